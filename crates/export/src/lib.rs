@@ -1,0 +1,1 @@
+//! Serves any [`vfield_core::source::BlockSource`] as NBD or FUSE. Knows nothing of peers.

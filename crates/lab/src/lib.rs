@@ -1,0 +1,1 @@
+//! A small lab: network namespaces, shaped links, processes that are always ended.

@@ -1,0 +1,1 @@
+//! The daemon: sockets, connection pool, hashing, store memory; drives core.
