@@ -2,4 +2,5 @@
 
 pub mod chunk;
 pub mod extent;
+pub mod image;
 pub mod source;
