@@ -1,1 +1,8 @@
 //! The daemon: sockets, connection pool, hashing, store memory; drives core.
+
+pub mod config;
+pub mod event;
+pub mod node;
+pub mod status;
+
+pub use node::Node;

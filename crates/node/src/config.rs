@@ -1,0 +1,107 @@
+//! What a node is told at start: plain values, already parsed and checked by whoever read them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
+use vfield_core::image::ImageId;
+
+/// Port of a node when none is given, TCP and UDP.
+pub const DEFAULT_PORT: u16 = 4440;
+
+/// Everything a [`crate::Node`] needs to start.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// Where to listen, TCP for chunks and UDP for gossip.
+    pub listen: SocketAddr,
+    /// True if [`NodeConfig::listen`]'s port may be replaced by a free one when it is taken.
+    pub any_port: bool,
+    /// The address that others are told; without it the listening address, or, where that is
+    /// unspecified (`0.0.0.0`), the one this machine uses towards the bootstrap nodes.
+    pub advertise: Option<SocketAddr>,
+    /// Any members of the field; empty for its first node.
+    pub bootstrap: Vec<SocketAddr>,
+    /// Files to publish.
+    pub serve: Vec<ServeConfig>,
+    /// Images to join; empty with bootstrap nodes: the field's only image.
+    pub join: Vec<ImageSelector>,
+    /// How much of each joined image to hold.
+    pub store: StoreSize,
+    /// How eagerly a joining node fills its store.
+    pub join_boost: JoinBoost,
+    /// How long a read waits for a chunk without a live holder; `None`: for ever.
+    pub io_timeout: Option<Duration>,
+    /// Threads for hashing at publish.
+    pub hash_threads: usize,
+    /// What measurements may switch off.
+    pub tuning: Tuning,
+}
+
+/// One file to publish.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// A regular file or a block device.
+    pub path: PathBuf,
+    /// The image's name; the file's name without it.
+    pub name: Option<String>,
+    /// Its chunk size.
+    pub chunk_size: ChunkSize,
+}
+
+/// How a user names an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageSelector {
+    /// By name.
+    Name(String),
+    /// By its full id.
+    Id(ImageId),
+}
+
+/// How much of an image a node holds in memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StoreSize {
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of the image, 0 to 100.
+    Percent(f64),
+    /// The whole image.
+    All,
+}
+
+/// `join_boost` of the original: 0 (slow) to 9 (full speed).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinBoost(u8);
+
+impl JoinBoost {
+    /// The original's default.
+    pub const DEFAULT: Self = Self(7);
+
+    /// Accepts 0 to 9.
+    pub const fn new(level: u8) -> Option<Self> {
+        if level <= 9 { Some(Self(level)) } else { None }
+    }
+
+    /// 0 to 9.
+    pub const fn level(self) -> u8 {
+        self.0
+    }
+}
+
+/// Parts of the data plane that can be switched off, so that the value of each can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Keep connections to peers; without it each request opens one of its own.
+    pub pool: bool,
+    /// Ask several peers at once; without it one request is in flight at a time.
+    pub parallel: bool,
+    /// Take turns among holders; without it the first holder is asked for everything.
+    pub round_robin: bool,
+    /// Read ahead of sequential readers.
+    pub read_ahead: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { pool: true, parallel: true, round_robin: true, read_ahead: true }
+    }
+}

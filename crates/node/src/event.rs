@@ -1,0 +1,95 @@
+//! What happens in a node that a person at a terminal wants to know of.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Something worth a line or a progress bar.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A file is being hashed; sent some times a second, and once with `done_bytes == total_bytes`.
+    Hashing {
+        /// Name of the image to be.
+        image: String,
+        /// Bytes looked at so far; holes count.
+        done_bytes: u64,
+        /// Length of the file.
+        total_bytes: u64,
+    },
+    /// An image can be served.
+    Published {
+        /// Its name.
+        image: String,
+        /// Its id in hexadecimal.
+        id: String,
+        /// Its length.
+        size_bytes: u64,
+    },
+    /// The node accepts connections.
+    Listening {
+        /// Where.
+        addr: SocketAddr,
+    },
+    /// A bootstrap node did not answer; it will be tried again.
+    BootstrapFailed {
+        /// Which.
+        addr: SocketAddr,
+        /// Why, in lower case.
+        why: String,
+    },
+    /// The node is a member and has the image's header.
+    Joined {
+        /// The image's name.
+        image: String,
+        /// Its id in hexadecimal.
+        id: String,
+        /// Its length.
+        size_bytes: u64,
+        /// What this node will hold.
+        capacity_bytes: u64,
+    },
+    /// The store grew; sent some times a second while it fills.
+    Filling {
+        /// The image's name.
+        image: String,
+        /// Bytes held.
+        held_bytes: u64,
+        /// Bytes to be held.
+        goal_bytes: u64,
+    },
+    /// The store holds all it is to hold.
+    Filled {
+        /// The image's name.
+        image: String,
+        /// Bytes held.
+        held_bytes: u64,
+    },
+    /// The stores of the field hold the whole image: the origin may leave.
+    Covered {
+        /// The image's name.
+        image: String,
+    },
+    /// Some chunk is now held by no store, or the whole image only by an origin.
+    Uncovered {
+        /// The image's name.
+        image: String,
+    },
+    /// A member was found dead or said goodbye.
+    NodeGone {
+        /// Its id in hexadecimal.
+        node: String,
+        /// Its address.
+        addr: SocketAddr,
+    },
+    /// A member joined.
+    NodeJoined {
+        /// Its id in hexadecimal.
+        node: String,
+        /// Its address.
+        addr: SocketAddr,
+    },
+    /// Something a person should look at: a lying peer, a changed source file.
+    Warning(String),
+}
+
+/// Takes events; called from any thread, must not block.
+pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;

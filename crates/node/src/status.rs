@@ -1,0 +1,126 @@
+//! What a node can say about itself and its field: the object behind `vfield status --json`.
+//!
+//! Field names are an interface for scripts: they are added to, not renamed.
+
+use serde::{Deserialize, Serialize};
+
+/// A node's view at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// This node's id, 16 hexadecimal digits.
+    pub node: String,
+    /// The address it is known by, `ip:port`.
+    pub addr: String,
+    /// Program version.
+    pub version: String,
+    /// Seconds since the node started.
+    pub uptime_s: f64,
+    /// Images this node serves or has joined.
+    pub images: Vec<ImageStatus>,
+    /// All nodes it knows, itself first.
+    pub nodes: Vec<NodeStatus>,
+    /// Bytes delivered to this machine's readers and to peers, by where they came from.
+    pub traffic: Traffic,
+    /// Bytes from each peer, most first.
+    pub peers: Vec<PeerTraffic>,
+    /// Things a person should know: a changed source file, a lying peer.
+    pub warnings: Vec<String>,
+}
+
+/// One image, as this node sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImageStatus {
+    /// Its name.
+    pub name: String,
+    /// Its id, 64 hexadecimal digits.
+    pub id: String,
+    /// Exact length.
+    pub size_bytes: u64,
+    /// Unit of verification and transfer.
+    pub chunk_size_bytes: u64,
+    /// Share of the chunks that at least one live node other than the origins holds, 0 to 1.
+    pub coverage: f64,
+    /// Lowest number of live nodes, origins not counted, that hold a chunk.
+    pub multiplicity_min: u64,
+    /// True once the stores hold all of it: no origin is needed any more.
+    pub origin_may_leave: bool,
+    /// Live origins.
+    pub origins: u64,
+    /// True if this node is one, with the file's path.
+    pub source: Option<SourceStatus>,
+    /// Bytes this node has committed to hold.
+    pub capacity_bytes: u64,
+    /// Bytes of that which it holds.
+    pub held_bytes: u64,
+    /// True once its store holds all it is to hold.
+    pub filled: bool,
+    /// Bytes it keeps besides its store, for a while.
+    pub transient_bytes: u64,
+    /// Chunks that a reader of this node waits for because no live node can deliver them.
+    pub waiting: Vec<WaitingChunk>,
+}
+
+/// The file behind an image on an origin.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Its path as given.
+    pub path: String,
+    /// `intact` (a lease keeps writers out), `checked` (each read is hashed) or `changed`.
+    pub state: String,
+}
+
+/// A chunk that is waited for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaitingChunk {
+    /// Its number: data chunks first, then hash pages.
+    pub chunk: u64,
+    /// For how long.
+    pub for_s: f64,
+    /// Why, in a few words.
+    pub why: String,
+}
+
+/// A member of the field.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its id, 16 hexadecimal digits.
+    pub id: String,
+    /// `ip:port`.
+    pub addr: String,
+    /// `alive`, `suspect`, `unreachable`, `blamed` or `self`.
+    pub state: String,
+    /// Sum of what it has committed to hold.
+    pub capacity_bytes: u64,
+    /// Sum of what it holds.
+    pub held_bytes: u64,
+    /// Names of the images it is an origin of.
+    pub origin_of: Vec<String>,
+}
+
+/// Where bytes came from and went to, since the node started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Delivered to local readers out of this node's memory (or its own source file).
+    pub from_store_bytes: u64,
+    /// Chunks received from peers that are not origins.
+    pub from_peers_bytes: u64,
+    /// Chunks received from origins.
+    pub from_origin_bytes: u64,
+    /// Chunks sent to peers.
+    pub to_peers_bytes: u64,
+}
+
+/// What came from one peer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerTraffic {
+    /// Its node id.
+    pub id: String,
+    /// `ip:port`.
+    pub addr: String,
+    /// True if it is an origin of the image.
+    pub origin: bool,
+    /// Chunks received from it.
+    pub received_bytes: u64,
+    /// Chunks sent to it.
+    pub sent_bytes: u64,
+}
