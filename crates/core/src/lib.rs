@@ -2,5 +2,6 @@
 
 pub mod chunk;
 pub mod extent;
+pub mod hash_tree;
 pub mod image;
 pub mod source;
