@@ -1,0 +1,252 @@
+//! Membership: who is in the field and alive, and what they say, by gossip.
+//!
+//! Wraps foca (SWIM: Das, Gupta and Motivala, 2002) for liveness and lets it carry [`Record`]s along.
+//! Called by [`crate::node::Node`] with datagrams, due timers and snapshots; gives back datagrams to send,
+//! timers to set, and who came and went. Knows nothing of chunks.
+
+use crate::identity::{Identity, NodeId};
+use crate::record::{Record, RecordKey, Records, Snapshot};
+use foca::{BroadcastHandler, Foca, Member, OwnedNotification, PostcardCodec, State};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::{NonZeroU8, NonZeroUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
+pub const DATAGRAM_MAX: usize = 1400;
+
+/// How often a member is probed. Of N members one finds a dead one in 1.6 periods on average (SWIM, 3.1).
+const PROBE_PERIOD: Duration = Duration::from_millis(300);
+/// How long a direct answer may take before others are asked to probe.
+const PROBE_RTT: Duration = Duration::from_millis(120);
+/// From suspicion to death: 0.5 + 0.3 + 0.7 stay below the promised 2 s.
+const SUSPECT_TO_DOWN: Duration = Duration::from_millis(700);
+/// How long the dead are remembered, so that old gossip does not bring them back.
+const REMEMBER_DOWN: Duration = Duration::from_secs(60);
+
+/// Something foca asked to be reminded of.
+pub type Reminder = foca::Timer<Identity>;
+
+/// What a call left to be done.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Datagrams to send.
+    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
+    /// Reminders to give back after a while.
+    pub reminders: Vec<(Duration, Reminder)>,
+    /// Members that are new, or back.
+    pub up: Vec<Identity>,
+    /// Members that died or left.
+    pub down: Vec<Identity>,
+}
+
+/// Hands records that arrive with gossip to the table.
+struct Inbox(Arc<Mutex<Records>>);
+
+/// A record that cannot be read; the rest of its datagram is dropped.
+#[derive(Debug, thiserror::Error)]
+#[error("unreadable record")]
+struct BadRecord;
+
+impl BroadcastHandler<Identity> for Inbox {
+    type Key = RecordKey;
+    type Error = BadRecord;
+
+    fn receive_item(&mut self, data: &[u8], _sender: Option<&Identity>) -> Result<Option<RecordKey>, BadRecord> {
+        let record = Record::decode(data).ok_or(BadRecord)?;
+        let key = RecordKey { node: record.node, image: record.image };
+        Ok(lock(&self.0).learn(record).then_some(key))
+    }
+}
+
+/// The members of the field and their records.
+pub struct Membership {
+    foca: Foca<Identity, PostcardCodec, SmallRng, Inbox>,
+    /// Shared with foca's handler only: never contended, never held across a call.
+    records: Arc<Mutex<Records>>,
+    live: BTreeMap<NodeId, Identity>,
+}
+
+impl Membership {
+    /// A field with one member. `seed` makes every choice of it repeatable.
+    pub fn new(me: Identity, seed: u64) -> Self {
+        let records = Arc::new(Mutex::new(Records::default()));
+        let inbox = Inbox(Arc::clone(&records));
+        let rng = SmallRng::seed_from_u64(seed);
+        Self {
+            foca: Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox),
+            records,
+            live: BTreeMap::new(),
+        }
+    }
+
+    /// Who this node is; the generation may have grown.
+    pub fn me(&self) -> &Identity {
+        self.foca.identity()
+    }
+
+    /// Takes in a datagram. Whatever is wrong with it, nothing of ours is harmed: foca checks it whole.
+    pub fn datagram(&mut self, bytes: &[u8]) -> Effects {
+        self.run(|foca, runtime| foca.handle_data(bytes, runtime))
+    }
+
+    /// Gives back a reminder that is due.
+    pub fn remind(&mut self, reminder: Reminder) -> Effects {
+        self.run(|foca, runtime| foca.handle_timer(reminder, runtime))
+    }
+
+    /// Takes in what another member told us when we met.
+    pub fn learn(&mut self, snapshot: Snapshot) -> Effects {
+        let me = *self.me();
+        for record in snapshot.records {
+            if record.node != me.node {
+                self.pass_on(record);
+            }
+        }
+        let news = snapshot.members.into_iter().filter(|(member, _)| member.node != me.node);
+        let news: Vec<_> = news.map(|(member, incarnation)| Member::new(member, incarnation, State::Alive)).collect();
+        self.run(|foca, runtime| foca.apply_many(news.into_iter(), true, runtime))
+    }
+
+    /// A member greeted us, so it lives.
+    pub fn met(&mut self, identity: Identity) -> Effects {
+        if self.live.get(&identity.node) == Some(&identity) || identity.node == self.me().node {
+            return Effects::default();
+        }
+        self.run(|foca, runtime| foca.apply_many([Member::alive(identity)].into_iter(), true, runtime))
+    }
+
+    /// A member's connections broke: it has to prove within [`SUSPECT_TO_DOWN`] that it lives.
+    pub fn suspect(&mut self, node: NodeId) -> Effects {
+        let Some(identity) = self.live.get(&node) else { return Effects::default() };
+        let known = self.foca.iter_members().find(|member| member.id() == identity);
+        let Some(member) = known.filter(|member| member.state() == State::Alive) else { return Effects::default() };
+        let suspect = Member::new(*member.id(), member.incarnation(), State::Suspect);
+        self.run(|foca, runtime| foca.apply_many([suspect].into_iter(), true, runtime))
+    }
+
+    /// Says something about an image, now and to all.
+    pub fn announce(&mut self, record: Record) -> Effects {
+        self.pass_on(record);
+        self.run(|foca, runtime| foca.broadcast(runtime))
+    }
+
+    /// Says goodbye.
+    pub fn leave(&mut self) -> Effects {
+        self.run(|foca, runtime| foca.leave_cluster(runtime))
+    }
+
+    /// What to tell a node that we meet.
+    pub fn snapshot(&self) -> Snapshot {
+        let me = (*self.me(), 0);
+        let members = self.foca.iter_members().map(|member| (*member.id(), member.incarnation()));
+        let records = self.records();
+        let live = records.iter().filter(|record| record.node == me.0.node || self.live.contains_key(&record.node));
+        Snapshot { members: std::iter::once(me).chain(members).collect(), records: live.cloned().collect() }
+    }
+
+    /// Live members other than this node.
+    pub fn live(&self) -> &BTreeMap<NodeId, Identity> {
+        &self.live
+    }
+
+    /// True if other members think that it may be dead.
+    pub fn is_suspect(&self, node: NodeId) -> bool {
+        self.foca.iter_members().any(|member| member.id().node == node && member.state() == State::Suspect)
+    }
+
+    /// All records, of the dead too until they are swept out.
+    pub fn records(&self) -> MutexGuard<'_, Records> {
+        lock(&self.records)
+    }
+
+    /// Forgets the records of nodes that are not alive.
+    pub fn sweep(&mut self) {
+        let me = self.me().node;
+        let live = &self.live;
+        lock(&self.records).retain(|node| node == me || live.contains_key(&node));
+    }
+
+    fn pass_on(&mut self, record: Record) {
+        // Our own limits keep a record below a datagram; one that cannot be sent is still learned.
+        let bytes = record.encode();
+        let _ = self.foca.add_broadcast(&bytes);
+    }
+
+    /// Runs one foca call and sorts out what it asks for. Errors say that a peer sent nonsense or that a
+    /// datagram came late; foca's documentation says for each that its state is unharmed.
+    fn run<F>(&mut self, call: F) -> Effects
+    where
+        F: FnOnce(
+            &mut Foca<Identity, PostcardCodec, SmallRng, Inbox>,
+            &mut foca::AccumulatingRuntime<Identity>,
+        ) -> Result<(), foca::Error>,
+    {
+        let mut runtime = foca::AccumulatingRuntime::new();
+        let _ = call(&mut self.foca, &mut runtime);
+        let mut effects = Effects::default();
+        while let Some((to, bytes)) = runtime.to_send() {
+            effects.datagrams.push((to.addr, bytes.to_vec()));
+        }
+        while let Some((after, reminder)) = runtime.to_schedule() {
+            effects.reminders.push((after, reminder));
+        }
+        while let Some(notification) = runtime.to_notify() {
+            self.note(notification, &mut effects);
+        }
+        effects
+    }
+
+    fn note(&mut self, notification: OwnedNotification<Identity>, effects: &mut Effects) {
+        match notification {
+            OwnedNotification::MemberUp(member) => {
+                if self.live.insert(member.node, member).is_none() {
+                    effects.up.push(member);
+                }
+            }
+            OwnedNotification::MemberDown(member) => {
+                if self.live.get(&member.node).is_some_and(|live| live.generation <= member.generation) {
+                    self.live.remove(&member.node);
+                    effects.down.push(member);
+                }
+            }
+            OwnedNotification::Rename(old, new) => {
+                if self.live.remove(&old.node).is_some() {
+                    self.live.insert(new.node, new);
+                    if old.node != new.node {
+                        effects.down.push(old);
+                        effects.up.push(new);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn lock(records: &Mutex<Records>) -> MutexGuard<'_, Records> {
+    records.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn config() -> foca::Config {
+    const ONE: NonZeroUsize = NonZeroUsize::MIN;
+    const THREE: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
+    let every = |frequency, num_members| Some(foca::PeriodicParams { frequency, num_members });
+    foca::Config {
+        probe_period: PROBE_PERIOD,
+        probe_rtt: PROBE_RTT,
+        num_indirect_probes: THREE,
+        // Each piece of news is passed on so often by each node: enough for thousands (SWIM, 4.1).
+        max_transmissions: NonZeroU8::new(10).expect("not zero"),
+        suspect_to_down_after: SUSPECT_TO_DOWN,
+        remove_down_after: Some(REMEMBER_DOWN),
+        max_packet_size: NonZeroUsize::new(DATAGRAM_MAX).expect("not zero"),
+        notify_down_members: true,
+        periodic_announce: every(Duration::from_secs(30), ONE),
+        periodic_announce_to_down_members: every(Duration::from_secs(65), ONE),
+        periodic_gossip: every(Duration::from_millis(200), THREE),
+    }
+}

@@ -1,0 +1,134 @@
+//! Counting how often the ring is covered.
+
+use super::map::Holding;
+use super::ring::{Arc, Ring};
+
+/// How well the stores of a field hold an image, origins not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coverage {
+    /// Share of the chunks with at least one holder, 0 to 1.
+    pub share: f64,
+    /// Lowest number of holders of any chunk.
+    pub multiplicity_min: u64,
+}
+
+impl Coverage {
+    /// Counts what is held now. A stretch of the ring and a stretch of the image that only meet in a few
+    /// chunks are weighed by their lengths, so during a fill `share` is an estimate and
+    /// `multiplicity_min` may be low; both are exact once fills are done.
+    pub fn of(ring: &Ring, holdings: &[Holding]) -> Self {
+        let size = ring.size();
+        let arcs: Vec<Arc> = holdings.iter().map(|h| h.arc).collect();
+        let layers = Layers::of(&arcs, size);
+        let (mut covered, mut lowest) = (0.0, u64::MAX);
+        for (start, length) in layers.segments() {
+            let filled: Vec<Arc> = holdings
+                .iter()
+                .filter(|h| h.filled.count > 0 && h.arc.contains(start, size))
+                .map(|h| Arc { start: h.filled.from, length: h.filled.count })
+                .collect();
+            let inner = Layers::of(&filled, size);
+            lowest = lowest.min(inner.lowest(Arc { start: 0, length: size }));
+            let bare: u64 = inner.runs().filter(|run| run.count == 0).map(|run| run.length).sum();
+            covered += length as f64 * (size - bare) as f64;
+        }
+        let share = covered / (size as f64 * size as f64);
+        Self { share: if lowest > 0 { 1.0 } else { share.min(1.0) }, multiplicity_min: lowest }
+    }
+}
+
+/// A stretch over which the same number of arcs lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First place.
+    pub start: u64,
+    /// Number of places, above 0.
+    pub length: u64,
+    /// How many arcs lie over each.
+    pub count: u64,
+}
+
+/// A ring cut at the ends of all arcs: how many lie over each stretch.
+#[derive(Debug)]
+pub struct Layers {
+    size: u64,
+    runs: Vec<Run>,
+    /// Worth of all places before each run, and of all; see [`Layers::gain`].
+    before: Vec<u128>,
+}
+
+impl Layers {
+    /// Cuts a ring of `size` places. Costs O(n log n).
+    pub fn of(arcs: &[Arc], size: u64) -> Self {
+        let mut edges: Vec<(u64, i64)> = vec![(0, 0), (size, 0)];
+        for arc in arcs.iter().filter(|arc| arc.length > 0) {
+            let end = arc.start + arc.length;
+            edges.push((arc.start, 1));
+            edges.push((end.min(size), -1));
+            if end > size {
+                edges.push((0, 1));
+                edges.push((end - size, -1));
+            }
+        }
+        edges.sort_unstable();
+        let (mut runs, mut count) = (Vec::new(), 0i64);
+        for pair in edges.windows(2) {
+            count += pair[0].1;
+            let length = pair[1].0 - pair[0].0;
+            if length > 0 {
+                runs.push(Run { start: pair[0].0, length, count: count as u64 });
+            }
+        }
+        let mut before = vec![0];
+        for run in &runs {
+            before.push(before[before.len() - 1] + worth(run.count) * u128::from(run.length));
+        }
+        Self { size, runs, before }
+    }
+
+    /// The stretches, in order, covering the whole ring.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.runs.iter().copied()
+    }
+
+    /// Start and length of each stretch.
+    pub fn segments(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.runs.iter().map(|run| (run.start, run.length))
+    }
+
+    /// Places at which the count changes, or could.
+    pub fn edges(&self) -> impl Iterator<Item = u64> + '_ {
+        self.runs.iter().map(|run| run.start)
+    }
+
+    /// The lowest count over any place of an arc of at least one place.
+    pub fn lowest(&self, arc: Arc) -> u64 {
+        let touches = |run: &Run| {
+            arc.contains(run.start, self.size) || Arc { start: run.start, length: run.length }.contains(arc.start, self.size)
+        };
+        self.runs.iter().filter(|run| touches(run)).map(|run| run.count).min().unwrap_or(0)
+    }
+
+    /// The worth of all places of an arc.
+    pub fn gain(&self, arc: Arc) -> u128 {
+        let end = arc.start + arc.length;
+        if end <= self.size {
+            self.worth_before(end) - self.worth_before(arc.start)
+        } else {
+            self.worth_before(self.size) - self.worth_before(arc.start) + self.worth_before(end - self.size)
+        }
+    }
+
+    fn worth_before(&self, place: u64) -> u128 {
+        let next = self.runs.partition_point(|run| run.start + run.length <= place);
+        let inside = self.runs.get(next).map_or(0, |run| worth(run.count) * u128::from(place - run.start));
+        self.before[next] + inside
+    }
+}
+
+/// What one more holder of a place is worth that has `count` already: a hundredth of what it was with one
+/// less, so that no number of second copies outweighs a first one nearby.
+fn worth(count: u64) -> u128 {
+    const LEVELS: u64 = 6;
+    100u128.pow((LEVELS - count.min(LEVELS)) as u32)
+}

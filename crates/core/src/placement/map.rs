@@ -1,0 +1,137 @@
+//! The map of one image: the holdings of all live nodes, and what follows from them.
+
+use super::coverage::{Coverage, Layers};
+use super::ring::{Arc, Filled, Ring};
+use crate::chunk::Chunk;
+use crate::identity::NodeId;
+
+/// What one node has said about one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Who.
+    pub node: NodeId,
+    /// What its store is to hold.
+    pub arc: Arc,
+    /// How much of that it holds.
+    pub filled: Filled,
+    /// True while it is about to go: it still serves, but does not count as a holder.
+    pub leaving: bool,
+}
+
+/// The holdings of all live nodes, sorted by node, and the live origins.
+#[derive(Clone, Debug)]
+pub struct Map {
+    ring: Ring,
+    holdings: Vec<Holding>,
+    origins: Vec<NodeId>,
+}
+
+/// 2^64 x (square root of 2 - 1): a second irrational step, independent of the ring's, so that the choice
+/// among the homes of a chunk is spread as evenly over neighbouring chunks as their places are.
+const TURN: u64 = 0x6A09_E667_F3BC_C908;
+
+impl Map {
+    /// A map without nodes.
+    pub fn new(ring: Ring) -> Self {
+        Self { ring, holdings: Vec::new(), origins: Vec::new() }
+    }
+
+    /// Replaces what it knows. Holdings that do not fit the ring, and empty ones, are left out.
+    pub fn update(&mut self, holdings: impl Iterator<Item = Holding>, origins: impl Iterator<Item = NodeId>) {
+        let size = self.ring.size();
+        self.holdings.clear();
+        self.holdings.extend(holdings.filter(|h| h.arc.length > 0 && h.arc.fits(size) && h.filled.from < size));
+        self.holdings.sort_unstable_by_key(|h| h.node);
+        self.origins.clear();
+        self.origins.extend(origins);
+        self.origins.sort_unstable();
+    }
+
+    /// The order of chunks it stands on.
+    pub const fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Live origins, sorted.
+    pub fn origins(&self) -> &[NodeId] {
+        &self.origins
+    }
+
+    /// All holdings, sorted by node.
+    pub fn holdings(&self) -> &[Holding] {
+        &self.holdings
+    }
+
+    /// The homes of a chunk, first home first; empty if no store is to hold it.
+    ///
+    /// Every node that sees the same holdings gets the same order. The first home changes from chunk to
+    /// chunk so that `k` nodes on the same stretch of the ring are each first for a `k`-th of any run of
+    /// neighbouring chunks, wherever their arcs start.
+    pub fn homes(&self, chunk: Chunk) -> Vec<Holding> {
+        let place = self.ring.place(chunk);
+        let mut homes: Vec<Holding> =
+            self.holdings.iter().filter(|h| h.arc.contains(place, self.ring.size())).copied().collect();
+        if !homes.is_empty() {
+            let turn = chunk.0.wrapping_mul(TURN);
+            let first = ((u128::from(turn) * homes.len() as u128) >> 64) as usize;
+            homes.rotate_left(first);
+        }
+        homes
+    }
+
+    /// True if the home has said that it has the chunk.
+    pub fn has(&self, home: &Holding, chunk: Chunk) -> bool {
+        home.filled.contains(chunk, self.ring.size())
+    }
+
+    /// The node that relays a chunk which no store is to hold: rendezvous hashing (Thaler and Ravishankar,
+    /// 1998) over all nodes that take part, so a node's arrival or death moves only its own share.
+    pub fn relay(&self, chunk: Chunk, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
+        nodes.max_by_key(|node| (mix(node.0 ^ mix(chunk.0)), *node))
+    }
+
+    /// How often each chunk is held, origins not counted. Costs O(n^2 log n) in the number of holdings.
+    pub fn coverage(&self) -> Coverage {
+        let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving).copied().collect();
+        Coverage::of(&self.ring, &staying)
+    }
+
+    /// [`Map::coverage`] if `node` were gone.
+    pub fn coverage_without(&self, node: NodeId) -> Coverage {
+        let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving && h.node != node).copied().collect();
+        Coverage::of(&self.ring, &staying)
+    }
+
+    /// Where an arc of `length` places does most good: where the ring is to be covered least, counting
+    /// what arcs are to hold and not yet how far they are filled. `me` is left out of the count. Among
+    /// equals `tie` (any number) decides, so that nodes that choose at the same moment do not all choose
+    /// the same place.
+    pub fn least_covered(&self, length: u64, me: NodeId, tie: u64) -> Arc {
+        let size = self.ring.size();
+        let length = length.min(size);
+        let layers = self.layers_without(me);
+        // The gain of an arc changes its slope only where an end of it meets an end of another.
+        let meetings = layers.edges().flat_map(|edge| [edge, (edge + size - length) % size]);
+        let starts = meetings.chain([mix(tie) % size]);
+        let best = starts.max_by_key(|&start| (layers.gain(Arc { start, length }), mix(start ^ tie)));
+        Arc { start: best.unwrap_or(0), length }
+    }
+
+    /// What an arc is worth beside those of the nodes other than `me`: see [`Map::least_covered`].
+    pub fn gain(&self, arc: Arc, me: NodeId) -> u128 {
+        self.layers_without(me).gain(arc)
+    }
+
+    fn layers_without(&self, me: NodeId) -> Layers {
+        let others: Vec<Arc> =
+            self.holdings.iter().filter(|h| h.node != me && !h.leaving).map(|h| h.arc).collect();
+        Layers::of(&others, self.ring.size())
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection that scatters all bits.
+pub fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}

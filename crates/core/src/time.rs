@@ -1,0 +1,44 @@
+//! Time as core sees it: nanoseconds since some moment that the shell chose. Core never asks for it.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment, in nanoseconds since the shell's own start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The shell's start.
+    pub const ZERO: Self = Self(0);
+
+    /// So long after the start; 584 years at most.
+    pub fn after_start(elapsed: Duration) -> Self {
+        Self(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// How long this is after the start.
+    pub const fn since_start(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// How long this is after `earlier`; zero if it is not.
+    pub const fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    fn add(self, wait: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+
+    fn sub(self, earlier: Time) -> Duration {
+        self.since(earlier)
+    }
+}

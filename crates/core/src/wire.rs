@@ -1,0 +1,304 @@
+//! What nodes say to each other over TCP: a greeting, then frames. Parsing only; no sockets.
+//!
+//! Both sides begin with a greeting ([`greeting`], [`Greeting`]): magic, protocol version, length, who I am.
+//! After it the dialling side asks and the other answers, many requests in flight, answers in any order.
+//! A frame is a [`FrameHeader`] of 16 bytes and a payload whose length is bounded by its kind, so nobody
+//! can make a node allocate more than a chunk. All integers are little-endian. docs/protocol.md is the prose.
+
+use crate::chunk::{Chunk, ChunkSize};
+use crate::identity::Identity;
+use crate::image::ImageId;
+use crate::record::Snapshot;
+use crate::source::Urgency;
+use serde::{Deserialize, Serialize};
+
+/// First bytes of a connection between nodes.
+pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
+/// Version of everything in this module; nodes of different versions do not talk.
+pub const VERSION: u32 = 1;
+/// Magic, version, length of the rest.
+pub const GREETING_HEAD: usize = 16;
+/// Longest rest of a greeting: an identity takes about 40 bytes.
+const GREETING_MAX: u32 = 1 << 10;
+/// Longest snapshot: 4 000 nodes with an image each.
+const SNAPSHOT_MAX: u32 = 1 << 20;
+/// Length of a frame's header.
+pub const HEADER: usize = 16;
+/// Length of a request with its header.
+pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
+const GET_PAYLOAD: usize = 40;
+
+/// What is wrong with bytes from a peer. The peer is at fault in each case; the connection ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The other side does not speak this protocol at all.
+    #[error("not a vfield node")]
+    NotVfield,
+    /// Another version of it.
+    #[error("speaks protocol version {0}, this node speaks {VERSION}")]
+    Version(u32),
+    /// A frame kind that does not exist.
+    #[error("unknown frame kind {0}")]
+    Kind(u8),
+    /// A field with an impossible value.
+    #[error("a frame with a bad {0}")]
+    Field(&'static str),
+    /// Longer than its kind allows.
+    #[error("a frame of {length} bytes where {max} are possible")]
+    Length {
+        /// As sent.
+        length: u32,
+        /// Allowed.
+        max: u32,
+    },
+    /// A payload that does not parse.
+    #[error("a payload that cannot be read")]
+    Payload,
+}
+
+/// Who is on the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// The speaker.
+    pub identity: Identity,
+    /// The speaker's address of the other side: what a node that listens on `0.0.0.0` is called.
+    pub you: std::net::SocketAddr,
+}
+
+/// The bytes of a greeting.
+pub fn greeting(greeting: &Greeting) -> Vec<u8> {
+    let body = encode(greeting);
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(&body);
+    out
+}
+
+/// Checks the head of a greeting and says how many bytes follow it.
+pub fn greeting_length(head: &[u8; GREETING_HEAD]) -> Result<usize, WireError> {
+    if head[..8] != MAGIC {
+        return Err(WireError::NotVfield);
+    }
+    let version = u32_at(head, 8);
+    if version != VERSION {
+        return Err(WireError::Version(version));
+    }
+    bounded(u32_at(head, 12), GREETING_MAX)
+}
+
+/// What kind of frame follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Asks for a chunk: a [`Get`].
+    Get,
+    /// A chunk's bytes.
+    Data,
+    /// No chunk: a [`Refusal`] instead.
+    Refuse,
+    /// The asker no longer wants an answer; may come too late.
+    Cancel,
+    /// Here is what I know of the field ([`Snapshot`]); tell me what you know.
+    Sync,
+    /// The answer to [`Kind::Sync`].
+    Synced,
+}
+
+/// Why a request for a chunk was not answered with its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// Not here, and not to be had from here.
+    NotHeld,
+    /// This node has nothing to do with that image.
+    NoSuchImage,
+    /// This node is the image's origin and its file no longer has those bytes.
+    SourceChanged,
+    /// Too much to do.
+    Busy,
+}
+
+/// Header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// What follows.
+    pub kind: Kind,
+    /// For [`Kind::Get`]: how soon, see [`Priority`].
+    pub priority: Priority,
+    /// For [`Kind::Get`]: how many nodes it has been passed on by.
+    pub hop: u8,
+    /// For [`Kind::Refuse`].
+    pub refusal: Option<Refusal>,
+    /// Bytes of payload that follow.
+    pub length: u32,
+    /// The asker's number for the request, given back in the answer.
+    pub request: u64,
+}
+
+/// The order in which requests are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// A reader waits.
+    Demand,
+    /// A reader will probably come.
+    ReadAhead,
+    /// A store fills.
+    Fill,
+}
+
+impl From<Urgency> for Priority {
+    fn from(urgency: Urgency) -> Self {
+        match urgency {
+            Urgency::Now => Self::Demand,
+            Urgency::Soon => Self::ReadAhead,
+        }
+    }
+}
+
+impl FrameHeader {
+    /// A header without the fields that only some kinds use.
+    pub const fn new(kind: Kind, request: u64, length: u32) -> Self {
+        Self { kind, priority: Priority::Demand, hop: 0, refusal: None, length, request }
+    }
+
+    /// The header of a refusal.
+    pub const fn refuse(request: u64, refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
+    }
+
+    /// Kind, priority, hop, refusal, length (4), request (8).
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        out[0] = match self.kind {
+            Kind::Get => 1,
+            Kind::Data => 2,
+            Kind::Refuse => 3,
+            Kind::Cancel => 4,
+            Kind::Sync => 5,
+            Kind::Synced => 6,
+        };
+        out[1] = match self.priority {
+            Priority::Demand => 0,
+            Priority::ReadAhead => 1,
+            Priority::Fill => 2,
+        };
+        out[2] = self.hop;
+        out[3] = match self.refusal {
+            None => 0,
+            Some(Refusal::NotHeld) => 1,
+            Some(Refusal::NoSuchImage) => 2,
+            Some(Refusal::SourceChanged) => 3,
+            Some(Refusal::Busy) => 4,
+        };
+        out[4..8].copy_from_slice(&self.length.to_le_bytes());
+        out[8..].copy_from_slice(&self.request.to_le_bytes());
+        out
+    }
+
+    /// The inverse of [`FrameHeader::encode`]; checks every field, and the length against the kind.
+    pub fn decode(bytes: &[u8; HEADER]) -> Result<Self, WireError> {
+        let (kind, max) = match bytes[0] {
+            1 => (Kind::Get, GET_PAYLOAD as u32),
+            2 => (Kind::Data, ChunkSize::MAX.bytes() as u32),
+            3 => (Kind::Refuse, 0),
+            4 => (Kind::Cancel, 0),
+            5 => (Kind::Sync, SNAPSHOT_MAX),
+            6 => (Kind::Synced, SNAPSHOT_MAX),
+            other => return Err(WireError::Kind(other)),
+        };
+        let priority = match bytes[1] {
+            0 => Priority::Demand,
+            1 => Priority::ReadAhead,
+            2 => Priority::Fill,
+            _ => return Err(WireError::Field("priority")),
+        };
+        let refusal = match (kind, bytes[3]) {
+            (Kind::Refuse, 1) => Some(Refusal::NotHeld),
+            (Kind::Refuse, 2) => Some(Refusal::NoSuchImage),
+            (Kind::Refuse, 3) => Some(Refusal::SourceChanged),
+            (Kind::Refuse, 4) => Some(Refusal::Busy),
+            (Kind::Refuse, _) => return Err(WireError::Field("refusal")),
+            (_, 0) => None,
+            _ => return Err(WireError::Field("refusal")),
+        };
+        let length = bounded(u32_at(bytes, 4), max)? as u32;
+        if kind == Kind::Get && length as usize != GET_PAYLOAD {
+            return Err(WireError::Field("length"));
+        }
+        Ok(Self { kind, priority, hop: bytes[2], refusal, length, request: u64_at(bytes, 8) })
+    }
+}
+
+/// Asks for one chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Get {
+    /// Of which image.
+    pub image: ImageId,
+    /// Which; whether the image has it is for the receiver to check.
+    pub chunk: Chunk,
+}
+
+impl Get {
+    /// A whole request frame.
+    pub fn frame(&self, request: u64, priority: Priority, hop: u8) -> [u8; GET_FRAME] {
+        let header = FrameHeader { priority, hop, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
+        let mut out = [0; GET_FRAME];
+        out[..HEADER].copy_from_slice(&header.encode());
+        out[HEADER..HEADER + 32].copy_from_slice(&self.image.0);
+        out[HEADER + 32..].copy_from_slice(&self.chunk.0.to_le_bytes());
+        out
+    }
+
+    /// Reads the payload of a [`Kind::Get`] frame.
+    pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
+        let payload: &[u8; GET_PAYLOAD] = payload.try_into().map_err(|_| WireError::Payload)?;
+        let mut image = [0; 32];
+        image.copy_from_slice(&payload[..32]);
+        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)) })
+    }
+}
+
+/// A whole frame that carries a snapshot; records that do not fit are left out (they will be gossiped).
+pub fn snapshot_frame(kind: Kind, request: u64, mut snapshot: Snapshot) -> Vec<u8> {
+    let mut body = encode(&snapshot);
+    while body.len() > SNAPSHOT_MAX as usize {
+        snapshot.members.truncate(snapshot.members.len() / 2);
+        snapshot.records.truncate(snapshot.records.len() / 2);
+        body = encode(&snapshot);
+    }
+    let mut out = FrameHeader::new(kind, request, body.len() as u32).encode().to_vec();
+    out.extend_from_slice(&body);
+    out
+}
+
+/// Reads the payload of a [`Kind::Sync`] or [`Kind::Synced`] frame.
+pub fn decode_snapshot(payload: &[u8]) -> Result<Snapshot, WireError> {
+    decode(payload)
+}
+
+/// Reads what follows the head of a greeting.
+pub fn decode_greeting(body: &[u8]) -> Result<Greeting, WireError> {
+    decode(body)
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("plain data without maps or unsized sequences always encodes")
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(WireError::Payload),
+    }
+}
+
+fn bounded(length: u32, max: u32) -> Result<usize, WireError> {
+    if length <= max { Ok(length as usize) } else { Err(WireError::Length { length, max }) }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}

@@ -1,0 +1,1 @@
+//! End-to-end tests: real processes in network namespaces; see `tests/`.
