@@ -1,1 +1,3 @@
 //! Serves any [`vfield_core::source::BlockSource`] as NBD or FUSE. Knows nothing of peers.
+
+pub mod fuse;

@@ -1,0 +1,109 @@
+//! The FUSE export: a read-only directory with one regular file for each image.
+//!
+//! Owns a mount from [`mount`] to [`Mounted::unmount`]. Invariant: while a [`Mounted`] lives the images can
+//! be read below its directory, and when it is gone nothing is mounted there. Called by the command line;
+//! sees images only as [`BlockSource`]s, and knows nothing of nodes and peers.
+//!
+//! A read whose bytes are here is answered by the thread that took it from the kernel; one that has to
+//! wait becomes a task of the runtime and stops nobody else ([`answer`]). As images never change, the
+//! kernel may keep every page it read.
+//!
+//! It does not write, does not unmount when the process is killed (the next [`mount`] on that directory
+//! clears the dead mount away), and does not use FUSE passthrough: a source does not promise that
+//! its file is complete.
+
+mod answer;
+mod directory;
+mod error;
+mod holes;
+mod mount_point;
+mod session;
+
+pub use error::{MountError, UnmountError};
+pub use session::{Mounted, Unmounted};
+
+use answer::Waiting;
+use directory::Directory;
+use fuser::{Config, MountOption, SessionACL};
+use std::fs::OpenOptions;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use vfield_core::source::BlockSource;
+
+/// How images are exported.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where reads that wait are driven; must outlive the mount, else they fail with `EIO`.
+    pub runtime: Handle,
+    /// Lets other users than the one who mounts read the files. Not root needs `user_allow_other` in
+    /// `/etc/fuse.conf` for it.
+    pub allow_other: bool,
+    /// Threads that take requests from the kernel and answer hits.
+    pub threads: NonZeroUsize,
+    /// How far the kernel reads ahead of a sequential reader, in bytes; used by root only, the kernel's
+    /// own 128 KiB otherwise.
+    pub read_ahead_bytes: u32,
+    /// Bound of the buffers of reads that wait, in bytes; more reads queue for one. At least 1 MiB.
+    pub waiting_bytes_max: u32,
+    /// How long [`Mounted::unmount`] waits for those who have files open before it cuts them off.
+    pub unmount_grace: Duration,
+}
+
+impl Options {
+    /// The defaults, with the reason for each number.
+    pub fn new(runtime: Handle) -> Self {
+        // One thread fills while another copies; past four the kernel's queue is what limits.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            runtime,
+            allow_other: false,
+            threads: NonZeroUsize::new(cores.clamp(2, 4)).unwrap_or(NonZeroUsize::MIN),
+            // The longest request: see docs/exports.md for what it is worth.
+            read_ahead_bytes: answer::READ_BYTES_MAX,
+            // As many longest reads as the kernel keeps under way on its own.
+            waiting_bytes_max: 64 << 20,
+            // Long enough for a copy's last read, short enough not to hold up a shutdown.
+            unmount_grace: Duration::from_millis(500),
+        }
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(mount_point::SUBTYPE.into()),
+            // Not `Subtype`, which fuser keeps from the kernel when it mounts without the helper.
+            MountOption::CUSTOM(format!("subtype={}", mount_point::SUBTYPE)),
+            MountOption::DefaultPermissions,
+            MountOption::RO,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            MountOption::NoAtime,
+        ];
+        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(self.threads.get());
+        config
+    }
+}
+
+/// Mounts `sources` as files of `directory`, which must exist and be empty. A mount that an export left
+/// there by dying is cleared away first.
+///
+/// Root mounts by itself; others need `fusermount3` in the path. Blocks for as long as mounting takes,
+/// not for any source.
+///
+/// # Errors
+/// See [`MountError`]; nothing is mounted then.
+pub fn mount(directory: &Path, sources: Vec<Arc<dyn BlockSource>>, options: Options) -> Result<Mounted, MountError> {
+    let waiting = Arc::new(Waiting::new(options.runtime.clone(), options.waiting_bytes_max));
+    let files = Directory::new(sources, waiting.clone())?;
+    let path = mount_point::prepare(directory)?;
+    OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::FuseUnavailable)?;
+    let refused = |source| MountError::Refused { path: path.clone(), source };
+    let session = fuser::Session::new(files, &path, &options.config()).map_err(refused)?;
+    let mounted = Mounted::start(session, path.clone(), waiting, &options).map_err(refused)?;
+    Ok(mounted)
+}

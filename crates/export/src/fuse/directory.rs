@@ -1,0 +1,261 @@
+//! The file system itself: one directory with one read-only file for each image.
+//!
+//! Owns the table of inodes, which never changes while it is mounted. Invariant: everything said about
+//! names, sizes and bytes stays true for the life of the mount, so the kernel may cache all of it.
+//! Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves bytes to
+//! [`super::answer`].
+
+use super::answer::{self, ImageFile, READ_BYTES_MAX, TOO_LONG, Waiting};
+use super::error::{MountError, errno};
+use super::holes::{self, Wanted};
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+use vfield_core::extent::Extent;
+use vfield_core::source::BlockSource;
+
+/// How long the kernel may keep names and attributes without asking again: they never change.
+const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Inode of the first file; those of the others follow. 1 is the root's, by definition.
+const FIRST_FILE: u64 = 2;
+
+/// Unit of `st_blocks`, and of the file system's size.
+const SECTOR_BYTES: u32 = 512;
+
+/// Reads that the kernel keeps under way for the page cache and asynchronous readers: at 1 MiB each, what
+/// [`super::Options::waiting_bytes_max`] lets wait.
+const BACKGROUND_MAX: u16 = 64;
+
+/// Longest file name of Linux.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The directory and its files.
+pub(super) struct Directory {
+    files: Vec<Arc<ImageFile>>,
+    waiting: Arc<Waiting>,
+    uid: u32,
+    gid: u32,
+}
+
+impl Directory {
+    /// One file for each source, in their order.
+    pub fn new(sources: Vec<Arc<dyn BlockSource>>, waiting: Arc<Waiting>) -> Result<Self, MountError> {
+        let mut names = HashSet::new();
+        for source in &sources {
+            let name = source.name();
+            let bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']);
+            if bad || name == "." || name == ".." {
+                return Err(MountError::BadName(name.into()));
+            }
+            if !names.insert(name) {
+                return Err(MountError::SameName(name.into()));
+            }
+        }
+        let file = |source: &Arc<dyn BlockSource>| {
+            let too_long = || MountError::TooLong { name: source.name().into(), size_bytes: source.size_bytes() };
+            ImageFile::new(source.clone()).map(Arc::new).ok_or_else(too_long)
+        };
+        let files = sources.iter().map(file).collect::<Result<_, _>>()?;
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        Ok(Self { files, waiting, uid, gid })
+    }
+
+    fn file(&self, inode: INodeNo) -> Result<&Arc<ImageFile>, Errno> {
+        if inode == INodeNo::ROOT {
+            return Err(Errno::EISDIR);
+        }
+        let index = inode.0.checked_sub(FIRST_FILE).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.files.get(index)).ok_or(Errno::ENOENT)
+    }
+
+    /// The file that an inode stands for, if reads of it are still answered.
+    fn open_file(&self, inode: INodeNo) -> Result<&Arc<ImageFile>, Errno> {
+        if self.waiting.is_closed() { Err(Errno::ESHUTDOWN) } else { self.file(inode) }
+    }
+
+    fn attributes(&self, inode: INodeNo) -> Result<FileAttr, Errno> {
+        let root = FileAttr {
+            ino: inode,
+            size: 0,
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::Directory,
+            perm: 0o555,
+            nlink: 2,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        };
+        if inode == INodeNo::ROOT {
+            return Ok(root);
+        }
+        let file = self.file(inode)?;
+        Ok(FileAttr {
+            size: file.size_bytes,
+            blocks: file.size_bytes / u64::from(SECTOR_BYTES),
+            kind: FileType::RegularFile,
+            perm: 0o444,
+            nlink: 1,
+            blksize: file.source.chunk_bytes(),
+            ..root
+        })
+    }
+
+    /// Names and inodes, in the order of the files.
+    fn entries(&self) -> impl Iterator<Item = (INodeNo, FileType, &str)> {
+        let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
+        let files = self.files.iter().zip(FIRST_FILE..);
+        dots.into_iter().chain(files.map(|(file, inode)| (INodeNo(inode), FileType::RegularFile, file.source.name())))
+    }
+
+    fn find(&self, name: &OsStr) -> Result<FileAttr, Errno> {
+        let found = self.entries().find(|(_, kind, entry)| *kind == FileType::RegularFile && *entry == name);
+        self.attributes(found.ok_or(Errno::ENOENT)?.0)
+    }
+}
+
+impl Filesystem for Directory {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel that lacks one of them serves the same bytes with less going on at once.
+        let wanted = InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_PARALLEL_DIROPS;
+        let offered = wanted & config.capabilities();
+        if config.add_capabilities(offered).is_err()
+            || config.set_max_write(READ_BYTES_MAX).is_err()
+            || config.set_max_background(BACKGROUND_MAX).is_err()
+        {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = if parent == INodeNo::ROOT { self.find(name) } else { Err(Errno::ENOTDIR) };
+        match found {
+            Ok(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Ok(attributes) => reply.attr(&TTL, &attributes),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.open_file(inode) {
+            Ok(_) if flags.acc_mode() != OpenAccMode::O_RDONLY => reply.error(Errno::EROFS),
+            Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match (self.open_file(inode), Extent::new(offset, size.into())) {
+            (Ok(file), Some(asked)) if size <= READ_BYTES_MAX => {
+                let asked = asked.clip(Extent::from(0..file.size_bytes));
+                answer::read(file, asked, reply, &self.waiting);
+            }
+            (Ok(_), _) => reply.error(TOO_LONG),
+            (Err(error), _) => reply.error(error),
+        }
+    }
+
+    fn lseek(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let file = match self.open_file(inode) {
+            Ok(file) => file.clone(),
+            Err(error) => return reply.error(error),
+        };
+        let Some(wanted) = Wanted::from_whence(whence) else {
+            return reply.error(Errno::EINVAL);
+        };
+        let from = match u64::try_from(offset) {
+            Ok(from) if from < file.size_bytes => from,
+            _ => return reply.error(Errno::ENXIO),
+        };
+        self.waiting.spawn(0, holes::search(file, from, wanted), move |found| match found {
+            // A place within the file, whose length fits.
+            Ok(Some(place)) => reply.offset(place.cast_signed()),
+            Ok(None) => reply.error(Errno::ENXIO),
+            Err(error) => reply.error(errno(&error)),
+        });
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
+    }
+
+    fn readdir(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if inode != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (next, (inode, kind, name)) in (1..).zip(self.entries()).skip(skipped) {
+            if reply.add(inode, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let blocks = self.files.iter().map(|file| file.size_bytes / u64::from(SECTOR_BYTES)).sum();
+        reply.statfs(blocks, 0, 0, self.files.len() as u64, 0, SECTOR_BYTES, NAME_BYTES_MAX as u32, SECTOR_BYTES);
+    }
+
+    // What follows has nothing to do here; answering keeps the kernel from asking again.
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+}
