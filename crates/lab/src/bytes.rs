@@ -1,0 +1,41 @@
+//! Images made of repeatable bytes, and byte counts for people.
+
+use crate::LabError;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+/// One mebibyte.
+pub const MIB: u64 = 1 << 20;
+
+/// Writes a file of `length` pseudo-random bytes: the same bytes for the same seed, none of them compressible.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn random_file(path: &Path, length: u64, seed: u64) -> Result<PathBuf, LabError> {
+    let file = File::create(path).map_err(LabError::at(path))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    // xorshift64 (Marsaglia, 2003); its state must not be zero.
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut left = length;
+    while left > 0 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let bytes = state.to_le_bytes();
+        let part = left.min(8);
+        out.write_all(&bytes[..usize::try_from(part).expect("at most 8")]).map_err(LabError::at(path))?;
+        left -= part;
+    }
+    out.flush().map_err(LabError::at(path))?;
+    Ok(path.to_owned())
+}
+
+/// `312 MB`, `4.1 GB`: three digits, decimal units.
+pub fn human(bytes: u64) -> String {
+    let units = [(1_000_000_000_u64, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    let Some(&(unit, name)) = units.iter().find(|(unit, _)| bytes >= *unit) else { return format!("{bytes} B") };
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let value = bytes as f64 / unit as f64;
+    if value < 10.0 { format!("{value:.1} {name}") } else { format!("{value:.0} {name}") }
+}

@@ -1,0 +1,76 @@
+//! Readers of an export: the programs that people use.
+
+use crate::lab::Host;
+use crate::process::run;
+use crate::{Daemon, LabError};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A read of a whole image in the lab takes a second or two; beyond this it hangs.
+pub const READ_LIMIT: Duration = Duration::from_secs(60);
+
+/// Compares every byte of a file with an image.
+///
+/// # Errors
+/// With the first difference, or if the file cannot be read within [`READ_LIMIT`].
+pub fn compare_file(host: &Host, file: &Path, image: &Path) -> Result<(), LabError> {
+    run(host.client(READ_LIMIT, "cmp").arg(file).arg(image)).map(drop)
+}
+
+/// Reads an NBD export over four connections and compares every byte of it with an image.
+///
+/// # Errors
+/// Those of [`compare_file`].
+pub fn compare_nbd(host: &Host, uri: &str, image: &Path) -> Result<(), LabError> {
+    let copy = host.dir().join(format!("copy-{:?}", std::thread::current().id()));
+    nbdcopy(host, uri, &copy)?;
+    // An export is rounded up to whole sectors with zeros.
+    let length = std::fs::metadata(image).map_err(LabError::at(image))?.len();
+    let file = std::fs::File::options().write(true).open(&copy).map_err(LabError::at(&copy))?;
+    let padded = file.metadata().map_err(LabError::at(&copy))?.len();
+    assert_eq!(padded, length.next_multiple_of(512), "the export's length is not the image's");
+    file.set_len(length).map_err(LabError::at(&copy))?;
+    let outcome = compare_file(host, &copy, image);
+    std::fs::remove_file(&copy).map_err(LabError::at(&copy))?;
+    outcome
+}
+
+/// Compares an image with what a daemon exports: over NBD, and through FUSE where it is mounted.
+///
+/// # Errors
+/// Those of [`compare_file`].
+pub fn compare_all(host: &Host, daemon: &Daemon, image: &Path) -> Result<(), LabError> {
+    let name = image.file_name().and_then(|name| name.to_str()).expect("images in the lab have plain names");
+    compare_nbd(host, &daemon.uri(name), image)?;
+    match daemon.mount() {
+        Some(mount) => compare_file(host, &mount.join(name), image),
+        None => Ok(()),
+    }
+}
+
+/// Copies an NBD export into a file.
+///
+/// # Errors
+/// If any byte could not be read within [`READ_LIMIT`].
+pub fn nbdcopy(host: &Host, uri: &str, to: &Path) -> Result<(), LabError> {
+    run(host.client(READ_LIMIT, "nbdcopy").args(["--connections=4", uri]).arg(to)).map(drop)
+}
+
+/// Runs lines of Python with a libnbd handle `h` that is connected to `uri`; strict checks are off.
+///
+/// # Errors
+/// If a line raises an exception, an `assert` included.
+pub fn nbdsh(host: &Host, limit: Duration, uri: &str, script: &str) -> Result<String, LabError> {
+    let connect = format!("h.set_strict_mode(0)\nh.connect_uri({uri:?})");
+    run(host.client(limit, "nbdsh").args(["-c", &connect, "-c", script]))
+}
+
+/// Checksum of a file, by a program that the machine has.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn checksum(mut command: Command) -> Result<String, LabError> {
+    let text = run(&mut command)?;
+    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Takes a lab down once its standard input ends, that is: when the lab is dropped or its program is gone.
+# $1: the tag that starts the names of the lab's namespaces. $2: the lab's directory; every process of the
+# lab was started with its working directory inside.
+tag=$1 dir=$2
+trap '' INT TERM HUP
+cat >/dev/null
+
+tries=0
+while [ $tries -lt 50 ]; do
+    found=
+    for proc in /proc/[0-9]*; do
+        case $(readlink "$proc/cwd" 2>/dev/null) in
+            "$dir"/*) kill -KILL "${proc#/proc/}" 2>/dev/null && found=1 ;;
+        esac
+    done
+    [ -z "$found" ] && break
+    tries=$((tries + 1))
+    sleep 0.05
+done
+# Inner mounts (a loop device over a file of a FUSE mount) were mounted later, so they go first.
+awk -v dir="$dir/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | tac | while read -r mount; do
+    umount -l "$mount" 2>/dev/null || fusermount3 -uz "$mount" 2>/dev/null
+done
+for netns in /run/netns/"$tag"-*; do
+    [ -e "$netns" ] && ip netns del "${netns##*/}"
+done
+rm -rf "$dir"

@@ -1,0 +1,298 @@
+//! A lab: its hosts, and the janitor that removes every trace of them.
+//!
+//! The janitor is a shell that reads from a pipe held by this process and by nobody else. The pipe ends when
+//! the [`Lab`] is dropped, and also when this process dies in any way at all; then the janitor kills the
+//! processes that run inside the lab's directory, unmounts what is mounted there, and removes the namespaces
+//! and the directory. Should the janitor itself have been killed, the next lab finds what is left by the pid
+//! in the names.
+
+use crate::LabError;
+use crate::link::{Counters, Link};
+use crate::need::is_root;
+use crate::process::{Process, run};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Text of the janitor.
+const JANITOR: &str = include_str!("janitor.sh");
+/// Port of every node in namespaces, where nobody else can have it.
+const PORT: u16 = 4440;
+/// Room wanted in `/dev/shm`; images and copies of them lie there, so that no disk is measured.
+const SHM_BYTES_MIN: u64 = 2 << 30;
+/// More would not fit into the last byte of an address.
+const HOSTS_MAX: usize = 200;
+
+/// Distinguishes the labs of one process.
+static LABS: AtomicU32 = AtomicU32::new(0);
+
+/// Some hosts with links between them, and a directory for their files.
+#[derive(Debug)]
+pub struct Lab {
+    hosts: Vec<Host>,
+    switch: Option<String>,
+    dir: PathBuf,
+    janitor: Child,
+    /// `Some` until the lab is dropped; closing it starts the janitor.
+    lifeline: Option<ChildStdin>,
+}
+
+/// One machine of a lab.
+#[derive(Debug)]
+pub struct Host {
+    index: usize,
+    netns: Option<String>,
+    addr: SocketAddr,
+    dir: PathBuf,
+}
+
+impl Lab {
+    /// Hosts in network namespaces, each with a link of its own to one switch.
+    ///
+    /// # Errors
+    /// Without root, or where the kernel has no namespaces, bridges or shapers.
+    pub fn namespaces(count: usize, link: Link) -> Result<Self, LabError> {
+        let mut lab = Self::start()?;
+        let tag = lab.tag().to_owned();
+        let switch = format!("{tag}-sw");
+        run(Command::new("ip").args(["netns", "add", &switch]))?;
+        ip(&switch, "link set lo up")?;
+        ip(&switch, "link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;
+        ip(&switch, "link set br0 up")?;
+        lab.add_hosts(count, |index| {
+            let netns = format!("{tag}-{index}");
+            let addr = Ipv4Addr::new(198, 18, 0, u8::try_from(index + 1).expect("bounded by HOSTS_MAX"));
+            plug_in(&netns, &switch, index, addr, link)?;
+            Ok((Some(netns), SocketAddr::from((addr, PORT))))
+        })?;
+        lab.switch = Some(switch);
+        Ok(lab)
+    }
+
+    /// Hosts that are addresses of the loopback device, 127.0.0.1 onwards; needs no rights.
+    ///
+    /// # Errors
+    /// If no port is free on all of them.
+    pub fn loopback(count: usize) -> Result<Self, LabError> {
+        let mut lab = Self::start()?;
+        let addrs: Vec<_> = (1..=count).map(|n| Ipv4Addr::new(127, 0, 0, u8::try_from(n).unwrap_or(254))).collect();
+        let port = free_port(&addrs)?;
+        lab.add_hosts(count, |index| Ok((None, SocketAddr::from((addrs[index], port)))))?;
+        Ok(lab)
+    }
+
+    /// Namespaces if this user may have them, loopback addresses otherwise.
+    ///
+    /// # Errors
+    /// Those of the kind that is made.
+    pub fn best(count: usize) -> Result<Self, LabError> {
+        if is_root() { Self::namespaces(count, Link::FAST) } else { Self::loopback(count) }
+    }
+
+    /// The directory and the janitor.
+    fn start() -> Result<Self, LabError> {
+        reap();
+        let tag = format!("vf{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
+        let dir = scratch_root().join(tag);
+        std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
+        let mut janitor = janitor(&dir).stdin(Stdio::piped()).spawn().map_err(LabError::at(Path::new("sh")))?;
+        let lifeline = janitor.stdin.take();
+        Ok(Self { hosts: Vec::new(), switch: None, dir, janitor, lifeline })
+    }
+
+    fn add_hosts(
+        &mut self,
+        count: usize,
+        mut place: impl FnMut(usize) -> Result<(Option<String>, SocketAddr), LabError>,
+    ) -> Result<(), LabError> {
+        assert!((1..=HOSTS_MAX).contains(&count), "a lab has 1 to {HOSTS_MAX} hosts, not {count}");
+        for index in 0..count {
+            let dir = self.dir.join(format!("h{index}"));
+            std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
+            let (netns, addr) = place(index)?;
+            self.hosts.push(Host { index, netns, addr, dir });
+        }
+        Ok(())
+    }
+
+    /// Start of the names of everything that is the lab's.
+    fn tag(&self) -> &str {
+        self.dir.file_name().and_then(|name| name.to_str()).expect("named in start()")
+    }
+
+    /// All hosts, in order.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// One host.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn host(&self, index: usize) -> &Host {
+        &self.hosts[index]
+    }
+
+    /// A directory for images, in RAM where possible; removed with the lab.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Pulls the plug of a host: nothing gets in or out until [`Lab::restore`].
+    ///
+    /// # Panics
+    /// On a loopback lab, whose hosts have no plug.
+    pub fn cut(&self, host: &Host) -> Result<(), LabError> {
+        ip(self.switch(), &format!("link set p{} down", host.index))
+    }
+
+    /// Puts the plug of a host in again.
+    ///
+    /// # Panics
+    /// On a loopback lab.
+    pub fn restore(&self, host: &Host) -> Result<(), LabError> {
+        ip(self.switch(), &format!("link set p{} up", host.index))
+    }
+
+    /// What has passed over a host's link.
+    ///
+    /// # Panics
+    /// On a loopback lab.
+    pub fn counters(&self, host: &Host) -> Result<Counters, LabError> {
+        Counters::of_port(self.switch(), &format!("p{}", host.index))
+    }
+
+    /// Changes the rate of one host's link, both ways.
+    ///
+    /// # Panics
+    /// On a loopback lab.
+    pub fn shape(&self, host: &Host, link: Link) -> Result<(), LabError> {
+        link.shape(self.switch(), &format!("p{}", host.index))?;
+        link.shape(host.netns.as_deref().expect("a lab of namespaces"), "eth0")
+    }
+
+    fn switch(&self) -> &str {
+        self.switch.as_deref().expect("a lab of namespaces")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        // It bounds itself; an error here means that somebody else has waited for it.
+        let _ = self.janitor.wait();
+    }
+}
+
+impl Host {
+    /// Where a node of this host listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The host's own directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A command that will run on this host, in the host's directory, and be killed with the thread that starts it.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some(netns) = &self.netns {
+            // Not `ip netns exec`: that also leaves the mount namespace, and mounts of the host would not be seen.
+            command.arg("nsenter").arg(format!("--net=/run/netns/{netns}")).arg("--");
+        }
+        command.arg(program).current_dir(&self.dir).stdin(Stdio::null()).process_group(0);
+        command
+    }
+
+    /// A command of this host that is ended after `limit`: real clients can hang, and then say nothing.
+    pub fn client(&self, limit: Duration, program: &str) -> Command {
+        let mut command = self.command("timeout");
+        command.args(["--kill-after=2", &limit.as_secs().max(1).to_string(), program]);
+        command
+    }
+
+    /// Starts a command of this host with its output in a log named after it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn spawn(&self, name: &str, command: &mut Command) -> Result<Process, LabError> {
+        Process::spawn(name, command, &self.dir.join(format!("{name}.log")))
+    }
+}
+
+/// Makes a host's namespace and its link.
+fn plug_in(netns: &str, switch: &str, index: usize, addr: Ipv4Addr, link: Link) -> Result<(), LabError> {
+    run(Command::new("ip").args(["netns", "add", netns]))?;
+    ip(switch, &format!("link add p{index} type veth peer name eth0 netns {netns}"))?;
+    ip(switch, &format!("link set p{index} master br0 up"))?;
+    ip(netns, "link set lo up")?;
+    ip(netns, "link set eth0 up")?;
+    ip(netns, &format!("addr add {addr}/24 broadcast + dev eth0"))?;
+    link.shape(switch, &format!("p{index}"))?;
+    link.shape(netns, "eth0")
+}
+
+/// Runs `ip` in a namespace.
+fn ip(netns: &str, line: &str) -> Result<(), LabError> {
+    run(Command::new("ip").args(["-n", netns]).args(line.split(' '))).map(drop)
+}
+
+/// The janitor of a directory; what its standard input is, the caller says.
+fn janitor(dir: &Path) -> Command {
+    let mut command = Command::new("sh");
+    let tag = dir.file_name().unwrap_or_default();
+    // A group of its own, so that a terminal's ctrl-C does not reach it.
+    command.args(["-c", JANITOR, "janitor"]).arg(tag).arg(dir).process_group(0);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+    command
+}
+
+/// Removes what labs of dead processes have left.
+fn reap() {
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let tag = |name: std::ffi::OsString| {
+        let name = name.into_string().ok()?;
+        let mut parts = name.strip_prefix("vf")?.splitn(3, '-');
+        let (pid, lab) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?);
+        (!Path::new(&format!("/proc/{pid}")).exists()).then(|| format!("vf{pid}-{lab}"))
+    };
+    let root = scratch_root();
+    let mut left: Vec<_> =
+        entries(&root).chain(entries(Path::new("/run/netns"))).filter_map(|entry| tag(entry.file_name())).collect();
+    left.sort();
+    left.dedup();
+    for tag in left {
+        // Best effort: another process may reap the same one now.
+        let _ = janitor(&root.join(tag)).stdin(Stdio::null()).status();
+    }
+}
+
+/// RAM if there is enough of it to write to, the directory for temporary files otherwise.
+fn scratch_root() -> PathBuf {
+    let shm = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(shm).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+    if free >= SHM_BYTES_MIN { shm.to_owned() } else { std::env::temp_dir() }
+}
+
+/// A port that is free now on all addresses, for TCP and UDP.
+fn free_port(addrs: &[Ipv4Addr]) -> Result<u16, LabError> {
+    let refused = |source| LabError::System { what: "no port is free on all loopback addresses".to_owned(), source };
+    let mut last = std::io::ErrorKind::AddrInUse.into();
+    for _ in 0..100 {
+        let first = TcpListener::bind((addrs[0], 0)).map_err(refused)?;
+        let port = first.local_addr().map_err(refused)?.port();
+        let tcp = addrs[1..].iter().try_for_each(|&addr| TcpListener::bind((addr, port)).map(drop));
+        let udp = addrs.iter().try_for_each(|&addr| UdpSocket::bind((addr, port)).map(drop));
+        match tcp.and(udp) {
+            Ok(()) => return Ok(port),
+            Err(error) => last = error,
+        }
+    }
+    Err(refused(last))
+}

@@ -1,0 +1,62 @@
+//! A host's link: its rate in each direction, and what has passed over it.
+
+use crate::LabError;
+use crate::process::run;
+use std::process::Command;
+
+/// Largest burst of a token bucket. It must hold one super-packet, or the bucket cuts packets up in software.
+const BURST_BYTES: u64 = 64 << 10;
+/// Largest super-packet on a shaped link: smaller makes the rate smoother and costs more of the processor.
+const GSO_BYTES: u64 = 16 << 10;
+const _: () = assert!(GSO_BYTES <= BURST_BYTES);
+/// What waits in front of a direction at most, in milliseconds of its rate: a switch port's buffer.
+const BUFFER_MS: u64 = 50;
+
+/// The kind of link that each host gets, the same in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Rate in Mbit/s; `None`: as fast as the machine is.
+    pub mbit: Option<u64>,
+}
+
+impl Link {
+    /// A link without a limit.
+    pub const FAST: Self = Self { mbit: None };
+
+    /// A link with a rate, in Mbit/s, for each direction on its own.
+    pub const fn mbit(mbit: u64) -> Self {
+        Self { mbit: Some(mbit) }
+    }
+
+    /// Puts the token bucket on what a device of a namespace sends.
+    pub(crate) fn shape(self, netns: &str, device: &str) -> Result<(), LabError> {
+        let Some(mbit) = self.mbit else { return Ok(()) };
+        let limit_bytes = mbit * 125 * BUFFER_MS + BURST_BYTES;
+        let (rate, burst, limit, gso) =
+            (format!("{mbit}mbit"), BURST_BYTES.to_string(), limit_bytes.to_string(), GSO_BYTES.to_string());
+        run(Command::new("ip").args(["-n", netns, "link", "set", device, "gso_max_size", &gso]))?;
+        run(Command::new("tc")
+            .args(["-n", netns, "qdisc", "replace", "dev", device, "root", "tbf"])
+            .args(["rate", &rate, "burst", &burst, "limit", &limit]))?;
+        Ok(())
+    }
+}
+
+/// Bytes over a host's link so far, headers included, as the switch saw them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// From the host.
+    pub sent_bytes: u64,
+    /// To the host.
+    pub received_bytes: u64,
+}
+
+impl Counters {
+    /// Reads the counters of the switch's side of a link.
+    pub(crate) fn of_port(switch: &str, port: &str) -> Result<Self, LabError> {
+        let text = run(Command::new("ip").args(["-n", switch, "-s", "-j", "link", "show", "dev", port]))?;
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let bytes = |way: &str| json[0]["stats64"][way]["bytes"].as_u64().unwrap_or_default();
+        Ok(Self { sent_bytes: bytes("rx"), received_bytes: bytes("tx") })
+    }
+}

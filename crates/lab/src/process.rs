@@ -1,0 +1,177 @@
+//! A process of the lab: its output goes to a log, and it never outlives its value.
+
+use crate::LabError;
+use crate::wait::Deadline;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+/// How much of a log an error shows.
+const LOG_TAIL_BYTES: usize = 2000;
+
+/// A running (or ended) process.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    ended: Option<ExitStatus>,
+}
+
+/// What a process has in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Pages of its own: heap and stacks.
+    pub anonymous_bytes: u64,
+    /// Resident pages of its memory files, mapped or not, and of other shared memory.
+    pub shared_bytes: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total_bytes(self) -> u64 {
+        self.anonymous_bytes + self.shared_bytes
+    }
+}
+
+impl Process {
+    /// Starts a command whose standard output and error are appended to a log.
+    pub(crate) fn spawn(name: &str, command: &mut Command, log: &Path) -> Result<Self, LabError> {
+        let file = File::options().create(true).append(true).open(log).map_err(LabError::at(log))?;
+        let twin = file.try_clone().map_err(LabError::at(log))?;
+        let child = command
+            .stdout(file)
+            .stderr(twin)
+            .spawn()
+            .map_err(|error| LabError::Command { command: line(command), why: error.to_string() })?;
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned(), ended: None })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// [`LabError::Late`].
+    pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus, LabError> {
+        let what = format!("{} ends", self.name);
+        Deadline::after(limit).poll(&what, || Ok(self.ended()))
+    }
+
+    /// An error if it has ended.
+    pub fn check(&mut self) -> Result<(), LabError> {
+        match self.ended() {
+            None => Ok(()),
+            Some(how) => Err(LabError::Ended { name: self.name.clone(), how: how.to_string(), log: self.log_tail() }),
+        }
+    }
+
+    /// Sends a signal; nothing happens if it has ended.
+    pub fn signal(&mut self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        if let (None, Some(pid)) = (self.ended(), pid) {
+            // It may end in this very moment, which is what most signals want.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.ended = self.child.wait().ok().or(self.ended);
+    }
+
+    /// Everything that it has printed.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let mut from = log.len().saturating_sub(LOG_TAIL_BYTES);
+        while !log.is_char_boundary(from) {
+            from += 1;
+        }
+        log[from..].trim().to_owned()
+    }
+
+    /// Processor time it has used, all threads.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        // Fields are counted from behind the name, which may contain anything.
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    }
+
+    /// Memory it holds now: its own pages, and the allocated blocks of its memory files.
+    pub fn memory(&self) -> Memory {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let kib = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.and_then(|rest| rest.trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or_default()
+        };
+        Memory { anonymous_bytes: kib("RssAnon:") << 10, shared_bytes: memory_file_bytes(self.pid()) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- {} ({}):\n{}", self.name, self.log.display(), self.log_tail());
+        }
+    }
+}
+
+/// Allocated bytes of a process's memory files, each counted once however many descriptors it has.
+fn memory_file_bytes(pid: u32) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut files = std::collections::BTreeMap::new();
+    for descriptor in descriptors {
+        let target = std::fs::read_link(descriptor.path()).unwrap_or_default();
+        if target.to_string_lossy().starts_with("/memfd:")
+            && let Ok(file) = std::fs::metadata(descriptor.path())
+        {
+            files.insert(file.ino(), file.blocks() * 512);
+        }
+    }
+    files.values().sum()
+}
+
+/// Runs a command to its end and returns what it printed.
+///
+/// # Errors
+/// If it cannot be started or fails; what it said on standard error is in the message.
+pub fn run(command: &mut Command) -> Result<String, LabError> {
+    let done = command.output();
+    let failed = |why: String| LabError::Command { command: line(command), why };
+    let done = done.map_err(|error| failed(error.to_string()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if done.status.success() {
+        Ok(text(&done.stdout))
+    } else {
+        Err(failed(format!("{}: {} {}", done.status, text(&done.stdout), text(&done.stderr))))
+    }
+}
+
+/// A command as one would type it.
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
