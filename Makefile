@@ -1,0 +1,24 @@
+# The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
+	@echo "make test    install what the tests need and run all of them; without root: cargo test"
+	@echo "make lint    formatting, lints and documentation, with warnings as errors"
+	@echo "make bench   measure against other servers in the same run; writes docs/measuring.json"
+
+demo:
+	@scripts/demo
+
+test:
+	@scripts/test
+
+lint:
+	@scripts/lint
+
+bench:
+	@scripts/bench
+
+clean:
+	cargo clean
