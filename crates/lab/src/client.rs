@@ -4,7 +4,6 @@ use crate::lab::Host;
 use crate::process::run;
 use crate::{Daemon, LabError};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// A read of a whole image in the lab takes a second or two; beyond this it hangs.
@@ -44,7 +43,11 @@ pub fn compare_all(host: &Host, daemon: &Daemon, image: &Path) -> Result<(), Lab
     let name = image.file_name().and_then(|name| name.to_str()).expect("images in the lab have plain names");
     compare_nbd(host, &daemon.uri(name), image)?;
     match daemon.mount() {
-        Some(mount) => compare_file(host, &mount.join(name), image),
+        Some(mount) => {
+            let file = mount.join(name);
+            forget(&file)?;
+            compare_file(host, &file, image)
+        }
         None => Ok(()),
     }
 }
@@ -66,11 +69,30 @@ pub fn nbdsh(host: &Host, limit: Duration, uri: &str, script: &str) -> Result<St
     run(host.client(limit, "nbdsh").args(["-c", &connect, "-c", script]))
 }
 
-/// Checksum of a file, by a program that the machine has.
+/// Makes the kernel forget what it has read of a file, so that the next read asks the file system again.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn checksum(mut command: Command) -> Result<String, LabError> {
-    let text = run(&mut command)?;
-    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+/// If the file cannot be opened.
+pub fn forget(file: &Path) -> Result<(), LabError> {
+    let open = std::fs::File::open(file).map_err(LabError::at(file))?;
+    let whole = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
+    whole.map_err(|error| LabError::at(file)(error.into()))
+}
+
+/// BLAKE3 of a file, in hexadecimal, by `b3sum`.
+///
+/// # Errors
+/// If it cannot be read within [`READ_LIMIT`].
+pub fn checksum_file(host: &Host, file: &Path) -> Result<String, LabError> {
+    // Not mapped: page faults would make thousands of small requests of one large one.
+    run(host.client(READ_LIMIT, "b3sum").args(["--no-names", "--no-mmap"]).arg(file))
+}
+
+/// BLAKE3 of an NBD export, in hexadecimal, by `nbdcopy` and `b3sum`.
+///
+/// # Errors
+/// If it cannot be read within [`READ_LIMIT`].
+pub fn checksum_nbd(host: &Host, uri: &str) -> Result<String, LabError> {
+    let pipe = "set -o pipefail; nbdcopy \"$1\" - | b3sum --no-names";
+    run(host.client(READ_LIMIT, "bash").args(["-c", pipe, "bash", uri]))
 }
