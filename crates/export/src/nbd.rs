@@ -1,0 +1,70 @@
+//! A read-only NBD server for block sources.
+//!
+//! Owns the sockets between this machine's clients (the kernel, QEMU, libnbd) and
+//! [`BlockSource`]s. What it promises: no wrong byte; an error only where the source gives one; bounded
+//! memory whatever clients do; an answer that needs no waiting never waits for one that does. Called by the
+//! command line and by tests. It does not write, does not encrypt and knows nothing of peers.
+//!
+//! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
+//! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out,
+//! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet.
+//!
+//! ```no_run
+//! # async fn example(image: std::sync::Arc<dyn vfield_core::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
+//! use vfield_export::nbd::{Address, Server};
+//! let address: Address = "unix:/run/vfield/nbd.sock".parse()?;
+//! let serving = Server::bind(&address, vec![image])?.start();
+//! println!("nbdinfo '{}'", serving.address().uri(""));
+//! serving.shutdown().await;
+//! # Ok(()) }
+//! ```
+
+mod address;
+mod answer;
+pub mod codec;
+mod connection;
+mod inbox;
+mod listener;
+mod outbox;
+mod server;
+mod session;
+mod socket;
+mod waits;
+
+pub use address::{Address, AddressError, PORT, UNIX_PATH_BYTES_MAX};
+pub use listener::BindError;
+pub use server::{Counts, Server, Serving};
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use vfield_core::source::BlockSource;
+
+/// What clients may use up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at a time, those in the handshake included; one more is turned away at once. QEMU's limit
+    /// after CVE-2024-7409 is 100; each costs one descriptor and, at worst, what the other limits add up to.
+    pub connections: usize,
+    /// Time for a whole handshake, from the same lesson. Real clients need milliseconds.
+    pub handshake: Duration,
+    /// Requests of one connection that may wait for the source. Kernel queues have 128 requests at most.
+    pub waiting_requests: usize,
+    /// Bytes that those may wait for; exceeded by one window of 1 MiB at most. 64 requests of 256 KiB,
+    /// what `nbdcopy` has under way, are 16 MiB.
+    pub waiting_bytes: u64,
+    /// At shutdown, how long reads may still wait before they are answered with `ESHUTDOWN`.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            handshake: Duration::from_secs(10),
+            waiting_requests: 128,
+            waiting_bytes: 32 << 20,
+            grace: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! One client: a handshake, then requests and answers until it leaves.
+//!
+//! Owns everything of a connection, in one task and without a lock. Invariants: a request gets exactly one
+//! answer; nothing is taken on while the outbox is full or too much waits, so memory is bounded by
+//! [`super::Limits`], [`OUTBOX_BYTES_MAX`](super::outbox::OUTBOX_BYTES_MAX) and one window, whatever the
+//! client does; what is here is answered at once and never waits behind what is not. The order of work is
+//! in [`Connection::poll`]: answer all that can be answered, send it together, only then read again. The
+//! server starts one for each accepted socket. How answers are laid out is `answer.rs`'s business.
+
+use super::Limits;
+use super::answer::Answers;
+use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
+use super::codec::{Errno, OPTION_BYTES_MAX, Requests, Violation};
+use super::inbox::Inbox;
+use super::session::{Session, Verdict};
+use super::socket::Socket;
+use std::fmt;
+use std::future::{self, Future};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use vfield_core::source::BlockSource;
+
+/// Room for arrived requests: 292 of them, more than any client has under way on one connection.
+const INBOX_BYTES: usize = 8 << 10;
+
+/// What all connections of a server share.
+pub(super) struct Shared {
+    pub(super) sources: Vec<Arc<dyn BlockSource>>,
+    pub(super) offers: Arc<[Offer]>,
+    pub(super) limits: Limits,
+    pub(super) requests: AtomicU64,
+    pub(super) errors: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("offers", &self.offers).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// Why a connection ended, other than by the client's leaving.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the handshake took longer than {0:?}")]
+    SlowHandshake(std::time::Duration),
+    #[error("the handshake failed: {0}")]
+    Handshake(&'static str),
+    #[error("{0}")]
+    Violation(#[from] Violation),
+    #[error("an answer could not be finished: {0}")]
+    Unfinished(String),
+}
+
+/// Serves one client until it leaves. `draining` becomes ready when the server is to stop.
+pub(super) async fn serve(mut socket: Socket, shared: &Shared, draining: impl Future<Output = ()>) -> Result<(), End> {
+    let mut draining = pin!(draining);
+    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(&mut socket, &shared.offers));
+    let negotiated = tokio::select! {
+        biased;
+        () = draining.as_mut() => return Ok(()),
+        negotiated = handshake => negotiated.map_err(|_| End::SlowHandshake(shared.limits.handshake))??,
+    };
+    let Some((chosen, inbox)) = negotiated else { return Ok(()) };
+    let Some(source) = shared.sources.get(chosen.offer) else { return Ok(()) };
+    let session = Session::new(source.size_bytes(), chosen);
+    let mut connection = Connection {
+        socket,
+        inbox,
+        requests: Requests::default(),
+        answers: Answers::new(source.clone(), session),
+        session,
+        shared,
+        input: Input::Open,
+        uncounted: 0,
+        counted_bytes: 0,
+    };
+    tokio::select! {
+        biased;
+        done = future::poll_fn(|cx| connection.poll(cx)) => return done,
+        () = draining.as_mut() => {}
+    }
+    connection.drain().await
+}
+
+/// Agrees on an export. `None` if the client left instead.
+async fn negotiate(socket: &mut Socket, offers: &Arc<[Offer]>) -> Result<Option<(Chosen, Inbox)>, End> {
+    let mut inbox = Inbox::new(16 + OPTION_BYTES_MAX as usize);
+    let mut out = Vec::new();
+    let mut negotiation = Negotiation::start(offers.clone(), &mut out);
+    loop {
+        let (used, step) = negotiation.step(inbox.bytes(), &mut out);
+        inbox.consume(used);
+        send(socket, &mut out).await?;
+        match step {
+            Step::Answered => {}
+            Step::Serve(chosen) => return Ok(Some((chosen, inbox.resized(INBOX_BYTES)))),
+            Step::Left => return Ok(None),
+            Step::Refused(why) => return Err(End::Handshake(why)),
+            Step::More => {
+                if future::poll_fn(|cx| inbox.poll_fill(socket, cx)).await? == 0 {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+async fn send(socket: &Socket, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut rest = &out[..];
+    while !rest.is_empty() {
+        match socket.try_send(&[io::IoSlice::new(rest)], false) {
+            Ok(sent) => rest = &rest[sent..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                future::poll_fn(|cx| socket.poll_writable(cx)).await?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    out.clear();
+    Ok(())
+}
+
+/// What may still come from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Open,
+    /// The server is stopping: requests are refused.
+    Draining,
+    /// The client said that it leaves: answers are finished, bytes ignored.
+    Leaving,
+    /// The client's side is closed: what is queued is sent, what waits is given up.
+    Closed,
+}
+
+/// How far the answering came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worked {
+    /// All that could be answered is.
+    All,
+    /// The outbox is full.
+    Full,
+}
+
+struct Connection<'a> {
+    socket: Socket,
+    inbox: Inbox,
+    requests: Requests,
+    answers: Answers,
+    session: Session,
+    shared: &'a Shared,
+    input: Input,
+    /// Requests taken out of the inbox since the last `count`.
+    uncounted: u64,
+    counted_bytes: u64,
+}
+
+impl Connection<'_> {
+    /// Serves until the client has left, or until there is nothing to do right now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let polled = self.poll_served(cx);
+        self.count();
+        polled
+    }
+
+    fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let worked = self.work(cx)?;
+            let flushed = self.answers.outbox.poll_flush(&self.socket, cx)?.is_ready();
+            if flushed && matches!(self.input, Input::Leaving | Input::Closed) && self.answers.is_idle() {
+                return Poll::Ready(Ok(()));
+            }
+            match worked {
+                Worked::Full if self.answers.outbox.has_room() => continue,
+                Worked::Full => return Poll::Pending,
+                Worked::All => {}
+            }
+            if self.input == Input::Closed || self.inbox.is_full() {
+                return Poll::Pending;
+            }
+            if ready!(self.inbox.poll_fill(&mut self.socket, cx))? == 0 {
+                self.close();
+            }
+        }
+    }
+
+    /// Answers what can be answered, as long as the outbox has room.
+    fn work(&mut self, cx: &mut Context<'_>) -> Result<Worked, End> {
+        while self.answers.outbox.has_room() {
+            if self.answers.poll_waiting(cx)? {
+                continue;
+            }
+            let limits = &self.shared.limits;
+            if !self.answers.may_take_on(limits) || !self.next_request()? {
+                return Ok(Worked::All);
+            }
+        }
+        Ok(Worked::Full)
+    }
+
+    /// Takes one request out of the inbox; false if there is no whole one.
+    fn next_request(&mut self) -> Result<bool, End> {
+        if matches!(self.input, Input::Leaving | Input::Closed) {
+            self.inbox.consume(self.inbox.bytes().len());
+            return Ok(false);
+        }
+        let (used, request) = self.requests.next(self.inbox.bytes())?;
+        self.inbox.consume(used);
+        let Some(request) = request else { return Ok(false) };
+        self.uncounted += 1;
+        let verdict = match self.session.judge(&request) {
+            Verdict::Disconnect => {
+                self.input = Input::Leaving;
+                return Ok(true);
+            }
+            _ if self.input == Input::Draining => Verdict::Refuse(Errno::Shutdown, "the server is stopping"),
+            verdict => verdict,
+        };
+        if let Verdict::Refuse(errno, why) = verdict {
+            self.shared.errors.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(?request, ?errno, why, "refused a request");
+        }
+        self.answers.start(request.cookie, verdict)?;
+        Ok(true)
+    }
+
+    fn close(&mut self) {
+        if !self.requests.at_boundary() || !self.inbox.bytes().is_empty() {
+            tracing::debug!("the client went away in the middle of a request");
+        }
+        self.input = Input::Closed;
+        self.answers.give_up();
+    }
+
+    /// Refuses new requests and finishes those under way, for as long as the limits allow.
+    async fn drain(&mut self) -> Result<(), End> {
+        if self.input == Input::Open {
+            self.input = Input::Draining;
+        }
+        let mut grace = pin!(tokio::time::sleep(self.shared.limits.grace));
+        tokio::select! {
+            biased;
+            done = future::poll_fn(|cx| self.poll_drained(cx)) => return done,
+            () = grace.as_mut() => {}
+        }
+        self.answers.refuse_waiting(Errno::Shutdown, "the server is stopping")?;
+        // The server bounds this: a client that does not read is cut off.
+        future::poll_fn(|cx| self.poll_drained(cx)).await
+    }
+
+    /// Ready when nothing is under way and the client has sent nothing that has no answer yet.
+    fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if let Poll::Ready(done) = self.poll(cx) {
+            return Poll::Ready(done);
+        }
+        // All input was read (or is ignored), as poll() otherwise goes on.
+        let idle = self.answers.is_idle() && self.answers.outbox.is_empty();
+        if idle { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Adds to the server's figures what was done since the last time: once a wake-up, because all
+    /// connections write to the same place.
+    fn count(&mut self) {
+        let sent = self.answers.outbox.sent_bytes();
+        if self.uncounted > 0 || sent > self.counted_bytes {
+            self.shared.requests.fetch_add(std::mem::take(&mut self.uncounted), Ordering::Relaxed);
+            self.shared.sent_bytes.fetch_add(sent - self.counted_bytes, Ordering::Relaxed);
+            self.counted_bytes = sent;
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The listening socket and the file that a unix one leaves in the file system.
+//!
+//! Invariants: a unix socket can be opened by its owner only, from its first moment on; a socket that
+//! somebody still answers on is never taken away; the file is removed with the listener, but only if it
+//! is still the one that this listener made. The server calls it.
+
+use super::address::{Address, UNIX_PATH_BYTES_MAX};
+use super::socket::Socket;
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net as unix;
+use std::path::{Path, PathBuf};
+use tokio::net::{TcpListener, UnixListener};
+
+/// Connections that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 1024;
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Longer than the operating system allows.
+    #[error("the socket path {} has {len} bytes, {max} are possible", .0.display(), len = .0.as_os_str().len(), max = UNIX_PATH_BYTES_MAX)]
+    PathTooLong(PathBuf),
+    /// Somebody answers on the socket.
+    #[error("another process is listening on {}", .0.display())]
+    InUse(PathBuf),
+    /// The path is taken by something that nobody would want to be replaced by a socket.
+    #[error("{} exists and is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The operating system refused the unix socket.
+    #[error("cannot listen on the unix socket {}: {cause}", path.display())]
+    Unix {
+        /// Its path.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// The operating system refused the address or port.
+    #[error("cannot listen on tcp address {0}: {1}")]
+    Tcp(SocketAddr, io::Error),
+    /// There is nothing to be served.
+    #[error("a server needs at least one image")]
+    NoSource,
+    /// Two images of one name: clients could reach only one of them.
+    #[error("two images are called '{0}'")]
+    SameName(String),
+}
+
+/// A socket that listens. Has to be made, and used, within a tokio runtime.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Unix(UnixListener, SocketFile),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens on `address`.
+    pub(super) fn bind(address: &Address) -> Result<Self, BindError> {
+        match address {
+            Address::Unix(path) => bind_unix(path),
+            Address::Tcp(address) => {
+                let listen = || {
+                    let listener = std::net::TcpListener::bind(address)?;
+                    listener.set_nonblocking(true)?;
+                    TcpListener::from_std(listener)
+                };
+                listen().map(Self::Tcp).map_err(|error| BindError::Tcp(*address, error))
+            }
+        }
+    }
+
+    /// Where it listens, with the port that was found if any would do.
+    pub(super) fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
+            Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+        }
+    }
+
+    /// Waits for the next client.
+    pub(super) async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Socket::unix(stream)),
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::tcp(stream)),
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> Result<Listener, BindError> {
+    let address = SocketAddrUnix::new(path).map_err(|errno| match errno {
+        Errno::NAMETOOLONG => BindError::PathTooLong(path.to_owned()),
+        other => unix_error(path, other.into()),
+    })?;
+    clear(path)?;
+    let listen = || -> io::Result<Listener> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::bind(&socket, &address)?;
+        let file = SocketFile::of(path)?;
+        // Nobody can connect before listen(), so nobody slips in while the file has wider permissions.
+        rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Listener::Unix(UnixListener::from_std(unix::UnixListener::from(socket))?, file))
+    };
+    listen().map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(path.to_owned()),
+        _ => unix_error(path, error),
+    })
+}
+
+fn unix_error(path: &Path, cause: io::Error) -> BindError {
+    BindError::Unix { path: path.to_owned(), cause }
+}
+
+/// Removes the socket file of a process that is gone.
+fn clear(path: &Path) -> Result<(), BindError> {
+    let failed = |error: io::Error| unix_error(path, error);
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(failed(errno.into())),
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Socket => {
+            return Err(BindError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match unix::UnixStream::connect(path) {
+        Ok(_) => Err(BindError::InUse(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            tracing::info!(path = %path.display(), "replacing a socket file that nobody listens on");
+            rustix::fs::unlink(path).map_err(|errno| failed(errno.into()))
+        }
+        // A full backlog says that somebody is there.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse(path.to_owned())),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The file of a unix socket; removed when this is dropped, unless somebody else has replaced it.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: what makes it the file that we made.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::lstat(path)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = identity(&self.path).is_ok_and(|found| found == self.identity);
+        if ours && let Err(error) = rustix::fs::unlink(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "the socket file could not be removed");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The server: accepts clients and ends.
+//!
+//! Owns the listener and the tasks of all connections. Invariants: at most [`Limits::connections`] tasks;
+//! after a shutdown no task, no socket and no socket file is left, in a bounded time. The command line and
+//! tests call it. It never looks at what clients say.
+
+use super::address::Address;
+use super::codec::Offer;
+use super::codec::STRING_BYTES_MAX;
+use super::connection::{self, Shared};
+use super::listener::{BindError, Listener};
+use super::session::device_bytes;
+use super::{Limits, codec};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use vfield_core::source::BlockSource;
+
+/// How long to leave the listener alone after it failed: out of descriptors, most often, which passes
+/// when a client leaves.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// After [`Limits::grace`], how long clients have to take their last answers.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
+
+/// The preferred read size if a source's is not one that the protocol can express.
+const PREFERRED_BYTES: u32 = 64 << 10;
+
+/// A server that listens but does not answer yet. Dropping it removes its socket file.
+#[derive(Debug)]
+pub struct Server {
+    listener: Listener,
+    address: Address,
+    shared: Shared,
+}
+
+/// What a server has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Clients connected now.
+    pub connections: u64,
+    /// Requests understood, of all kinds.
+    pub requests: u64,
+    /// Requests refused because they made no sense or wanted to write.
+    pub refused: u64,
+    /// Bytes sent after the handshakes, headers included.
+    pub sent_bytes: u64,
+}
+
+impl Server {
+    /// Listens on `address` and offers `sources` by their names; the first one is also the export called
+    /// "". Has to be called within a tokio runtime. Clients that connect wait until the server is run.
+    pub fn bind(address: &Address, sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, BindError> {
+        if sources.is_empty() {
+            return Err(BindError::NoSource);
+        }
+        for (index, source) in sources.iter().enumerate() {
+            if sources[..index].iter().any(|other| other.name() == source.name()) {
+                return Err(BindError::SameName(source.name().to_owned()));
+            }
+        }
+        let listener = Listener::bind(address)?;
+        // Only the port can differ; a socket that was just bound knows its address.
+        let address = listener.address().unwrap_or_else(|_| address.clone());
+        let shared = Shared {
+            offers: sources.iter().map(|source| offer(&**source)).collect(),
+            sources,
+            limits: Limits::default(),
+            requests: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+        };
+        Ok(Self { listener, address, shared })
+    }
+
+    /// With other limits than the usual ones.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.shared.limits = limits;
+        self
+    }
+
+    /// Where it listens, with the port that was found if any would do.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Serves until `shutdown` is done, then ends as [`Serving::shutdown`] does.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        serve(self.listener, Arc::new(self.shared), watch::Sender::new(false), shutdown).await;
+    }
+
+    /// Serves in a task of its own.
+    pub fn start(self) -> Serving {
+        let shared = Arc::new(self.shared);
+        let connections = watch::Sender::new(false);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { drop(stopped.await) };
+        let task = tokio::spawn(serve(self.listener, shared.clone(), connections.clone(), stopped));
+        Serving { address: self.address, shared, connections, stop, task }
+    }
+}
+
+/// A running server. Dropping it stops it as [`Serving::shutdown`] does, without waiting for the end.
+#[derive(Debug)]
+pub struct Serving {
+    address: Address,
+    shared: Arc<Shared>,
+    /// Each connection listens to it, so it also knows how many there are.
+    connections: watch::Sender<bool>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            connections: self.connections.receiver_count() as u64,
+            requests: self.shared.requests.load(Ordering::Relaxed),
+            refused: self.shared.errors.load(Ordering::Relaxed),
+            sent_bytes: self.shared.sent_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Stops: nobody is accepted any more, the socket file is removed, new requests get `ESHUTDOWN`, those
+    /// under way get their data within [`Limits::grace`] or `ESHUTDOWN` after it, and a client that does
+    /// not take its answers within a second more is cut off.
+    pub async fn shutdown(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the nbd server failed");
+        }
+    }
+}
+
+fn offer(source: &dyn BlockSource) -> Offer {
+    let chunk = source.chunk_bytes();
+    // Section "Block size constraints": a power of two from 512 up to the largest payload.
+    let possible = chunk.is_power_of_two() && (512..=codec::PAYLOAD_BYTES_MAX).contains(&chunk);
+    let mut description = source.description();
+    while description.len() > STRING_BYTES_MAX {
+        description.pop();
+    }
+    Offer {
+        name: source.name().to_owned(),
+        description,
+        size_bytes: device_bytes(source.size_bytes()),
+        preferred_bytes: if possible { chunk } else { PREFERRED_BYTES },
+    }
+}
+
+async fn serve(
+    listener: Listener,
+    shared: Arc<Shared>,
+    connections: watch::Sender<bool>,
+    stop: impl Future<Output = ()>,
+) {
+    let mut tasks = JoinSet::new();
+    tokio::select! {
+        () = stop => {}
+        () = accept(&listener, &shared, &connections, &mut tasks) => {}
+    }
+    drop(listener);
+    connections.send_replace(true);
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(shared.limits.grace + FLUSH_TIME, ended).await.is_err() {
+        tracing::debug!(connections = tasks.len(), "cutting off clients that do not take their answers");
+        tasks.shutdown().await;
+    }
+}
+
+/// Accepts for as long as it is polled.
+async fn accept(listener: &Listener, shared: &Arc<Shared>, connections: &watch::Sender<bool>, tasks: &mut JoinSet<()>) {
+    let mut client = 0_u64;
+    loop {
+        let accepted = listener.accept().await;
+        while let Some(ended) = tasks.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a connection's task failed");
+            }
+        }
+        let socket = match accepted {
+            Ok(_) if tasks.len() >= shared.limits.connections => {
+                tracing::warn!(limit = shared.limits.connections, "too many clients, turned one away");
+                continue;
+            }
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "accepting a client failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        client += 1;
+        let (shared, mut draining) = (shared.clone(), connections.subscribe());
+        tasks.spawn(async move {
+            tracing::debug!(client, "connected");
+            let drained = async { drop(draining.wait_for(|draining| *draining).await) };
+            match connection::serve(socket, &shared, drained).await {
+                Ok(()) => tracing::debug!(client, "left"),
+                Err(end) => tracing::debug!(client, %end, "ended"),
+            }
+        });
+    }
+}
