@@ -4,5 +4,6 @@ pub mod config;
 pub mod event;
 pub mod node;
 pub mod status;
+pub mod store;
 
 pub use node::Node;

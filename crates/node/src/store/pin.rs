@@ -1,0 +1,46 @@
+//! Pins: what keeps chunks where they are while somebody reads them.
+//!
+//! Invariant: as long as a [`Pin`] lives the slots of its chunks keep their bytes; the last one dropped
+//! after an eviction gives their pages back. Made by the store, held in the pieces it hands out.
+
+use super::Store;
+use std::ops::Range;
+use std::sync::Arc;
+use vfield_core::chunk::Chunk;
+
+/// Keeps a run of neighbouring chunks in the store.
+pub struct Pin {
+    store: Arc<Store>,
+    chunks: Range<u64>,
+}
+
+impl Pin {
+    /// `chunks` are pinned already, once each, for this value.
+    pub(super) fn new(store: &Arc<Store>, chunks: Range<u64>) -> Self {
+        Self { store: Arc::clone(store), chunks }
+    }
+
+    /// Takes over the pin of the chunk that follows.
+    pub(super) fn grow(&mut self) {
+        self.chunks.end += 1;
+    }
+
+    /// The pinned chunks.
+    pub fn chunks(&self) -> Range<u64> {
+        self.chunks.clone()
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        for number in self.chunks.clone() {
+            self.store.unpin(Chunk(number));
+        }
+    }
+}
+
+impl std::fmt::Debug for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "pin of chunks {:?}", self.chunks)
+    }
+}

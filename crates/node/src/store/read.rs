@@ -1,0 +1,112 @@
+//! How extents of an image are answered out of the store: as few pieces as possible, never waiting.
+//!
+//! Invariant: neighbouring zero chunks become one zero piece and neighbouring resident chunks one file
+//! piece with one pin, so that one `sendfile` moves all of them. Called by exports (through the node) and
+//! by the senders of chunks to peers. Takes no lock.
+
+use super::{Pin, Store};
+use std::sync::Arc;
+use vfield_core::chunk::Chunk;
+use vfield_core::extent::Extent;
+use vfield_core::source::{FilePiece, Piece};
+
+/// A piece in the making.
+enum Run {
+    Zero { length_bytes: u64 },
+    Resident { extent: Extent, pin: Pin },
+}
+
+impl Store {
+    /// The piece of an extent that lies within one data chunk and is not empty; `None` if it is not here.
+    pub fn piece(self: &Arc<Self>, extent: Extent) -> Option<Piece> {
+        let mut pieces = Vec::with_capacity(1);
+        self.pieces(extent, &mut pieces).then(|| pieces.pop())?
+    }
+
+    /// A whole chunk, data or hash page; `None` if it is not here. A page over nothing but zeros counts
+    /// as here.
+    pub fn chunk_piece(self: &Arc<Self>, chunk: Chunk) -> Option<Piece> {
+        let length_bytes = self.geometry().length(chunk);
+        if let Some(pin) = self.pin(chunk) {
+            return self.resident_piece(self.slot_extent(chunk), pin);
+        }
+        if !self.is_zero(chunk) {
+            return None;
+        }
+        Some(if self.geometry().is_data(chunk) {
+            Piece::Zero(length_bytes)
+        } else {
+            Piece::Bytes(self.zeros().page(chunk))
+        })
+    }
+
+    /// Appends the pieces of an extent of the image and answers true; if not all of it is here, leaves
+    /// `pieces` as it was and answers false.
+    pub fn pieces(self: &Arc<Self>, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
+        let before = pieces.len();
+        let complete = self.pieces_prefix(extent, pieces) == extent.len();
+        if !complete {
+            pieces.truncate(before);
+        }
+        complete
+    }
+
+    /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its length
+    /// in bytes.
+    ///
+    /// # Panics
+    /// If `extent` does not lie within the image.
+    pub fn pieces_prefix(self: &Arc<Self>, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
+        let mut done_bytes = 0;
+        for run in self.runs(extent) {
+            let Some(piece) = self.run_piece(run) else { break };
+            done_bytes += piece.len();
+            pieces.push(piece);
+        }
+        done_bytes
+    }
+
+    /// What is here of `extent`, from its start, in runs as long as can be.
+    fn runs(self: &Arc<Self>, extent: Extent) -> Vec<Run> {
+        assert!(extent.end() <= self.geometry().header().length_bytes(), "{extent:?} ends beyond the image");
+        let mut runs: Vec<Run> = Vec::new();
+        for number in self.geometry().covering(extent) {
+            let part = self.geometry().extent(Chunk(number)).clip(extent);
+            let resident = self.try_pin(Chunk(number));
+            match runs.last_mut() {
+                Some(Run::Resident { extent, pin }) if resident => {
+                    pin.grow();
+                    *extent = Extent::from(extent.start()..part.end());
+                }
+                _ if resident => {
+                    runs.push(Run::Resident { extent: part, pin: Pin::new(self, number..number + 1) });
+                }
+                last if self.is_zero(Chunk(number)) => match last {
+                    Some(Run::Zero { length_bytes }) => *length_bytes += part.len(),
+                    _ => runs.push(Run::Zero { length_bytes: part.len() }),
+                },
+                _ => break,
+            }
+        }
+        runs
+    }
+
+    fn run_piece(&self, run: Run) -> Option<Piece> {
+        match run {
+            Run::Zero { length_bytes } => Some(Piece::Zero(length_bytes)),
+            // A data chunk lies in the memory file where it lies in the image.
+            Run::Resident { extent, pin } => self.resident_piece(extent, pin),
+        }
+    }
+
+    /// The bytes of pinned slots; `None` only if the kernel refuses to copy them.
+    fn resident_piece(&self, place: Extent, pin: Pin) -> Option<Piece> {
+        if self.sends_pages() {
+            let pin = Some(Box::new(pin) as Box<_>);
+            return Some(Piece::File(FilePiece::new(self.file(), place.start(), place.len(), pin)));
+        }
+        let mut bytes = vec![0; place.len() as usize];
+        self.read_slot(place.start(), &mut bytes).ok()?;
+        Some(Piece::Bytes(bytes.into()))
+    }
+}

@@ -1,0 +1,117 @@
+//! The state of one chunk's slot in the memory file, as a value: every change is a named transition.
+//!
+//! ```text
+//!             claim            publish               evict, no pins
+//!   Absent ---------> Writing ---------> Resident(n) ---------------> Dropping(0) --punched--> Absent
+//!                        |                  |  ^ pin/unpin                ^
+//!                        |                  | evict, n pins               | last unpin
+//!                        |                  +--------------> Dropping(n) -+
+//!                        +-- abandon --------------------------------> Dropping(0)
+//! ```
+//!
+//! Invariants: bytes are read only in `Resident` and `Dropping` by those who hold a pin; bytes are written
+//! only in `Writing`, by the one who claimed it, and only `punched` leads back to where `claim` is
+//! possible: a slot's pages are given back to the kernel before it is used again, because pages that were
+//! handed to `sendfile` may still be on their way. Whoever's transition leads to `Dropping(0)` punches,
+//! and nobody else. The zero flag is apart from all this: what is known to be zero stays so.
+//! Used by the store only. Knows nothing of files and atomics.
+
+/// Where the bytes of a chunk are and who may touch them, in the 32 bits of an atomic.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Slot(u32);
+
+/// Pins are counted in the bits below the flags.
+const PINS: u32 = ZERO - 1;
+const ZERO: u32 = 1 << 28;
+const DROPPING: u32 = 1 << 29;
+const WRITING: u32 = 1 << 30;
+const RESIDENT: u32 = 1 << 31;
+
+impl Slot {
+    /// From the bits of an atomic that holds a slot.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// To keep it in an atomic.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// True if the bytes are here and may be pinned.
+    pub const fn is_resident(self) -> bool {
+        self.0 & RESIDENT != 0
+    }
+
+    /// True if the chunk is known to be zero.
+    pub const fn is_zero(self) -> bool {
+        self.0 & ZERO != 0
+    }
+
+    /// True in `Dropping(0)`: the one whose transition led here has to punch, then say [`Slot::punched`].
+    pub const fn is_to_punch(self) -> bool {
+        self.0 & (DROPPING | PINS) == DROPPING
+    }
+
+    /// How many readers rely on the bytes.
+    pub const fn pins(self) -> u32 {
+        self.0 & PINS
+    }
+
+    /// Takes the slot for writing; `None` unless it is absent.
+    pub const fn claim(self) -> Option<Self> {
+        if self.0 & !ZERO == 0 { Some(Self(self.0 | WRITING)) } else { None }
+    }
+
+    /// The bytes are written.
+    pub const fn publish(self) -> Self {
+        assert!(self.0 & WRITING != 0, "publish without a claim");
+        Self(self.0 & !WRITING | RESIDENT)
+    }
+
+    /// Writing failed half-way; the caller has to punch.
+    pub const fn abandon(self) -> Self {
+        assert!(self.0 & WRITING != 0, "abandon without a claim");
+        Self(self.0 & !WRITING | DROPPING)
+    }
+
+    /// One more reader; `None` unless resident, or with 2^28 readers.
+    pub const fn pin(self) -> Option<Self> {
+        if self.is_resident() && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
+    }
+
+    /// One reader less; the last one of a dropped chunk has to punch.
+    pub const fn unpin(self) -> Self {
+        assert!(self.pins() > 0, "unpin without a pin");
+        Self(self.0 - 1)
+    }
+
+    /// No new readers; without old ones the caller has to punch. `None` unless resident.
+    pub const fn evict(self) -> Option<Self> {
+        if self.is_resident() { Some(Self(self.0 & !RESIDENT | DROPPING)) } else { None }
+    }
+
+    /// The pages are gone.
+    pub const fn punched(self) -> Self {
+        assert!(self.is_to_punch(), "punched out of turn");
+        Self(self.0 & !DROPPING)
+    }
+
+    /// The chunk is known to be zero.
+    pub const fn mark_zero(self) -> Self {
+        Self(self.0 | ZERO)
+    }
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = match self.0 & (RESIDENT | WRITING | DROPPING) {
+            0 => "absent",
+            RESIDENT => "resident",
+            WRITING => "writing",
+            DROPPING => "dropping",
+            _ => "impossible",
+        };
+        write!(f, "{state}({}){}", self.pins(), if self.is_zero() { " zero" } else { "" })
+    }
+}
