@@ -1,12 +1,24 @@
-//! The V-FIELD protocol, without sockets, clocks, threads or randomness.
+//! The V-FIELD protocol as pure state machines: no sockets, clocks, threads or randomness of its own.
+//!
+//! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the idea
+//! that makes it fast. [`source`] is where a node meets the exports. [`hash_tree`] and [`image`] are
+//! what everything else trusts.
 
+pub mod bits;
 pub mod chunk;
+pub mod config;
 pub mod extent;
+pub mod fetch;
+pub mod fill;
 pub mod hash_tree;
 pub mod identity;
 pub mod image;
+pub mod inventory;
 pub mod membership;
+pub mod node;
+pub mod peers;
 pub mod placement;
+pub mod read_ahead;
 pub mod record;
 pub mod source;
 pub mod time;

@@ -23,6 +23,7 @@ pub struct Holding {
 pub struct Map {
     ring: Ring,
     holdings: Vec<Holding>,
+    participants: Vec<NodeId>,
     origins: Vec<NodeId>,
 }
 
@@ -33,14 +34,20 @@ const TURN: u64 = 0x6A09_E667_F3BC_C908;
 impl Map {
     /// A map without nodes.
     pub fn new(ring: Ring) -> Self {
-        Self { ring, holdings: Vec::new(), origins: Vec::new() }
+        Self { ring, holdings: Vec::new(), participants: Vec::new(), origins: Vec::new() }
     }
 
-    /// Replaces what it knows. Holdings that do not fit the ring, and empty ones, are left out.
+    /// Replaces what it knows. Nodes whose holding is empty, or does not fit the ring, only take part.
     pub fn update(&mut self, holdings: impl Iterator<Item = Holding>, origins: impl Iterator<Item = NodeId>) {
         let size = self.ring.size();
         self.holdings.clear();
-        self.holdings.extend(holdings.filter(|h| h.arc.length > 0 && h.arc.fits(size) && h.filled.from < size));
+        self.participants.clear();
+        for holding in holdings {
+            self.participants.push(holding.node);
+            if holding.arc.length > 0 && holding.arc.fits(size) && holding.filled.from < size {
+                self.holdings.push(holding);
+            }
+        }
         self.holdings.sort_unstable_by_key(|h| h.node);
         self.origins.clear();
         self.origins.extend(origins);
@@ -55,6 +62,11 @@ impl Map {
     /// Live origins, sorted.
     pub fn origins(&self) -> &[NodeId] {
         &self.origins
+    }
+
+    /// All live nodes but the origins, with stores or without.
+    pub fn participants(&self) -> &[NodeId] {
+        &self.participants
     }
 
     /// All holdings, sorted by node.

@@ -1,0 +1,61 @@
+//! What a core is told once: bounds in bytes and times, and what measurements may switch off.
+
+use std::time::Duration;
+
+/// Settings of a [`crate::node::Node`]. The defaults suit a LAN of 100 Mbit/s to 100 Gbit/s.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Most bytes asked for and not received, of all peers together: above a LAN's bandwidth-delay
+    /// product (10 Gbit/s x 1 ms = 1.2 MB), small enough that a reader's next wish does not queue for long.
+    pub window_bytes: u64,
+    /// Most bytes kept besides the store for each image: relayed, read ahead or read lately.
+    pub transient_bytes: u64,
+    /// Most bytes read ahead of a sequential reader; below `transient_bytes`, or they would push each
+    /// other out before they are read.
+    pub read_ahead_bytes: u64,
+    /// How eagerly stores fill: 0 (a tenth of the time) to 9 (always).
+    pub join_boost: u8,
+    /// How long a read waits for bytes without a live holder; `None`: for ever.
+    pub io_timeout: Option<Duration>,
+    /// Ask several peers at once.
+    pub parallel: bool,
+    /// Take turns among holders.
+    pub round_robin: bool,
+    /// Read ahead of sequential readers.
+    pub read_ahead: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            window_bytes: 8 << 20,
+            transient_bytes: 24 << 20,
+            read_ahead_bytes: 8 << 20,
+            join_boost: 7,
+            io_timeout: None,
+            parallel: true,
+            round_robin: true,
+            read_ahead: true,
+        }
+    }
+}
+
+/// An answer to a demand later than this, and than the peer's usual delay, is asked for elsewhere too.
+/// Well above a LAN's delay, well below the second that a reader may wait.
+pub const HEDGE_AFTER: Duration = Duration::from_millis(150);
+/// Of each hundred requests at most so many may be hedges, unless the peer is silent altogether: retries
+/// must not double the traffic of a field that is merely busy.
+pub const HEDGE_PERCENT: u64 = 5;
+/// How many nodes a request may pass through: reader -> home -> first home -> origin.
+pub const HOPS_MAX: u8 = 2;
+/// How often chunks without a live holder are asked for again, besides at each change of the field.
+pub const WAIT_RETRY: Duration = Duration::from_millis(250);
+/// How often a node compares notes with a random other one, and how often right after joining.
+pub const SYNC_EVERY: Duration = Duration::from_secs(10);
+/// See [`SYNC_EVERY`].
+pub const SYNC_EVERY_EARLY: Duration = Duration::from_millis(700);
+/// How often at most a fill's progress is announced: gossip needs about this long to reach everyone.
+pub const ANNOUNCE_EVERY: Duration = Duration::from_millis(300);
+/// Nodes that could move their arc to a bare place do so one after the other, this far apart, so that
+/// one that moved is seen before the next decides.
+pub const REPAIR_STEP: Duration = Duration::from_millis(300);

@@ -1,0 +1,146 @@
+//! Fetches: the goal of getting one chunk, however many requests to however many peers it takes.
+//!
+//! A [`Fetch`] is the single flight of its chunk: readers, peers and the store's own fill that want the
+//! same chunk meet in it. It lives in the table of its image until the chunk is here or nobody wants it
+//! any more. [`Request`] is one ask to one peer on its behalf. Plain data; [`crate::node`] moves it along.
+
+use crate::chunk::Chunk;
+use crate::identity::NodeId;
+use crate::image::ImageId;
+use crate::time::Time;
+use crate::wire::Priority;
+
+/// A reader of this machine that waits, as the shell numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A peer's connection to us, as the shell numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// A request of ours, numbered by core; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A peer that waits for a chunk it asked us for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Where to send it.
+    pub connection: ConnectionId,
+    /// The asker's number for it.
+    pub request: u64,
+    /// How many nodes passed it on.
+    pub hop: u8,
+}
+
+/// Where a fetch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The page with its hash has to come first.
+    NeedsParent,
+    /// In line for the window.
+    Queued,
+    /// At least one request is under way.
+    Requested,
+    /// Nobody to ask.
+    Waiting,
+}
+
+/// Why a chunk is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// No live node that this one can reach has it.
+    NoHolder,
+    /// All that should have it said that they do not.
+    Refused,
+    /// The only origins left have another file behind the image by now.
+    SourceChanged,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoHolder => "no live node holds it",
+            Self::Refused => "no node that should hold it has it yet",
+            Self::SourceChanged => "the origin's file has changed",
+        })
+    }
+}
+
+/// The single flight of one chunk.
+#[derive(Debug)]
+pub struct Fetch {
+    /// Where it stands.
+    pub stage: Stage,
+    /// The most urgent of those who want it.
+    pub priority: Priority,
+    /// Readers of this machine that wait for it.
+    pub waiters: Vec<Token>,
+    /// Peers that wait for it.
+    pub askers: Vec<Asker>,
+    /// Chunks whose hash is in it.
+    pub children: Vec<Chunk>,
+    /// Requests under way.
+    pub requests: Vec<RequestId>,
+    /// Peers that failed this time round.
+    pub tried: Vec<NodeId>,
+    /// How many nodes the askers' requests have been through, plus one; 0 for our own wishes.
+    pub hop: u8,
+    /// The hop of the request under way, [`u8::MAX`] if it went to one that has the chunk for sure:
+    /// only askers below it may wait, or two nodes could wait for each other.
+    pub depth: u8,
+    /// Since when, and why, there is nobody to ask; it stays while asking is tried again.
+    pub waiting: Option<(Time, Why)>,
+    /// An origin said that its file has changed.
+    pub source_changed: bool,
+    /// True if the store's fill wants it.
+    pub fill: bool,
+}
+
+impl Fetch {
+    /// A new one, in line.
+    pub const fn new(priority: Priority) -> Self {
+        Self {
+            stage: Stage::Queued,
+            priority,
+            waiters: Vec::new(),
+            askers: Vec::new(),
+            children: Vec::new(),
+            requests: Vec::new(),
+            tried: Vec::new(),
+            hop: 0,
+            depth: 0,
+            waiting: None,
+            source_changed: false,
+            fill: false,
+        }
+    }
+
+    /// True if a peer whose request has been passed on `hop` times may wait for this fetch.
+    pub fn may_join(&self, hop: u8) -> bool {
+        match self.stage {
+            Stage::Requested => self.depth > hop,
+            Stage::NeedsParent | Stage::Queued => true,
+            Stage::Waiting => false,
+        }
+    }
+}
+
+/// One ask to one peer.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// To whom.
+    pub peer: NodeId,
+    /// For what.
+    pub image: ImageId,
+    /// For what of it.
+    pub chunk: Chunk,
+    /// Length of the answer.
+    pub bytes: u64,
+    /// As sent.
+    pub priority: Priority,
+    /// When.
+    pub sent: Time,
+    /// True if nobody waits for its answer any more; it still counts as outstanding.
+    pub orphan: bool,
+}

@@ -1,0 +1,173 @@
+//! What a node has of one image: the chunks of its store, and a few besides.
+//!
+//! Every chunk here is in one class. *Stored*: committed to, counted against the capacity. *Transient*:
+//! passed on or read lately, kept within a bound of its own, least recently used first to go. *Zero*:
+//! known to be all zeros, costs nothing. Invariant: stored <= capacity, transient <= its bound, once
+//! [`Inventory::overflow`] has been emptied. Holds no bytes: the shell's store does, in step with it.
+
+use crate::bits::Bits;
+use crate::chunk::Chunk;
+use crate::image::Geometry;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What is here of one image.
+#[derive(Debug)]
+pub struct Inventory {
+    geometry: Geometry,
+    stored: Bits,
+    zero: Bits,
+    /// Transient chunks by when they were used last, and the inverse.
+    by_use: BTreeMap<u64, Chunk>,
+    transient: BTreeMap<Chunk, u64>,
+    uses: u64,
+    capacity: u64,
+    transient_max: u64,
+}
+
+impl Inventory {
+    /// Nothing yet; both bounds in chunks. An origin has capacity 0: it reads its file.
+    pub fn new(geometry: Geometry, capacity: u64, transient_max: u64) -> Self {
+        Self {
+            geometry,
+            stored: Bits::default(),
+            zero: Bits::default(),
+            by_use: BTreeMap::new(),
+            transient: BTreeMap::new(),
+            uses: 0,
+            capacity,
+            transient_max: transient_max.max(1),
+        }
+    }
+
+    /// The numbering of the image.
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Most chunks it may store.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Chunks stored.
+    pub const fn stored(&self) -> u64 {
+        self.stored.count()
+    }
+
+    /// Chunks kept for a while.
+    pub fn transient(&self) -> u64 {
+        self.transient.len() as u64
+    }
+
+    /// True if a read of `chunk` needs nobody else.
+    pub fn is_here(&self, chunk: Chunk) -> bool {
+        self.stored.contains(chunk) || self.transient.contains_key(&chunk) || self.is_zero(chunk)
+    }
+
+    /// True if the store has it.
+    pub fn is_stored(&self, chunk: Chunk) -> bool {
+        self.stored.contains(chunk)
+    }
+
+    /// True if it is known to be all zeros, or below a page known to cover only zeros.
+    pub fn is_zero(&self, chunk: Chunk) -> bool {
+        self.zero_above(chunk).is_some()
+    }
+
+    /// The highest-numbered chunk that is zero along with `chunk`: for data below a zero page, the last
+    /// of that page. Lets a walk over a sparse image skip the page at once.
+    pub fn zero_through(&self, chunk: Chunk) -> Option<Chunk> {
+        let mut last = self.zero_above(chunk)?;
+        while self.geometry.level(last) != self.geometry.level(chunk) {
+            last = Chunk(self.geometry.children(last).end - 1);
+        }
+        Some(last)
+    }
+
+    fn zero_above(&self, chunk: Chunk) -> Option<Chunk> {
+        let mut at = Some(chunk);
+        while let Some(chunk) = at {
+            if self.zero.contains(chunk) {
+                return Some(chunk);
+            }
+            at = self.geometry.parent(chunk).map(|(page, _)| page);
+        }
+        None
+    }
+
+    /// Notes that runs of chunks are all zeros.
+    pub fn mark_zero(&mut self, runs: &[Range<u64>]) {
+        for run in runs {
+            self.zero.insert_range(run.start..run.end.min(self.geometry.chunks()));
+        }
+    }
+
+    /// Takes in a chunk that has arrived: to the store if `keep` and the capacity allows, else for a while.
+    pub fn insert(&mut self, chunk: Chunk, keep: bool) {
+        if self.stored.contains(chunk) {
+            return;
+        }
+        if keep && self.stored.count() < self.capacity {
+            self.forget_use(chunk);
+            self.stored.insert(chunk);
+        } else {
+            self.used(chunk, true);
+        }
+    }
+
+    /// Notes that a transient chunk was used.
+    pub fn touch(&mut self, chunk: Chunk) {
+        self.used(chunk, false);
+    }
+
+    /// Moves a chunk that is here for a while to the store; false if it is not here or there is no room.
+    pub fn promote(&mut self, chunk: Chunk) -> bool {
+        if self.stored.contains(chunk) {
+            return true;
+        }
+        let fits = self.stored.count() < self.capacity && self.transient.contains_key(&chunk);
+        if fits {
+            self.insert(chunk, true);
+        }
+        fits
+    }
+
+    /// Takes a chunk out of the store that the shell is to drop at once.
+    pub fn discard(&mut self, chunk: Chunk) {
+        self.stored.remove(chunk);
+        self.forget_use(chunk);
+    }
+
+    /// A transient chunk that has to go, least recently used first, if there are too many. `busy` says
+    /// which must stay for now.
+    pub fn overflow(&mut self, busy: impl Fn(Chunk) -> bool) -> Option<Chunk> {
+        if self.transient.len() as u64 <= self.transient_max {
+            return None;
+        }
+        let victim = self.by_use.values().copied().find(|&chunk| !busy(chunk))?;
+        self.forget_use(victim);
+        Some(victim)
+    }
+
+    /// All stored chunks, in order.
+    pub fn iter_stored(&self) -> impl Iterator<Item = Chunk> + '_ {
+        self.stored.iter()
+    }
+
+    fn used(&mut self, chunk: Chunk, insert: bool) {
+        if !insert && !self.transient.contains_key(&chunk) {
+            return;
+        }
+        self.forget_use(chunk);
+        self.uses += 1;
+        self.by_use.insert(self.uses, chunk);
+        self.transient.insert(chunk, self.uses);
+    }
+
+    fn forget_use(&mut self, chunk: Chunk) {
+        if let Some(used) = self.transient.remove(&chunk) {
+            self.by_use.remove(&used);
+        }
+    }
+}

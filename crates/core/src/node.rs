@@ -1,0 +1,332 @@
+//! The outermost machine: one node of the field, without its sockets, files, clock and bytes.
+//!
+//! The shell feeds [`Input`]s with the time, then takes all [`Output`]s with [`Node::poll`] until there
+//! are none, then sleeps until [`Node::next_wake`] at the latest. Every input may produce any number of
+//! outputs; none is produced without an input. The same inputs at the same times give the same outputs.
+//!
+//! A read that hits the shell's store, and a peer's request that does, never come here.
+
+mod field;
+mod images;
+mod reads;
+mod repair;
+mod requests;
+mod serving;
+mod view;
+
+pub use images::ImageConfig;
+pub use view::{ImageView, MemberView, Waited};
+
+use crate::chunk::Chunk;
+use crate::config::Config;
+use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
+use crate::identity::{Identity, NodeId};
+use crate::image::ImageId;
+use crate::membership::{Membership, Reminder};
+use crate::peers::Peers;
+use crate::record::Snapshot;
+use crate::source::ReadError;
+use crate::time::Time;
+use crate::wire::{Priority, Refusal};
+use images::Image;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Something that happened outside.
+#[derive(Debug)]
+pub enum Input {
+    /// A wake-up that was asked for; costs nothing if it was not.
+    Wake,
+    /// A gossip datagram came.
+    Datagram(Vec<u8>),
+    /// A node greeted us, or answered our greeting.
+    Met(Identity),
+    /// A node told us what it knows.
+    Learned(Snapshot),
+    /// A reader of this machine wants data chunks and waits for the first of them.
+    Read {
+        /// The reader's number, answered with [`Output::Answer`].
+        token: Token,
+        /// Of which image; unknown ones are never answered.
+        image: ImageId,
+        /// Data chunks, not empty.
+        chunks: Range<u64>,
+    },
+    /// A reader no longer waits.
+    CancelRead(Token),
+    /// Data chunks, or hash pages of them, will probably be read.
+    Prefetch {
+        /// Of which image.
+        image: ImageId,
+        /// Any chunks.
+        chunks: Range<u64>,
+        /// [`Priority::Demand`] if a client said so, [`Priority::ReadAhead`] if it is a guess.
+        priority: Priority,
+    },
+    /// A peer asked for a chunk that the shell does not have.
+    Asked {
+        /// Who waits.
+        asker: Asker,
+        /// For which image.
+        image: ImageId,
+        /// For what of it.
+        chunk: Chunk,
+        /// How urgently.
+        priority: Priority,
+    },
+    /// A peer no longer wants what it asked for.
+    CancelAsked(ConnectionId, u64),
+    /// A peer's connection to us has ended.
+    AskerGone(ConnectionId),
+    /// The answer to a request has come, has been verified, and is in the shell's store.
+    Arrived {
+        /// Which request.
+        request: RequestId,
+        /// For a hash page: the runs of its children that are all zeros.
+        zeros: Vec<Range<u64>>,
+    },
+    /// The answer did not match its hash.
+    Corrupt(RequestId),
+    /// The answer came, but the page with its hash has been dropped meanwhile.
+    Unverifiable(RequestId),
+    /// The peer refused.
+    Refused(RequestId, Refusal),
+    /// The connection broke before the answer came.
+    Lost(RequestId),
+    /// A part of an answer came from this peer.
+    Progress(NodeId),
+    /// This peer cannot be reached, or its connection broke.
+    Broken(NodeId),
+    /// This peer broke the protocol.
+    Misbehaved(NodeId),
+    /// The node is to go: others are to take over what only it holds.
+    Leave,
+    /// The node goes now.
+    Gone,
+}
+
+/// Something that is to happen outside.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a gossip datagram.
+    Datagram(SocketAddr, Vec<u8>),
+    /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`], its answer [`Input::Learned`].
+    Sync(Identity),
+    /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.
+    Request {
+        /// Which.
+        request: RequestId,
+        /// Whom.
+        peer: Identity,
+        /// For what.
+        image: ImageId,
+        /// For what of it.
+        chunk: Chunk,
+        /// How urgently.
+        priority: Priority,
+        /// How many nodes it has been through.
+        hop: u8,
+    },
+    /// Nobody waits for this any more; its answer may still come.
+    CancelRequest(RequestId, NodeId),
+    /// Send a chunk, which is in the store, to a peer that asked for it.
+    Serve {
+        /// Who.
+        asker: Asker,
+        /// Of which image.
+        image: ImageId,
+        /// What.
+        chunk: Chunk,
+        /// As it asked.
+        priority: Priority,
+    },
+    /// Tell a peer that it will not get what it asked for.
+    Refuse(Asker, Refusal),
+    /// Tell a reader to go on: the first chunk it waits for is here, or never will be.
+    Answer(Token, Result<(), ReadError>),
+    /// Drop a chunk from the store.
+    Evict(ImageId, Chunk),
+    /// Something a person may want to know.
+    Notice(Notice),
+}
+
+/// See [`Output::Notice`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A member is new, or back.
+    Up(Identity),
+    /// A member died or left.
+    Down(Identity),
+    /// A peer sent wrong bytes, or broke the protocol, and is put aside for so long.
+    Blamed(NodeId, Duration),
+    /// The stores hold all of this image from now on, or no longer do.
+    Coverage(ImageId, bool),
+    /// This node's store has all it is to hold.
+    Filled(ImageId),
+}
+
+/// What a timer is for.
+#[derive(Debug)]
+enum Timer {
+    Member(Reminder),
+    Check(RequestId),
+    Fill(ImageId),
+    Announce(ImageId),
+    Recount(ImageId),
+    Repair(ImageId),
+    RetryWaiting,
+    ExpireReads,
+    Sync,
+    Sweep,
+}
+
+/// One node.
+pub struct Node {
+    config: Config,
+    now: Time,
+    seed: u64,
+    membership: Membership,
+    /// [`crate::record::Records::changes`] when the maps were last made.
+    mapped: u64,
+    peers: Peers,
+    images: BTreeMap<ImageId, Image>,
+    requests: BTreeMap<RequestId, Request>,
+    /// Requests numbered, hedges among them.
+    asked: u64,
+    hedged: u64,
+    outstanding_bytes: u64,
+    /// Chunks in line, by priority; entries may be out of date.
+    lines: [VecDeque<(ImageId, Chunk)>; 3],
+    reads: BTreeMap<Token, reads::Reader>,
+    timers: BTreeMap<(Time, u64), Timer>,
+    timers_set: u64,
+    retrying: bool,
+    syncs: u32,
+    leaving: bool,
+    outputs: VecDeque<Output>,
+}
+
+impl Node {
+    /// A node alone in its field. `seed` makes all its choices repeatable; give each node its own.
+    pub fn new(me: Identity, config: Config, seed: u64, now: Time) -> Self {
+        let mut node = Self {
+            membership: Membership::new(me, seed),
+            mapped: 0,
+            peers: Peers::new(seed, config.round_robin),
+            config,
+            now,
+            seed,
+            images: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            asked: 0,
+            hedged: 0,
+            outstanding_bytes: 0,
+            lines: Default::default(),
+            reads: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            timers_set: 0,
+            retrying: false,
+            syncs: 0,
+            leaving: false,
+            outputs: VecDeque::new(),
+        };
+        node.set(crate::config::SYNC_EVERY_EARLY, Timer::Sync);
+        node.set(crate::config::SYNC_EVERY, Timer::Sweep);
+        node
+    }
+
+    /// Who it is.
+    pub fn me(&self) -> &Identity {
+        self.membership.me()
+    }
+
+    /// Takes in what happened at `now`, which never goes back.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        self.now = self.now.max(now);
+        self.run_timers();
+        match input {
+            Input::Wake => {}
+            Input::Datagram(bytes) => {
+                let effects = self.membership.datagram(&bytes);
+                self.apply(effects);
+            }
+            Input::Met(identity) => self.met(identity),
+            Input::Learned(snapshot) => {
+                let effects = self.membership.learn(snapshot);
+                self.apply(effects);
+            }
+            Input::Read { token, image, chunks } => self.read(token, image, chunks),
+            Input::CancelRead(token) => self.cancel_read(token),
+            Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
+            Input::Asked { asker, image, chunk, priority } => self.asked(asker, image, chunk, priority),
+            Input::CancelAsked(connection, request) => {
+                self.forget_askers(|asker| asker.connection == connection && asker.request == request);
+            }
+            Input::AskerGone(connection) => self.forget_askers(|asker| asker.connection == connection),
+            Input::Arrived { request, zeros } => self.arrived(request, &zeros),
+            Input::Corrupt(request) => self.corrupt(request),
+            Input::Unverifiable(request) => self.unverifiable(request),
+            Input::Refused(request, refusal) => self.refused(request, refusal),
+            Input::Lost(request) => self.lost(request),
+            Input::Progress(node) => self.peers.progressed(node, self.now),
+            Input::Broken(node) => self.broken(node),
+            Input::Misbehaved(node) => self.misbehaved(node),
+            Input::Leave => self.leave(),
+            Input::Gone => self.gone(),
+        }
+        self.remap();
+        self.pump();
+    }
+
+    /// The next thing to do outside, if there is one.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call with [`Input::Wake`] if nothing else happens before.
+    pub fn next_wake(&self) -> Option<Time> {
+        self.timers.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// What to tell a node that we meet.
+    pub fn snapshot(&self) -> Snapshot {
+        self.membership.snapshot()
+    }
+
+    fn set(&mut self, after: Duration, timer: Timer) {
+        self.timers_set += 1;
+        self.timers.insert((self.now + after, self.timers_set), timer);
+    }
+
+    fn out(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    fn run_timers(&mut self) {
+        while let Some(entry) = self.timers.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            match entry.remove() {
+                Timer::Member(reminder) => {
+                    let effects = self.membership.remind(reminder);
+                    self.apply(effects);
+                }
+                Timer::Check(request) => self.check(request),
+                Timer::Fill(image) => self.fill(image),
+                Timer::Announce(image) => self.announce(image),
+                Timer::Recount(image) => self.recount(image),
+                Timer::Repair(image) => self.repair(image),
+                Timer::RetryWaiting => self.retry_waiting(),
+                Timer::ExpireReads => self.expire_reads(),
+                Timer::Sync => self.sync(),
+                Timer::Sweep => {
+                    self.membership.sweep();
+                    self.set(crate::config::SYNC_EVERY, Timer::Sweep);
+                }
+            }
+        }
+    }
+}

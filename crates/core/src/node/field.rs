@@ -1,0 +1,134 @@
+//! The field around a node: members that come and go, and the maps that follow from what they say.
+
+use super::{Node, Notice, Output, Timer};
+use crate::config;
+use crate::identity::{Identity, NodeId};
+use crate::image::ImageId;
+use crate::membership::Effects;
+use crate::placement::{Holding, Map};
+use std::time::Duration;
+
+/// After joining, notes are compared at the quicker pace so many times.
+const EARLY_SYNCS: u32 = 6;
+/// Coverage is counted at most this often while news pours in.
+const RECOUNT_AFTER: Duration = Duration::from_millis(50);
+
+impl Node {
+    /// Does what membership asks for.
+    pub(super) fn apply(&mut self, effects: Effects) {
+        for (to, bytes) in effects.datagrams {
+            self.out(Output::Datagram(to, bytes));
+        }
+        for (after, reminder) in effects.reminders {
+            self.set(after, Timer::Member(reminder));
+        }
+        for member in effects.up {
+            self.mapped = u64::MAX;
+            self.out(Output::Notice(Notice::Up(member)));
+        }
+        for member in effects.down {
+            self.mapped = u64::MAX;
+            self.abandon(member.node);
+            self.peers.forget(member.node);
+            self.out(Output::Notice(Notice::Down(member)));
+        }
+    }
+
+    pub(super) fn met(&mut self, identity: Identity) {
+        self.peers.progressed(identity.node, self.now);
+        let effects = self.membership.met(identity);
+        self.apply(effects);
+    }
+
+    pub(super) fn broken(&mut self, node: NodeId) {
+        self.peers.broken(node, self.now);
+        let effects = self.membership.suspect(node);
+        self.apply(effects);
+    }
+
+    pub(super) fn misbehaved(&mut self, node: NodeId) {
+        let pause = self.peers.lied(node, self.now);
+        self.out(Output::Notice(Notice::Blamed(node, pause)));
+        self.abandon(node);
+    }
+
+    /// Compares notes with a random member: what gossip missed, this finds.
+    pub(super) fn sync(&mut self) {
+        self.syncs += 1;
+        let dice = self.dice();
+        let live = self.membership.live();
+        if !live.is_empty() {
+            let chosen = live.values().nth((dice % live.len() as u64) as usize).copied();
+            self.outputs.extend(chosen.map(Output::Sync));
+        }
+        let early = self.syncs <= EARLY_SYNCS;
+        self.set(if early { config::SYNC_EVERY_EARLY } else { config::SYNC_EVERY }, Timer::Sync);
+    }
+
+    pub(super) fn leave(&mut self) {
+        if !self.leaving {
+            self.leaving = true;
+            let ids: Vec<ImageId> = self.images.keys().copied().collect();
+            for id in ids {
+                self.announce(id);
+            }
+        }
+    }
+
+    pub(super) fn gone(&mut self) {
+        let effects = self.membership.leave();
+        self.apply(effects);
+    }
+
+    /// Makes the maps anew if anything they are made of has changed.
+    pub(super) fn remap(&mut self) {
+        let changes = self.membership.records().changes();
+        if self.mapped == changes {
+            return;
+        }
+        self.mapped = changes;
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in ids {
+            let Some(mut image) = self.images.remove(&id) else { continue };
+            self.fill_map(id, &mut image.map);
+            self.images.insert(id, image);
+            self.recount_soon(id);
+            self.repair_soon(id);
+        }
+        // Somebody may have now what nobody had.
+        self.retry_waiting();
+    }
+
+    /// Puts into a map what live members, and this node, have said of an image.
+    pub(super) fn fill_map(&self, id: ImageId, map: &mut Map) {
+        let me = self.me().node;
+        let live = self.membership.live();
+        let records = self.membership.records();
+        let about = || records.iter().filter(|r| r.image == id && (r.node == me || live.contains_key(&r.node)));
+        let holding = |r: &crate::record::Record| Holding { node: r.node, arc: r.arc, filled: r.filled, leaving: r.leaving };
+        map.update(
+            about().filter(|record| !record.origin).map(holding),
+            about().filter(|record| record.origin && record.node != me).map(|record| record.node),
+        );
+    }
+
+    pub(super) fn recount_soon(&mut self, id: ImageId) {
+        if let Some(image) = self.images.get_mut(&id)
+            && !image.recount_set
+        {
+            image.recount_set = true;
+            self.set(RECOUNT_AFTER, Timer::Recount(id));
+        }
+    }
+
+    /// Counts coverage, and says so when it becomes complete or is so no longer.
+    pub(super) fn recount(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.recount_set = false;
+        let covered = image.map.coverage().multiplicity_min > 0;
+        if covered != image.told_covered {
+            image.told_covered = covered;
+            self.out(Output::Notice(Notice::Coverage(id, covered)));
+        }
+    }
+}

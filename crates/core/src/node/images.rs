@@ -1,0 +1,279 @@
+//! What a node knows and does about one image: its share of the map, the inventory, the fetches, the fill.
+
+use super::{Node, Output, Timer};
+use crate::chunk::Chunk;
+use crate::config;
+use crate::fetch::Fetch;
+use crate::fill::{Fill, Look};
+use crate::image::{Geometry, Header, ImageId};
+use crate::inventory::Inventory;
+use crate::placement::map::mix;
+use crate::placement::{Arc, Filled, Map, Ring};
+use crate::record::Record;
+use crate::time::Time;
+use crate::wire::Priority;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One image on this node.
+pub(super) struct Image {
+    pub name: String,
+    pub origin: bool,
+    pub map: Map,
+    pub inventory: Inventory,
+    pub fetches: BTreeMap<Chunk, Fetch>,
+    pub fill: Fill,
+    /// The version of our record about it.
+    pub version: u64,
+    pub announce_set: bool,
+    pub recount_set: bool,
+    pub repair_set: bool,
+    pub fill_set: bool,
+    pub told_filled: bool,
+    pub told_covered: bool,
+}
+
+/// An image that a node is to take part in.
+#[derive(Debug, Clone)]
+pub struct ImageConfig {
+    /// Its id.
+    pub id: ImageId,
+    /// Its name.
+    pub name: String,
+    /// Its header, which belongs to the id.
+    pub header: Header,
+    /// True if this node can read all of it from a file.
+    pub origin: bool,
+    /// Bytes to hold in the store; an origin holds 0.
+    pub capacity_bytes: u64,
+}
+
+/// How many places an arc may have so that what lies on it fits into `capacity` chunks: all of them for a
+/// dense image, more for a sparse one, whose zeros take no room. The golden order spreads any data about
+/// evenly, so three standard deviations of a random spread are a safe margin.
+fn arc_length(geometry: &Geometry, capacity: u64) -> u64 {
+    let size = geometry.chunks();
+    let full = (geometry.header().populated() + size - geometry.data_chunks()).min(size);
+    if capacity >= full {
+        return size;
+    }
+    if full == size {
+        return capacity;
+    }
+    let margin = 3 * capacity.isqrt();
+    let usable = capacity.saturating_sub(margin).max(capacity / 4);
+    (u128::from(usable) * u128::from(size) / u128::from(full)) as u64
+}
+
+impl Node {
+    /// Takes part in an image from now on: chooses an arc, announces it, begins to fill it. Call once for
+    /// each image, after the field's snapshot has been learned; then take the outputs.
+    pub fn add_image(&mut self, now: Time, image: ImageConfig) {
+        self.now = self.now.max(now);
+        let geometry = Geometry::new(image.header);
+        let chunk_bytes = geometry.chunk_bytes();
+        let capacity = if image.origin { 0 } else { (image.capacity_bytes / chunk_bytes).min(geometry.chunks()) };
+        let transient = (self.config.transient_bytes / chunk_bytes).max(4);
+        let mut map = Map::new(Ring::new(geometry.chunks()));
+        self.fill_map(image.id, &mut map);
+        let me = self.me().node;
+        let arc = map.least_covered(arc_length(&geometry, capacity), me, self.seed);
+        let start = self.now + Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
+        let entry = Image {
+            name: image.name,
+            origin: image.origin,
+            map,
+            inventory: Inventory::new(geometry, capacity, transient),
+            fetches: BTreeMap::new(),
+            fill: Fill::new(geometry.chunks(), arc, 0, start),
+            version: self.me().generation,
+            announce_set: false,
+            recount_set: false,
+            repair_set: false,
+            fill_set: false,
+            told_filled: false,
+            told_covered: false,
+        };
+        self.images.insert(image.id, entry);
+        self.announce(image.id);
+        self.remap();
+        self.set_fill(image.id);
+        self.pump();
+    }
+
+    /// Says what we have of an image, to all.
+    pub(super) fn announce(&mut self, id: ImageId) {
+        let node = self.me().node;
+        let leaving = self.leaving;
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.announce_set = false;
+        image.version += 1;
+        let none = Filled::default();
+        let filled = if image.fill.arc().length == 0 { none } else { image.fill.filled() };
+        let record = Record {
+            node,
+            version: image.version,
+            image: id,
+            name: image.name.clone(),
+            header: image.inventory.geometry().header().encode(),
+            origin: image.origin,
+            arc: image.fill.arc(),
+            filled,
+            leaving,
+        };
+        let effects = self.membership.announce(record);
+        self.apply(effects);
+    }
+
+    /// Announces before long, but not with each chunk.
+    pub(super) fn announce_soon(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if !image.announce_set {
+            image.announce_set = true;
+            self.set(config::ANNOUNCE_EVERY, Timer::Announce(id));
+        }
+    }
+
+    /// Lets the fill go on when its pace allows.
+    pub(super) fn set_fill(&mut self, id: ImageId) {
+        let now = self.now;
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if !image.fill_set && !image.fill.is_done() {
+            image.fill_set = true;
+            let wait = image.fill.not_before() - now;
+            self.set(wait, Timer::Fill(id));
+        }
+    }
+
+    /// Most bytes a fill may have under way: half of the window, less at a lower boost; with readers
+    /// waiting a quarter of that.
+    fn fill_window(&self) -> u64 {
+        let share = self.config.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
+        let busy = self.requests.values().any(|request| request.priority == Priority::Demand);
+        if busy { share / 4 } else { share }
+    }
+
+    /// Walks the fill on.
+    pub(super) fn fill(&mut self, id: ImageId) {
+        let window = self.fill_window();
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.fill_set = false;
+        let limit = (window / image.inventory.geometry().chunk_bytes()).max(1) as usize;
+        loop {
+            let now = self.now;
+            let Some(image) = self.images.get_mut(&id) else { return };
+            if image.fill.is_done() || image.fill.pending() >= limit {
+                break;
+            }
+            if image.fill.not_before() > now {
+                self.set_fill(id);
+                break;
+            }
+            let (arc, ring) = (image.fill.arc(), *image.map.ring());
+            let inventory = &mut image.inventory;
+            let (chunk, more) = image.fill.walk(|chunk| {
+                if let Some(last) = inventory.zero_through(chunk) {
+                    Look::Through(last)
+                } else if !arc.contains(ring.place(chunk), ring.size()) || inventory.promote(chunk) {
+                    Look::Through(chunk)
+                } else {
+                    Look::Fetch
+                }
+            });
+            match chunk {
+                Some(chunk) if self.has_room(id) => {
+                    self.want(id, chunk, Priority::Fill);
+                    if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
+                        fetch.fill = true;
+                    }
+                }
+                Some(_) => self.shorten(id),
+                None if more => {
+                    // Enough looked at for one go; others first.
+                    self.set_fill(id);
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.after_fill(id);
+    }
+
+    /// Says so when the fill is done, and announces progress.
+    pub(super) fn after_fill(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if image.fill.is_done() && !image.told_filled {
+            image.told_filled = true;
+            let arc = image.fill.arc();
+            self.shed(id, arc);
+            self.out(Output::Notice(super::Notice::Filled(id)));
+            self.announce(id);
+            self.recount_soon(id);
+        }
+    }
+
+    /// Drops what the store still has of an arc that it has moved away from.
+    fn shed(&mut self, id: ImageId, arc: Arc) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let ring = *image.map.ring();
+        let outside = |chunk: &Chunk| !arc.contains(ring.place(*chunk), ring.size());
+        let old: Vec<Chunk> = image.inventory.iter_stored().filter(outside).collect();
+        for chunk in old {
+            self.evict(id, chunk);
+        }
+    }
+
+    /// Drops one chunk, here and in the shell.
+    pub(super) fn evict(&mut self, id: ImageId, chunk: Chunk) {
+        if let Some(image) = self.images.get_mut(&id) {
+            image.inventory.discard(chunk);
+            self.out(Output::Evict(id, chunk));
+        }
+    }
+
+    /// True if the store can take one more chunk, perhaps after dropping one of an earlier arc.
+    fn has_room(&mut self, id: ImageId) -> bool {
+        self.make_room(id);
+        self.images.get(&id).is_some_and(|image| image.inventory.stored() < image.inventory.capacity())
+    }
+
+    /// A sparse image had more data on this arc than expected: an eighth less of it then.
+    fn shorten(&mut self, id: ImageId) {
+        let Some(image) = self.images.get(&id) else { return };
+        let arc = image.fill.arc();
+        self.take_arc(id, Arc { length: arc.length - arc.length.div_ceil(8), ..arc });
+    }
+
+    /// Commits to another arc, and begins to fill it.
+    pub(super) fn take_arc(&mut self, id: ImageId, arc: Arc) {
+        let now = self.now;
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.fill = Fill::new(image.map.ring().size(), arc, 0, now);
+        image.told_filled = false;
+        for fetch in image.fetches.values_mut() {
+            fetch.fill = false;
+        }
+        self.announce(id);
+        self.set_fill(id);
+    }
+
+    /// Makes room for one more chunk of the arc while the store is full of an earlier arc's.
+    pub(super) fn make_room(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if image.inventory.stored() < image.inventory.capacity() || image.fill.is_done() {
+            return;
+        }
+        let (arc, ring) = (image.fill.arc(), *image.map.ring());
+        let outside = |chunk: &Chunk| !arc.contains(ring.place(*chunk), ring.size());
+        let spare = image.inventory.iter_stored().find(outside);
+        if let Some(chunk) = spare {
+            self.evict(id, chunk);
+        }
+    }
+
+    /// A number of this node's own, different for each use.
+    pub(super) fn dice(&mut self) -> u64 {
+        self.seed = mix(self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15));
+        self.seed
+    }
+}

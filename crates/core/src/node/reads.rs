@@ -1,0 +1,242 @@
+//! Readers of this machine: what they wait for, and the wishes that lead to fetches.
+
+use super::{Node, Output, Timer};
+use crate::chunk::Chunk;
+use crate::extent::Extent;
+use crate::fetch::{Fetch, Stage, Token, Why};
+use crate::image::ImageId;
+use crate::source::ReadError;
+use crate::time::Time;
+use crate::wire::Priority;
+use std::ops::Range;
+
+/// A reader that waits for a chunk.
+#[derive(Debug)]
+pub(super) struct Reader {
+    image: ImageId,
+    chunk: Chunk,
+    deadline: Option<Time>,
+}
+
+impl Node {
+    pub(super) fn read(&mut self, token: Token, id: ImageId, chunks: Range<u64>) {
+        for number in chunks.clone() {
+            self.want(id, Chunk(number), Priority::Demand);
+        }
+        let chunk = Chunk(chunks.start);
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let Some(fetch) = image.fetches.get_mut(&chunk) else {
+            self.out(Output::Answer(token, Ok(())));
+            return;
+        };
+        fetch.waiters.push(token);
+        let deadline = self.config.io_timeout.map(|timeout| self.now + timeout);
+        self.reads.insert(token, Reader { image: id, chunk, deadline });
+        if let Some(timeout) = self.config.io_timeout {
+            self.set(timeout, Timer::ExpireReads);
+        }
+        if matches!(self.stage(id, chunk), Some(Stage::Waiting)) {
+            self.no_source(id, chunk);
+        }
+    }
+
+    pub(super) fn cancel_read(&mut self, token: Token) {
+        let Some(reader) = self.reads.remove(&token) else { return };
+        if let Some(fetch) = self.images.get_mut(&reader.image).and_then(|image| image.fetches.get_mut(&reader.chunk)) {
+            fetch.waiters.retain(|waiter| *waiter != token);
+            self.drop_unwanted(reader.image, reader.chunk);
+        }
+    }
+
+    pub(super) fn prefetch(&mut self, id: ImageId, chunks: Range<u64>, priority: Priority) {
+        for number in chunks {
+            self.want(id, Chunk(number), priority);
+        }
+    }
+
+    /// Makes sure that a chunk is here, on its way, or in line.
+    pub(super) fn want(&mut self, id: ImageId, chunk: Chunk, priority: Priority) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if image.inventory.geometry().chunk(chunk.0).is_none() {
+            return;
+        }
+        let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
+        if let Some(page) = parent {
+            image.inventory.touch(page);
+        }
+        if image.inventory.is_here(chunk) {
+            image.inventory.touch(chunk);
+            return;
+        }
+        if let Some(fetch) = image.fetches.get_mut(&chunk) {
+            if priority < fetch.priority {
+                fetch.priority = priority;
+                match fetch.stage {
+                    Stage::Queued => self.lines[priority as usize].push_back((id, chunk)),
+                    Stage::NeedsParent => parent.into_iter().for_each(|page| self.want(id, page, priority)),
+                    Stage::Requested | Stage::Waiting => {}
+                }
+            }
+            return;
+        }
+        image.fetches.insert(chunk, Fetch::new(priority));
+        self.line_up(id, chunk);
+    }
+
+    /// Puts a fetch in line, or its parent first if that is not here.
+    pub(super) fn line_up(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
+        let missing = parent.filter(|page| !image.inventory.is_here(*page));
+        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
+        let priority = fetch.priority;
+        match missing {
+            None => {
+                fetch.stage = Stage::Queued;
+                self.lines[priority as usize].push_back((id, chunk));
+            }
+            Some(page) => {
+                fetch.stage = Stage::NeedsParent;
+                self.want(id, page, priority);
+                let parent = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&page));
+                parent.expect("a chunk that is not here and is wanted has a fetch").children.push(chunk);
+            }
+        }
+    }
+
+    /// A chunk is here: everybody who waited for it goes on.
+    pub(super) fn complete(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if image.inventory.is_stored(chunk) || image.inventory.is_zero(chunk) {
+            image.fill.arrived(chunk);
+        }
+        let Some(fetch) = image.fetches.remove(&chunk) else { return };
+        if fetch.fill {
+            image.fill.arrived(chunk);
+            self.set_fill(id);
+            self.announce_soon(id);
+        }
+        for request in fetch.requests {
+            self.orphan(request);
+        }
+        for asker in fetch.askers {
+            self.out(Output::Serve { asker, image: id, chunk, priority: fetch.priority });
+        }
+        for token in fetch.waiters {
+            self.reads.remove(&token);
+            self.out(Output::Answer(token, Ok(())));
+        }
+        for child in fetch.children {
+            let Some(image) = self.images.get(&id) else { return };
+            if image.inventory.is_here(child) {
+                self.complete(id, child);
+            } else if self.stage(id, child) == Some(Stage::NeedsParent) {
+                self.line_up(id, child);
+            }
+        }
+    }
+
+    /// Nobody can be asked for a chunk now: peers are told so, readers wait on, or learn that it is in vain.
+    pub(super) fn no_source(&mut self, id: ImageId, chunk: Chunk) {
+        let now = self.now;
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let extent = image.inventory.geometry().extent(chunk);
+        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
+        fetch.stage = Stage::Waiting;
+        let why = match (fetch.source_changed, fetch.tried.is_empty()) {
+            (true, _) => Why::SourceChanged,
+            (false, false) => Why::Refused,
+            (false, true) => Why::NoHolder,
+        };
+        let since = fetch.waiting.map_or(now, |(since, _)| since);
+        fetch.waiting = Some((since, why));
+        let askers = std::mem::take(&mut fetch.askers);
+        fetch.hop = 0;
+        let refusal =
+            if why == Why::SourceChanged { crate::wire::Refusal::SourceChanged } else { crate::wire::Refusal::NotHeld };
+        for asker in askers {
+            self.out(Output::Refuse(asker, refusal));
+        }
+        if why == Why::SourceChanged {
+            self.fail(id, chunk, &ReadError::SourceChanged(extent));
+        }
+        self.drop_unwanted(id, chunk);
+        if !self.retrying {
+            self.retrying = true;
+            self.set(crate::config::WAIT_RETRY, Timer::RetryWaiting);
+        }
+    }
+
+    /// Readers of a chunk, and of all chunks that wait for it as their parent, get an error.
+    fn fail(&mut self, id: ImageId, chunk: Chunk, error: &ReadError) {
+        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        let children = fetch.children.clone();
+        for token in std::mem::take(&mut fetch.waiters) {
+            self.reads.remove(&token);
+            self.out(Output::Answer(token, Err(error.clone())));
+        }
+        for child in children {
+            self.fail(id, child, error);
+        }
+    }
+
+    /// Asks again for all chunks that nobody could be asked for.
+    pub(super) fn retry_waiting(&mut self) {
+        self.retrying = false;
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in ids {
+            let Some(image) = self.images.get_mut(&id) else { continue };
+            let waiting = image.fetches.iter_mut().filter(|(_, fetch)| fetch.stage == Stage::Waiting);
+            let chunks: Vec<Chunk> = waiting
+                .map(|(chunk, fetch)| {
+                    fetch.tried.clear();
+                    fetch.source_changed = false;
+                    *chunk
+                })
+                .collect();
+            for chunk in chunks {
+                self.line_up(id, chunk);
+            }
+        }
+    }
+
+    /// Readers whose time is up get an error.
+    pub(super) fn expire_reads(&mut self) {
+        let now = self.now;
+        let late = |reader: &Reader| reader.deadline.is_some_and(|deadline| deadline <= now);
+        let late: Vec<(Token, ImageId, Chunk)> = self
+            .reads
+            .iter()
+            .filter(|(_, reader)| late(reader))
+            .map(|(token, reader)| (*token, reader.image, reader.chunk))
+            .collect();
+        for (token, id, chunk) in late {
+            let extent = self.images.get(&id).map(|image| image.inventory.geometry().extent(chunk));
+            self.cancel_read(token);
+            self.out(Output::Answer(token, Err(ReadError::TimedOut(extent.unwrap_or(Extent::from(0..0))))));
+        }
+    }
+
+    /// Where the fetch of a chunk stands.
+    pub(super) fn stage(&self, id: ImageId, chunk: Chunk) -> Option<Stage> {
+        self.images.get(&id)?.fetches.get(&chunk).map(|fetch| fetch.stage)
+    }
+
+    /// Gives up a fetch that waits in vain and that nobody wants any more, and so on up the tree.
+    fn drop_unwanted(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let Some(fetch) = image.fetches.get(&chunk) else { return };
+        let idle = matches!(fetch.stage, Stage::Waiting | Stage::NeedsParent);
+        let wanted = fetch.fill || !(fetch.waiters.is_empty() && fetch.askers.is_empty() && fetch.children.is_empty());
+        if !idle || wanted {
+            return;
+        }
+        image.fetches.remove(&chunk);
+        if let Some((page, _)) = image.inventory.geometry().parent(chunk) {
+            if let Some(parent) = image.fetches.get_mut(&page) {
+                parent.children.retain(|child| *child != chunk);
+            }
+            self.drop_unwanted(id, page);
+        }
+    }
+}

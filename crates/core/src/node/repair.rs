@@ -1,0 +1,67 @@
+//! Repair: when nodes go and a stretch of the ring is held by too few, nodes that others could do without
+//! move their arcs there.
+
+use super::{Node, Timer};
+use crate::config::REPAIR_STEP;
+use crate::image::ImageId;
+use crate::placement::coverage::Layers;
+use crate::placement::{Arc, Holding};
+
+/// A move has to be worth so much more than staying (in eighths): it costs the field a whole store's fill.
+const WORTH_MOVING: u128 = 12;
+
+impl Node {
+    /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
+    /// each sees what those before it did.
+    pub(super) fn repair_soon(&mut self, id: ImageId) {
+        let (me, leaving) = (self.me().node, self.leaving);
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let size = image.map.ring().size();
+        let arc = image.fill.arc();
+        if leaving || image.repair_set || arc.length == 0 || arc.length == size {
+            return;
+        }
+        let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
+        let arcs: Vec<Arc> = staying.iter().map(|h| h.arc).collect();
+        let layers = Layers::of(&arcs, size);
+        let mine = (layers.gain(arc), me);
+        let rank = staying.iter().filter(|h| (layers.gain(h.arc), h.node) < mine).count();
+        image.repair_set = true;
+        self.set(REPAIR_STEP * (rank as u32 + 1), Timer::Repair(id));
+    }
+
+    /// Moves this node's arc if that does the field enough good.
+    pub(super) fn repair(&mut self, id: ImageId) {
+        let (me, dice) = (self.me().node, self.dice());
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.repair_set = false;
+        let arc = image.fill.arc();
+        let better = image.map.least_covered(arc.length, me, dice);
+        let (now, then) = (image.map.gain(arc, me), image.map.gain(better, me));
+        if !self.leaving && then * 8 > now * WORTH_MOVING {
+            self.take_arc(id, better);
+        }
+    }
+
+    /// How many chunks would be lost with this node, as far as it knows: those of its stores that no node
+    /// which stays has, of images without another live origin; and of images that it is the only origin
+    /// of, those that no store has.
+    pub fn sole_chunks(&self) -> u64 {
+        let me = self.me().node;
+        let mut sole = 0;
+        for image in self.images.values().filter(|image| image.map.origins().is_empty()) {
+            let kept = |chunk| {
+                let mut homes = image.map.homes(chunk).into_iter();
+                homes.any(|home| home.node != me && !home.leaving && image.map.has(&home, chunk))
+            };
+            if image.origin {
+                let coverage = image.map.coverage_without(me);
+                let bare = (1.0 - coverage.share) * image.inventory.geometry().chunks() as f64;
+                sole += if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) };
+            } else {
+                sole += image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64;
+            }
+        }
+        sole
+    }
+}

@@ -1,0 +1,123 @@
+//! What a node can say about itself: read-only, for status and for tests.
+
+use super::Node;
+use crate::chunk::Chunk;
+use crate::fetch::Why;
+use crate::identity::Identity;
+use crate::image::ImageId;
+use crate::placement::coverage::Coverage;
+use std::time::Duration;
+
+/// One image, as a node sees it.
+#[derive(Debug, Clone)]
+pub struct ImageView {
+    /// Its id.
+    pub id: ImageId,
+    /// Its name.
+    pub name: String,
+    /// How well the stores of the field hold it.
+    pub coverage: Coverage,
+    /// Live origins other than this node.
+    pub origins: u64,
+    /// True if this node is one.
+    pub origin: bool,
+    /// Chunks that its store may hold.
+    pub capacity: u64,
+    /// Chunks that its store holds.
+    pub stored: u64,
+    /// Chunks kept for a while.
+    pub transient: u64,
+    /// True once its store has all it is to hold.
+    pub filled: bool,
+    /// Chunks that readers of this machine wait for because nobody can be asked for them.
+    pub waiting: Vec<Waited>,
+}
+
+/// A chunk that is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waited {
+    /// Which.
+    pub chunk: Chunk,
+    /// For how long.
+    pub wait: Duration,
+    /// Why.
+    pub why: Why,
+}
+
+/// A member of the field, this node too.
+#[derive(Debug, Clone)]
+pub struct MemberView {
+    /// Who.
+    pub identity: Identity,
+    /// `self`, `alive`, `suspect`, `stalled`, `unreachable` or `blamed`.
+    pub state: &'static str,
+    /// Sum of what its stores are to hold, in bytes, as far as this node has the images.
+    pub capacity_bytes: u64,
+    /// Sum of what they hold, likewise; an estimate for others while they fill.
+    pub held_bytes: u64,
+    /// Names of the images it is an origin of.
+    pub origin_of: Vec<String>,
+}
+
+impl Node {
+    /// All images this node takes part in.
+    pub fn images(&self) -> Vec<ImageView> {
+        let now = self.now;
+        let view = |(id, image): (&ImageId, &super::images::Image)| ImageView {
+            id: *id,
+            name: image.name.clone(),
+            coverage: image.map.coverage(),
+            origins: image.map.origins().len() as u64,
+            origin: image.origin,
+            capacity: image.inventory.capacity(),
+            stored: image.inventory.stored(),
+            transient: image.inventory.transient(),
+            filled: image.fill.is_done(),
+            waiting: image
+                .fetches
+                .iter()
+                .filter(|(_, fetch)| !fetch.waiters.is_empty() || !fetch.children.is_empty())
+                .filter_map(|(chunk, fetch)| {
+                    fetch.waiting.map(|(since, why)| Waited { chunk: *chunk, wait: now - since, why })
+                })
+                .collect(),
+        };
+        self.images.iter().map(view).collect()
+    }
+
+    /// All live members, this node first.
+    pub fn members(&self) -> Vec<MemberView> {
+        let me = *self.me();
+        let records = self.membership.records();
+        let view = |identity: Identity, state| {
+            let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
+            for record in records.iter().filter(|record| record.node == identity.node) {
+                let Ok(header) = crate::image::Header::decode(&record.header) else { continue };
+                let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
+                let size = crate::image::Geometry::new(header).chunks();
+                capacity_bytes += bytes(record.arc.length);
+                held_bytes += bytes((u128::from(record.arc.length) * u128::from(record.filled.count) / u128::from(size)) as u64);
+                if record.origin {
+                    origin_of.push(record.name.clone());
+                }
+            }
+            MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
+        };
+        let others = self.membership.live().values().map(|identity| {
+            let suspect = self.membership.is_suspect(identity.node).then_some("suspect");
+            let state = self.peers.trouble(identity.node, self.now).or(suspect).unwrap_or("alive");
+            view(*identity, state)
+        });
+        std::iter::once(view(me, "self")).chain(others).collect()
+    }
+
+    /// True once the stores of all images are as full as they are to be.
+    pub fn is_filled(&self) -> bool {
+        self.images.values().all(|image| image.fill.is_done())
+    }
+
+    /// True if the stores of the field hold all images of this node, origins not counted.
+    pub fn is_covered(&self) -> bool {
+        self.images.values().all(|image| image.map.coverage().multiplicity_min > 0)
+    }
+}
