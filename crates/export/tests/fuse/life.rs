@@ -1,0 +1,204 @@
+//! How mounts begin and end.
+
+use super::support::{Field, Form, Image, PATIENCE, can_run, mount, mounts_at, noise, run, until};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use vfield_export::fuse::{self, MountError, Options, Unmounted};
+
+fn image() -> std::sync::Arc<Image> {
+    Image::new("image", noise(1 << 20), Form::Bytes)
+}
+
+#[test]
+fn an_idle_mount_is_unmounted() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut field = Field::mount(&[&image()]);
+    fs::read(field.file("image")).unwrap();
+    assert_eq!(mounts_at(field.directory.path()), 1);
+    assert_eq!(field.mounted.take().unwrap().unmount().unwrap(), Unmounted::Idle);
+    assert_eq!(mounts_at(field.directory.path()), 0);
+    // And can be mounted again.
+    let again = mount(field.directory.path(), &[&image()], &field.runtime).unwrap();
+    assert_eq!(again.unmount().unwrap(), Unmounted::Idle);
+}
+
+#[test]
+fn dropping_unmounts() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut field = Field::mount(&[&image()]);
+    drop(field.mounted.take());
+    assert_eq!(mounts_at(field.directory.path()), 0);
+}
+
+#[test]
+fn a_busy_mount_goes_within_its_bound_and_its_readers_fail() {
+    if !can_run(&[]) {
+        return;
+    }
+    let image = image();
+    let mut field = Field::mount(&[&image]);
+    let file = File::open(field.file("image")).unwrap();
+    image.shut();
+    let reader = std::thread::spawn({
+        let file = file.try_clone().unwrap();
+        move || file.read_at(&mut [0; 4096], 0)
+    });
+    until("a waiting read", || image.somebody_waits());
+    let start = Instant::now();
+    assert_eq!(field.mounted.take().unwrap().unmount().unwrap(), Unmounted::Forced);
+    assert!(start.elapsed() < PATIENCE / 2);
+    assert_eq!(mounts_at(field.directory.path()), 0);
+    assert!(reader.join().unwrap().is_err());
+    assert!(file.read_at(&mut [0; 4096], 8192).is_err());
+}
+
+#[test]
+fn a_reader_who_finishes_in_time_is_not_cut_off() {
+    if !can_run(&[]) {
+        return;
+    }
+    let image = image();
+    let (directory, runtime) = (TempDir::new().unwrap(), Runtime::new().unwrap());
+    let mut options = Options::new(runtime.handle().clone());
+    options.unmount_grace = PATIENCE;
+    let mounted = fuse::mount(directory.path(), vec![image.clone()], options).unwrap();
+    let file = File::open(directory.path().join("image")).unwrap();
+    image.shut();
+    let reader = std::thread::spawn(move || file.read_at(&mut [0; 4096], 0));
+    until("a waiting read", || image.somebody_waits());
+    let unmounting = std::thread::spawn(move || mounted.unmount());
+    image.open();
+    assert_eq!(reader.join().unwrap().unwrap(), 4096);
+    assert_eq!(unmounting.join().unwrap().unwrap(), Unmounted::Idle);
+    assert_eq!(mounts_at(directory.path()), 0);
+}
+
+#[test]
+fn an_end_from_outside_is_noticed() {
+    if !can_run(&["umount"]) {
+        return;
+    }
+    let mut field = Field::mount(&[&image()]);
+    run("umount", [field.directory.path()]);
+    let mounted = field.mounted.take().unwrap();
+    field.runtime.block_on(async { tokio::time::timeout(PATIENCE, mounted.ended()).await }).unwrap();
+    // Nothing of ours is left: what is mounted there since must stay.
+    let other = mount(field.directory.path(), &[&image()], &field.runtime).unwrap();
+    assert_eq!(mounted.unmount().unwrap(), Unmounted::Idle);
+    assert_eq!(mounts_at(field.directory.path()), 1);
+    drop(other);
+}
+
+#[test]
+fn what_is_not_an_empty_directory_is_refused() {
+    if !can_run(&[]) {
+        return;
+    }
+    let runtime = Runtime::new().unwrap();
+    let directory = TempDir::new().unwrap();
+    let attempt = |path: &std::path::Path| mount(path, &[&image()], &runtime).err();
+    let missing = directory.path().join("missing");
+    assert!(matches!(attempt(&missing), Some(MountError::Missing(path)) if path == missing));
+    fs::write(directory.path().join("file"), "x").unwrap();
+    assert!(matches!(attempt(&directory.path().join("file")), Some(MountError::NotADirectory(_))));
+    assert!(matches!(attempt(directory.path()), Some(MountError::NotEmpty(_))));
+    assert_eq!(mounts_at(directory.path()), 0);
+}
+
+#[test]
+fn a_live_mount_is_left_alone() {
+    if !can_run(&[]) {
+        return;
+    }
+    let field = Field::mount(&[&image()]);
+    let second = mount(field.directory.path(), &[&image()], &field.runtime);
+    assert!(matches!(second.err(), Some(MountError::AlreadyMounted(_))));
+    assert_eq!(fs::read(field.file("image")).unwrap().len(), 1 << 20);
+}
+
+#[test]
+fn names_that_cannot_be_files_are_refused() {
+    let runtime = Runtime::new().unwrap();
+    let directory = TempDir::new().unwrap();
+    for name in ["", ".", "..", "a/b", "a\0b", &"x".repeat(256)] {
+        let error = mount(directory.path(), &[&Image::new(name, vec![], Form::Bytes)], &runtime).err();
+        assert!(matches!(&error, Some(MountError::BadName(bad)) if bad == name), "{name:?}: {error:?}");
+    }
+    let error = mount(directory.path(), &[&image(), &image()], &runtime).err();
+    assert!(matches!(error, Some(MountError::SameName(name)) if name == "image"));
+}
+
+/// A daemon in a process of its own, killed and its mount removed at the end.
+struct Daemon {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Daemon {
+    /// Runs this test binary again with only the test below, which mounts and waits.
+    fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "life::mounts_and_waits_to_be_killed"])
+            .env("VFIELD_TEST_MOUNT", directory.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let daemon = Self { child, directory };
+        until("the daemon's mount", || fs::read(daemon.directory.path().join("image")).is_ok());
+        daemon
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // What is gone already cannot be ended, and need not be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        while mounts_at(self.directory.path()) > 0 {
+            let _ = rustix::mount::unmount(self.directory.path(), rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+#[test]
+#[ignore = "the other process of a_dead_daemons_mount_is_replaced"]
+fn mounts_and_waits_to_be_killed() {
+    let Some(directory) = std::env::var_os("VFIELD_TEST_MOUNT") else { return };
+    let runtime = Runtime::new().unwrap();
+    let mounted = mount(directory.as_ref(), &[&image()], &runtime).unwrap();
+    runtime.block_on(mounted.ended());
+}
+
+#[test]
+fn a_dead_daemons_mount_is_replaced() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut daemon = Daemon::start();
+    // Held open by somebody, as it usually is when a daemon dies.
+    let _open = File::open(daemon.directory.path().join("image")).unwrap();
+    daemon.kill();
+    assert_eq!(mounts_at(daemon.directory.path()), 1);
+    let error = fs::read_dir(daemon.directory.path()).err().map(|error| error.raw_os_error());
+    assert_eq!(error, Some(Some(libc::ENOTCONN)));
+    let runtime = Runtime::new().unwrap();
+    let mounted = mount(daemon.directory.path(), &[&image()], &runtime).unwrap();
+    assert_eq!(mounts_at(daemon.directory.path()), 1);
+    assert_eq!(fs::read(daemon.directory.path().join("image")).unwrap().len(), 1 << 20);
+    assert_eq!(mounted.unmount().unwrap(), Unmounted::Idle);
+    assert_eq!(mounts_at(daemon.directory.path()), 0);
+}

@@ -1,0 +1,13 @@
+//! The FUSE export against the real kernel and its tools.
+//!
+//! Needs root, `/dev/fuse`, and for some tests loop devices and the tools that make file systems; what is
+//! missing is printed and the test passes, except where `CI=true`: there it fails.
+
+#[path = "fuse/clients.rs"]
+mod clients;
+#[path = "fuse/life.rs"]
+mod life;
+#[path = "fuse/reads.rs"]
+mod reads;
+#[path = "fuse/support.rs"]
+mod support;
