@@ -3,6 +3,7 @@
 pub mod config;
 pub mod event;
 pub mod node;
+pub mod origin;
 pub mod status;
 pub mod store;
 

@@ -1,0 +1,186 @@
+//! An origin's file: publishing a regular file or block device as an image, and reading it afterwards.
+//!
+//! Owns the open file, the image's [`HashTree`] and the read lease that keeps writers out. Invariant: no
+//! byte leaves that is not the published one. While the lease is held nobody can have changed the file,
+//! and its pages go out as they are; without one (block devices, other people's files, or after a writer
+//! knocked) every chunk is copied, hashed and compared first ("checked"). Called by the driver, for
+//! publishing at start and for each chunk that is asked of this origin, and by exports of the same node.
+//! Does not hold chunks (the store does) and never writes.
+//!
+//! What remains unprotected: bytes that a local reader's socket still holds when the lease ends
+//! ([`guard`] says how long that is waited for), and a process that was stopped for longer than the
+//! kernel holds writers back (45 s), between a piece was handed out and its bytes were taken.
+
+mod cache;
+mod file;
+pub mod guard;
+mod hashing;
+mod health;
+mod lease;
+mod read;
+mod walk;
+mod watcher;
+
+use cache::Cache;
+use file::SourceFile;
+use guard::Guard;
+pub use hashing::Progress;
+use health::Health;
+pub use health::OriginState;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::hash_tree::HashTree;
+use vfield_core::image::{Geometry, Header, ImageId};
+
+/// Why a file cannot be published. All but the last three are the caller's.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// Nothing is there.
+    #[error("{0}: no such file")]
+    Missing(PathBuf),
+    /// It has no byte.
+    #[error("{0}: is empty")]
+    Empty(PathBuf),
+    /// This user may not read it.
+    #[error("{0}: permission denied")]
+    Unreadable(PathBuf),
+    /// It is a directory.
+    #[error("{0}: is a directory, not an image")]
+    Directory(PathBuf),
+    /// A socket, pipe or character device.
+    #[error("{0}: is neither a regular file nor a block device")]
+    NotAFile(PathBuf),
+    /// No name for an image: empty, longer than 255 bytes, or with a `/`.
+    #[error("{0}: {1:?} is no name for an image (1 to 255 bytes, no '/')")]
+    BadName(PathBuf, String),
+    /// Somebody wrote to it meanwhile; the image would be of no moment in its life.
+    #[error("{0}: changed while it was read")]
+    ChangedWhileHashing(PathBuf),
+    /// Reading failed.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file as given.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a chunk of a published file cannot be had (any more).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// The file has other bytes there than were published, or has become shorter.
+    #[error("{path}: chunk {chunk} is no longer what was published")]
+    Changed {
+        /// The file as given.
+        path: PathBuf,
+        /// The chunk.
+        chunk: Chunk,
+    },
+    /// The kernel could not read it.
+    #[error("{path}: reading chunk {chunk}: {error}")]
+    Io {
+        /// The file as given.
+        path: PathBuf,
+        /// The chunk.
+        chunk: Chunk,
+        /// What the kernel said.
+        error: String,
+    },
+}
+
+/// A published file. Cheap to share in an [`Arc`]; all methods may be called from several threads.
+pub struct Origin {
+    file: SourceFile,
+    name: String,
+    id: ImageId,
+    tree: HashTree,
+    guard: Arc<Guard>,
+    health: Health,
+    cache: Cache,
+}
+
+impl Origin {
+    /// Hashes the file or block device at `path` with `threads` threads and serves it from then on.
+    ///
+    /// Takes as long as reading and hashing its data; holes of a regular file are not read. Blocks.
+    /// `name` is the file's own name if `None`. `progress` is called from the hashing threads, about once
+    /// for each MiB.
+    pub fn publish(
+        path: &Path,
+        name: Option<&str>,
+        chunk_size: ChunkSize,
+        threads: NonZeroUsize,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Self, PublishError> {
+        let name = image_name(path, name)?;
+        let file = SourceFile::open(path)?;
+        // The lease comes before the first look at length and content.
+        let guard = Guard::new(&file);
+        let before = file.fingerprint()?;
+        let (_, id, tree) = hashing::hash_file(&file, before.length_bytes, chunk_size, threads, progress)?;
+        if !guard.is_leased() && file.fingerprint()? != before {
+            return Err(PublishError::ChangedWhileHashing(path.to_owned()));
+        }
+        let cache = Cache::new(chunk_size);
+        Ok(Self { file, name, id, tree, guard, health: Health::default(), cache })
+    }
+
+    /// The image's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file, as it was given.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The image's id.
+    pub const fn id(&self) -> ImageId {
+        self.id
+    }
+
+    /// The image's header.
+    pub const fn header(&self) -> &Header {
+        self.geometry().header()
+    }
+
+    /// The numbering of its chunks.
+    pub const fn geometry(&self) -> &Geometry {
+        self.tree.geometry()
+    }
+
+    /// All its hashes.
+    pub const fn tree(&self) -> &HashTree {
+        &self.tree
+    }
+
+    /// What is known about the file now. May ask the kernel; does not read the file.
+    pub fn state(&self) -> OriginState {
+        self.health
+            .changed()
+            .unwrap_or_else(|| if self.guard.is_leased() { OriginState::Intact } else { OriginState::Checked })
+    }
+
+    /// The lease, for those who hand the file's pages to sockets.
+    pub const fn guard(&self) -> &Arc<Guard> {
+        &self.guard
+    }
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "origin of {:?} from {}", self.id, self.path().display())
+    }
+}
+
+/// `name`, or the file's own name, if an image may be called so.
+fn image_name(path: &Path, name: Option<&str>) -> Result<String, PublishError> {
+    let own = || path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.map_or_else(own, str::to_owned);
+    let allowed = (1..=255).contains(&name.len()) && !name.contains(['/', '\0']);
+    if allowed { Ok(name) } else { Err(PublishError::BadName(path.to_owned(), name)) }
+}

@@ -1,0 +1,104 @@
+//! The published file itself: opened once, read only, by position.
+//!
+//! Invariant: it is a regular file or a block device, and the descriptor stays on it whatever happens to
+//! its name. Used by the other parts of the origin. Does not judge what it reads.
+
+use super::PublishError;
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, open, seek, stat};
+use rustix::io::{Errno, pread, retry_on_intr};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open file or block device.
+pub struct SourceFile {
+    fd: Arc<OwnedFd>,
+    path: PathBuf,
+    regular: bool,
+}
+
+/// What differs after somebody wrote to a regular file. Of a block device only the length can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Length in bytes.
+    pub length_bytes: u64,
+    modified_ns: i128,
+    status_changed_ns: i128,
+}
+
+impl SourceFile {
+    /// Opens `path` for reading if it is something that can be published.
+    pub fn open(path: &Path) -> Result<Self, PublishError> {
+        let failed = |errno| failure(path, errno);
+        // Before opening: opening a pipe would wait for a writer.
+        check_type(path, &stat(path).map_err(failed)?)?;
+        let fd = retry_on_intr(|| open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())).map_err(failed)?;
+        let regular = check_type(path, &fstat(&fd).map_err(failed)?)?;
+        Ok(Self { fd: Arc::new(fd), path: path.to_owned(), regular })
+    }
+
+    /// The descriptor.
+    pub const fn fd(&self) -> &Arc<OwnedFd> {
+        &self.fd
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// False for block devices.
+    pub const fn is_regular(&self) -> bool {
+        self.regular
+    }
+
+    /// Its length, which is not 0, and times, now.
+    pub fn fingerprint(&self) -> Result<Fingerprint, PublishError> {
+        let failed = |errno| failure(&self.path, errno);
+        let stat = fstat(&self.fd).map_err(failed)?;
+        let nanoseconds = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        let print = if self.regular {
+            Fingerprint {
+                length_bytes: stat.st_size as u64,
+                modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+                status_changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+            }
+        } else {
+            let length_bytes = seek(&self.fd, SeekFrom::End(0)).map_err(failed)?;
+            Fingerprint { length_bytes, modified_ns: 0, status_changed_ns: 0 }
+        };
+        if print.length_bytes == 0 { Err(PublishError::Empty(self.path.clone())) } else { Ok(print) }
+    }
+
+    /// Reads `bytes` from `offset`; fewer than asked for only at the end of the file.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match retry_on_intr(|| pread(&self.fd, &mut bytes[done..], offset + done as u64))? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// True for a regular file, false for a block device.
+fn check_type(path: &Path, stat: &Stat) -> Result<bool, PublishError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(true),
+        FileType::BlockDevice => Ok(false),
+        FileType::Directory => Err(PublishError::Directory(path.to_owned())),
+        _ => Err(PublishError::NotAFile(path.to_owned())),
+    }
+}
+
+/// The error for what the kernel said about `path`.
+pub fn failure(path: &Path, errno: Errno) -> PublishError {
+    let path = path.to_owned();
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => PublishError::Missing(path),
+        Errno::ACCESS | Errno::PERM => PublishError::Unreadable(path),
+        _ => PublishError::Io { path, source: errno.into() },
+    }
+}

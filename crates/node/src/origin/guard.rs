@@ -1,0 +1,163 @@
+//! The guard of a published file: whether its pages may go out unchecked, and who still relies on that.
+//!
+//! Invariant: while a [`LeasePin`] lives the lease is held, unless the pin outlives [`DRAIN_MAX`] after a
+//! writer knocked. A guard goes through three phases and never back: leased, draining (a writer waits; no
+//! new pins), over. Moved on by the watcher's thread, asked by the origin's reads.
+//!
+//! **What is left to users of pins.** A pin is given back when `sendfile` returned, but the pages are then
+//! in the socket's queue until the other side took them. After the last pin the lease is kept for
+//! [`SETTLE`] more, in which a live reader on the same machine empties its queue. A reader that is stalled
+//! for longer may see what the writer writes: whoever must exclude that keeps the pieces until the queue
+//! is empty (SIOCOUTQ), or subscribes to [`Guard::broken`] and closes such connections within
+//! [`DRAIN_MAX`]. Peers check hashes themselves, so they can only be delayed by it.
+
+use super::file::SourceFile;
+use super::{lease, watcher};
+use rustix::fs::fstatfs;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How long a writer is held back for pins that are not returned. Far below the 45 s after which the
+/// kernel lets it in by itself.
+pub const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// How long the lease is kept after a writer knocked even without pins, for the queues of sockets: a
+/// reader that is scheduled at all takes what is queued (a few MiB) within a few milliseconds.
+pub const SETTLE: Duration = Duration::from_millis(200);
+
+/// Leases are used only if the kernel holds writers back for at least this long.
+const BREAK_TIME_MIN: Duration = Duration::from_secs(10);
+
+const _: () = assert!(SETTLE.as_millis() < DRAIN_MAX.as_millis());
+const _: () = assert!(DRAIN_MAX.as_millis() * 2 < BREAK_TIME_MIN.as_millis());
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Leased,
+    Draining { since: Instant },
+    Over,
+}
+
+/// Watches over one published file.
+pub struct Guard {
+    file: Arc<OwnedFd>,
+    /// True in the first phase; what reads look at.
+    leased: AtomicBool,
+    pins: AtomicUsize,
+    phase: Mutex<Phase>,
+    broken: watch::Sender<bool>,
+}
+
+impl Guard {
+    /// Takes a lease on the file if one can be had and trusted; otherwise the guard is over from the start.
+    pub(super) fn new(file: &SourceFile) -> Arc<Self> {
+        let leased = file.is_regular()
+            && changes_are_local(file.fd())
+            && break_time() >= BREAK_TIME_MIN
+            && watcher::start()
+            && lease::take(file.fd()).is_ok();
+        let guard = Arc::new(Self {
+            file: Arc::clone(file.fd()),
+            leased: AtomicBool::new(leased),
+            pins: AtomicUsize::new(0),
+            phase: Mutex::new(if leased { Phase::Leased } else { Phase::Over }),
+            broken: watch::Sender::new(!leased),
+        });
+        if leased {
+            watcher::add(&guard);
+        }
+        guard
+    }
+
+    /// True while nobody can have changed the file since it was published.
+    pub fn is_leased(&self) -> bool {
+        self.leased.load(Ordering::SeqCst) && lease::holds(&self.file)
+    }
+
+    /// Becomes true, once, when a writer waits to be let in: bytes of this file that are still in a
+    /// socket's queue [`DRAIN_MAX`] later may then change. True from the start without a lease.
+    pub fn broken(&self) -> watch::Receiver<bool> {
+        self.broken.subscribe()
+    }
+
+    /// Keeps writers out; `None` if there is no lease (any more).
+    pub fn pin(self: &Arc<Self>) -> Option<LeasePin> {
+        if !self.leased.load(Ordering::SeqCst) {
+            return None;
+        }
+        // Counted first, looked at second: whoever ends the lease does it the other way round.
+        self.pins.fetch_add(1, Ordering::SeqCst);
+        let pin = LeasePin { guard: Arc::clone(self) };
+        // The kernel is asked as well, for the case that this process was stopped for so long that the
+        // lease ran out.
+        self.is_leased().then_some(pin)
+    }
+
+    /// Moves on to the phase that is due; returns true while there is anything left to watch, and how soon.
+    pub(super) fn step(&self, now: Instant) -> Watch {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        if *phase == Phase::Leased && !lease::holds(&self.file) {
+            self.leased.store(false, Ordering::SeqCst);
+            self.broken.send_replace(true);
+            *phase = Phase::Draining { since: now };
+        }
+        if let Phase::Draining { since } = *phase {
+            let waited = now.saturating_duration_since(since);
+            let drained = self.pins.load(Ordering::SeqCst) == 0 && waited >= SETTLE;
+            if drained || waited >= DRAIN_MAX {
+                if let Err(error) = lease::release(&self.file) {
+                    tracing::warn!(%error, "giving up a read lease");
+                }
+                *phase = Phase::Over;
+            }
+        }
+        match *phase {
+            Phase::Leased => Watch::Idle,
+            Phase::Draining { .. } => Watch::Closely,
+            Phase::Over => Watch::Done,
+        }
+    }
+}
+
+/// How the watcher goes on with a guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Watch {
+    /// Never again.
+    Done,
+    /// When the kernel says so, or now and then.
+    Idle,
+    /// Until it has drained.
+    Closely,
+}
+
+/// Keeps writers out of the file while it lives.
+pub struct LeasePin {
+    guard: Arc<Guard>,
+}
+
+impl Drop for LeasePin {
+    fn drop(&mut self) {
+        self.guard.pins.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// True for file systems whose files change through this kernel only: a lease says nothing about what
+/// another machine, or a FUSE daemon, does to a file. Numbers from statfs(2).
+fn changes_are_local(file: &OwnedFd) -> bool {
+    const EXT: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683E;
+    const TMPFS: u64 = 0x0102_1994;
+    const F2FS: u64 = 0xF2F5_2010;
+    const BCACHEFS: u64 = 0xCA45_1A4E;
+    fstatfs(file).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS, BCACHEFS].contains(&(fs.f_type as u64)))
+}
+
+/// How long the kernel holds writers back.
+fn break_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap_or_default();
+    Duration::from_secs(text.trim().parse().unwrap_or(0))
+}
