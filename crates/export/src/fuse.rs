@@ -44,9 +44,6 @@ pub struct Options {
     pub allow_other: bool,
     /// Threads that take requests from the kernel and answer hits.
     pub threads: NonZeroUsize,
-    /// How far the kernel reads ahead of a sequential reader, in bytes; used by root only, the kernel's
-    /// own 128 KiB otherwise.
-    pub read_ahead_bytes: u32,
     /// Bound of the buffers of reads that wait, in bytes; more reads queue for one. At least 1 MiB.
     pub waiting_bytes_max: u32,
     /// How long [`Mounted::unmount`] waits for those who have files open before it cuts them off.
@@ -62,8 +59,6 @@ impl Options {
             runtime,
             allow_other: false,
             threads: NonZeroUsize::new(cores.clamp(2, 4)).unwrap_or(NonZeroUsize::MIN),
-            // The longest request: see docs/exports.md for what it is worth.
-            read_ahead_bytes: answer::READ_BYTES_MAX,
             // As many longest reads as the kernel keeps under way on its own.
             waiting_bytes_max: 64 << 20,
             // Long enough for a copy's last read, short enough not to hold up a shutdown.

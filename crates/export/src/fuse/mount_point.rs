@@ -165,11 +165,6 @@ pub(super) fn abort_connection(device: &str) -> io::Result<()> {
     fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
 }
 
-/// Sets how far the kernel reads ahead on a mounted device; needs root.
-pub(super) fn set_read_ahead(device: &str, bytes: u32) -> io::Result<()> {
-    fs::write(format!("/sys/class/bdi/{device}/read_ahead_kb"), (bytes >> 10).to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,11 +62,6 @@ impl Mounted {
                 tracing::error!(%error, "the FUSE session failed");
             }
         })?;
-        if let Some(device) = &device
-            && let Err(error) = mount_point::set_read_ahead(device, options.read_ahead_bytes)
-        {
-            tracing::debug!(%error, "the kernel's read-ahead stays as it is");
-        }
         Ok(Self { path, device, waiting, ended, grace: options.unmount_grace })
     }
 

@@ -113,6 +113,20 @@ fn a_read_that_waits_does_not_hold_up_others() {
 }
 
 #[test]
+fn a_reader_that_waits_can_be_killed() {
+    if !can_run(&["dd"]) {
+        return;
+    }
+    let image = Image::new("slow", noise(1 << 20), Form::Bytes);
+    let field = Field::mount(&[&image]);
+    image.shut();
+    let mut reader = Command::new("dd").arg(format!("if={}", field.file("slow").display())).spawn().unwrap();
+    until("a waiting read", || image.somebody_waits());
+    reader.kill().unwrap();
+    until("the reader's end", || reader.try_wait().unwrap().is_some());
+}
+
+#[test]
 fn an_error_of_the_source_is_an_i_o_error_and_not_remembered() {
     if !can_run(&[]) {
         return;
