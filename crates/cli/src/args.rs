@@ -1,0 +1,299 @@
+//! The modern command line: what can be typed, and the help that explains it.
+//!
+//! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); what they mean together
+//! is [`crate::plan`]'s. The original's form is turned into this one by [`crate::original`].
+
+use crate::values::address::Address;
+use crate::values::boost::Boost;
+use crate::values::duration::{Period, Timeout};
+use crate::values::endpoint::Endpoint;
+use crate::values::image::{ImageName, Wanted};
+use crate::values::size::Size;
+use crate::values::store::Store;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use std::path::PathBuf;
+use std::time::Duration;
+use vfield_node::status::Status;
+
+const EXAMPLES: &str = "\
+Examples:
+  vfield serve viver.squash --listen 192.168.1.1        share an image with the network
+  vfield join 192.168.1.1 --store 30% --mount /mnt      hold 30 % of it, see it as a file
+  vfield join 192.168.1.2 --nbd unix:/run/nbd.sock      any member will do; attach with NBD
+  vfield status                                         is it covered, may the origin leave?
+  vfield cat viver.squash | sha256sum                   read it through a pipe
+  vfield leave                                          hand over, then go
+
+The original's command lines work as well:
+  vfield -file viver.squash
+  vfield -bs 192.168.1.1 -store 128 -join_boost 3";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  vfield serve viver.squash                             for this machine only
+  vfield serve viver.squash --listen 192.168.1.1        for the network
+  vfield serve root.img data.img --name root --name data
+  vfield serve new.img --join 192.168.1.1 --listen 192.168.1.9    one more image in a field
+
+The origin may leave, or die, as soon as `vfield status` says so: the stores of the others then
+hold every chunk.";
+
+const JOIN_EXAMPLES: &str = "\
+Examples:
+  vfield join 192.168.1.1 --store 128M --nbd unix:/run/nbd.sock
+  vfield join 192.168.1.2 192.168.1.3 --store 30% --mount /mnt/field
+  vfield join lab-1 --image viver.squash --store all
+  vfield join lab-1 --join-boost random                 when a whole room starts at once
+
+Attach what --nbd offers with, for example:
+  nbd-client -unix /run/nbd.sock /dev/nbd0 -readonly
+  mount -o loop,ro /mnt/field/viver.squash /mnt/root    (out of --mount)";
+
+/// Shares a read-only disk image between many machines.
+///
+/// Every node holds as much of the image in memory as it likes and serves that to the others. As soon as
+/// the stores add up to the image, the machine it came from may be switched off.
+#[derive(Debug, Parser)]
+#[command(name = "vfield", bin_name = "vfield", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(arg_required_else_help = true, subcommand_required = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// How much is said.
+    #[command(flatten)]
+    pub volume: Volume,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How much is said on stderr.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Volume {
+    /// Say more: once for what happens, twice for every detail.
+    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet", display_order = 900)]
+    pub verbose: u8,
+    /// Say nothing but errors.
+    #[arg(short, long, global = true, display_order = 901)]
+    pub quiet: bool,
+}
+
+/// What vfield can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Share image files or block devices: the field's first node, or one more origin
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeOptions>),
+    /// Join a field through any of its members, hold part of its images, read all of them
+    #[command(after_help = JOIN_EXAMPLES)]
+    Join(Box<JoinOptions>),
+    /// Show nodes, images, coverage, whether the origin may leave, and what is waited for
+    Status(StatusOptions),
+    /// Print the id that a file would have as an image, without serving it
+    Id(IdOptions),
+    /// Write an image, or a part of it, to stdout
+    Cat(CatOptions),
+    /// Let the running daemon hand over what only it holds, and end
+    Leave(LeaveOptions),
+    /// Print completions for a shell
+    Completions(CompletionOptions),
+    /// Print the manual page, or write all of them into a directory
+    Man(ManOptions),
+}
+
+/// `vfield serve`.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// Image files or block devices
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Vec<PathBuf>,
+    /// Name of the image; the file's name without it. Once for each FILE
+    #[arg(long, value_name = "NAME")]
+    pub name: Vec<ImageName>,
+    /// Unit of verification and transfer: a power of two from 16K to 1M [default: 64K]
+    #[arg(long, value_name = "SIZE")]
+    pub chunk_size: Option<Size>,
+    /// Enter an existing field through these members instead of starting one
+    #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname)]
+    pub join: Vec<Address>,
+    /// What every daemon takes.
+    #[command(flatten)]
+    pub daemon: DaemonOptions,
+}
+
+/// `vfield join`.
+#[derive(Debug, Args)]
+pub struct JoinOptions {
+    /// Any members of the field; port 4440 where none is given
+    #[arg(value_name = "ADDR", value_hint = ValueHint::Hostname)]
+    pub join: Vec<Address>,
+    /// Image to join, by name or id; may be repeated [default: the field's only one]
+    #[arg(long, value_name = "NAME|ID")]
+    pub image: Vec<Wanted>,
+    /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub store: Option<Store>,
+    /// How eagerly the store is filled: 0 (slow) to 9 (full speed), or random [default: 7]
+    #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
+    pub join_boost: Option<Boost>,
+    /// What every daemon takes.
+    #[command(flatten)]
+    pub daemon: DaemonOptions,
+}
+
+/// What every daemon takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DaemonOptions {
+    /// Export over NBD at unix:PATH or tcp:ADDR; may be repeated
+    #[arg(long, value_name = "unix:PATH|tcp:ADDR", help_heading = "Exports")]
+    pub nbd: Vec<Endpoint>,
+    /// Show the images as files in this empty directory, through FUSE
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
+    pub mount: Option<PathBuf>,
+    /// Fail a read that no live node could answer for so long [default: never]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Exports")]
+    pub io_timeout: Option<Timeout>,
+    /// Where to listen for other nodes, TCP and UDP [default: serve: 127.0.0.1:4440; join: the
+    /// address that faces ADDR, port 4440 or a free one]
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
+    pub listen: Option<Address>,
+    /// The address that other nodes are told, where it is not the one listened on
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
+    pub advertise: Option<Address>,
+    /// The daemon's control socket
+    #[command(flatten)]
+    pub control: ControlOptions,
+    /// Configuration file (TOML) with the same names [default: /etc/vfield.toml if it exists]
+    #[arg(long, value_name = "FILE", env = "VFIELD_CONFIG", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(help_heading = "Daemon")]
+    pub config: Option<PathBuf>,
+    /// Log in JSON, one object a line
+    #[arg(long, help_heading = "Daemon")]
+    pub json: bool,
+    /// Open a connection for each request (for measurements)
+    #[arg(long, hide = true)]
+    pub no_pool: bool,
+    /// Have one request in flight at a time (for measurements)
+    #[arg(long, hide = true)]
+    pub no_parallel: bool,
+    /// Ask the first holder for everything (for measurements)
+    #[arg(long, hide = true)]
+    pub no_round_robin: bool,
+    /// Do not read ahead (for measurements)
+    #[arg(long, hide = true)]
+    pub no_read_ahead: bool,
+    /// Threads that hash at publish [default: one for each core]
+    #[arg(long, value_name = "N", hide = true)]
+    pub publish_threads: Option<std::num::NonZeroUsize>,
+}
+
+/// Which daemon is spoken to.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ControlOptions {
+    /// Control socket of the daemon [default: vfield/control.sock in the runtime directory]
+    #[arg(long, value_name = "PATH", env = "VFIELD_CONTROL", hide_env_values = true, value_hint = ValueHint::FilePath)]
+    #[arg(help_heading = "Daemon")]
+    pub control: Option<PathBuf>,
+}
+
+/// `vfield status`.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Return once this holds: filled (the daemon's stores hold all they are to hold) or covered
+    /// (the stores of the field hold every image of the daemon, and the origin may leave)
+    #[arg(long, value_name = "CONDITION", hide_possible_values = true)]
+    pub wait: Option<Until>,
+    /// Give up waiting after so long, with exit code 1 [default: never]
+    #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
+    pub timeout: Option<Period>,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// What `status --wait` waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// The daemon's stores hold all they are to hold.
+    Filled,
+    /// The stores of the field hold every image of the daemon.
+    Covered,
+}
+
+impl Until {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Filled => "filled",
+            Self::Covered => "covered",
+        }
+    }
+
+    /// True if it holds in `status`.
+    pub fn holds(self, status: &Status) -> bool {
+        match self {
+            Self::Filled => status.images.iter().all(|image| image.filled),
+            Self::Covered => status.images.iter().all(|image| image.origin_may_leave),
+        }
+    }
+}
+
+/// `vfield id`.
+#[derive(Debug, Args)]
+pub struct IdOptions {
+    /// Image file or block device
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Chunk size, which is part of what the id stands for
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    pub chunk_size: Size,
+}
+
+/// `vfield cat`.
+#[derive(Debug, Args)]
+pub struct CatOptions {
+    /// The image, by name, id, or the beginning of its id
+    #[arg(value_name = "IMAGE")]
+    pub image: String,
+    /// First byte
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true)]
+    pub offset: Size,
+    /// How many bytes [default: all to the end]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub length: Option<Size>,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// `vfield leave`.
+#[derive(Debug, Args)]
+pub struct LeaveOptions {
+    /// How long handing over may take
+    #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
+    pub timeout: Period,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// How long a leave takes at most where nobody says otherwise.
+pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
+
+/// `vfield completions`.
+#[derive(Debug, Args)]
+pub struct CompletionOptions {
+    /// bash, zsh, fish, elvish or powershell
+    #[arg(value_name = "SHELL", hide_possible_values = true)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `vfield man`.
+#[derive(Debug, Args)]
+pub struct ManOptions {
+    /// Write vfield.1, vfield-serve.1 and so on into this directory
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+}

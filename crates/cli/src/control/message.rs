@@ -1,0 +1,220 @@
+//! The control protocol's lines.
+//!
+//! A request is one JSON object on one line, with the protocol's version in `vfield` and the order in `op`:
+//! `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data` line is followed by
+//! so many raw bytes. What comes in is hostile until [`Request::parse`] returned it.
+
+use crate::args::Until;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use vfield_node::status::Status;
+
+/// Raised when a line changes its meaning.
+pub const VERSION: u32 = 1;
+/// Longest request: an image name of 255 bytes, each escaped as six characters, fits many times.
+pub const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Longest reply line: the status of some 100 000 nodes.
+pub const REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// The daemon's view; answered by [`Reply::Status`].
+    Status,
+    /// Answered by [`Reply::Reached`] once `until` holds, or by [`Reply::TimedOut`].
+    Wait {
+        /// What is waited for.
+        until: Until,
+        /// For how long at most; without it for ever.
+        timeout_ms: Option<u64>,
+    },
+    /// Hand over and end; answered by [`Reply::Left`] when all is done.
+    Leave {
+        /// How long handing over may take.
+        timeout_ms: u64,
+    },
+    /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
+    Cat {
+        /// Name, id, or the beginning of an id.
+        image: String,
+        /// First byte.
+        offset: u64,
+        /// How many; without it all to the end.
+        length: Option<u64>,
+    },
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    vfield: u32,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+impl Request {
+    /// The line that says it, with its newline.
+    pub fn line(&self) -> Vec<u8> {
+        encode(&Outgoing { vfield: VERSION, request: self })
+    }
+
+    /// The inverse of [`Request::line`]; for anything else, the refusal to send.
+    pub fn parse(line: &[u8]) -> Result<Self, Reply> {
+        let refuse = |fact: String| Reply::refused(fact, "use the vfield program of the daemon's version");
+        let mut object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(line).map_err(|error| refuse(format!("not a control request: {error}")))?;
+        match object.remove("vfield").and_then(|version| version.as_u64()) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                return Err(refuse(format!("the client speaks control version {version}, the daemon {VERSION}")));
+            }
+            None => return Err(refuse("not a control request: no version".to_owned())),
+        }
+        Self::deserialize(serde_json::Value::Object(object))
+            .map_err(|error| refuse(format!("not a control request: {error}")))
+    }
+}
+
+/// What the daemon answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Request::Status`].
+    Status {
+        /// The daemon's view.
+        status: Box<DaemonStatus>,
+    },
+    /// The condition holds.
+    Reached,
+    /// It did not hold in time.
+    TimedOut,
+    /// The node has left; the daemon ends now.
+    Left {
+        /// Chunks that only it held and others have taken over.
+        handed_over: u64,
+        /// Chunks that nobody took.
+        lost: u64,
+    },
+    /// So many raw bytes follow this line.
+    Data {
+        /// How many, above 0.
+        bytes: u64,
+    },
+    /// All was sent.
+    Done,
+    /// The daemon is up and its node not yet.
+    Starting {
+        /// What it does.
+        doing: String,
+    },
+    /// It cannot be done.
+    Refused {
+        /// Why.
+        fact: String,
+        /// What to do.
+        hint: String,
+    },
+}
+
+impl Reply {
+    /// A refusal.
+    pub fn refused(fact: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refused { fact: fact.into(), hint: hint.into() }
+    }
+
+    /// The line that says it, with its newline.
+    pub fn line(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// The inverse of [`Reply::line`].
+    pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+}
+
+/// JSON on one line: serde_json escapes newlines within strings.
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("plain data becomes JSON");
+    line.push(b'\n');
+    line
+}
+
+/// A node's status, and what the daemon around it offers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    /// The node's view.
+    #[serde(flatten)]
+    pub node: Status,
+    /// Where the images can be attached: `nbd+unix:///?socket=...`, `nbd://...`, `fuse:DIR`.
+    pub exports: Vec<String>,
+    /// The control socket.
+    pub control: String,
+    /// The daemon's process id.
+    pub pid: u32,
+}
+
+/// Milliseconds, as far as 64 bits go.
+pub fn millis(period: Duration) -> u64 {
+    u64::try_from(period.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let until = || prop_oneof![Just(Until::Filled), Just(Until::Covered)];
+        prop_oneof![
+            Just(Request::Status),
+            (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
+            any::<u64>().prop_map(|timeout_ms| Request::Leave { timeout_ms }),
+            (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {
+                image,
+                offset,
+                length
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn requests_come_back_from_one_line(request in requests()) {
+            let line = request.line();
+            prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            prop_assert_eq!(Request::parse(&line), Ok(request));
+        }
+
+        #[test]
+        fn rubbish_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let refused = matches!(Request::parse(&bytes), Err(Reply::Refused { .. }));
+            prop_assert!(refused);
+            let _ = Reply::parse(&bytes);
+        }
+
+        #[test]
+        fn damaged_requests_do_no_harm(request in requests(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut line = request.line();
+            let at = at.index(line.len());
+            line[at] = byte;
+            let _ = Request::parse(&line);
+        }
+    }
+
+    #[test]
+    fn the_wire_form_is_as_documented() {
+        assert_eq!(Request::parse(br#"{"vfield":1,"op":"status"}"#), Ok(Request::Status));
+        assert_eq!(
+            Request::parse(br#"{"vfield":1,"op":"cat","image":"x","offset":5}"#),
+            Ok(Request::Cat { image: "x".to_owned(), offset: 5, length: None })
+        );
+        let of = |line: &[u8]| match Request::parse(line) {
+            Err(Reply::Refused { fact, .. }) => fact,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(br#"{"vfield":2,"op":"status"}"#), "the client speaks control version 2, the daemon 1");
+        assert_eq!(of(br#"{"op":"status"}"#), "not a control request: no version");
+        assert!(of(br#"{"vfield":1,"op":"reboot"}"#).starts_with("not a control request: unknown variant"));
+    }
+}

@@ -1,0 +1,128 @@
+//! A running daemon: node, exports and control socket, from their start to a polite end.
+//!
+//! Owns the order of things. Everything that can be refused is refused before the field hears of the node;
+//! exports appear when the images can be read and go before the process does; SIGTERM, SIGINT and
+//! `vfield leave` are the same. It knows neither how chunks travel nor what NBD is.
+
+mod announce;
+mod desk;
+mod exports;
+mod service_manager;
+mod signals;
+mod start_error;
+
+use crate::args::LEAVE_BOUND;
+use crate::control::message::Reply;
+use crate::control::place::Place;
+use crate::control::server::Server;
+use crate::failure::{Failure, plain};
+use crate::log::Voice;
+use crate::plan::Plan;
+use crate::report::Reporter;
+use desk::{Desk, Orders};
+use exports::Exports;
+use signals::Signals;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use vfield_node::Node;
+use vfield_node::node::Leaving;
+
+/// Threads that still hash or write when all else has ended get this long.
+const LAST_THREADS: Duration = Duration::from_secs(1);
+
+/// Runs until told to end.
+pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
+    let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
+    let reporter = Reporter::start(voice.clone()).map_err(system)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
+    let result = runtime.block_on(live(plan, &voice, &reporter));
+    runtime.shutdown_timeout(LAST_THREADS);
+    reporter.finish();
+    result
+}
+
+/// Why a daemon ends.
+struct End {
+    bound: Duration,
+    /// Who is to be told when it has.
+    tell: Option<tokio::sync::oneshot::Sender<Reply>>,
+}
+
+async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Failure> {
+    let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
+    let (place, listener) = Place::take(plan.control.as_deref())?;
+    exports::check(&plan.nbd, plan.mount.as_deref())?;
+    let (desk, mut orders) = Desk::new(place.path());
+    let server = Server::start(listen(listener)?, desk.clone());
+
+    let serving = !plan.node.serve.is_empty();
+    let advertise = plan.node.advertise;
+    let hashing = Arc::clone(&desk);
+    let events = reporter.sink(move |event| hashing.hear(event));
+    let started = tokio::select! {
+        node = Node::start(plan.node, events) => Ok(node.map_err(start_error::explain)?),
+        end = told_to_end(&mut signals, &mut orders) => Err(end),
+    };
+    let (node, end) = match started {
+        Ok(node) => {
+            let node = Arc::new(node);
+            let exports = match Exports::start(&plan.nbd, plan.mount.as_deref(), node.sources()) {
+                Ok(exports) => exports,
+                Err(failure) => {
+                    node.leave(LAST_THREADS).await;
+                    return Err(failure);
+                }
+            };
+            desk.open(Arc::clone(&node), exports.places());
+            announce::running(voice, &node, serving, advertise, &exports.places());
+            service_manager::tell("READY=1");
+            let end = told_to_end(&mut signals, &mut orders).await;
+            (Some((node, exports)), end)
+        }
+        Err(end) => (None, end),
+    };
+    service_manager::tell("STOPPING=1");
+    desk.close();
+    let left = match node {
+        None => Leaving { handed_over: 0, lost: 0 },
+        Some((node, exports)) => {
+            voice.say("leaving; once more to end at once");
+            tokio::select! {
+                left = leave(&node, exports, end.bound, voice) => left,
+                _ = signals.next() => return Err(Failure::failed("ended at once, without handing over")),
+            }
+        }
+    };
+    announce::left(voice, left);
+    drop(place);
+    if let Some(tell) = end.tell {
+        // Who asked may have gone.
+        let _ = tell.send(Reply::Left { handed_over: left.handed_over, lost: left.lost });
+    }
+    server.finish().await;
+    Ok(())
+}
+
+fn listen(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Failure> {
+    let listener = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+    listener.map_err(|error| Failure::failed(format!("control socket: {}", plain(&error))))
+}
+
+async fn told_to_end(signals: &mut Signals, orders: &mut Orders) -> End {
+    tokio::select! {
+        () = signals.next() => End { bound: LEAVE_BOUND, tell: None },
+        order = orders.next() => End { bound: order.bound, tell: Some(order.tell) },
+    }
+}
+
+/// Hands over, while readers are still served; then ends the exports.
+async fn leave(node: &Node, exports: Exports, bound: Duration, voice: &Voice) -> Leaving {
+    // The node keeps to the bound by itself; the rest is for one that does not.
+    let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
+        voice.warn("handing over took too long and was given up");
+        Leaving { handed_over: 0, lost: 0 }
+    });
+    exports.stop(voice).await;
+    left
+}

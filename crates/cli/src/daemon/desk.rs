@@ -1,0 +1,185 @@
+//! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
+
+use crate::args::Until;
+use crate::control::message::{DaemonStatus, Reply};
+use crate::control::server::{Daemon, Pending};
+use crate::report::percent;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use vfield_core::source::BlockSource;
+use vfield_node::Node;
+use vfield_node::event::Event;
+use vfield_node::node::Condition;
+
+/// Fewer digits of an id than this name no image.
+const ID_DIGITS_MIN: usize = 4;
+
+/// How far the daemon is.
+#[derive(Clone)]
+enum Stage {
+    Starting,
+    Running(Arc<Running>),
+    Leaving,
+}
+
+struct Running {
+    node: Arc<Node>,
+    exports: Vec<String>,
+}
+
+/// The daemon as its control socket sees it.
+pub struct Desk {
+    stage: watch::Sender<Stage>,
+    doing: Mutex<String>,
+    leaves: mpsc::Sender<LeaveOrder>,
+    control: String,
+}
+
+/// Somebody asks the daemon to leave.
+pub struct LeaveOrder {
+    /// How long handing over may take.
+    pub bound: Duration,
+    /// Takes the answer.
+    pub tell: oneshot::Sender<Reply>,
+}
+
+/// The orders that come in at a [`Desk`].
+pub struct Orders(mpsc::Receiver<LeaveOrder>);
+
+impl Orders {
+    /// The next one; never returns when there cannot be any more.
+    pub async fn next(&mut self) -> LeaveOrder {
+        match self.0.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Desk {
+    /// The desk of a daemon that starts, with its control socket at `control`.
+    pub fn new(control: &Path) -> (Arc<Self>, Orders) {
+        let (leaves, orders) = mpsc::channel(1);
+        let desk = Self {
+            stage: watch::Sender::new(Stage::Starting),
+            doing: Mutex::new("not yet joined".to_owned()),
+            leaves,
+            control: control.display().to_string(),
+        };
+        (Arc::new(desk), Orders(orders))
+    }
+
+    /// Takes note of what the daemon does while it starts.
+    pub fn hear(&self, event: &Event) {
+        let doing = match event {
+            Event::Hashing { image, done_bytes, total_bytes } => {
+                format!("hashing {image}, {} % done", percent(*done_bytes, *total_bytes))
+            }
+            Event::BootstrapFailed { addr, why } => format!("{addr} did not answer: {why}; trying again"),
+            _ => return,
+        };
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
+    }
+
+    /// The node can be asked from now on.
+    pub fn open(&self, node: Arc<Node>, exports: Vec<String>) {
+        self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports })));
+    }
+
+    /// The node cannot be asked any more.
+    pub fn close(&self) {
+        self.stage.send_replace(Stage::Leaving);
+    }
+
+    fn running(&self) -> Result<Arc<Running>, Reply> {
+        match &*self.stage.borrow() {
+            Stage::Running(running) => Ok(Arc::clone(running)),
+            Stage::Leaving => Err(leaving()),
+            Stage::Starting => {
+                let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Err(Reply::Starting { doing })
+            }
+        }
+    }
+}
+
+fn leaving() -> Reply {
+    Reply::refused("the daemon is leaving", "ask another node of the field")
+}
+
+impl Daemon for Desk {
+    fn status(&self) -> Result<DaemonStatus, Reply> {
+        let running = self.running()?;
+        Ok(DaemonStatus {
+            node: running.node.status(),
+            exports: running.exports.clone(),
+            control: self.control.clone(),
+            pid: std::process::id(),
+        })
+    }
+
+    fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>> {
+        Box::pin(async move {
+            let mut stage = self.stage.subscribe();
+            let reached = async {
+                // The sender lives as long as this desk.
+                let _ = stage.wait_for(|stage| !matches!(stage, Stage::Starting)).await;
+                let running = self.running()?;
+                let condition = match until {
+                    Until::Filled => Condition::Filled,
+                    Until::Covered => Condition::Covered,
+                };
+                running.node.wait(condition).await;
+                Ok(())
+            };
+            let mut stage = self.stage.subscribe();
+            let closed = async {
+                let _ = stage.wait_for(|stage| matches!(stage, Stage::Leaving)).await;
+            };
+            tokio::select! {
+                reached = reached => reached,
+                () = closed => Err(leaving()),
+            }
+        })
+    }
+
+    fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
+        let running = self.running()?;
+        choose(wanted, running.node.sources())
+    }
+
+    fn leave(&self, bound: Duration) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            let (tell, told) = oneshot::channel();
+            if self.leaves.try_send(LeaveOrder { bound, tell }).is_err() {
+                return leaving();
+            }
+            told.await.unwrap_or_else(|_| leaving())
+        })
+    }
+}
+
+/// The one of `sources` that a person means by `wanted`: its name, its id, or the beginning of its id.
+fn choose(wanted: &str, sources: Vec<Arc<dyn BlockSource>>) -> Result<Arc<dyn BlockSource>, Reply> {
+    if let Some(source) = sources.iter().find(|source| source.name() == wanted) {
+        return Ok(Arc::clone(source));
+    }
+    let by_id = |source: &&Arc<dyn BlockSource>| {
+        wanted.len() >= ID_DIGITS_MIN && source.description().starts_with(&wanted.to_ascii_lowercase())
+    };
+    let mut found = sources.iter().filter(by_id);
+    match (found.next(), found.next()) {
+        (Some(source), None) => Ok(Arc::clone(source)),
+        (Some(_), Some(_)) => Err(Reply::refused(
+            format!("several images have an id that begins with {wanted}"),
+            "give more of its digits",
+        )),
+        (None, _) => {
+            let names: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+            let hint = format!("this node has {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+            Err(Reply::refused(format!("this node has no image {wanted:?}"), hint))
+        }
+    }
+}

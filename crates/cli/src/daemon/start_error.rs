@@ -1,0 +1,37 @@
+//! Why a node could not start, with what to do about it.
+
+use crate::failure::{Failure, plain};
+use crate::values::size::human;
+use std::io::ErrorKind;
+use vfield_node::node::StartError;
+
+/// `error` for people.
+pub fn explain(error: StartError) -> Failure {
+    let fact = error.to_string();
+    match error {
+        StartError::Publish { .. } => Failure::failed(fact).hint("the file must be readable and must not change while it is served"),
+        StartError::NameTaken(_) => Failure::failed(fact).hint("give this one another name with --name"),
+        StartError::Listen { addr, source } => {
+            let hint = match source.kind() {
+                ErrorKind::AddrInUse => "another program has this port: choose another with --listen ADDR:PORT",
+                ErrorKind::AddrNotAvailable => "it is no address of this machine: see `ip address`, then use --listen ADDR",
+                ErrorKind::PermissionDenied => "ports below 1024 are for root: choose a higher one with --listen",
+                _ => "choose another address with --listen ADDR:PORT",
+            };
+            Failure::failed(format!("cannot listen on {addr}: {}", plain(&source))).hint(hint)
+        }
+        StartError::Bootstrap { .. } => Failure::failed(fact)
+            .hint("name a running member: `vfield status` there shows its address, and a firewall must let TCP and UDP through"),
+        StartError::UnknownImage { .. } => Failure::failed(fact).hint("choose one of these with --image"),
+        StartError::ChooseImage { .. } => {
+            Failure::failed(fact).hint("choose with --image NAME, which may be given several times")
+        }
+        StartError::StoreTooLarge { wanted_bytes, memory_bytes } => {
+            let (wanted, memory) = (human(wanted_bytes), human(memory_bytes));
+            Failure::failed(format!("a store of {wanted} is more than this machine's memory of {memory}"))
+                .hint("hold less with --store; any part of the image is useful, and 0 holds nothing")
+        }
+        StartError::System { what, source } => Failure::failed(format!("{what}: {}", plain(&source)))
+            .hint("the system refused it: check limits (ulimit -a) and permissions"),
+    }
+}

@@ -1,0 +1,127 @@
+//! How the command line says that something went wrong: a fact that names the thing, and a hint.
+//!
+//! Owns the two kinds of failure and their exit codes. Every error that reaches a person passes through
+//! here; what the facts are is said where they are found.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Whose fault it is, which is what exit codes tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It was asked for rightly and could not be done: exit code 1.
+    Failed,
+    /// It was not asked for rightly: exit code 2.
+    Usage,
+    /// Nobody wants to read about it (the reader of our output went away): exit code 0, no line.
+    Quiet,
+    /// It was said already, as a log line: exit code 1, no line.
+    Said,
+}
+
+/// A fact in lower case, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    kind: Kind,
+    fact: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// Something that could not be done.
+    pub fn failed(fact: impl Into<String>) -> Self {
+        Self { kind: Kind::Failed, fact: fact.into(), hint: None }
+    }
+
+    /// Something that cannot be asked for.
+    pub fn usage(fact: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, fact: fact.into(), hint: None }
+    }
+
+    /// The end of our output's reader: no failure to speak of.
+    pub const fn quiet() -> Self {
+        Self { kind: Kind::Quiet, fact: String::new(), hint: None }
+    }
+
+    /// The same once it has been said elsewhere.
+    pub fn already_said(self) -> Self {
+        Self { kind: Kind::Said, ..self }
+    }
+
+    /// The same about an option that was typed under another name.
+    pub fn renamed(mut self, from: &str, to: &str) -> Self {
+        if let Some(rest) = self.fact.strip_prefix(from).filter(|rest| rest.starts_with(':')) {
+            self.fact = format!("{to}{rest}");
+        }
+        self
+    }
+
+    /// Adds what to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The fact alone.
+    pub fn fact(&self) -> &str {
+        &self.fact
+    }
+
+    /// The hint alone.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// True if there is nothing to say.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.kind, Kind::Quiet | Kind::Said)
+    }
+
+    /// 1 for what failed, 2 for what was asked wrongly.
+    pub fn exit_code(&self) -> ExitCode {
+        match self.kind {
+            Kind::Failed | Kind::Said => ExitCode::from(1),
+            Kind::Usage => ExitCode::from(2),
+            Kind::Quiet => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vfield: {}", self.fact)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+    }
+}
+
+/// Text on a command line or in a configuration file that is no value of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadValue {
+    /// What is wrong with it, naming it.
+    pub fact: String,
+    /// What would be right.
+    pub hint: String,
+}
+
+impl BadValue {
+    /// A fact and a hint.
+    pub fn new(fact: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { fact: fact.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for BadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.fact)
+    }
+}
+
+impl std::error::Error for BadValue {}
+
+/// Says `error` as the system would, without its number: "permission denied".
+pub fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}

@@ -1,0 +1,89 @@
+//! The command line of V-FIELD, as a library so that its tests can reach into it.
+//!
+//! The only crate that knows both the node and the exports: it reads what people type, lets a daemon run
+//! them together, and speaks to running daemons. It holds no part of the protocol between nodes.
+
+pub mod args;
+pub mod commands;
+pub mod control;
+pub mod daemon;
+pub mod failure;
+pub mod log;
+pub mod network;
+pub mod original;
+pub mod output;
+pub mod plan;
+pub mod publish;
+pub mod refusal;
+pub mod report;
+pub mod settings;
+pub mod source_file;
+pub mod status;
+pub mod values;
+
+use args::{Cli, Command, Volume};
+use clap::Parser;
+use failure::Failure;
+use log::Style;
+use plan::Plan;
+use settings::Settings;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs one command line, program name first; says what went wrong on stderr.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let failure = match parse(args) {
+        Ok(Some(cli)) => match dispatch(cli) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(failure) => failure,
+        },
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    if !failure.is_quiet() {
+        output::complain(&failure);
+    }
+    failure.exit_code()
+}
+
+/// The command line as a value; `None` where it asked for help or the version, which is printed.
+fn parse(args: Vec<OsString>) -> Result<Option<Cli>, Failure> {
+    let read =
+        |args| Cli::try_parse_from(args).map(Some).or_else(|error| refusal::explain(&error).map_or(Ok(None), Err));
+    match original::translate(&args) {
+        Some(translated) => read(translated?).map_err(original::in_its_words),
+        None => read(args),
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let volume = cli.volume;
+    match cli.command {
+        Command::Serve(options) => {
+            let settings = Settings::load(options.daemon.config.as_deref())?;
+            let options = settings.complete_serve(*options);
+            run_daemon(options.daemon.json, volume, || Plan::serve(options))
+        }
+        Command::Join(options) => {
+            let settings = Settings::load(options.daemon.config.as_deref())?;
+            let options = settings.complete_join(*options);
+            run_daemon(options.daemon.json, volume, || Plan::join(options))
+        }
+        Command::Status(options) => commands::status(&options),
+        Command::Id(options) => commands::id(&options, volume),
+        Command::Cat(options) => commands::cat(&options),
+        Command::Leave(options) => commands::leave(&options),
+        Command::Completions(options) => commands::completions(&options),
+        Command::Man(options) => commands::man(&options),
+    }
+}
+
+fn run_daemon(json: bool, volume: Volume, plan: impl FnOnce() -> Result<Plan, Failure>) -> Result<(), Failure> {
+    let voice = log::start(Style::choose(json, volume), volume);
+    let result = plan().and_then(|plan| daemon::run(plan, voice));
+    if json && let Err(failure) = &result {
+        tracing::error!(target: log::EVENTS, hint = failure.hint_text(), "{}", failure.fact());
+        return result.map_err(Failure::already_said);
+    }
+    result
+}

@@ -1,0 +1,81 @@
+//! Which of this machine's addresses other machines see. Sends nothing: a UDP socket that is connected
+//! tells which address the kernel would use.
+
+use crate::failure::{Failure, plain};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use vfield_node::config::DEFAULT_PORT;
+
+/// The local address towards the first of `members` to which there is a route, and those of `members`
+/// that are of its kind.
+pub fn facing(members: &[SocketAddr]) -> Result<(SocketAddr, Vec<SocketAddr>), Failure> {
+    let mut why = String::from("no address");
+    for member in members {
+        match local_towards(*member) {
+            Ok(ip) => {
+                let same = members.iter().copied().filter(|addr| addr.is_ipv4() == ip.is_ipv4()).collect();
+                return Ok((SocketAddr::new(ip, DEFAULT_PORT), same));
+            }
+            Err(error) => why = plain(&error),
+        }
+    }
+    let names = members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    Err(Failure::failed(format!("no way to {names}: {why}"))
+        .hint("check the address, and that this machine's network is up"))
+}
+
+fn local_towards(addr: SocketAddr) -> std::io::Result<IpAddr> {
+    let any: IpAddr = if addr.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(addr)?;
+    socket.local_addr().map(|addr| addr.ip())
+}
+
+/// The address under which a node that listens on all of them is best known, with `listen`'s port;
+/// `None` where this machine has only a loopback.
+pub fn own_address(listen: SocketAddr) -> Option<SocketAddr> {
+    // Addresses kept for documentation: routed by a default route and by nothing else.
+    let far: SocketAddr = if listen.is_ipv4() {
+        SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 9)
+    } else {
+        SocketAddr::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(), 9)
+    };
+    let routes = || std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    let near = || neighbours(&routes()).into_iter().filter_map(|addr| local_towards(addr).ok()).collect::<Vec<_>>();
+    let outward = local_towards(far).ok().filter(|ip| !ip.is_loopback());
+    let ip = outward.or_else(|| near().into_iter().find(|ip| !ip.is_loopback() && listen.is_ipv4()))?;
+    Some(SocketAddr::new(ip, listen.port()))
+}
+
+/// An address in each network that is connected directly, from the kernel's table of routes.
+fn neighbours(table: &str) -> Vec<SocketAddr> {
+    let neighbour = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|text| u32::from_str_radix(text, 16).ok());
+        let (network, gateway) = (number(1)?, number(2)?);
+        // The table holds numbers as they lie in memory, which is network order.
+        let network = u32::from_be_bytes(network.to_ne_bytes());
+        (gateway == 0 && network != 0).then(|| SocketAddr::new(Ipv4Addr::from(network | 1).into(), 9))
+    };
+    table.lines().skip(1).filter_map(neighbour).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directly_connected_networks_are_read_from_the_table() {
+        let network = u32::from_ne_bytes([198, 18, 5, 0]);
+        let table = format!(
+            "Iface\tDestination\tGateway \tFlags\nveth0\t00000000\t0112C612\t0003\nveth0\t{network:08X}\t00000000\t0001\nrubbish"
+        );
+        assert_eq!(neighbours(&table), vec!["198.18.5.1:9".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_loopback_member_is_faced_from_the_loopback() {
+        let (listen, members) = facing(&["127.0.0.9:1".parse().unwrap(), "[::1]:1".parse().unwrap()]).unwrap();
+        assert_eq!(listen, "127.0.0.1:4440".parse().unwrap());
+        assert_eq!(members, vec!["127.0.0.9:1".parse().unwrap()]);
+    }
+}

@@ -1,0 +1,223 @@
+//! From options to what a daemon is to do: names resolved, files looked at, defaults filled in.
+//!
+//! Everything that can be found out before anything is started is found out here. Both forms of the
+//! command line and the configuration file end in one [`Plan`].
+
+use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::failure::Failure;
+use crate::network;
+use crate::source_file;
+use crate::values::address::Address;
+use crate::values::boost::Boost;
+use crate::values::endpoint::Endpoint;
+use crate::values::image::ImageName;
+use crate::values::store::{Store, memory_bytes};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use vfield_core::chunk::ChunkSize;
+use vfield_export::nbd;
+use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
+
+/// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may leave.
+const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
+
+/// What a daemon is to do.
+#[derive(Debug)]
+pub struct Plan {
+    /// What the node is told.
+    pub node: NodeConfig,
+    /// Where NBD clients may connect.
+    pub nbd: Vec<nbd::Address>,
+    /// Where the images appear as files.
+    pub mount: Option<PathBuf>,
+    /// Where the control socket was wished to be.
+    pub control: Option<PathBuf>,
+    /// Logs in JSON.
+    pub json: bool,
+}
+
+impl Plan {
+    /// What `vfield serve` is to do.
+    pub fn serve(options: ServeOptions) -> Result<Self, Failure> {
+        let bootstrap = resolve_members(&options.join)?;
+        let serve = files(&options)?;
+        let listen = match &options.daemon.listen {
+            Some(address) => listen_at(address, "--listen")?,
+            None => default_serve_listen(&bootstrap)?,
+        };
+        let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
+        let node = NodeConfig {
+            serve,
+            join: Vec::new(),
+            store: StoreSize::Bytes(0),
+            join_boost: JoinBoost::DEFAULT,
+            ..node(&options.daemon, listen, any_port, bootstrap)?
+        };
+        Self::new(node, options.daemon)
+    }
+
+    /// What `vfield join` is to do.
+    pub fn join(options: JoinOptions) -> Result<Self, Failure> {
+        if options.join.is_empty() {
+            let failure = Failure::usage("no address to join through");
+            return Err(failure
+                .hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration"));
+        }
+        let memory = memory_bytes().unwrap_or(u64::MAX);
+        let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
+        let members = resolve_members(&options.join)?;
+        let (listen, bootstrap) = match &options.daemon.listen {
+            Some(address) => {
+                let listen = listen_at(address, "--listen")?;
+                (listen, reachable_from(listen, members)?)
+            }
+            None => network::facing(&members)?,
+        };
+        let any_port = options.daemon.listen.as_ref().is_none_or(|address| address.port().is_none());
+        let node = NodeConfig {
+            serve: Vec::new(),
+            join: options.image.into_iter().map(|wanted| wanted.0).collect(),
+            store,
+            join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
+            ..node(&options.daemon, listen, any_port, bootstrap)?
+        };
+        Self::new(node, options.daemon)
+    }
+
+    fn new(node: NodeConfig, daemon: DaemonOptions) -> Result<Self, Failure> {
+        let mut places = Vec::new();
+        for endpoint in &daemon.nbd {
+            let place = match endpoint {
+                Endpoint::Unix(path) => nbd::Address::Unix(path.clone()),
+                Endpoint::Tcp(address) => nbd::Address::Tcp(first(address, nbd::PORT)?),
+            };
+            if places.contains(&place) {
+                return Err(Failure::usage(format!("--nbd {endpoint} is given twice")).hint("give each place once"));
+            }
+            places.push(place);
+        }
+        Ok(Self { node, nbd: places, mount: daemon.mount, control: daemon.control.control, json: daemon.json })
+    }
+}
+
+/// The parts of a node's configuration that do not depend on the command.
+fn node(
+    daemon: &DaemonOptions,
+    listen: SocketAddr,
+    any_port: bool,
+    bootstrap: Vec<SocketAddr>,
+) -> Result<NodeConfig, Failure> {
+    let advertise = match &daemon.advertise {
+        Some(address) => Some(advertised(address, listen)?),
+        None if listen.ip().is_unspecified() && bootstrap.is_empty() => network::own_address(listen),
+        None => None,
+    };
+    let cores = || std::thread::available_parallelism().map_or(1, Into::into);
+    Ok(NodeConfig {
+        listen,
+        any_port,
+        advertise,
+        bootstrap,
+        serve: Vec::new(),
+        join: Vec::new(),
+        store: STORE_DEFAULT,
+        join_boost: JoinBoost::DEFAULT,
+        io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
+        hash_threads: daemon.publish_threads.map_or_else(cores, Into::into),
+        tuning: Tuning {
+            pool: !daemon.no_pool,
+            parallel: !daemon.no_parallel,
+            round_robin: !daemon.no_round_robin,
+            read_ahead: !daemon.no_read_ahead,
+        },
+    })
+}
+
+/// The files to publish, each looked at, with names that differ.
+fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
+    if options.file.is_empty() {
+        let failure = Failure::usage("no file to serve");
+        return Err(failure.hint("name an image: `vfield serve FILE`, or file = \"FILE\" in the configuration"));
+    }
+    if !options.name.is_empty() && options.name.len() != options.file.len() {
+        let fact = format!("--name is given {} times for {} files", options.name.len(), options.file.len());
+        return Err(Failure::usage(fact).hint("give one --name for each FILE, in their order, or none"));
+    }
+    let chunk_size = match options.chunk_size {
+        Some(size) => source_file::chunk_size(size)?,
+        None => ChunkSize::DEFAULT,
+    };
+    let mut serve: Vec<ServeConfig> = Vec::new();
+    for (index, path) in options.file.iter().enumerate() {
+        source_file::check(path)?;
+        let name = match options.name.get(index) {
+            Some(ImageName(name)) => name.clone(),
+            None => source_file::name_of(path)?,
+        };
+        if let Some(other) = serve.iter().find(|other| other.name.as_ref() == Some(&name)) {
+            let fact = format!("two images are named {name:?}: {} and {}", other.path.display(), path.display());
+            return Err(Failure::usage(fact).hint("give each its own --name, in the order of the files"));
+        }
+        serve.push(ServeConfig { path: path.clone(), name: Some(name), chunk_size });
+    }
+    Ok(serve)
+}
+
+/// All addresses of all members named.
+fn resolve_members(members: &[Address]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut addrs = Vec::new();
+    for member in members {
+        for addr in member.resolve(DEFAULT_PORT)? {
+            if addr.port() == 0 || addr.ip().is_unspecified() || addr.ip().is_multicast() {
+                let fact = format!("{member} is no address that a member can have");
+                return Err(Failure::usage(fact)
+                    .hint("name a running member as other machines see it, for example 192.168.1.1"));
+            }
+            if !addrs.contains(&addr) {
+                addrs.push(addr);
+            }
+        }
+    }
+    Ok(addrs)
+}
+
+fn first(address: &Address, default_port: u16) -> Result<SocketAddr, Failure> {
+    let addrs = address.resolve(default_port)?;
+    Ok(*addrs.iter().find(|addr| addr.is_ipv4()).unwrap_or(&addrs[0]))
+}
+
+fn listen_at(address: &Address, option: &str) -> Result<SocketAddr, Failure> {
+    let addr = first(address, DEFAULT_PORT)?;
+    if addr.ip().is_multicast() || addr.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        let fact = format!("{option}: {address} is not an address of one machine");
+        return Err(Failure::usage(fact).hint("give an address of this machine, or 0.0.0.0 for all of them"));
+    }
+    Ok(addr)
+}
+
+fn advertised(address: &Address, listen: SocketAddr) -> Result<SocketAddr, Failure> {
+    let addr = first(address, listen.port())?;
+    if addr.ip().is_unspecified() || addr.ip().is_multicast() {
+        let fact = format!("--advertise: {address} is no address that others can reach");
+        return Err(Failure::usage(fact).hint("give the address at which other nodes reach this one"));
+    }
+    Ok(addr)
+}
+
+fn default_serve_listen(bootstrap: &[SocketAddr]) -> Result<SocketAddr, Failure> {
+    if bootstrap.is_empty() {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DEFAULT_PORT));
+    }
+    network::facing(bootstrap).map(|(listen, _)| listen)
+}
+
+/// Those of `members` that a socket bound to `listen` can speak to.
+fn reachable_from(listen: SocketAddr, members: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
+    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| addr.is_ipv4() == listen.is_ipv4()).collect();
+    if same.is_empty() {
+        let names = members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let fact = format!("{names} cannot be reached from --listen {}: one is IPv4, the other IPv6", listen.ip());
+        return Err(Failure::usage(fact).hint("listen on an address of the members' kind"));
+    }
+    Ok(same)
+}

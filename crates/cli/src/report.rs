@@ -1,0 +1,201 @@
+//! What a person learns of a node's events: bars or lines, or JSON for programs.
+//!
+//! Events come from any thread and must not wait for a terminal, so they go through a bounded queue to one
+//! thread that writes. When the queue is full progress is dropped, never anything else of weight: a later
+//! event says more.
+
+use crate::log::{EVENTS, Style, Voice};
+use crate::values::size::human;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use vfield_node::event::{Event, EventSink};
+
+/// Events that wait for a slow terminal: a whole room joining at once.
+const QUEUE: usize = 4096;
+/// Without a terminal, progress is worth a line this often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// The thread that tells events.
+#[derive(Debug)]
+pub struct Reporter {
+    queue: Option<SyncSender<Event>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reporter {
+    /// Starts to tell through `voice`.
+    pub fn start(voice: Voice) -> std::io::Result<Self> {
+        let (queue, events) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new().name("report".into()).spawn(move || tell_all(voice, &events))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Where events go; `also` sees each before it is queued.
+    pub fn sink(&self, also: impl Fn(&Event) + Send + Sync + 'static) -> EventSink {
+        let queue = self.queue.clone();
+        Arc::new(move |event| {
+            also(&event);
+            // Full or ended: nothing to be done about it from here.
+            let _ = queue.as_ref().map(|queue| queue.try_send(event));
+        })
+    }
+
+    /// Tells what is queued. Returns at once if a sink is still alive somewhere.
+    pub fn finish(mut self) {
+        self.queue = None;
+        let deadline = Instant::now() + Duration::from_millis(200);
+        if let Some(thread) = self.thread.take() {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn tell_all(voice: Voice, events: &Receiver<Event>) {
+    let mut teller = Teller { voice, bars: BTreeMap::new(), told: BTreeMap::new() };
+    for event in events {
+        teller.tell(&event);
+    }
+    teller.bars.values().for_each(ProgressBar::finish_and_clear);
+}
+
+/// What goes forward and is told with a bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Hashing,
+    Filling,
+}
+
+impl Work {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Hashing => "hashing",
+            Self::Filling => "filling",
+        }
+    }
+}
+
+struct Teller {
+    voice: Voice,
+    bars: BTreeMap<(Work, String), ProgressBar>,
+    told: BTreeMap<(Work, String), Instant>,
+}
+
+impl Teller {
+    fn tell(&mut self, event: &Event) {
+        if self.voice.style == Style::Json {
+            return tell_json(event);
+        }
+        match event {
+            Event::Hashing { image, done_bytes, total_bytes } => {
+                self.progress(Work::Hashing, image, *done_bytes, *total_bytes);
+            }
+            Event::Filling { image, held_bytes, goal_bytes } => {
+                self.progress(Work::Filling, image, *held_bytes, *goal_bytes);
+            }
+            Event::Published { image, .. } => self.end(Work::Hashing, image),
+            Event::Filled { image, .. } => self.end(Work::Filling, image),
+            _ => {}
+        }
+        if let Event::Warning(text) = event {
+            self.voice.warn(text);
+        } else if let Some(line) = line(event, self.voice.volume.verbose > 0) {
+            self.voice.say(&line);
+        }
+    }
+
+    fn progress(&mut self, work: Work, image: &str, done: u64, total: u64) {
+        let key = (work, image.to_owned());
+        if self.voice.style == Style::Bars {
+            if done >= total {
+                return self.end(work, image);
+            }
+            let voice = &self.voice;
+            let bar = self.bars.entry(key).or_insert_with(|| voice.bars.add(bar(work.name(), image, total)));
+            bar.set_position(done);
+            return;
+        }
+        let now = Instant::now();
+        // The first is told after a while only, so that what is quick is not told at all.
+        let last = *self.told.entry(key.clone()).or_insert(now);
+        if now.duration_since(last) >= LINE_EVERY && done < total {
+            self.told.insert(key, now);
+            self.voice.say(&format!("{} {image}: {} % of {}", work.name(), percent(done, total), human(total)));
+        }
+    }
+
+    fn end(&mut self, work: Work, image: &str) {
+        let key = (work, image.to_owned());
+        self.told.remove(&key);
+        if let Some(bar) = self.bars.remove(&key) {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A bar for `total` bytes of what is done to an image.
+pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
+    let template =
+        "{msg} [{bar:24}] {percent:>3} %  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = style.progress_chars("=> ");
+    ProgressBar::new(total).with_style(style).with_message(format!("{doing} {image}"))
+}
+
+/// Whole percents, rounded down: 100 is said of what is complete only.
+pub fn percent(part: u64, whole: u64) -> u64 {
+    if whole == 0 { 100 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
+}
+
+/// What is said to a person; nothing for what has a bar, and for what only `--verbose` tells.
+fn line(event: &Event, verbose: bool) -> Option<String> {
+    match event {
+        Event::Hashing { .. } | Event::Filling { .. } | Event::Warning(_) => None,
+        Event::Published { image, id, size_bytes } => {
+            Some(format!("sharing {image} ({})\n  image id {id}", human(*size_bytes)))
+        }
+        Event::Listening { addr } => Some(format!("listening on {addr}")),
+        Event::BootstrapFailed { addr, why } => Some(format!("{addr} did not answer: {why}; trying again")),
+        Event::Joined { image, id, size_bytes, capacity_bytes } => {
+            let (size, hold) = (human(*size_bytes), human(*capacity_bytes));
+            let short = id.get(..12).unwrap_or(id);
+            Some(format!("joined {image} ({size}, id {short}); will hold {hold} of it"))
+        }
+        Event::Filled { image, held_bytes } => Some(format!("{image}: store filled, {} held", human(*held_bytes))),
+        Event::Covered { image } => {
+            Some(format!("{image}: covered, the stores of the field hold all of it: the origin may leave"))
+        }
+        Event::Uncovered { image } => {
+            Some(format!("{image}: not covered any more: the origin must stay until others hold all of it"))
+        }
+        Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
+        Event::NodeGone { node, addr } => verbose.then(|| format!("node {node} at {addr} is gone")),
+    }
+}
+
+fn tell_json(event: &Event) {
+    macro_rules! tell {
+        ($name:literal, $($field:tt)*) => { tracing::info!(target: EVENTS, event = $name, $($field)*) };
+    }
+    match event {
+        Event::Hashing { image, done_bytes, total_bytes } => tell!("hashing", image, done_bytes, total_bytes),
+        Event::Published { image, id, size_bytes } => tell!("published", image, id, size_bytes),
+        Event::Listening { addr } => tell!("listening", %addr),
+        Event::BootstrapFailed { addr, why } => tell!("bootstrap_failed", %addr, why),
+        Event::Joined { image, id, size_bytes, capacity_bytes } => {
+            tell!("joined", image, id, size_bytes, capacity_bytes)
+        }
+        Event::Filling { image, held_bytes, goal_bytes } => tell!("filling", image, held_bytes, goal_bytes),
+        Event::Filled { image, held_bytes } => tell!("filled", image, held_bytes),
+        Event::Covered { image } => tell!("covered", image),
+        Event::Uncovered { image } => tell!("uncovered", image),
+        Event::NodeGone { node, addr } => tell!("node_gone", node, %addr),
+        Event::NodeJoined { node, addr } => tell!("node_joined", node, %addr),
+        Event::Warning(text) => tracing::warn!(target: EVENTS, event = "warning", "{text}"),
+    }
+}

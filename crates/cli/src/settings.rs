@@ -1,0 +1,221 @@
+//! The configuration file: TOML with the names of the options.
+//!
+//! Finds it, reads it, and fills in what the command line left out; the command line always wins. One file
+//! may serve both `serve` and `join`, so a key that only the other one uses is no error. A key that neither
+//! knows is one, named with its line.
+
+use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::failure::{Failure, plain};
+use crate::values::address::Address;
+use crate::values::boost::Boost;
+use crate::values::duration::Timeout;
+use crate::values::endpoint::Endpoint;
+use crate::values::image::{ImageName, Wanted};
+use crate::values::size::Size;
+use crate::values::store::Store;
+use serde::Deserialize;
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+/// Where the file is if nobody says otherwise.
+const SYSTEM_PATH: &str = "/etc/vfield.toml";
+/// A configuration file longer than this is something else.
+const LENGTH_MAX: u64 = 1 << 20;
+
+/// Everything that a configuration file can say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    file: OneOrMany<PathBuf>,
+    name: OneOrMany<ImageName>,
+    chunk_size: Option<Size>,
+    join: OneOrMany<Address>,
+    image: OneOrMany<Wanted>,
+    store: Option<Store>,
+    join_boost: Option<Boost>,
+    nbd: OneOrMany<Endpoint>,
+    mount: Option<PathBuf>,
+    io_timeout: Option<Timeout>,
+    listen: Option<Address>,
+    advertise: Option<Address>,
+    control: Option<PathBuf>,
+    json: bool,
+    no_pool: bool,
+    no_parallel: bool,
+    no_round_robin: bool,
+    no_read_ahead: bool,
+    publish_threads: Option<NonZeroUsize>,
+}
+
+/// `x = "a"` or `x = ["a", "b"]`.
+#[derive(Debug)]
+struct OneOrMany<T>(Vec<T>);
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = toml::Value::deserialize(deserializer)?;
+        let list = if let toml::Value::Array(list) = value { list } else { vec![value] };
+        // Not an untagged enum: that would hide what exactly is wrong with a value.
+        let parsed = list.into_iter().map(|value| T::deserialize(value).map_err(|error| error.message().to_owned()));
+        parsed.collect::<Result<_, _>>().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Settings {
+    /// Reads the file that `given` names, or the usual one if there is one.
+    pub fn load(given: Option<&Path>) -> Result<Self, Failure> {
+        let given = given.filter(|path| !path.as_os_str().is_empty());
+        let Some(path) = given.map(Path::to_owned).or_else(usual_path) else { return Ok(Self::default()) };
+        let text = read(&path)?;
+        Self::parse(&path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+        toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start).min(text.len());
+            let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+            let message = error.message().replace('\n', " ").replace('`', "\"");
+            let (fact, known) = match message.split_once(", expected one of ") {
+                Some((fact, known)) => (fact.replace("field", "key"), Some(known.replace('"', ""))),
+                None => (message, None),
+            };
+            let hint = known.map_or_else(
+                || "keys and values are those of the options, see `vfield join --help`".to_owned(),
+                |known| format!("known keys: {known}"),
+            );
+            Failure::usage(format!("{} line {line}: {fact}", path.display())).hint(hint)
+        })
+    }
+
+    /// Fills in what `options` leave open.
+    pub fn complete_serve(self, mut options: ServeOptions) -> ServeOptions {
+        if options.file.is_empty() {
+            options.file = self.file.0.clone();
+            fill(&mut options.name, &self.name);
+        }
+        fill(&mut options.join, &self.join);
+        options.chunk_size = options.chunk_size.or(self.chunk_size);
+        options.daemon = self.complete_daemon(options.daemon);
+        options
+    }
+
+    /// Fills in what `options` leave open.
+    pub fn complete_join(self, mut options: JoinOptions) -> JoinOptions {
+        fill(&mut options.join, &self.join);
+        fill(&mut options.image, &self.image);
+        options.store = options.store.or(self.store);
+        options.join_boost = options.join_boost.or(self.join_boost);
+        options.daemon = self.complete_daemon(options.daemon);
+        options
+    }
+
+    fn complete_daemon(self, mut options: DaemonOptions) -> DaemonOptions {
+        fill(&mut options.nbd, &self.nbd);
+        options.mount = options.mount.or(self.mount);
+        options.io_timeout = options.io_timeout.or(self.io_timeout);
+        options.listen = options.listen.or(self.listen);
+        options.advertise = options.advertise.or(self.advertise);
+        options.control.control = options.control.control.or(self.control);
+        options.json |= self.json;
+        options.no_pool |= self.no_pool;
+        options.no_parallel |= self.no_parallel;
+        options.no_round_robin |= self.no_round_robin;
+        options.no_read_ahead |= self.no_read_ahead;
+        options.publish_threads = options.publish_threads.or(self.publish_threads);
+        options
+    }
+}
+
+fn fill<T: Clone>(list: &mut Vec<T>, from: &OneOrMany<T>) {
+    if list.is_empty() {
+        list.clone_from(&from.0);
+    }
+}
+
+/// The user's file, or else the machine's, if it exists.
+fn usual_path() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".config"));
+    let user = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from).or_else(home);
+    let user = user.map(|dir| dir.join("vfield.toml"));
+    user.into_iter().chain([PathBuf::from(SYSTEM_PATH)]).find(|path| path.exists())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let refuse = |why: &str| Failure::failed(format!("configuration file {}: {why}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        let hint = if error.kind() == ErrorKind::NotFound {
+            "check --config and VFIELD_CONFIG"
+        } else {
+            "check its permissions"
+        };
+        refuse(&plain(&error)).hint(hint)
+    })?;
+    if !metadata.is_file() || metadata.len() > LENGTH_MAX {
+        return Err(refuse("not a text file of TOML").hint("check --config and VFIELD_CONFIG"));
+    }
+    std::fs::read_to_string(path).map_err(|error| refuse(&plain(&error)).hint("it must be readable UTF-8 text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn parse(text: &str) -> Result<Settings, String> {
+        Settings::parse(Path::new("x.toml"), text).map_err(|failure| failure.fact().to_owned())
+    }
+
+    #[test]
+    fn keys_are_the_names_of_the_options() {
+        let failure = Settings::parse(Path::new("x.toml"), "nonsense = 1").unwrap_err();
+        let known = failure.hint_text().unwrap().trim_start_matches("known keys: ").to_owned();
+        let known: BTreeSet<String> = known.split(", ").map(str::to_owned).collect();
+        let command = Cli::command();
+        let daemons = ["serve", "join"].map(|name| command.find_subcommand(name).unwrap());
+        let names: BTreeSet<String> = daemons
+            .iter()
+            .flat_map(|command| command.get_arguments())
+            .map(|arg| arg.get_id().as_str().replace('_', "-"))
+            .filter(|name| name != "config")
+            .collect();
+        assert_eq!(known, names);
+    }
+
+    #[test]
+    fn one_value_or_a_list() {
+        let settings =
+            parse("join = \"192.168.1.1\"\nnbd = [\"unix:/a\", \"tcp:127.0.0.1\"]\nstore = 0\njoin-boost = 3").unwrap();
+        assert_eq!((settings.join.0.len(), settings.nbd.0.len()), (1, 2));
+        assert!(settings.store.is_some() && settings.join_boost.is_some());
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, fact) in [
+            ("store = \"1M\"\nstroe = \"1M\"", "x.toml line 2: unknown key \"stroe\""),
+            ("\n\nstore = \"-1\"", "x.toml line 3: a store cannot be negative: \"-1\""),
+            ("nbd = [\n  \"pipe:x\"\n]", "x.toml line 1: \"pipe:x\" starts neither with unix: nor with tcp:"),
+            ("join-boost = 12", "x.toml line 1: \"12\" is not a join boost"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), fact);
+        }
+        assert!(parse("store = ").unwrap_err().starts_with("x.toml line 1: "));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_settings_or_a_refusal(text in "\\PC{0,80}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Files to be served: what can be said against one before it is hashed.
+
+use crate::failure::{Failure, plain};
+use crate::values::image::ImageName;
+use crate::values::size::Size;
+use std::fs::File;
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use vfield_core::chunk::ChunkSize;
+
+/// Refuses what cannot be an image: missing, unreadable, a directory, a pipe, empty.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| Failure::failed(format!("{}: {why}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => refuse("no such file").hint("check the path; it is relative to the current directory"),
+        _ => refuse(&plain(&error)).hint("the file must be readable for the user who runs vfield"),
+    })?;
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        let failure = refuse("a directory, not an image");
+        return Err(
+            failure.hint(format!("make one of it first, for example: mksquashfs {0} {0}.squash", trimmed(path)))
+        );
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(
+            refuse("not a regular file or block device").hint("serve an image file, or a disk such as /dev/sdb")
+        );
+    }
+    let mut file = File::open(path)
+        .map_err(|error| refuse(&plain(&error)).hint("the file must be readable for the user who runs vfield"))?;
+    let length = if kind.is_block_device() { file.seek(SeekFrom::End(0)).unwrap_or(0) } else { metadata.len() };
+    if length == 0 {
+        return Err(refuse("empty, there is nothing to serve").hint("an image has at least one byte"));
+    }
+    Ok(())
+}
+
+fn trimmed(path: &Path) -> String {
+    path.display().to_string().trim_end_matches('/').to_owned()
+}
+
+/// The name of an image that was given none: the file's.
+pub fn name_of(path: &Path) -> Result<String, Failure> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let ImageName(name) = name.parse().map_err(|_| {
+        Failure::usage(format!("{}: its file name cannot name an image", path.display()))
+            .hint("choose one with --name NAME")
+    })?;
+    Ok(name)
+}
+
+/// `size` as a chunk size.
+pub fn chunk_size(size: Size) -> Result<ChunkSize, Failure> {
+    let chunk_size = u32::try_from(size.0).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
+    chunk_size.ok_or_else(|| {
+        let fact = format!("--chunk-size: {} bytes is not a power of two from 16K to 1M", size.0);
+        Failure::usage(fact).hint("64K suits nearly everything")
+    })
+}

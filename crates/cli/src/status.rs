@@ -1,0 +1,192 @@
+//! `vfield status` for people: aligned text on 80 columns.
+//!
+//! Turns a [`DaemonStatus`] into lines; asks nobody. What is shown is what decides: coverage, whether the
+//! origin may leave and why, what is waited for, where bytes came from.
+
+use crate::control::message::DaemonStatus;
+use crate::values::duration;
+use crate::values::size::human;
+use std::fmt::Write;
+use vfield_node::status::{ImageStatus, NodeStatus, PeerTraffic, Status};
+
+/// More waiting chunks, nodes or peers than this are counted, not listed.
+const WAITING_SHOWN: usize = 5;
+const NODES_SHOWN: usize = 50;
+const PEERS_SHOWN: usize = 10;
+
+/// All of it.
+pub fn text(status: &DaemonStatus) -> String {
+    let node = &status.node;
+    let mut out = format!(
+        "node {} at {}, up {}, version {}\n",
+        clean(&node.node),
+        clean(&node.addr),
+        duration::human(node.uptime_s),
+        clean(&node.version)
+    );
+    for export in &status.exports {
+        line(&mut out, &format!("  export {}", clean(export)));
+    }
+    for warning in &node.warnings {
+        line(&mut out, &format!("  warning: {}", clean(warning)));
+    }
+    for image in &node.images {
+        line(&mut out, "");
+        out.push_str(&image_text(image));
+    }
+    if node.images.is_empty() {
+        line(&mut out, "\nno images");
+    }
+    out.push_str(&nodes_text(&node.nodes));
+    out.push_str(&traffic_text(node));
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
+
+/// Text from other machines, without what a terminal would take for orders.
+fn clean(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+fn image_text(image: &ImageStatus) -> String {
+    let id = image.id.get(..12).unwrap_or(&image.id);
+    let mut out = format!(
+        "image {}: {}, chunks of {} KiB, id {}\n",
+        clean(&image.name),
+        human(image.size_bytes),
+        image.chunk_size_bytes >> 10,
+        clean(id)
+    );
+    line(
+        &mut out,
+        &format!("  coverage   {}, lowest multiplicity {}", percent(image.coverage), image.multiplicity_min),
+    );
+    line(&mut out, &format!("  the origin may leave: {}", may_leave(image)));
+    let fill = match (image.capacity_bytes, image.filled) {
+        (0, _) if image.source.is_some() => "all of it, in the source".to_owned(),
+        (0, _) => "nothing, by choice".to_owned(),
+        (capacity, true) => format!("{} of {}, filled", human(image.held_bytes), human(capacity)),
+        (capacity, false) => format!("{} of {}, filling", human(image.held_bytes), human(capacity)),
+    };
+    let transient = match image.transient_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} for a while", human(bytes)),
+    };
+    line(&mut out, &format!("  held here  {fill}{transient}"));
+    if let Some(source) = &image.source {
+        let state = match source.state.as_str() {
+            "changed" => "CHANGED since it was published: its readers get errors",
+            "intact" => "intact, writers are kept out",
+            "checked" => "checked at each read",
+            other => other,
+        };
+        line(&mut out, &format!("  source     {}: {}", clean(&source.path), clean(state)));
+    }
+    out.push_str(&waiting_text(image));
+    out
+}
+
+/// Whether, and why.
+fn may_leave(image: &ImageStatus) -> String {
+    match (image.origin_may_leave, image.origins) {
+        (true, 0) => "it has left, the stores hold all of it".to_owned(),
+        (true, _) => "yes, the stores hold all of it".to_owned(),
+        (false, 0) => format!("it is gone, and {} of the chunks are held by nobody", percent(1.0 - image.coverage)),
+        (false, _) => format!("no, {} of the chunks are in no store yet", percent(1.0 - image.coverage)),
+    }
+}
+
+fn waiting_text(image: &ImageStatus) -> String {
+    let mut waiting: Vec<_> = image.waiting.iter().collect();
+    waiting.sort_by(|one, other| other.for_s.total_cmp(&one.for_s));
+    let Some(longest) = waiting.first() else { return "  waiting    nothing\n".to_owned() };
+    let mut out =
+        format!("  waiting    {} chunks, the longest for {}\n", waiting.len(), duration::human(longest.for_s));
+    for chunk in waiting.iter().take(WAITING_SHOWN) {
+        line(
+            &mut out,
+            &format!("    chunk {} for {}: {}", chunk.chunk, duration::human(chunk.for_s), clean(&chunk.why)),
+        );
+    }
+    if waiting.len() > WAITING_SHOWN {
+        line(&mut out, &format!("    and {} more", waiting.len() - WAITING_SHOWN));
+    }
+    out
+}
+
+fn nodes_text(nodes: &[NodeStatus]) -> String {
+    let mut table = vec![["NODE", "ADDRESS", "STATE", "HELD", "OF", "ORIGIN OF"].map(str::to_owned).to_vec()];
+    for node in nodes.iter().take(NODES_SHOWN) {
+        table.push(vec![
+            clean(node.id.get(..8).unwrap_or(&node.id)),
+            clean(&node.addr),
+            clean(&node.state),
+            human(node.held_bytes),
+            human(node.capacity_bytes),
+            clean(&node.origin_of.join(", ")),
+        ]);
+    }
+    let mut out = format!("\n{}", aligned(&table, &[3, 4]));
+    if nodes.len() > NODES_SHOWN {
+        line(&mut out, &format!("and {} more nodes", nodes.len() - NODES_SHOWN));
+    }
+    out
+}
+
+fn traffic_text(status: &Status) -> String {
+    let traffic = &status.traffic;
+    let mut table = vec![["TRAFFIC", "FROM", "TO"].map(str::to_owned).to_vec()];
+    let mut row = |name: &str, from: Option<u64>, to: Option<u64>| {
+        let cell = |bytes: Option<u64>| bytes.map(human).unwrap_or_default();
+        table.push(vec![name.to_owned(), cell(from), cell(to)]);
+    };
+    row("own store", Some(traffic.from_store_bytes), None);
+    row("peers", Some(traffic.from_peers_bytes), Some(traffic.to_peers_bytes));
+    row("origin", Some(traffic.from_origin_bytes), None);
+    for PeerTraffic { addr, origin, received_bytes, sent_bytes, .. } in status.peers.iter().take(PEERS_SHOWN) {
+        let name = format!("  {}{}", clean(addr), if *origin { " (origin)" } else { "" });
+        row(&name, Some(*received_bytes), Some(*sent_bytes));
+    }
+    let mut out = format!("\n{}", aligned(&table, &[1, 2]));
+    if status.peers.len() > PEERS_SHOWN {
+        line(&mut out, &format!("  and {} more", status.peers.len() - PEERS_SHOWN));
+    }
+    out
+}
+
+/// `share`, 0 to 1, rounded down to a tenth so that 100 % is said of all only; what is not nothing is
+/// never said to be 0.
+fn percent(share: f64) -> String {
+    let tenths = (share.clamp(0.0, 1.0) * 1000.0 + 1e-9).floor();
+    if share > 0.0 && tenths < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths / 10.0) }
+}
+
+/// Columns two spaces apart, those in `right` aligned to the right.
+fn aligned(rows: &[Vec<String>], right: &[usize]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut text = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            // Writing to a string cannot fail.
+            let _ = if right.contains(&column) {
+                write!(text, "{cell:>width$}  ")
+            } else {
+                write!(text, "{cell:<width$}  ")
+            };
+        }
+        line(&mut out, text.trim_end());
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! What `vfield status` looks like.
+
+use super::*;
+use vfield_node::status::{SourceStatus, Traffic, WaitingChunk};
+
+fn origin() -> DaemonStatus {
+    let image = ImageStatus {
+        name: "viver.squash".to_owned(),
+        id: "6f1ed002ab5595859014ebf0951522d9".repeat(2),
+        size_bytes: 300 << 20,
+        chunk_size_bytes: 64 << 10,
+        coverage: 0.8123,
+        multiplicity_min: 0,
+        origins: 1,
+        source: Some(SourceStatus { path: "viver.squash".to_owned(), state: "intact".to_owned() }),
+        filled: true,
+        ..ImageStatus::default()
+    };
+    let node = |id: &str, addr: &str, state: &str, held: u64, origin_of: &[&str]| NodeStatus {
+        id: id.repeat(8),
+        addr: addr.to_owned(),
+        state: state.to_owned(),
+        capacity_bytes: if origin_of.is_empty() { 128 << 20 } else { 0 },
+        held_bytes: held,
+        origin_of: origin_of.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    DaemonStatus {
+        node: Status {
+            node: "1a".repeat(8),
+            addr: "192.168.1.1:4440".to_owned(),
+            version: "0.1.0".to_owned(),
+            uptime_s: 192.4,
+            images: vec![image],
+            nodes: vec![
+                node("1a", "192.168.1.1:4440", "self", 0, &["viver.squash"]),
+                node("2b", "192.168.1.2:4440", "alive", 128 << 20, &[]),
+                node("3c", "192.168.1.3:4440", "suspect", 99 << 20, &[]),
+            ],
+            traffic: Traffic { from_store_bytes: 1 << 20, to_peers_bytes: 227 << 20, ..Traffic::default() },
+            peers: vec![PeerTraffic {
+                id: "2b".repeat(8),
+                addr: "192.168.1.2:4440".to_owned(),
+                sent_bytes: 128 << 20,
+                ..PeerTraffic::default()
+            }],
+            warnings: Vec::new(),
+        },
+        exports: vec!["nbd://127.0.0.1:10809/".to_owned()],
+        control: "/run/vfield/control.sock".to_owned(),
+        pid: 7,
+    }
+}
+
+#[test]
+fn an_origin_that_has_to_stay() {
+    insta::assert_snapshot!(text(&origin()));
+}
+
+#[test]
+fn a_node_that_waits_for_lost_chunks() {
+    let mut status = origin();
+    let image = &mut status.node.images[0];
+    image.source = None;
+    image.origins = 0;
+    image.coverage = 0.99999;
+    (image.capacity_bytes, image.held_bytes, image.filled) = (128 << 20, 64 << 20, false);
+    image.transient_bytes = 12 << 20;
+    let waiting = |chunk| WaitingChunk { chunk, for_s: 3.0 * chunk as f64, why: "no live node holds it".to_owned() };
+    image.waiting = (1..9).map(waiting).collect();
+    status.node.warnings.push("peer 192.168.1.9:4440 sent chunks that do not verify\u{1b}[2J".to_owned());
+    status.node.nodes.clear();
+    status.node.peers.clear();
+    insta::assert_snapshot!(text(&status));
+}
+
+#[test]
+fn lines_fit_into_eighty_columns() {
+    for row in text(&origin()).lines() {
+        assert!(row.chars().count() <= 80, "{row}");
+    }
+}
+
+#[test]
+fn all_is_said_of_all_only() {
+    assert_eq!(percent(1.0), "100.0 %");
+    assert_eq!(percent(0.9999), "99.9 %");
+    assert_eq!(percent(0.0001), "under 0.1 %");
+    assert_eq!(percent(0.0), "0.0 %");
+    assert_eq!(percent(f64::NAN), "NaN %");
+}
+
+#[test]
+fn the_json_has_the_promised_names() {
+    let json = serde_json::to_value(origin()).unwrap();
+    for key in ["images", "nodes", "traffic", "exports", "peers", "warnings"] {
+        assert!(json.get(key).is_some(), "{key}");
+    }
+    for key in
+        ["name", "id", "size_bytes", "chunk_size_bytes", "coverage", "multiplicity_min", "origin_may_leave", "waiting"]
+    {
+        assert!(json["images"][0].get(key).is_some(), "{key}");
+    }
+    let back: DaemonStatus = serde_json::from_value(json).unwrap();
+    assert_eq!(back, origin());
+}

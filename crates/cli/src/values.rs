@@ -1,0 +1,12 @@
+//! The kinds of values that command lines and configuration files hold, each in a file of its own.
+//!
+//! A value that exists is valid: parsing is the only way to make one. None of them looks at the machine
+//! or the network; that is done in [`crate::plan`].
+
+pub mod address;
+pub mod boost;
+pub mod duration;
+pub mod endpoint;
+pub mod image;
+pub mod size;
+pub mod store;
