@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use vfield_lab::bytes::human;
 use vfield_lab::need::{fuse_works, is_root};
@@ -18,7 +18,7 @@ use vfield_lab::{Daemon, Host, Lab, LabError, Vfield, client, daemon};
 const STORES: [&str; 4] = ["40%", "35%", "35%", "35%"];
 /// What the late node holds.
 const LATE_STORE: &str = "30%";
-/// Files are taken from `/usr` until they are this long; compressed they make a few hundred MB.
+/// Parts of `/usr` are taken until they are this long; compressed they make a few hundred MB.
 const FILES_BYTES: u64 = 640_000_000;
 /// The image's name.
 const NAME: &str = "usr.squashfs";
@@ -94,57 +94,45 @@ fn demonstrate() -> Result<(), LabError> {
     print_sources(&origin, &nodes)
 }
 
-/// A squashfs image of the first files of `/usr`.
+/// A squashfs image of parts of `/usr`.
 fn make_image(lab: &Lab) -> Result<PathBuf, LabError> {
     title("A squashfs image is made of this machine's own files");
     let mut clock = Instant::now();
-    let mut files = Vec::new();
+    let parts = ["usr/bin", "usr/sbin"].map(PathBuf::from).into_iter();
+    let parts = parts.chain(children(Path::new("/usr/lib"))).chain(children(Path::new("/usr/share")));
     let mut left = FILES_BYTES;
-    collect(Path::new("/usr"), &mut files, &mut left);
+    let mut chosen = Vec::new();
+    for part in parts {
+        let bytes = length_below(&Path::new("/").join(&part));
+        if bytes <= left {
+            left -= bytes;
+            chosen.push(part);
+        }
+    }
     let image = lab.dir().join(NAME);
-    let mut command = Command::new("mksquashfs");
-    command.args(["-"]).arg(&image).args(["-cpiostyle", "-comp", "lz4", "-no-xattrs", "-quiet", "-no-progress"]);
-    let failed = |why: String| LabError::Command { command: "mksquashfs".to_owned(), why };
-    let mut child = command
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let mut list = child.stdin.take().expect("asked for above");
-    for file in &files {
-        let name = file.strip_prefix("/").expect("found under /usr").display();
-        writeln!(list, "{name}").map_err(|error| failed(error.to_string()))?;
-    }
-    drop(list);
-    let status = child.wait().map_err(|error| failed(error.to_string()))?;
-    if !status.success() {
-        return Err(failed(status.to_string()));
-    }
+    let mut command = lab.host(0).client(client::READ_LIMIT, "mksquashfs");
+    command.current_dir("/").args(&chosen).arg(&image);
+    run(command.args(["-no-strip", "-comp", "lz4", "-no-xattrs", "-quiet", "-no-progress"]))?;
     let length = std::fs::metadata(&image).map_or(0, |meta| meta.len());
-    done(&mut clock, &format!("{NAME}: {} files in {}", files.len(), human(length)));
+    done(&mut clock, &format!("{NAME}: {} of files in {}", human(FILES_BYTES - left), human(length)));
     Ok(image)
 }
 
-/// Files and links below a directory in the order of their names, until `left` bytes are used up.
-fn collect(dir: &Path, files: &mut Vec<PathBuf>, left: &mut u64) {
-    let mut entries: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().collect();
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let Ok(meta) = entry.metadata() else { continue };
-        let path = entry.path();
-        // mksquashfs takes one name from each line.
-        if path.to_str().is_none_or(|name| name.contains('\n')) {
-            continue;
-        }
-        if meta.is_dir() {
-            collect(&path, files, left);
-        } else if meta.is_symlink() || (meta.is_file() && meta.len() <= *left) {
-            *left -= if meta.is_file() { meta.len() } else { 0 };
-            files.push(path);
-        }
+/// Directories and files of a directory in the order of their names, without the leading slash.
+fn children(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.path().strip_prefix("/").ok()?.to_owned())).collect();
+    paths.sort();
+    paths
+}
+
+/// Sum of the lengths of the files below a path; links are not followed.
+fn length_below(path: &Path) -> u64 {
+    let Ok(meta) = path.symlink_metadata() else { return 0 };
+    if !meta.is_dir() {
+        return meta.len();
     }
+    std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| length_below(&entry.path())).sum()
 }
 
 /// A node that is attached in every way this machine has.
