@@ -89,8 +89,9 @@ pub enum Input {
     },
     /// The answer did not match its hash.
     Corrupt(RequestId),
-    /// The answer came, but the page with its hash has been dropped meanwhile.
-    Unverifiable(RequestId),
+    /// The answer came, but could not be checked or kept: the page with its hash has been dropped
+    /// meanwhile, or there was no memory. It is asked for again.
+    Unusable(RequestId),
     /// The peer refused.
     Refused(RequestId, Refusal),
     /// The connection broke before the answer came.
@@ -128,6 +129,8 @@ pub enum Output {
         priority: Priority,
         /// How many nodes it has been through.
         hop: u8,
+        /// True if that node is an origin of the image.
+        origin: bool,
     },
     /// Nobody waits for this any more; its answer may still come.
     CancelRequest(RequestId, NodeId),
@@ -267,7 +270,7 @@ impl Node {
             Input::AskerGone(connection) => self.forget_askers(|asker| asker.connection == connection),
             Input::Arrived { request, zeros } => self.arrived(request, &zeros),
             Input::Corrupt(request) => self.corrupt(request),
-            Input::Unverifiable(request) => self.unverifiable(request),
+            Input::Unusable(request) => self.unusable(request),
             Input::Refused(request, refusal) => self.refused(request, refusal),
             Input::Lost(request) => self.lost(request),
             Input::Progress(node) => self.peers.progressed(node, self.now),

@@ -1,10 +1,21 @@
 //! The daemon: sockets, connection pool, hashing, store memory; drives core.
+//!
+//! [`node::Node`] is the way in. [`driver`] gives the core its events and does what it asks for; [`links`]
+//! asks peers, [`server`] answers them, [`store`] and [`origin`] hold the bytes, [`reader`] is what exports see.
 
+pub mod bootstrap;
 pub mod config;
+pub mod driver;
 pub mod event;
+pub mod greet;
+pub mod image;
+pub mod links;
 pub mod node;
 pub mod origin;
+pub mod reader;
+pub mod server;
 pub mod status;
 pub mod store;
+pub mod traffic;
 
 pub use node::Node;

@@ -1,13 +1,35 @@
 //! A running node: starts the parts, hands out its images, says how it is, leaves.
 
-use crate::config::NodeConfig;
-use crate::event::EventSink;
+mod report;
+
+use crate::bootstrap::{self, Known};
+use crate::config::{NodeConfig, StoreSize};
+use crate::driver::Driver;
+use crate::event::{Event, EventSink};
+use crate::image::LocalImage;
+use crate::origin::{Origin, Progress, PublishError};
+use crate::reader::ImageReader;
+use crate::server;
 use crate::status::Status;
-use std::net::SocketAddr;
+use crate::store::Store;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::task::JoinSet;
+use vfield_core::config::Config;
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::node::{ImageConfig, Input, Node as Core};
 use vfield_core::source::BlockSource;
+
+/// How often a leaving node looks whether others have taken over.
+const LEAVE_POLL: Duration = Duration::from_millis(50);
+/// How often the progress of a fill is reported.
+const FILL_REPORTS: Duration = Duration::from_millis(250);
 
 /// Why a node could not start. Each names the thing at fault.
 #[derive(Debug, thiserror::Error)]
@@ -88,38 +110,260 @@ pub struct Leaving {
 }
 
 /// One running node. Dropping it ends it at once; [`Node::leave`] is the polite way.
-pub struct Node {}
+pub struct Node {
+    driver: Arc<Driver>,
+    sources: Vec<Arc<dyn BlockSource>>,
+    listening: SocketAddr,
+    started: Instant,
+    /// Ended with the node.
+    tasks: JoinSet<()>,
+}
 
 impl Node {
     /// Publishes, listens, joins; returns once its images can be read (they need not be filled).
     pub async fn start(config: NodeConfig, events: EventSink) -> Result<Self, StartError> {
-        let _ = (config, events);
-        unreachable!("under construction")
+        let origins = publish(&config, &events).await?;
+        let (listener, udp, listening) = listen(&config).await?;
+        let me = Identity { addr: advertised(&config, listening), node: NodeId(random()?), generation: now_ms() };
+        events(Event::Listening { addr: listening });
+        let (pool, seed) = (config.tuning.pool, random()?);
+        let core_config = core_config(&config);
+        let ahead_bytes = if config.tuning.read_ahead { core_config.read_ahead_bytes } else { 0 };
+        let (driver, hints) = Driver::new(|now| Core::new(me, core_config, seed, now), udp, pool, Arc::clone(&events));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&driver).run(hints));
+        tasks.spawn(Arc::clone(&driver).gossip());
+        tasks.spawn(server::accept(Arc::clone(&driver), listener));
+
+        let mut node = Self { driver, sources: Vec::new(), listening, started: Instant::now(), tasks };
+        node.enter(&config.bootstrap, &events).await?;
+        for origin in origins {
+            node.serve(origin, ahead_bytes)?;
+        }
+        if config.serve.is_empty() || !config.join.is_empty() {
+            for known in bootstrap::find_images(&node.driver, &config.join).await? {
+                node.join(known, &config, ahead_bytes, &events)?;
+            }
+        }
+        node.tasks.spawn(report_fills(Arc::clone(&node.driver)));
+        Ok(node)
     }
 
     /// The images it serves or has joined, in the order of the configuration.
     pub fn sources(&self) -> Vec<Arc<dyn BlockSource>> {
-        Vec::new()
+        self.sources.clone()
     }
 
     /// Where it listens.
     pub fn listening(&self) -> SocketAddr {
-        unreachable!("under construction")
+        self.listening
     }
 
     /// Its view at this moment.
     pub fn status(&self) -> Status {
-        Status::default()
+        report::status(&self.driver, self.started.elapsed())
     }
 
     /// Returns once `condition` holds.
     pub async fn wait(&self, condition: Condition) {
-        let _ = condition;
+        let mut changes = self.driver.changes();
+        let holds = || {
+            self.driver.look(|core| match condition {
+                Condition::Filled => core.is_filled(),
+                Condition::Covered => core.is_covered(),
+            })
+        };
+        while !holds() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Hands over what only it holds, tells the field, and stops serving peers; takes at most `bound`.
     pub async fn leave(&self, bound: Duration) -> Leaving {
-        let _ = bound;
-        Leaving { handed_over: 0, lost: 0 }
+        let sole = || self.driver.look(|core| core.sole_chunks());
+        let alone = || self.driver.look(|core| core.members().len() == 1);
+        let before = sole();
+        self.driver.apply(Input::Leave);
+        let end = Instant::now() + bound;
+        // What the others announce comes with gossip; there is no single event to wait for.
+        while sole() > 0 && !alone() && Instant::now() < end {
+            tokio::time::sleep(LEAVE_POLL).await;
+        }
+        let lost = sole();
+        self.driver.apply(Input::Gone);
+        self.driver.links.close();
+        Leaving { handed_over: before.saturating_sub(lost), lost }
     }
+
+    /// Meets the bootstrap nodes; one that answers is enough.
+    async fn enter(&self, bootstrap: &[SocketAddr], events: &EventSink) -> Result<(), StartError> {
+        let mut tried = Vec::new();
+        for &addr in bootstrap {
+            match bootstrap::meet(&self.driver, addr).await {
+                Ok(()) => {}
+                Err(error) => tried.push((addr, error.to_string())),
+            }
+        }
+        if !bootstrap.is_empty() && tried.len() == bootstrap.len() {
+            return Err(StartError::Bootstrap { tried });
+        }
+        for (addr, why) in tried {
+            events(Event::BootstrapFailed { addr, why });
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, origin: Origin, ahead_bytes: u64) -> Result<(), StartError> {
+        let (id, header, name) = (origin.id(), *origin.header(), origin.name().to_owned());
+        if bootstrap::known_images(&self.driver).iter().any(|known| known.name == name && known.id != id) {
+            return Err(StartError::NameTaken(name));
+        }
+        let image = Arc::new(LocalImage::origin(self.store(id, header)?, origin));
+        self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0 }, ahead_bytes);
+        Ok(())
+    }
+
+    fn join(&mut self, known: Known, config: &NodeConfig, ahead_bytes: u64, events: &EventSink) -> Result<(), StartError> {
+        let Known { id, name, header } = known;
+        let geometry = Geometry::new(header);
+        let all = geometry.chunks() * geometry.chunk_bytes();
+        let capacity_bytes = match config.store {
+            StoreSize::All => all,
+            StoreSize::Percent(share) => (all as f64 * share.clamp(0.0, 100.0) / 100.0).ceil() as u64,
+            StoreSize::Bytes(bytes) => bytes.min(all),
+        };
+        let needed = capacity_bytes.min((header.populated() + geometry.chunks() - geometry.data_chunks()) * geometry.chunk_bytes());
+        let memory_bytes = memory_bytes();
+        if needed > memory_bytes {
+            return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
+        }
+        let image = Arc::new(LocalImage::joined(name.clone(), self.store(id, header)?));
+        self.add(image, ImageConfig { id, name: name.clone(), header, origin: false, capacity_bytes }, ahead_bytes);
+        let size_bytes = header.length_bytes();
+        events(Event::Joined { image: name, id: id.to_string(), size_bytes, capacity_bytes: needed });
+        Ok(())
+    }
+
+    fn add(&mut self, image: Arc<LocalImage>, config: ImageConfig, ahead_bytes: u64) {
+        self.driver.add_image(Arc::clone(&image), config);
+        self.sources.push(Arc::new(ImageReader::new(Arc::clone(&self.driver), image, ahead_bytes)));
+    }
+
+    fn store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {
+        Store::new(id, &Geometry::new(header)).map_err(|error| StartError::System {
+            what: "making a store",
+            source: std::io::Error::other(error.to_string()),
+        })
+    }
+}
+
+/// Hashes all files that are to be served.
+async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Origin>, StartError> {
+    let mut origins: Vec<Origin> = Vec::new();
+    for serve in config.serve.clone() {
+        let (events, threads) = (Arc::clone(events), NonZeroUsize::new(config.hash_threads).unwrap_or(NonZeroUsize::MIN));
+        let path = serve.path.clone();
+        let hashing = tokio::task::spawn_blocking(move || {
+            let file_name = || serve.path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let image = serve.name.clone().or_else(file_name).unwrap_or_default();
+            let progress = |progress: Progress| {
+                let (done_bytes, total_bytes) = (progress.position_bytes, progress.length_bytes);
+                events(Event::Hashing { image: image.clone(), done_bytes, total_bytes });
+            };
+            let origin = Origin::publish(&serve.path, serve.name.as_deref(), serve.chunk_size, threads, &progress)?;
+            let (id, size_bytes) = (origin.id().to_string(), origin.header().length_bytes());
+            events(Event::Hashing { image: image.clone(), done_bytes: size_bytes, total_bytes: size_bytes });
+            events(Event::Published { image, id, size_bytes });
+            Ok(origin)
+        });
+        let published = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let origin = published.map_err(|error: PublishError| StartError::Publish { path, why: error.to_string() })?;
+        if origins.iter().any(|other| other.name() == origin.name()) {
+            return Err(StartError::NameTaken(origin.name().to_owned()));
+        }
+        origins.push(origin);
+    }
+    Ok(origins)
+}
+
+/// Binds both sockets to one port.
+async fn listen(config: &NodeConfig) -> Result<(TcpListener, UdpSocket, SocketAddr), StartError> {
+    let bind = async |wanted: SocketAddr| {
+        let listener = TcpListener::bind(wanted).await?;
+        let addr = listener.local_addr()?;
+        Ok::<_, std::io::Error>((listener, UdpSocket::bind(addr).await?, addr))
+    };
+    let failed = |source| StartError::Listen { addr: config.listen, source };
+    match bind(config.listen).await {
+        Err(error) if config.any_port && error.kind() == ErrorKind::AddrInUse => {
+            // The free TCP port may be taken for UDP; a few tries find one that is free for both.
+            let mut last = error;
+            for _ in 0..8 {
+                match bind(SocketAddr::new(config.listen.ip(), 0)).await {
+                    Ok(bound) => return Ok(bound),
+                    Err(error) => last = error,
+                }
+            }
+            Err(failed(last))
+        }
+        bound => bound.map_err(failed),
+    }
+}
+
+/// The address that others are told.
+fn advertised(config: &NodeConfig, listening: SocketAddr) -> SocketAddr {
+    // Where no other node is known yet, the way to anywhere outside is the best guess (TEST-NET-1, RFC 5737).
+    const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
+    if let Some(addr) = config.advertise {
+        return SocketAddr::new(addr.ip(), if addr.port() == 0 { listening.port() } else { addr.port() });
+    }
+    if !listening.ip().is_unspecified() {
+        return listening;
+    }
+    let towards = config.bootstrap.first().copied().unwrap_or(ELSEWHERE);
+    let ip = bootstrap::local_towards(towards).filter(|ip| !ip.is_unspecified());
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), listening.port())
+}
+
+fn core_config(config: &NodeConfig) -> Config {
+    Config {
+        join_boost: config.join_boost.level(),
+        io_timeout: config.io_timeout,
+        parallel: config.tuning.parallel,
+        round_robin: config.tuning.round_robin,
+        read_ahead: config.tuning.read_ahead,
+        ..Config::default()
+    }
+}
+
+/// Says how far fills have come, until all are done.
+async fn report_fills(driver: Arc<Driver>) {
+    while !driver.look(Core::is_filled) {
+        tokio::time::sleep(FILL_REPORTS).await;
+        for view in driver.look(Core::images).into_iter().filter(|view| !view.filled) {
+            let Some(image) = driver.image(view.id) else { continue };
+            let (held_bytes, goal_bytes) = (image.store().resident_bytes(), view.capacity * image.geometry().chunk_bytes());
+            driver.event(Event::Filling { image: view.name, held_bytes, goal_bytes });
+        }
+    }
+}
+
+fn random() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    let failed = |errno: rustix::io::Errno| StartError::System { what: "drawing a random number", source: errno.into() };
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// This machine's memory.
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit.max(1)))
 }

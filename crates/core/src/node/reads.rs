@@ -143,7 +143,8 @@ impl Node {
         let extent = image.inventory.geometry().extent(chunk);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         fetch.stage = Stage::Waiting;
-        let why = match (fetch.source_changed, fetch.tried.is_empty()) {
+        // An origin asks others only for what its own file no longer has.
+        let why = match (fetch.source_changed || image.origin, fetch.tried.is_empty()) {
             (true, _) => Why::SourceChanged,
             (false, false) => Why::Refused,
             (false, true) => Why::NoHolder,

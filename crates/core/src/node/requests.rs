@@ -67,6 +67,7 @@ impl Node {
         let request = RequestId(self.asked);
         let Some(image) = self.images.get_mut(&id) else { return };
         let bytes = image.inventory.geometry().length(chunk);
+        let origin = image.map.origins().contains(&source.peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         fetch.depth = if fetch.requests.is_empty() { source.depth } else { fetch.depth.min(source.depth) };
         fetch.stage = Stage::Requested;
@@ -78,7 +79,7 @@ impl Node {
         self.outstanding_bytes += bytes;
         self.peers.asked(source.peer, bytes, now);
         self.set(CHECK_EVERY, Timer::Check(request));
-        self.out(Output::Request { request, peer: identity, image: id, chunk, priority, hop: source.hop });
+        self.out(Output::Request { request, peer: identity, image: id, chunk, priority, hop: source.hop, origin });
     }
 
     /// Whom to ask for a chunk: one that has it; else the home that is to relay it; else an origin.
@@ -228,7 +229,7 @@ impl Node {
         self.abandon(entry.peer);
     }
 
-    pub(super) fn unverifiable(&mut self, request: RequestId) {
+    pub(super) fn unusable(&mut self, request: RequestId) {
         let Some(entry) = self.end(request, true) else { return };
         self.try_another(request, entry.image, entry.chunk);
         if let Some(image) = self.images.get_mut(&entry.image)

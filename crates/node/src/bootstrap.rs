@@ -1,0 +1,114 @@
+//! Entering a field through any of its members, and finding the images one wants in it.
+
+use crate::config::ImageSelector;
+use crate::driver::Driver;
+use crate::greet::{self, GreetError};
+use crate::node::StartError;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+use vfield_core::image::{Header, ImageId};
+use vfield_core::node::Input;
+use vfield_core::record::Snapshot;
+use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
+
+/// How long a member may take to tell what it knows.
+const SNAPSHOT: Duration = Duration::from_secs(5);
+/// How long an image may take to show up: whoever has it may have joined a moment ago too.
+const IMAGE: Duration = Duration::from_secs(3);
+/// An image is looked for again this often meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Meets one member: both learn what the other knows.
+pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
+    let me = driver.look(|core| *core.me());
+    let (mut stream, greeting) = greet::dial(addr, me).await?;
+    driver.apply(Input::Met(greeting.identity));
+    let exchange = async {
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot()));
+        stream.write_all(&frame).await?;
+        let mut head = [0; HEADER];
+        stream.read_exact(&mut head).await?;
+        let header = FrameHeader::decode(&head)?;
+        if header.kind != Kind::Synced {
+            return Err(WireError::Field("kind").into());
+        }
+        let mut body = vec![0; header.length as usize];
+        stream.read_exact(&mut body).await?;
+        Ok::<Snapshot, GreetError>(wire::decode_snapshot(&body)?)
+    };
+    let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;
+    driver.apply(Input::Learned(snapshot));
+    Ok(())
+}
+
+/// The address of this machine that leads to `peer`; no packet is sent to find out.
+pub fn local_towards(peer: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// An image that the field has.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// Its id.
+    pub id: ImageId,
+    /// Its name.
+    pub name: String,
+    /// Its header.
+    pub header: Header,
+}
+
+/// All images that the field has, by id.
+pub fn known_images(driver: &Driver) -> Vec<Known> {
+    let snapshot = driver.look(|core| core.snapshot());
+    let sound = snapshot.records.into_iter().filter_map(|record| {
+        let header = Header::decode(&record.header).ok()?;
+        Some((record.image, Known { id: record.image, name: record.name, header }))
+    });
+    sound.collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+/// Finds the wanted images; without a wish the field's only one. Waits a little for them to show up.
+pub async fn find_images(driver: &Driver, wanted: &[ImageSelector]) -> Result<Vec<Known>, StartError> {
+    let end = Instant::now() + IMAGE;
+    loop {
+        let known = known_images(driver);
+        match choose(&known, wanted) {
+            Ok(images) => return Ok(images),
+            Err(error) if Instant::now() >= end => return Err(error),
+            Err(error @ StartError::ChooseImage { .. }) => return Err(error),
+            Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+fn choose(known: &[Known], wanted: &[ImageSelector]) -> Result<Vec<Known>, StartError> {
+    let names = || known.iter().map(|image| image.name.clone()).collect();
+    if wanted.is_empty() {
+        return match known {
+            [one] => Ok(vec![one.clone()]),
+            [] => Err(StartError::UnknownImage { wanted: "at all".to_owned(), known: Vec::new() }),
+            _ => Err(StartError::ChooseImage { known: names() }),
+        };
+    }
+    let find = |selector: &ImageSelector| {
+        let (matches, text): (Vec<&Known>, String) = match selector {
+            ImageSelector::Name(name) => (known.iter().filter(|image| image.name == *name).collect(), name.clone()),
+            ImageSelector::Id(id) => (known.iter().filter(|image| image.id == *id).collect(), id.to_string()),
+        };
+        match matches[..] {
+            [one] => Ok(one.clone()),
+            [] => Err(StartError::UnknownImage { wanted: text, known: names() }),
+            _ => Err(StartError::ChooseImage {
+                known: matches.iter().map(|image| format!("{} ({})", image.name, image.id)).collect(),
+            }),
+        }
+    };
+    wanted.iter().map(find).collect()
+}

@@ -1,0 +1,317 @@
+//! The driver: gives a core its inputs and does what it asks for.
+//!
+//! Owns the core, in a mutex that is held for one event at a time and never across an await or a system
+//! call on a socket. Called from whichever task has an event (a reader that misses, a connection that
+//! received a chunk), so that no event waits for a task switch. Reads that hit never come here.
+
+use crate::event::{Event, EventSink};
+use crate::image::LocalImage;
+use crate::links::Links;
+use crate::traffic::Counters;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+use tokio::net::UdpSocket;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::{Asker, ConnectionId, Token};
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::image::ImageId;
+use vfield_core::node::{ImageConfig, Input, Node as Core, Notice, Output};
+use vfield_core::source::ReadError;
+use vfield_core::time::Time;
+use vfield_core::wire::{Priority, Refusal};
+
+/// What a peer's connection to us is told to send.
+#[derive(Debug)]
+pub enum Reply {
+    /// A chunk that is in the store now.
+    Chunk {
+        /// The asker's number and hop.
+        asker: Asker,
+        /// Of which image.
+        image: ImageId,
+        /// Which.
+        chunk: Chunk,
+        /// As it asked.
+        priority: Priority,
+    },
+    /// A refusal.
+    Refuse(Asker, Refusal),
+}
+
+/// See the module.
+pub struct Driver {
+    core: Mutex<Core>,
+    start: Instant,
+    images: RwLock<BTreeMap<ImageId, Arc<LocalImage>>>,
+    readers: Mutex<HashMap<Token, oneshot::Sender<Result<(), ReadError>>>>,
+    connections: Mutex<HashMap<ConnectionId, mpsc::UnboundedSender<Reply>>>,
+    numbers: AtomicU64,
+    wake: Notify,
+    /// Counts changes that somebody may wait for: fills, coverage.
+    changes: watch::Sender<u64>,
+    hints: mpsc::UnboundedSender<Input>,
+    warnings: Mutex<Vec<String>>,
+    /// Connections to peers.
+    pub links: Links,
+    /// What was moved.
+    pub counters: Counters,
+    udp: UdpSocket,
+    events: EventSink,
+}
+
+/// So many warnings are kept for `status`.
+const WARNINGS_MAX: usize = 100;
+
+impl Driver {
+    /// Drives `core`, whose time starts now; gossips over `udp`. The second value is to be handed to
+    /// [`Driver::run`].
+    pub fn new(
+        core: impl FnOnce(Time) -> Core,
+        udp: UdpSocket,
+        pool: bool,
+        events: EventSink,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
+        let (hints, hinted) = mpsc::unbounded_channel();
+        let driver = Self {
+            core: Mutex::new(core(Time::ZERO)),
+            start: Instant::now(),
+            images: RwLock::default(),
+            readers: Mutex::default(),
+            connections: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            wake: Notify::new(),
+            changes: watch::Sender::new(0),
+            hints,
+            warnings: Mutex::default(),
+            links: Links::new(pool),
+            counters: Counters::default(),
+            udp,
+            events,
+        };
+        (Arc::new(driver), hinted)
+    }
+
+    /// Wakes the core when it asked for it, and takes in hints; never returns.
+    pub async fn run(self: Arc<Self>, mut hinted: mpsc::UnboundedReceiver<Input>) {
+        loop {
+            let next = lock(&self.core).next_wake();
+            let pause = next.map(|at| tokio::time::sleep(at - self.now()));
+            tokio::select! {
+                () = async { match pause { Some(pause) => pause.await, None => std::future::pending().await } } => {
+                    self.apply(Input::Wake);
+                }
+                () = self.wake.notified() => {}
+                Some(hint) = hinted.recv() => self.apply(hint),
+            }
+        }
+    }
+
+    /// Receives gossip; never returns.
+    pub async fn gossip(self: Arc<Self>) {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match self.udp.recv_from(&mut buffer).await {
+                Ok((length, _)) => self.apply(Input::Datagram(buffer[..length].to_vec())),
+                // An ICMP error for something sent earlier: the member's death is found by probes.
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// Tells the core what happened and does what it asks for.
+    pub fn apply(self: &Arc<Self>, input: Input) {
+        self.with_core(|core, now| core.handle(now, input));
+    }
+
+    /// Takes part in an image from now on.
+    pub fn add_image(self: &Arc<Self>, image: Arc<LocalImage>, config: ImageConfig) {
+        self.images.write().unwrap_or_else(PoisonError::into_inner).insert(config.id, image);
+        self.with_core(|core, now| core.add_image(now, config));
+    }
+
+    /// Tells the core without waiting for it: for those who must not wait for the network side.
+    pub fn hint(&self, input: Input) {
+        // The receiver lives as long as the node; after it nobody needs hints.
+        let _ = self.hints.send(input);
+    }
+
+    /// Looks into the core.
+    pub fn look<T>(&self, look: impl FnOnce(&Core) -> T) -> T {
+        look(&lock(&self.core))
+    }
+
+    /// The image with this id, if this node takes part in it.
+    pub fn image(&self, id: ImageId) -> Option<Arc<LocalImage>> {
+        self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    /// A number never given before: for tokens and connections.
+    pub fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until the core answers a reader's token.
+    pub fn expect(&self, token: Token) -> oneshot::Receiver<Result<(), ReadError>> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.readers).insert(token, sender);
+        receiver
+    }
+
+    /// Nobody waits for this token any more.
+    pub fn give_up(self: &Arc<Self>, token: Token) {
+        if lock(&self.readers).remove(&token).is_some() {
+            self.apply(Input::CancelRead(token));
+        }
+    }
+
+    /// Replies for this connection go there, until [`Driver::close`].
+    pub fn open(&self, connection: ConnectionId) -> mpsc::UnboundedReceiver<Reply> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.connections).insert(connection, sender);
+        receiver
+    }
+
+    /// A peer's connection to us has ended.
+    pub fn close(self: &Arc<Self>, connection: ConnectionId) {
+        lock(&self.connections).remove(&connection);
+        self.apply(Input::AskerGone(connection));
+    }
+
+    /// Changes each time something happens that [`crate::node::Condition`]s depend on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Warnings so far.
+    pub fn warnings(&self) -> Vec<String> {
+        lock(&self.warnings).clone()
+    }
+
+    /// Remembers a warning and tells people.
+    pub fn warn(&self, warning: String) {
+        let mut warnings = lock(&self.warnings);
+        if warnings.len() == WARNINGS_MAX {
+            warnings.remove(0);
+        }
+        warnings.push(warning.clone());
+        drop(warnings);
+        (self.events)(Event::Warning(warning));
+    }
+
+    /// Tells people what happens.
+    pub fn event(&self, event: Event) {
+        (self.events)(event);
+    }
+
+    fn now(&self) -> Time {
+        Time::after_start(self.start.elapsed())
+    }
+
+    fn with_core(self: &Arc<Self>, change: impl FnOnce(&mut Core, Time)) {
+        let mut outputs = Vec::new();
+        let mut core = lock(&self.core);
+        let before = core.next_wake();
+        change(&mut core, self.now());
+        while let Some(output) = core.poll() {
+            match output {
+                // In step with the core, or a chunk that comes back meanwhile would be dropped too.
+                Output::Evict(image, chunk) => self.evict(image, chunk),
+                other => outputs.push(other),
+            }
+        }
+        let sooner = match (before, core.next_wake()) {
+            (Some(before), Some(now)) => now < before,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        drop(core);
+        if sooner {
+            self.wake.notify_one();
+        }
+        for output in outputs {
+            self.perform(output);
+        }
+    }
+
+    fn evict(&self, id: ImageId, chunk: Chunk) {
+        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            image.store().evict(chunk);
+        }
+    }
+
+    fn perform(self: &Arc<Self>, output: Output) {
+        match output {
+            Output::Datagram(to, bytes) => {
+                // Gossip may be lost; a full socket buffer loses it too.
+                let _ = self.udp.try_send_to(&bytes, to);
+            }
+            Output::Sync(identity) => self.links.sync(self, identity),
+            Output::Request { request, peer, image, chunk, priority, hop, origin } => {
+                self.links.request(self, peer, crate::links::Ask { request, image, chunk, priority, hop, origin });
+            }
+            Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
+            Output::Serve { asker, image, chunk, priority } => {
+                self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority });
+            }
+            Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),
+            Output::Answer(token, result) => {
+                let waiting = lock(&self.readers).remove(&token);
+                if let Some(reader) = waiting {
+                    // The reader may have gone this very moment.
+                    let _ = reader.send(result);
+                }
+            }
+            Output::Evict(image, chunk) => self.evict(image, chunk),
+            Output::Notice(notice) => self.note(notice),
+        }
+    }
+
+    fn reply(&self, connection: ConnectionId, reply: Reply) {
+        if let Some(sender) = lock(&self.connections).get(&connection) {
+            // The connection may be closing this very moment.
+            let _ = sender.send(reply);
+        }
+    }
+
+    fn note(self: &Arc<Self>, notice: Notice) {
+        let name = |id: ImageId| self.image(id).map_or_else(String::new, |image| image.name().to_owned());
+        match notice {
+            Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
+            Notice::Down(member) => self.gone(member),
+            Notice::Blamed(node, pause) => self.blame(node, pause),
+            Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
+            Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
+            Notice::Filled(id) => self.filled(id),
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn gone(&self, member: Identity) {
+        self.links.forget(member.node);
+        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr });
+    }
+
+    fn blame(&self, node: NodeId, pause: std::time::Duration) {
+        let addr = self.look(|core| {
+            core.members().iter().find(|member| member.identity.node == node).map(|member| member.identity.addr)
+        });
+        let addr = addr.map_or_else(|| node.to_string(), |addr| addr.to_string());
+        self.warn(format!("node {addr} sent wrong data and is not asked again for {} s", pause.as_secs()));
+    }
+
+    fn filled(&self, id: ImageId) {
+        let Some(image) = self.image(id) else { return };
+        let view = self.look(|core| core.images().into_iter().find(|view| view.id == id));
+        let Some(view) = view.filter(|view| !view.origin) else { return };
+        image.set_complete(view.capacity >= image.geometry().chunks());
+        let held_bytes = view.stored * image.geometry().chunk_bytes();
+        (self.events)(Event::Filled { image: image.name().to_owned(), held_bytes });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

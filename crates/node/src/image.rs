@@ -1,0 +1,104 @@
+//! One image on this machine: its store, and its file if this node is an origin.
+//!
+//! What a read or a peer's request can be answered from without asking anybody. Shared by exports'
+//! readers, by senders to peers and by receivers; takes no lock.
+
+use crate::origin::Origin;
+use crate::store::Store;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfield_core::chunk::Chunk;
+use vfield_core::extent::Extent;
+use vfield_core::image::{Geometry, ImageId};
+use vfield_core::source::Piece;
+
+/// See the module.
+pub struct LocalImage {
+    name: String,
+    store: Arc<Store>,
+    origin: Option<Origin>,
+    complete: AtomicBool,
+}
+
+/// A chunk, or why it cannot be given.
+pub enum Local {
+    /// Here it is.
+    Here(Piece),
+    /// It is not here.
+    Missing,
+    /// It should be, but the file no longer has what was published.
+    SourceChanged,
+}
+
+impl LocalImage {
+    /// An image that this node serves from a file.
+    pub fn origin(store: Arc<Store>, origin: Origin) -> Self {
+        Self { name: origin.name().to_owned(), store, origin: Some(origin), complete: AtomicBool::new(true) }
+    }
+
+    /// An image that this node has joined.
+    pub fn joined(name: String, store: Arc<Store>) -> Self {
+        Self { name, store, origin: None, complete: AtomicBool::new(false) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ImageId {
+        self.store.id()
+    }
+
+    /// The numbering of its chunks.
+    pub fn geometry(&self) -> &Geometry {
+        self.store.geometry()
+    }
+
+    /// The chunks held in memory.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The file, on an origin.
+    pub fn source(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// A whole chunk, data or page.
+    pub fn chunk(&self, chunk: Chunk) -> Local {
+        if let Some(piece) = self.store.chunk_piece(chunk) {
+            return Local::Here(piece);
+        }
+        match &self.origin {
+            None => Local::Missing,
+            Some(origin) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
+        }
+    }
+
+    /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its length.
+    pub fn pieces(&self, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
+        match &self.origin {
+            None => self.store.pieces_prefix(extent, pieces),
+            Some(origin) if origin.read_extent(extent, pieces).is_ok() => extent.len(),
+            Some(origin) => {
+                // A bad place in the file: up to it chunk by chunk; there the store may have it from a peer.
+                let first = self.geometry().covering(extent).start;
+                let part = self.geometry().extent(Chunk(first)).clip(extent);
+                let read = origin.read_extent(part, pieces);
+                read.map_or_else(|_| self.store.pieces_prefix(part, pieces), |()| part.len())
+            }
+        }
+    }
+
+    /// True once every byte is here for good.
+    pub fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Relaxed)
+    }
+
+    /// Every byte is here for good, or no longer.
+    pub fn set_complete(&self, complete: bool) {
+        self.complete.store(complete, Ordering::Relaxed);
+    }
+}

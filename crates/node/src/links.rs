@@ -1,0 +1,122 @@
+//! Links: the pool of connections that this node keeps to its peers.
+//!
+//! For each peer two lanes, one for what readers wait for and one for everything else, so that a small
+//! read never stands behind a large fill; many requests are in flight on each. A lane connects when it is
+//! first used and stays. Every request ends in exactly one input to the core. Knows connections and
+//! frames; whom to ask for what is the core's to say.
+
+mod inbound;
+mod lane;
+
+use crate::driver::Driver;
+use lane::Lane;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::RequestId;
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::image::ImageId;
+use vfield_core::node::Input;
+use vfield_core::wire::{self, Kind, Priority};
+
+/// A request for a chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// The core's number for it.
+    pub request: RequestId,
+    /// For which image.
+    pub image: ImageId,
+    /// For what of it.
+    pub chunk: Chunk,
+    /// How urgently.
+    pub priority: Priority,
+    /// How many nodes it has been through.
+    pub hop: u8,
+    /// True if the peer is an origin of the image.
+    pub origin: bool,
+}
+
+/// Which lane of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Purpose {
+    Demand,
+    Bulk,
+}
+
+impl From<Priority> for Purpose {
+    fn from(priority: Priority) -> Self {
+        if priority == Priority::Demand { Self::Demand } else { Self::Bulk }
+    }
+}
+
+/// See the module.
+pub struct Links {
+    pool: bool,
+    lanes: Mutex<HashMap<(NodeId, Purpose), Arc<Lane>>>,
+}
+
+impl Links {
+    /// No connections yet; without `pool` each request makes its own.
+    pub fn new(pool: bool) -> Self {
+        Self { pool, lanes: Mutex::default() }
+    }
+
+    /// Sends a request.
+    pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) {
+        let sent = if self.pool {
+            self.lane(driver, peer, ask.priority.into()).request(ask)
+        } else {
+            Lane::open(driver, peer, true).request(ask)
+        };
+        if !sent {
+            driver.hint(Input::Lost(ask.request));
+        }
+    }
+
+    /// Exchanges snapshots with a peer; the answer goes to the core.
+    pub fn sync(&self, driver: &Arc<Driver>, peer: Identity) {
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot()));
+        self.lane(driver, peer, Purpose::Demand).send(&frame);
+    }
+
+    /// Tells a peer that an answer is no longer wanted, if it was asked over a pooled lane.
+    pub fn cancel(&self, peer: NodeId, request: RequestId) {
+        for purpose in [Purpose::Demand, Purpose::Bulk] {
+            let lane = self.lanes().get(&(peer, purpose)).cloned();
+            if let Some(lane) = lane {
+                lane.cancel(request);
+            }
+        }
+    }
+
+    /// Closes the connections to a node that is gone.
+    pub fn forget(&self, peer: NodeId) {
+        for purpose in [Purpose::Demand, Purpose::Bulk] {
+            if let Some(lane) = self.lanes().remove(&(peer, purpose)) {
+                lane.close();
+            }
+        }
+    }
+
+    /// Closes all connections.
+    pub fn close(&self) {
+        for (_, lane) in self.lanes().drain() {
+            lane.close();
+        }
+    }
+
+    fn lane(&self, driver: &Arc<Driver>, peer: Identity, purpose: Purpose) -> Arc<Lane> {
+        let mut lanes = self.lanes();
+        let lane = lanes.get(&(peer.node, purpose)).filter(|lane| lane.is_open() && lane.addr() == peer.addr);
+        if let Some(lane) = lane {
+            return Arc::clone(lane);
+        }
+        let lane = Lane::open(driver, peer, false);
+        lanes.insert((peer.node, purpose), Arc::clone(&lane));
+        lane
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<(NodeId, Purpose), Arc<Lane>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,258 @@
+//! One connection to a peer, with many requests in flight.
+//!
+//! Requests are written by whoever makes them, straight to the socket where it takes them; a task of the
+//! lane's own connects, writes what the socket did not take at once, and receives. Received chunks are
+//! verified and put into the store on that task, then told to the core. When the lane ends, for whatever
+//! reason, each request in flight is told to be lost: none is ever forgotten.
+
+use super::Ask;
+use super::inbound::{Broken, Came, Inbound};
+use crate::driver::Driver;
+use crate::greet;
+use crate::store::{Check, Inserted};
+use crate::traffic::PeerCounters;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use vfield_core::fetch::RequestId;
+use vfield_core::hash_tree;
+use vfield_core::identity::Identity;
+use vfield_core::node::Input;
+use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
+
+/// The core is told of bytes that trickle in at most this often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub struct Lane {
+    peer: Identity,
+    state: Mutex<State>,
+    /// There is something to write, or the lane is to close.
+    stir: Notify,
+}
+
+struct State {
+    open: bool,
+    /// Set once greetings are exchanged.
+    stream: Option<Arc<TcpStream>>,
+    /// What the socket did not take yet.
+    out: Vec<u8>,
+    in_flight: HashMap<RequestId, Ask>,
+}
+
+impl Lane {
+    /// Begins to connect. A lane that is used `once` closes after its first answer.
+    pub fn open(driver: &Arc<Driver>, peer: Identity, once: bool) -> Arc<Self> {
+        let state = State { open: true, stream: None, out: Vec::new(), in_flight: HashMap::new() };
+        let lane = Arc::new(Self { peer, state: Mutex::new(state), stir: Notify::new() });
+        tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver), once));
+        lane
+    }
+
+    /// Where it leads.
+    pub fn addr(&self) -> SocketAddr {
+        self.peer.addr
+    }
+
+    /// False once it has ended.
+    pub fn is_open(&self) -> bool {
+        self.state().open
+    }
+
+    /// Asks for a chunk; false if the lane has ended.
+    pub fn request(&self, ask: Ask) -> bool {
+        let mut state = self.state();
+        if !state.open {
+            return false;
+        }
+        state.in_flight.insert(ask.request, ask);
+        let get = Get { image: ask.image, chunk: ask.chunk };
+        state.write(&get.frame(ask.request.0, ask.priority, ask.hop), &self.stir);
+        true
+    }
+
+    /// Tells the peer that an answer is not wanted any more, if it was asked here.
+    pub fn cancel(&self, request: RequestId) {
+        let mut state = self.state();
+        if state.in_flight.contains_key(&request) {
+            let frame = FrameHeader::new(Kind::Cancel, request.0, 0).encode();
+            state.write(&frame, &self.stir);
+        }
+    }
+
+    /// Sends a frame that needs no bookkeeping.
+    pub fn send(&self, frame: &[u8]) {
+        self.state().write(frame, &self.stir);
+    }
+
+    /// Ends it.
+    pub fn close(&self) {
+        self.state().open = false;
+        self.stir.notify_one();
+    }
+
+    async fn run(self: Arc<Self>, driver: Arc<Driver>, once: bool) {
+        let me = driver.look(|core| *core.me());
+        let ended = match greet::dial(self.peer.addr, me).await {
+            Ok((stream, greeting)) if greeting.identity.node == self.peer.node => {
+                driver.apply(Input::Met(greeting.identity));
+                self.serve(&driver, Arc::new(stream), once).await
+            }
+            // Another process has taken the address: who we wanted is gone.
+            Ok(_) | Err(_) => Broken::Lost,
+        };
+        let (was_open, lost) = {
+            let mut state = self.state();
+            let was_open = std::mem::replace(&mut state.open, false);
+            state.stream = None;
+            (was_open, std::mem::take(&mut state.in_flight))
+        };
+        if let Broken::Wire(error) = ended {
+            tracing::debug!(peer = %self.peer.addr, %error, "protocol broken");
+            driver.apply(Input::Misbehaved(self.peer.node));
+        } else if was_open && !once {
+            driver.apply(Input::Broken(self.peer.node));
+        }
+        for request in lost.into_keys() {
+            driver.apply(Input::Lost(request));
+        }
+    }
+
+    async fn serve(&self, driver: &Arc<Driver>, stream: Arc<TcpStream>, once: bool) -> Broken {
+        let counters = driver.counters.peer(&self.peer);
+        self.state().stream = Some(Arc::clone(&stream));
+        self.stir.notify_one();
+        let mut receiver = Receiver { driver, peer: self.peer, counters, inbound: Inbound::new(), progress: Instant::now() };
+        loop {
+            let to_write = {
+                let mut state = self.state();
+                if !state.open {
+                    return Broken::Lost;
+                }
+                state.flush();
+                !state.out.is_empty()
+            };
+            tokio::select! {
+                readable = stream.readable() => if readable.is_err() { return Broken::Lost },
+                writable = stream.writable(), if to_write => if writable.is_err() { return Broken::Lost },
+                () = self.stir.notified() => continue,
+            }
+            match receiver.receive(self, &stream) {
+                Ok(answered) if answered && once => return Broken::Lost,
+                Ok(_) => {}
+                Err(broken) => return broken,
+            }
+        }
+    }
+
+    fn take(&self, request: u64) -> Option<Ask> {
+        self.state().in_flight.remove(&RequestId(request))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Writes at once if nothing is waiting to be written, else in turn.
+    fn write(&mut self, frame: &[u8], stir: &Notify) {
+        let waiting = !self.out.is_empty();
+        self.out.extend_from_slice(frame);
+        if !waiting && self.stream.is_some() {
+            self.flush();
+            if !self.out.is_empty() {
+                stir.notify_one();
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(stream) = &self.stream else { return };
+        while !self.out.is_empty() {
+            match stream.try_write(&self.out) {
+                Ok(written) => drop(self.out.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A broken connection is noticed by the side that reads.
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// The receiving half of a lane.
+struct Receiver<'a> {
+    driver: &'a Arc<Driver>,
+    peer: Identity,
+    counters: Arc<PeerCounters>,
+    inbound: Inbound,
+    progress: Instant,
+}
+
+impl Receiver<'_> {
+    /// Takes in all that is there; true if a request was answered.
+    fn receive(&mut self, lane: &Lane, stream: &TcpStream) -> Result<bool, Broken> {
+        let mut answered = false;
+        loop {
+            match self.inbound.read(stream)? {
+                Came::Frame(header) => {
+                    self.progress = Instant::now();
+                    answered |= self.frame(lane, header)?;
+                }
+                Came::Nothing(some) => {
+                    if some && self.progress.elapsed() >= PROGRESS_EVERY {
+                        self.progress = Instant::now();
+                        self.driver.apply(Input::Progress(self.peer.node));
+                    }
+                    return Ok(answered);
+                }
+            }
+        }
+    }
+
+    fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+        if header.kind == Kind::Synced {
+            let snapshot = wire::decode_snapshot(self.inbound.payload())?;
+            self.driver.apply(Input::Learned(snapshot));
+            return Ok(false);
+        }
+        // An answer to nothing may be one that was cancelled too late on an earlier connection: harmless.
+        let Some(ask) = lane.take(header.request) else { return Ok(false) };
+        let input = match header.kind {
+            Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
+            _ => self.chunk(&ask),
+        };
+        self.driver.apply(input);
+        Ok(true)
+    }
+
+    /// Verifies a chunk and puts it into the store.
+    fn chunk(&self, ask: &Ask) -> Input {
+        let bytes = self.inbound.payload();
+        let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
+        let store = image.store();
+        match store.check(ask.chunk, bytes) {
+            Check::Bad => return Input::Corrupt(ask.request),
+            Check::Unknown => return Input::Unusable(ask.request),
+            Check::Good => {}
+        }
+        self.counters.received(bytes.len() as u64, ask.origin);
+        match store.insert(ask.chunk, bytes) {
+            Ok(Inserted::New | Inserted::Already) => {
+                let zeros: Vec<Range<u64>> =
+                    hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
+                Input::Arrived { request: ask.request, zeros }
+            }
+            Ok(Inserted::Busy) => Input::Unusable(ask.request),
+            Err(error) => {
+                tracing::warn!(%error, "no memory for a chunk");
+                Input::Unusable(ask.request)
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Turns what the parts of a node know into a [`Status`].
+
+use crate::driver::Driver;
+use crate::image::LocalImage;
+use crate::origin::OriginState;
+use crate::status::{ImageStatus, NodeStatus, SourceStatus, Status, WaitingChunk};
+use std::time::Duration;
+use vfield_core::node::{ImageView, MemberView};
+
+/// At most so many waiting chunks are listed for each image; more would say nothing new.
+const WAITING_MAX: usize = 64;
+
+/// The node's view at this moment.
+pub fn status(driver: &Driver, uptime: Duration) -> Status {
+    let (images, members) = driver.look(|core| (core.images(), core.members()));
+    let (traffic, peers) = driver.counters.report();
+    let mut warnings = driver.warnings();
+    let images: Vec<ImageStatus> = images.into_iter().filter_map(|view| Some(image(&*driver.image(view.id)?, view))).collect();
+    let changed = images.iter().filter_map(|image| image.source.as_ref().filter(|source| source.state == "changed"));
+    warnings.extend(changed.map(|source| {
+        format!("{} has changed since it was published: what changed is not served any more", source.path)
+    }));
+    let me = members.first().map(|me| me.identity);
+    Status {
+        node: me.map_or_else(String::new, |me| me.node.to_string()),
+        addr: me.map_or_else(String::new, |me| me.addr.to_string()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_s: uptime.as_secs_f64(),
+        images,
+        nodes: members.into_iter().map(member).collect(),
+        traffic,
+        peers,
+        warnings,
+    }
+}
+
+fn image(image: &LocalImage, view: ImageView) -> ImageStatus {
+    let chunk = image.geometry().chunk_bytes();
+    let source = image.source().map(|origin| SourceStatus {
+        path: origin.path().display().to_string(),
+        state: match origin.state() {
+            OriginState::Intact => "intact",
+            OriginState::Checked => "checked",
+            OriginState::Changed { .. } => "changed",
+        }
+        .to_owned(),
+    });
+    let waiting = view.waiting.iter().take(WAITING_MAX).map(|waited| WaitingChunk {
+        chunk: waited.chunk.0,
+        for_s: waited.wait.as_secs_f64(),
+        why: waited.why.to_string(),
+    });
+    let covered = view.coverage.multiplicity_min > 0;
+    ImageStatus {
+        name: view.name,
+        id: view.id.to_string(),
+        size_bytes: image.geometry().header().length_bytes(),
+        chunk_size_bytes: chunk,
+        coverage: view.coverage.share,
+        multiplicity_min: view.coverage.multiplicity_min,
+        origin_may_leave: covered,
+        origins: view.origins + u64::from(view.origin),
+        source,
+        capacity_bytes: view.capacity * chunk,
+        held_bytes: view.stored * chunk,
+        filled: view.filled,
+        transient_bytes: view.transient * chunk,
+        waiting: waiting.collect(),
+    }
+}
+
+fn member(view: MemberView) -> NodeStatus {
+    NodeStatus {
+        id: view.identity.node.to_string(),
+        addr: view.identity.addr.to_string(),
+        state: view.state.to_owned(),
+        capacity_bytes: view.capacity_bytes,
+        held_bytes: view.held_bytes,
+        origin_of: view.origin_of,
+    }
+}

@@ -1,0 +1,180 @@
+//! An image as exports read it: hits at once from memory, misses through the core.
+//!
+//! A hit touches the store's atomics and nothing else. A miss registers a token, tells the core, and
+//! waits; dropping the wait cancels it.
+
+use crate::driver::Driver;
+use crate::image::LocalImage;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use vfield_core::chunk::Chunk;
+use vfield_core::extent::Extent;
+use vfield_core::fetch::Token;
+use vfield_core::node::Input;
+use vfield_core::read_ahead::ReadAhead;
+use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
+
+/// Of a long extent so much is asked for at once: enough to keep many peers busy, and a small part of
+/// what may be kept for a while, so that the end of an answer does not push out its beginning.
+const WANT_BYTES: u64 = 4 << 20;
+/// A block status of more runs is answered in parts.
+const RUNS_MAX: usize = 4096;
+
+/// See the module.
+pub struct ImageReader {
+    driver: Arc<Driver>,
+    image: Arc<LocalImage>,
+    ahead: Mutex<ReadAhead>,
+}
+
+/// Tells the core when a reader no longer waits.
+struct Waiting<'a> {
+    driver: &'a Arc<Driver>,
+    token: Token,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.driver.give_up(self.token);
+    }
+}
+
+impl ImageReader {
+    /// Reads `image`; at most `ahead_bytes` are fetched before they are asked for.
+    pub fn new(driver: Arc<Driver>, image: Arc<LocalImage>, ahead_bytes: u64) -> Self {
+        let geometry = image.geometry();
+        let ahead = ReadAhead::new(geometry.data_chunks(), ahead_bytes / geometry.chunk_bytes());
+        Self { driver, image, ahead: Mutex::new(ahead) }
+    }
+
+    /// Notes a read and fetches ahead if it looks sequential. Two readers at one moment: one goes unnoted.
+    fn note(&self, extent: Extent) {
+        if self.image.is_complete() {
+            return;
+        }
+        if let Ok(mut ahead) = self.ahead.try_lock() {
+            let chunks = ahead.note(self.image.geometry().covering(extent));
+            drop(ahead);
+            self.hint(chunks, Urgency::Soon);
+        }
+    }
+
+    fn hint(&self, chunks: Range<u64>, urgency: Urgency) {
+        if !chunks.is_empty() {
+            self.driver.hint(Input::Prefetch { image: self.image.id(), chunks, priority: urgency.into() });
+        }
+    }
+
+    /// Waits until the first of `chunks` is here.
+    async fn wait(&self, chunks: Range<u64>) -> Result<(), ReadError> {
+        let token = Token(self.driver.number());
+        let answer = self.driver.expect(token);
+        let waiting = Waiting { driver: &self.driver, token };
+        self.driver.apply(Input::Read { token, image: self.image.id(), chunks });
+        let answer = answer.await.unwrap_or(Err(ReadError::ShuttingDown));
+        drop(waiting);
+        answer
+    }
+
+    async fn wait_and_read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
+        let mut pieces = Vec::new();
+        let wanted = extent.take(WANT_BYTES);
+        let here = self.image.pieces(extent, &mut pieces);
+        if here > 0 {
+            self.driver.counters.from_store(here);
+            self.note(extent.take(here));
+            return Ok(pieces);
+        }
+        self.note(wanted);
+        loop {
+            self.wait(self.image.geometry().covering(wanted)).await?;
+            // It can have been dropped again between the core's answer and now; then once more.
+            if self.image.pieces(extent, &mut pieces) > 0 {
+                return Ok(pieces);
+            }
+        }
+    }
+
+    async fn runs(&self, extent: Extent) -> Result<Vec<Allocation>, ReadError> {
+        let (geometry, store) = (self.image.geometry(), self.image.store());
+        let mut runs: Vec<Allocation> = Vec::new();
+        for chunk in geometry.covering(extent).map(Chunk) {
+            let mut known = None;
+            while known.is_none() {
+                let page = geometry.parent(chunk).map_or(geometry.top(), |(page, _)| page);
+                known = if store.is_zero(chunk) {
+                    Some(true)
+                } else if store.is_resident(chunk) || store.is_resident(page) {
+                    Some(false)
+                } else if !runs.is_empty() {
+                    return Ok(runs);
+                } else {
+                    self.wait(page.0..page.0 + 1).await?;
+                    None
+                };
+            }
+            let zero = known == Some(true);
+            let length_bytes = geometry.extent(chunk).clip(extent).len();
+            let full = runs.len() == RUNS_MAX;
+            match runs.last_mut() {
+                Some(last) if last.zero == zero => last.length_bytes += length_bytes,
+                _ if full => return Ok(runs),
+                _ => runs.push(Allocation { length_bytes, zero }),
+            }
+        }
+        Ok(runs)
+    }
+}
+
+impl BlockSource for ImageReader {
+    fn name(&self) -> &str {
+        self.image.name()
+    }
+
+    fn description(&self) -> String {
+        format!("V-FIELD image {}", self.image.id())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.image.geometry().header().length_bytes()
+    }
+
+    fn chunk_bytes(&self) -> u32 {
+        self.image.geometry().chunk_bytes() as u32
+    }
+
+    fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
+        let before = pieces.len();
+        if self.image.pieces(extent, pieces) < extent.len() {
+            pieces.truncate(before);
+            return false;
+        }
+        self.driver.counters.from_store(extent.len());
+        self.note(extent);
+        true
+    }
+
+    fn read(&self, extent: Extent) -> Reading<'_> {
+        Box::pin(self.wait_and_read(extent))
+    }
+
+    fn prefetch(&self, extent: Extent, urgency: Urgency) {
+        if !self.image.is_complete() {
+            self.hint(self.image.geometry().covering(extent.take(WANT_BYTES)), urgency);
+        }
+    }
+
+    fn allocation(&self, extent: Extent) -> Allocating<'_> {
+        match self.image.source() {
+            Some(origin) => {
+                let runs = origin.allocation(extent);
+                Box::pin(std::future::ready(Ok(runs)))
+            }
+            None => Box::pin(self.runs(extent)),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.image.is_complete()
+    }
+}

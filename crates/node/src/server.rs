@@ -1,0 +1,241 @@
+//! The serving side: accepts peers' connections and answers their requests.
+//!
+//! Chunks that are here are sent straight from the store's memory file with `sendfile`, without the core
+//! hearing of it; others are the core's to get or refuse. Bounded in connections, in requests a
+//! connection may have open, and in memory: an answer that waits costs a few words, not a chunk.
+
+mod answers;
+mod outgoing;
+
+use crate::driver::{Driver, Reply};
+use crate::greet;
+use crate::image::{LocalImage, Local};
+use answers::{Answer, Answers, Body};
+use outgoing::{Outgoing, Sent};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use vfield_core::fetch::{Asker, ConnectionId};
+use vfield_core::identity::Identity;
+use vfield_core::image::ImageId;
+use vfield_core::node::Input;
+use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Refusal, WireError};
+
+/// Most connections at once: two from each of 1 000 peers, and some strangers.
+const CONNECTIONS_MAX: usize = 2048;
+/// Most requests of one connection that are open; more wait in the socket.
+const OPEN_MAX: usize = 1024;
+/// What is read at once: 64 requests.
+const READ: usize = 4 << 10;
+
+/// Accepts peers until the task is dropped.
+pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let permit = Arc::clone(&permits).acquire_owned().await;
+        let (Ok(permit), accepted) = (permit, listener.accept().await) else { return };
+        match accepted {
+            Ok((stream, _)) => {
+                tokio::spawn(connection(Arc::clone(&driver), stream, permit));
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: give them time to come back.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(driver: Arc<Driver>, mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let Ok(addr) = stream.peer_addr() else { return };
+    let me = driver.look(|core| *core.me());
+    let peer = match greet::answer(&mut stream, me, addr).await {
+        Ok(greeting) => greeting.identity,
+        Err(error) => {
+            tracing::debug!(%addr, %error, "not greeted");
+            return;
+        }
+    };
+    driver.apply(Input::Met(peer));
+    let id = ConnectionId(driver.number());
+    let replies = driver.open(id);
+    let mut serving = Serving { driver: &driver, id, peer, stream, answers: Answers::default(), inbound: Vec::new(), image: None };
+    let ended = serving.run(replies).await;
+    tracing::debug!(%addr, %ended, "peer's connection ended");
+    if let End::Wire(_) = ended {
+        driver.apply(Input::Misbehaved(peer.node));
+    }
+    driver.close(id);
+}
+
+/// Why a peer's connection ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("closed")]
+    Closed,
+}
+
+/// One peer's connection to us.
+struct Serving<'a> {
+    driver: &'a Arc<Driver>,
+    id: ConnectionId,
+    peer: Identity,
+    stream: TcpStream,
+    answers: Answers,
+    inbound: Vec<u8>,
+    /// The image asked for last: nearly always the one asked for next.
+    image: Option<Arc<LocalImage>>,
+}
+
+impl Serving<'_> {
+    async fn run(&mut self, mut replies: mpsc::UnboundedReceiver<Reply>) -> End {
+        let counters = self.driver.counters.peer(&self.peer);
+        let mut outgoing: Option<Outgoing> = None;
+        loop {
+            loop {
+                if outgoing.is_none() {
+                    outgoing = self.answers.next().map(|answer| self.prepare(answer));
+                }
+                let Some(sending) = &mut outgoing else { break };
+                match sending.send(&self.stream) {
+                    Ok(Sent::All) => {
+                        counters.sent(sending.payload_bytes());
+                        outgoing = None;
+                    }
+                    Ok(Sent::Some) => break,
+                    Err(error) => return error.into(),
+                }
+            }
+            let room = self.answers.open() < OPEN_MAX;
+            tokio::select! {
+                readable = self.stream.readable(), if room => {
+                    if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
+                        return end;
+                    }
+                }
+                writable = self.stream.writable(), if outgoing.is_some() => {
+                    if let Err(error) = writable {
+                        return error.into();
+                    }
+                }
+                reply = replies.recv() => match reply {
+                    Some(reply) => self.reply(reply),
+                    None => return End::Closed,
+                },
+            }
+        }
+    }
+
+    /// Takes in what has come.
+    fn receive(&mut self) -> Result<(), End> {
+        let before = self.inbound.len();
+        self.inbound.resize(before + READ, 0);
+        let read = self.stream.try_read(&mut self.inbound[before..]);
+        self.inbound.truncate(before + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => return Err(End::Closed),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut taken = 0;
+        while let Some(head) = self.inbound[taken..].first_chunk::<HEADER>() {
+            let header = FrameHeader::decode(head)?;
+            let end = taken + HEADER + header.length as usize;
+            if self.inbound.len() < end {
+                break;
+            }
+            self.frame(header, taken + HEADER..end)?;
+            taken = end;
+        }
+        self.inbound.drain(..taken);
+        Ok(())
+    }
+
+    fn frame(&mut self, header: FrameHeader, payload: std::ops::Range<usize>) -> Result<(), End> {
+        let payload = &self.inbound[payload];
+        match header.kind {
+            Kind::Get => {
+                let get = Get::decode(payload)?;
+                self.get(header, get);
+            }
+            Kind::Cancel => {
+                self.answers.cancel(header.request);
+                self.driver.apply(Input::CancelAsked(self.id, header.request));
+            }
+            Kind::Sync => {
+                let snapshot = wire::decode_snapshot(payload)?;
+                self.driver.apply(Input::Learned(snapshot));
+                let mine = self.driver.look(|core| core.snapshot());
+                self.answers.urgent(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
+            }
+            Kind::Data | Kind::Refuse | Kind::Synced => return Err(WireError::Field("kind").into()),
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, header: FrameHeader, get: Get) {
+        self.answers.opened();
+        let asker = Asker { connection: self.id, request: header.request, hop: header.hop };
+        let Some(image) = self.image(get.image) else {
+            return self.answers.refuse(header.request, Refusal::NoSuchImage);
+        };
+        if image.geometry().chunk(get.chunk.0).is_none() {
+            return self.answers.refuse(header.request, Refusal::NotHeld);
+        }
+        // An origin that has lost the bytes says so when the answer's turn comes.
+        if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
+            let body = Body::Chunk { image: get.image, chunk: get.chunk, hop: header.hop };
+            self.answers.push(Answer { request: header.request, priority: header.priority, body });
+        } else {
+            self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        match reply {
+            Reply::Chunk { asker, image, chunk, priority } => {
+                let body = Body::Chunk { image, chunk, hop: asker.hop };
+                self.answers.push(Answer { request: asker.request, priority, body });
+            }
+            Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
+        }
+    }
+
+    /// Finds the bytes of an answer whose turn has come.
+    fn prepare(&mut self, answer: Answer) -> Outgoing {
+        let (image, chunk, hop) = match answer.body {
+            Body::Frame(frame) => return Outgoing::frame(frame),
+            Body::Refusal(refusal) => return Outgoing::refusal(answer.request, refusal),
+            Body::Chunk { image, chunk, hop } => (image, chunk, hop),
+        };
+        let found = self.image(image).map(|image| image.chunk(chunk));
+        match found {
+            Some(Local::Here(piece)) => Outgoing::chunk(answer.request, piece),
+            Some(Local::SourceChanged) => Outgoing::refusal(answer.request, Refusal::SourceChanged),
+            Some(Local::Missing) => {
+                // Dropped since it was promised: the asker may ask again, or elsewhere.
+                tracing::trace!(%chunk, hop, "dropped before it was sent");
+                Outgoing::refusal(answer.request, Refusal::NotHeld)
+            }
+            None => Outgoing::refusal(answer.request, Refusal::NoSuchImage),
+        }
+    }
+
+    fn image(&mut self, id: ImageId) -> Option<Arc<LocalImage>> {
+        if self.image.as_ref().is_none_or(|image| image.id() != id) {
+            self.image = self.driver.image(id);
+        }
+        self.image.clone()
+    }
+}
+
+/// The order of answers is by priority.
+const _: () = assert!((Priority::Demand as usize) < (Priority::Fill as usize));

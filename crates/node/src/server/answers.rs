@@ -1,0 +1,89 @@
+//! What a connection still has to send, the most urgent first. Holds no chunk's bytes.
+
+use std::collections::VecDeque;
+use vfield_core::chunk::Chunk;
+use vfield_core::image::ImageId;
+use vfield_core::wire::{Priority, Refusal};
+
+/// An answer that waits for its turn.
+#[derive(Debug)]
+pub struct Answer {
+    /// The asker's number.
+    pub request: u64,
+    /// As it asked.
+    pub priority: Priority,
+    /// What to send.
+    pub body: Body,
+}
+
+/// What to send.
+#[derive(Debug)]
+pub enum Body {
+    /// A chunk, looked up when its turn comes.
+    Chunk {
+        /// Of which image.
+        image: ImageId,
+        /// Which.
+        chunk: Chunk,
+        /// The asker's hop.
+        hop: u8,
+    },
+    /// No chunk.
+    Refusal(Refusal),
+    /// A whole frame.
+    Frame(Vec<u8>),
+}
+
+/// The answers of one connection.
+#[derive(Debug, Default)]
+pub struct Answers {
+    lines: [VecDeque<Answer>; 3],
+    /// Requests taken in and not answered yet, those that the core works on included.
+    open: usize,
+}
+
+impl Answers {
+    /// A request was taken in.
+    pub fn opened(&mut self) {
+        self.open += 1;
+    }
+
+    /// Requests taken in and not answered.
+    pub const fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Lines up an answer.
+    pub fn push(&mut self, answer: Answer) {
+        self.lines[answer.priority as usize].push_back(answer);
+    }
+
+    /// Lines up a refusal; it is short and lets the asker go on, so it goes before chunks.
+    pub fn refuse(&mut self, request: u64, refusal: Refusal) {
+        self.lines[0].push_front(Answer { request, priority: Priority::Demand, body: Body::Refusal(refusal) });
+    }
+
+    /// Lines up a frame that answers no request for a chunk, before all else.
+    pub fn urgent(&mut self, body: Body) {
+        self.open += 1;
+        self.lines[0].push_front(Answer { request: 0, priority: Priority::Demand, body });
+    }
+
+    /// The asker wants it no more: a refusal instead, so that every request has its answer.
+    pub fn cancel(&mut self, request: u64) {
+        for line in &mut self.lines {
+            if let Some(answer) = line.iter_mut().find(|answer| answer.request == request)
+                && matches!(answer.body, Body::Chunk { .. })
+            {
+                answer.body = Body::Refusal(Refusal::NotHeld);
+            }
+        }
+    }
+
+    /// The answer to send next.
+    pub fn next(&mut self) -> Option<Answer> {
+        let next = self.lines.iter_mut().find_map(VecDeque::pop_front)?;
+        self.open = self.open.saturating_sub(1);
+        Some(next)
+    }
+}

@@ -1,0 +1,80 @@
+//! Counters of what was moved, in all and by peer. Relaxed atomics: read by people only.
+
+use crate::status::{PeerTraffic, Traffic};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use vfield_core::identity::{Identity, NodeId};
+
+/// What was moved between this node and one peer.
+#[derive(Debug)]
+pub struct PeerCounters {
+    addr: SocketAddr,
+    origin: AtomicBool,
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl PeerCounters {
+    /// A chunk came.
+    pub fn received(&self, bytes: u64, origin: bool) {
+        self.origin.store(origin, Ordering::Relaxed);
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of a chunk went out.
+    pub fn sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// All counters of a node.
+#[derive(Debug, Default)]
+pub struct Counters {
+    from_store: AtomicU64,
+    peers: Mutex<BTreeMap<NodeId, Arc<PeerCounters>>>,
+}
+
+impl Counters {
+    /// Bytes went to a reader of this machine without asking anybody.
+    pub fn from_store(&self, bytes: u64) {
+        self.from_store.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counters of a peer, kept after it has gone.
+    pub fn peer(&self, peer: &Identity) -> Arc<PeerCounters> {
+        let new = || PeerCounters {
+            addr: peer.addr,
+            origin: AtomicBool::new(false),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+        };
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(peers.entry(peer.node).or_insert_with(|| Arc::new(new())))
+    }
+
+    /// The sums, and each peer's part, most received first.
+    pub fn report(&self) -> (Traffic, Vec<PeerTraffic>) {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows: Vec<PeerTraffic> = peers
+            .iter()
+            .map(|(node, peer)| PeerTraffic {
+                id: node.to_string(),
+                addr: peer.addr.to_string(),
+                origin: peer.origin.load(Ordering::Relaxed),
+                received_bytes: peer.received.load(Ordering::Relaxed),
+                sent_bytes: peer.sent.load(Ordering::Relaxed),
+            })
+            .collect();
+        rows.sort_by(|a, b| (b.received_bytes, &a.id).cmp(&(a.received_bytes, &b.id)));
+        let received = |origin: bool| rows.iter().filter(|row| row.origin == origin).map(|row| row.received_bytes).sum();
+        let traffic = Traffic {
+            from_store_bytes: self.from_store.load(Ordering::Relaxed),
+            from_peers_bytes: received(false),
+            from_origin_bytes: received(true),
+            to_peers_bytes: rows.iter().map(|row| row.sent_bytes).sum(),
+        };
+        (traffic, rows)
+    }
+}
