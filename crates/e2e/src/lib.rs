@@ -1,1 +1,23 @@
-//! End-to-end tests: real processes in network namespaces; see `tests/`.
+//! What the end-to-end tests share: the program under test, a field of real processes, a lying peer.
+//!
+//! The tests are in `tests/e2e`; each makes a field of its own, and each wait in them is bounded.
+
+pub mod field;
+pub mod liar;
+pub mod program;
+
+/// How a test fails: at once, where it happened, so that daemons print their logs while the panic unwinds.
+///
+/// `?` on any error panics; no value of this type exists.
+#[derive(Debug)]
+pub enum Failed {}
+
+/// What a test returns.
+pub type Outcome = Result<(), Failed>;
+
+impl<E: std::error::Error> From<E> for Failed {
+    #[track_caller]
+    fn from(error: E) -> Self {
+        panic!("{error}")
+    }
+}

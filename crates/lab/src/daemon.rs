@@ -154,8 +154,13 @@ impl Daemon {
         self.addr
     }
 
-    /// Its process.
-    pub fn process(&mut self) -> &mut Process {
+    /// Its process, to look at.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Its process, to signal and to wait for.
+    pub fn process_mut(&mut self) -> &mut Process {
         &mut self.process
     }
 

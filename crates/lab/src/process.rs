@@ -79,8 +79,23 @@ impl Process {
         }
     }
 
+    /// SIGTERM: asks it to end.
+    pub fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGSTOP: its connections stay, and nothing comes over them.
+    pub fn freeze(&mut self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
     /// Sends a signal; nothing happens if it has ended.
-    pub fn signal(&mut self, signal: Signal) {
+    fn signal(&mut self, signal: Signal) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         if let (None, Some(pid)) = (self.ended(), pid) {
             // It may end in this very moment, which is what most signals want.
@@ -152,6 +167,13 @@ fn memory_file_bytes(pid: u32) -> u64 {
         }
     }
     files.values().sum()
+}
+
+/// SIGKILL for a process that is borrowed elsewhere and not yet waited for.
+pub fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Runs a command to its end and returns what it printed.

@@ -1,0 +1,165 @@
+//! A field of real processes: one origin, some nodes, an image, each on a host of its own.
+
+use crate::Failed;
+use crate::program::vfield;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::daemon::Start;
+use vfield_lab::need::fuse_works;
+use vfield_lab::{Daemon, Host, Lab, LabError, Vfield, client, daemon};
+
+/// Changes in the field are known everywhere after this: failure detection takes 2 s, gossip a few rounds.
+pub const NEWS: Duration = Duration::from_secs(10);
+
+/// What to lay out.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// Length of the image; the odd bytes make its last sector a partial one.
+    pub image_bytes: u64,
+    /// What each node holds; their number is the number of nodes.
+    pub stores: &'a [&'a str],
+    /// Words for every `join`.
+    pub join: &'a [&'a str],
+    /// Hosts without a node.
+    pub spare_hosts: usize,
+    /// True for FUSE mounts where the machine has them.
+    pub mounted: bool,
+}
+
+impl Default for Plan<'_> {
+    fn default() -> Self {
+        Self { image_bytes: 24 * MIB + 777, stores: &[], join: &[], spare_hosts: 0, mounted: false }
+    }
+}
+
+/// Origin on host 0, node `n` on host `n + 1`. Fields are dropped in this order: daemons before hosts.
+#[derive(Debug)]
+pub struct Field {
+    /// The nodes.
+    pub nodes: Vec<Daemon>,
+    /// The origin.
+    pub origin: Daemon,
+    /// The image's file.
+    pub image: PathBuf,
+    /// The program.
+    pub vfield: Vfield,
+    /// The hosts.
+    pub lab: Lab,
+}
+
+impl Field {
+    /// Starts the origin and the nodes, in namespaces if this user may, each joining through the one before.
+    ///
+    /// # Errors
+    /// If one does not start.
+    pub fn start(plan: Plan<'_>) -> Result<Self, LabError> {
+        Self::on(Lab::best(1 + plan.stores.len() + plan.spare_hosts)?, plan)
+    }
+
+    /// The same on hosts that are there.
+    ///
+    /// # Errors
+    /// If one does not start.
+    pub fn on(lab: Lab, plan: Plan<'_>) -> Result<Self, LabError> {
+        let vfield = vfield();
+        let image = random_file(&lab.dir().join("disk.img"), plan.image_bytes, 1)?;
+        let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+        let mut field = Self { nodes: Vec::new(), origin, image, vfield, lab };
+        for store in plan.stores {
+            let through = field.nodes.last().unwrap_or(&field.origin).addr();
+            let start = field.join(field.nodes.len(), through, store).args(plan.join);
+            let node = start.mounted(plan.mounted && fuse_works()).ready()?;
+            field.nodes.push(node);
+        }
+        Ok(field)
+    }
+
+    /// One more node to be started, eager to fill.
+    pub fn join(&self, node: usize, through: SocketAddr, store: &str) -> Start<'_> {
+        self.vfield.join(self.host(node), through).store(store).args(&["--join-boost", "9"])
+    }
+
+    /// The host of a node.
+    pub fn host(&self, node: usize) -> &Host {
+        self.lab.host(node + 1)
+    }
+
+    /// Waits until all nodes are filled.
+    ///
+    /// # Errors
+    /// Which is not.
+    pub fn filled(&self) -> Result<(), LabError> {
+        self.nodes.iter().try_for_each(|node| node.wait("filled", daemon::FILL_LIMIT))
+    }
+
+    /// Waits until all nodes are filled and know that the stores hold everything.
+    ///
+    /// # Errors
+    /// Which is not.
+    pub fn covered(&self) -> Result<(), LabError> {
+        self.filled()?;
+        self.nodes.iter().try_for_each(|node| node.wait("covered", daemon::FILL_LIMIT))
+    }
+
+    /// All nodes but some read everything at the same time; every byte is compared.
+    ///
+    /// # Errors
+    /// The first difference or failure.
+    pub fn compare(&self, except: &[usize]) -> Result<(), LabError> {
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..self.nodes.len())
+                .filter(|node| !except.contains(node))
+                .map(|node| scope.spawn(move || client::compare_all(self.host(node), &self.nodes[node], &self.image)))
+                .collect();
+            readers.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))
+        })
+    }
+
+    /// Waits until every node (and `origin`, if it lives) sees `count` live members, itself among them.
+    ///
+    /// # Errors
+    /// Who does not, with its last status.
+    pub fn members(&self, count: usize, except: &[usize]) -> Result<(), LabError> {
+        let nodes = self.nodes.iter().enumerate().filter(|(index, _)| !except.contains(index));
+        for (_, node) in nodes {
+            node.wait_status(&format!("{count} live members"), NEWS, |status| live(status).len() == count)?;
+        }
+        Ok(())
+    }
+}
+
+/// Addresses of the members that a node holds to be alive, itself first.
+pub fn live(status: &Value) -> Vec<String> {
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    let nodes = nodes.filter(|node| node["state"] == "alive" || node["state"] == "self");
+    nodes.filter_map(|node| node["addr"].as_str().map(str::to_owned)).collect()
+}
+
+/// State of a member in a node's view.
+pub fn state_of(status: &Value, addr: SocketAddr) -> Option<String> {
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    let node = nodes.into_iter().find(|node| node["addr"] == addr.to_string())?;
+    node["state"].as_str().map(str::to_owned)
+}
+
+/// Runs something while something else is looked at, and returns when both are done.
+///
+/// # Errors
+/// What `work` says.
+pub fn while_running<T: Send>(
+    work: impl FnOnce() -> Result<T, LabError> + Send,
+    mut look: impl FnMut(),
+) -> Result<T, Failed> {
+    let done = std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        // A look costs more than the pause would.
+        while !worker.is_finished() {
+            look();
+        }
+        worker.join().expect("the work does not panic")
+    });
+    Ok(done?)
+}

@@ -1,0 +1,88 @@
+//! Peers that are not what they should be: one that falsifies chunks, one that answers with fixed bytes.
+//!
+//! Their threads end with the test's process; their ports belong to the test's lab.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+/// Magic, version, length of the rest.
+const GREETING_HEAD: usize = 16;
+/// Kind, priority, hop, refusal, length (4), request (8).
+const FRAME_HEADER: usize = 16;
+/// Kind of the frame that carries a chunk.
+const DATA: u8 = 2;
+
+/// Stands at `front` for the node at `back`: passes everything on, and flips a bit in every chunk that it sends.
+///
+/// # Errors
+/// If `front` cannot be listened on.
+pub fn falsify(front: SocketAddr, back: SocketAddr) -> io::Result<()> {
+    let gossip = UdpSocket::bind(front)?;
+    std::thread::spawn(move || {
+        let mut packet = [0; 1 << 16];
+        while let Ok(length) = gossip.recv(&mut packet) {
+            // Lost gossip is repeated.
+            let _ = gossip.send_to(&packet[..length], back);
+        }
+    });
+    serve(front, move |client| {
+        let server = TcpStream::connect(back)?;
+        let (mut client_in, mut server_out) = (client.try_clone()?, server.try_clone()?);
+        std::thread::spawn(move || {
+            let _ = io::copy(&mut client_in, &mut server_out);
+            let _ = server_out.shutdown(std::net::Shutdown::Write);
+        });
+        falsify_stream(server, client)
+    })
+}
+
+/// Answers every connection to `addr` with the same bytes and waits for its end.
+///
+/// # Errors
+/// If `addr` cannot be listened on.
+pub fn answer(addr: SocketAddr, bytes: &'static [u8]) -> io::Result<()> {
+    serve(addr, move |mut client| {
+        client.write_all(bytes)?;
+        io::copy(&mut client, &mut io::sink()).map(drop)
+    })
+}
+
+/// Handles each connection in a thread of its own.
+fn serve(addr: SocketAddr, handle: impl Fn(TcpStream) -> io::Result<()> + Clone + Send + 'static) -> io::Result<()> {
+    let listener = TcpListener::bind(addr)?;
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let handle = handle.clone();
+            // The other side hangs up when it has found out.
+            std::thread::spawn(move || drop(handle(client)));
+        }
+    });
+    Ok(())
+}
+
+/// Copies a node's answers, with one bit of each chunk turned over.
+fn falsify_stream(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let length = |header: &[u8], at: usize| {
+        let bytes: [u8; 4] = header[at..at + 4].try_into().expect("four bytes");
+        u32::from_le_bytes(bytes) as usize
+    };
+    let mut head = [0; GREETING_HEAD];
+    from.read_exact(&mut head)?;
+    to.write_all(&head)?;
+    let mut rest = vec![0; length(&head, 12)];
+    from.read_exact(&mut rest)?;
+    to.write_all(&rest)?;
+    loop {
+        let mut header = [0; FRAME_HEADER];
+        from.read_exact(&mut header)?;
+        let mut payload = vec![0; length(&header, 4)];
+        from.read_exact(&mut payload)?;
+        if header[0] == DATA
+            && let Some(byte) = payload.last_mut()
+        {
+            *byte ^= 1;
+        }
+        to.write_all(&header)?;
+        to.write_all(&payload)?;
+    }
+}

@@ -1,0 +1,40 @@
+//! The program under test: named by `VFIELD_BIN`, or built as the tests were.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use vfield_lab::Vfield;
+
+/// The program, built at first use unless `VFIELD_BIN` names one.
+///
+/// # Panics
+/// If there is none.
+pub fn vfield() -> Vfield {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    Vfield::at(PROGRAM.get_or_init(|| match std::env::var_os("VFIELD_BIN") {
+        Some(path) => std::fs::canonicalize(&path).unwrap_or_else(|error| panic!("VFIELD_BIN {path:?}: {error}")),
+        None => build(),
+    }))
+}
+
+/// Has cargo bring the program up to date in the profile of this test.
+fn build() -> PathBuf {
+    // <target>/<profile>/deps/<test>
+    let test = std::env::current_exe().expect("a running program has a path");
+    let dir = test.ancestors().nth(2).expect("cargo puts tests into deps/").to_owned();
+    let profile = match dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(name) => name,
+        None => panic!("{} is not in a profile's directory", test.display()),
+    };
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "vfield", "--bin", "vfield", "--profile", profile])
+        .arg("--target-dir")
+        .arg(dir.parent().expect("a profile lies in the target directory"))
+        .current_dir(workspace)
+        .status()
+        .expect("cargo ran this test");
+    assert!(status.success(), "the program under test cannot be built");
+    dir.join("vfield")
+}

@@ -1,0 +1,10 @@
+//! End to end: real processes on hosts of their own, real clients, every byte compared.
+//!
+//! As root each host is a network namespace; without root it is a loopback address, and the tests that need
+//! more say so and are skipped.
+
+mod hostile;
+mod joining;
+mod limits;
+mod loss;
+mod waiting;

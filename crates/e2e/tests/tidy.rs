@@ -1,0 +1,103 @@
+//! House rules that no lint knows: short files that say what they are, and a core that touches nothing.
+
+use std::path::{Path, PathBuf};
+
+/// Longer files have more than one noun in them.
+const LINES_MAX: usize = 600;
+/// What the core may be built from; each is free of clocks, sockets, files and threads as it is used there.
+const CORE_DEPENDENCIES: [&str; 8] = ["blake3", "bytes", "foca", "postcard", "rand", "serde", "thiserror", "tracing"];
+/// What the core must not name, wherever its lints do not look.
+const CORE_FORBIDDEN: [&str; 12] = [
+    "Instant::now",
+    "SystemTime",
+    "HashMap",
+    "HashSet",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "UnixStream",
+    "fs::File",
+    "thread::",
+    "tokio",
+    "thread_rng",
+];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every Rust file below a directory, with its text.
+fn rust_files(dir: &Path) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            files.push((path, text));
+        }
+    }
+    files
+}
+
+fn all_files() -> Vec<(PathBuf, String)> {
+    ["crates", "fuzz"].iter().flat_map(|dir| rust_files(&workspace().join(dir))).collect()
+}
+
+/// Fails with all that was found, not only with the first.
+fn none(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    let long = |(path, text): &(PathBuf, String)| {
+        let lines = text.lines().count();
+        (lines >= LINES_MAX).then(|| format!("{}: {lines} lines", path.display()))
+    };
+    none("files with more than one noun", &all_files().iter().filter_map(long).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_say_what_they_are() {
+    let silent = |(path, text): &(PathBuf, String)| (!text.starts_with("//!")).then(|| path.display().to_string());
+    none("files that do not begin with //!", &all_files().iter().filter_map(silent).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_core_touches_nothing() {
+    let mut found = Vec::new();
+    for (path, text) in rust_files(&workspace().join("crates/core/src")) {
+        let code = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        for (number, line) in code {
+            let words = CORE_FORBIDDEN.iter().filter(|word| line.contains(**word));
+            found.extend(words.map(|word| format!("{}:{}: {word}", path.display(), number + 1)));
+        }
+    }
+    none("the core is to be deterministic and without bytes of its own", &found);
+}
+
+#[test]
+fn the_core_has_few_dependencies() {
+    let manifest =
+        std::fs::read_to_string(workspace().join("crates/core/Cargo.toml")).expect("the core has a manifest");
+    let section = manifest.split("\n[").find_map(|section| section.strip_prefix("dependencies]\n"));
+    let names = section.expect("it has dependencies").lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+    let strange: Vec<_> = names.filter(|name| !name.is_empty() && !CORE_DEPENDENCIES.contains(name)).collect();
+    none(
+        "dependencies that the core has not been allowed",
+        &strange.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn exports_do_not_know_nodes() {
+    for (of, not) in
+        [("export", "vfield-node"), ("node", "vfield-export"), ("core", "vfield-node"), ("lab", "vfield-core")]
+    {
+        let manifest =
+            std::fs::read_to_string(workspace().join(format!("crates/{of}/Cargo.toml"))).expect("a manifest");
+        assert!(!manifest.contains(not), "crates/{of} depends on {not}");
+    }
+}
