@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use vfield_node::Node;
-use vfield_node::node::Leaving;
+use vfield_node::config::NodeConfig;
+use vfield_node::node::{Leaving, StartError};
 
 /// Threads that still hash or write when all else has ended get this long.
 const LAST_THREADS: Duration = Duration::from_secs(1);
@@ -53,6 +54,7 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     let (place, listener) = Place::take(plan.control.as_deref())?;
     exports::check(&plan.nbd, plan.mount.as_deref())?;
+    check_listen(&plan.node)?;
     let (desk, mut orders) = Desk::new(place.path());
     let server = Server::start(listen(listener)?, desk.clone());
 
@@ -107,6 +109,16 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
 fn listen(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Failure> {
     let listener = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
     listener.map_err(|error| Failure::failed(format!("control socket: {}", plain(&error))))
+}
+
+/// Refuses an address that cannot be had before a large file is hashed for nothing.
+fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
+    if config.any_port {
+        return Ok(());
+    }
+    let addr = config.listen;
+    let tried = std::net::TcpListener::bind(addr).and_then(|_| std::net::UdpSocket::bind(addr));
+    tried.map(drop).map_err(|source| start_error::explain(StartError::Listen { addr, source }))
 }
 
 async fn told_to_end(signals: &mut Signals, orders: &mut Orders) -> End {

@@ -78,7 +78,12 @@ pub fn start(style: Style, volume: Volume) -> Voice {
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
     };
-    let events = if volume.quiet { LevelFilter::WARN } else { level.max(LevelFilter::INFO) };
+    // People are told in words of their own.
+    let events = match (style, volume.quiet) {
+        (Style::Json, false) => LevelFilter::INFO,
+        (Style::Json, true) => LevelFilter::WARN,
+        _ => LevelFilter::OFF,
+    };
     let filter = Targets::new().with_default(level).with_target(EVENTS, events);
     let writer = Stderr(voice.bars.clone());
     let layer = if style == Style::Json {

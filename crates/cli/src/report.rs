@@ -18,6 +18,8 @@ use vfield_node::event::{Event, EventSink};
 const QUEUE: usize = 4096;
 /// Without a terminal, progress is worth a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Programs may want it more often.
+const JSON_EVERY: Duration = Duration::from_secs(1);
 
 /// The thread that tells events.
 #[derive(Debug)]
@@ -88,43 +90,47 @@ struct Teller {
 
 impl Teller {
     fn tell(&mut self, event: &Event) {
-        if self.voice.style == Style::Json {
-            return tell_json(event);
-        }
         match event {
             Event::Hashing { image, done_bytes, total_bytes } => {
-                self.progress(Work::Hashing, image, *done_bytes, *total_bytes);
+                return self.progress(event, Work::Hashing, image, *done_bytes, *total_bytes);
             }
             Event::Filling { image, held_bytes, goal_bytes } => {
-                self.progress(Work::Filling, image, *held_bytes, *goal_bytes);
+                return self.progress(event, Work::Filling, image, *held_bytes, *goal_bytes);
             }
             Event::Published { image, .. } => self.end(Work::Hashing, image),
             Event::Filled { image, .. } => self.end(Work::Filling, image),
             _ => {}
         }
-        if let Event::Warning(text) = event {
+        if self.voice.style == Style::Json {
+            tell_json(event);
+        } else if let Event::Warning(text) = event {
             self.voice.warn(text);
         } else if let Some(line) = line(event, self.voice.volume.verbose > 0) {
             self.voice.say(&line);
         }
     }
 
-    fn progress(&mut self, work: Work, image: &str, done: u64, total: u64) {
-        let key = (work, image.to_owned());
+    fn progress(&mut self, event: &Event, work: Work, image: &str, done: u64, total: u64) {
         if self.voice.style == Style::Bars {
             if done >= total {
                 return self.end(work, image);
             }
             let voice = &self.voice;
-            let bar = self.bars.entry(key).or_insert_with(|| voice.bars.add(bar(work.name(), image, total)));
-            bar.set_position(done);
+            let new = || voice.bars.add(bar(work.name(), image, total));
+            self.bars.entry((work, image.to_owned())).or_insert_with(new).set_position(done);
             return;
         }
         let now = Instant::now();
+        let every = if self.voice.style == Style::Json { JSON_EVERY } else { LINE_EVERY };
         // The first is told after a while only, so that what is quick is not told at all.
-        let last = *self.told.entry(key.clone()).or_insert(now);
-        if now.duration_since(last) >= LINE_EVERY && done < total {
-            self.told.insert(key, now);
+        let last = self.told.entry((work, image.to_owned())).or_insert(now);
+        if done >= total || now.duration_since(*last) < every {
+            return;
+        }
+        *last = now;
+        if self.voice.style == Style::Json {
+            tell_json(event);
+        } else {
             self.voice.say(&format!("{} {image}: {} % of {}", work.name(), percent(done, total), human(total)));
         }
     }

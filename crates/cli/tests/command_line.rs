@@ -195,8 +195,9 @@ fn a_port_that_is_taken() {
     desk.file("x.img", b"x");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = taken.local_addr().expect("its address").to_string();
-    let complaint = desk.complaint(&format!("vfield serve x.img --nbd tcp:{addr}")).replace(&addr, "ADDR");
-    insta::assert_snapshot!(complaint);
+    let lines = [format!("vfield serve x.img --nbd tcp:{addr}"), format!("vfield serve x.img --listen {addr}")];
+    let complaints = desk.complaints(&[&lines[0], &lines[1], "vfield serve x.img --listen 192.0.2.1"]);
+    insta::assert_snapshot!(complaints.replace(&addr, "ADDR"));
 }
 
 #[test]

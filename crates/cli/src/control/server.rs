@@ -142,10 +142,11 @@ async fn cat(
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<Reply> {
     let size = source.size_bytes();
-    let length = length.unwrap_or(size.saturating_sub(offset));
-    let end = offset.checked_add(length).filter(|end| *end <= size);
-    let Some(end) = end.filter(|_| offset <= size) else {
-        let fact = format!("image {:?} has {size} bytes, {length} at {offset} are past its end", source.name());
+    let asked = length.unwrap_or(size.saturating_sub(offset));
+    let end = offset.checked_add(asked).filter(|end| offset <= size && *end <= size);
+    let Some(end) = end else {
+        let part = length.map_or_else(|| format!("offset {offset}"), |length| format!("{length} bytes at {offset}"));
+        let fact = format!("image {:?} has {size} bytes: {part} is past its end", source.name());
         return Ok(Reply::refused(fact, "choose --offset and --length within the image"));
     };
     let mut rest = Extent::from(offset..end);
