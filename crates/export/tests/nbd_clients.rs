@@ -2,7 +2,7 @@
 
 mod nbd_support;
 
-use nbd_support::{CHUNK, Image, have, output, run, serve};
+use nbd_support::{CHUNK, Image, have, output, run, serve, serve_one};
 use std::sync::Arc;
 use vfield_core::source::BlockSource;
 use vfield_export::nbd::Server;
@@ -59,7 +59,7 @@ async fn nbdcopy_copies_every_byte() -> Test {
         return Ok(());
     }
     let image = Image::new("a", LENGTH);
-    let served = serve(&[image.clone()]);
+    let served = serve_one(&image);
     for options in [&["--connections=4"][..], &["--connections=1", "--requests=2", "--request-size=2097152"]] {
         let copy = served.folder.path().join("copy").display().to_string();
         run("nbdcopy", &[options, &[&served.uri(), &copy]].concat()).await;
@@ -100,7 +100,7 @@ async fn qemu_img_understands_it() -> Test {
         return Ok(());
     }
     let image = Image::new("a", LENGTH);
-    let served = serve(&[image.clone()]);
+    let served = serve_one(&image);
     let (uri, file) = (served.uri(), device_file(&image, served.folder.path())?);
     let info = run("qemu-img", &["info", "--output=json", "-f", "raw", &uri]).await;
     assert!(info.contains("\"virtual-size\": 5243904"), "{info}");
@@ -137,7 +137,7 @@ async fn nbdsh_asks_for_what_is_not_allowed() -> Test {
         return Ok(());
     }
     let image = Image::new("a", LENGTH);
-    let served = serve(&[image.clone()]);
+    let served = serve_one(&image);
     let script = format!(
         r#"
 import errno

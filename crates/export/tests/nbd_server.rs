@@ -2,7 +2,7 @@
 
 mod nbd_support;
 
-use nbd_support::{CHUNK, Image, SIMPLE, STRUCTURED, serve, serve_with};
+use nbd_support::{CHUNK, Image, SIMPLE, STRUCTURED, serve, serve_one, serve_with};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -46,11 +46,11 @@ async fn what_cannot_be_bound_is_named() -> Test {
     let error = |address: &str, images: &[Arc<Image>]| {
         Server::bind(&address.parse().expect("an address"), sources(images)).unwrap_err().to_string()
     };
-    let missing = error("unix:/nowhere/at/all.sock", &[image.clone()]);
+    let missing = error("unix:/nowhere/at/all.sock", std::slice::from_ref(&image));
     assert!(missing.starts_with("cannot listen on the unix socket /nowhere/at/all.sock: No such file"), "{missing}");
     assert_eq!(error("tcp:127.0.0.1:0", &[]), "a server needs at least one image");
     assert_eq!(error("tcp:127.0.0.1:0", &[image.clone(), image.clone()]), "two images are called 'a'");
-    let server = Server::bind(&"tcp:127.0.0.1:0".parse()?, sources(&[image.clone()]))?;
+    let server = Server::bind(&"tcp:127.0.0.1:0".parse()?, sources(std::slice::from_ref(&image)))?;
     let taken = error(&server.address().to_string(), &[image]);
     assert!(taken.contains("Address already in use"), "{taken}");
     Ok(())
@@ -155,7 +155,7 @@ async fn the_old_ways_to_choose_and_to_leave() -> Test {
 async fn a_shutdown_answers_what_is_under_way() -> Test {
     let image = Image::new("a", 1 << 20);
     image.change(|gaps| gaps.missing = [1].into());
-    let served = serve(&[image.clone()]);
+    let served = serve_one(&image);
     let (mut idle, mut busy) = (served.connect(), served.connect());
     idle.go(SIMPLE);
     busy.go(SIMPLE);
@@ -179,7 +179,7 @@ async fn a_shutdown_answers_what_is_under_way() -> Test {
 async fn a_shutdown_does_not_wait_for_ever() -> Test {
     let image = Image::new("a", 8 << 20);
     image.change(|gaps| gaps.missing = [1].into());
-    let served = serve_with(&[image.clone()], |server| {
+    let served = serve_with(std::slice::from_ref(&image), |server| {
         server.with_limits(Limits { grace: Duration::from_millis(50), ..Limits::default() })
     });
     let (mut waiting, mut deaf) = (served.connect(), served.connect());

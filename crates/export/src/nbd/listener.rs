@@ -94,7 +94,7 @@ fn bind_unix(path: &Path) -> Result<Listener, BindError> {
         Errno::NAMETOOLONG => BindError::PathTooLong(path.to_owned()),
         other => unix_error(path, other.into()),
     })?;
-    clear(path)?;
+    clear(path, &address)?;
     let listen = || -> io::Result<Listener> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -116,7 +116,7 @@ fn unix_error(path: &Path, cause: io::Error) -> BindError {
 }
 
 /// Removes the socket file of a process that is gone.
-fn clear(path: &Path) -> Result<(), BindError> {
+fn clear(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let failed = |error: io::Error| unix_error(path, error);
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(()),
@@ -126,16 +126,22 @@ fn clear(path: &Path) -> Result<(), BindError> {
         }
         Ok(_) => {}
     }
-    match unix::UnixStream::connect(path) {
-        Ok(_) => Err(BindError::InUse(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+    match knock(address) {
+        // A full backlog says that somebody is there, too.
+        Ok(()) | Err(Errno::AGAIN) => Err(BindError::InUse(path.to_owned())),
+        Err(Errno::CONNREFUSED) => {
             tracing::info!(path = %path.display(), "replacing a socket file that nobody listens on");
             rustix::fs::unlink(path).map_err(|errno| failed(errno.into()))
         }
-        // A full backlog says that somebody is there.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse(path.to_owned())),
-        Err(error) => Err(failed(error)),
+        Err(errno) => Err(failed(errno.into())),
     }
+}
+
+/// Connects without ever waiting, and hangs up.
+fn knock(address: &SocketAddrUnix) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, address)
 }
 
 /// The file of a unix socket; removed when this is dropped, unless somebody else has replaced it.

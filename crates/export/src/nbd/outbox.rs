@@ -17,9 +17,10 @@ use vfield_core::source::{FilePiece, Piece};
 /// Where the connection stops answering until some of it is sent.
 pub(super) const OUTBOX_BYTES_MAX: u64 = 1 << 20;
 
-/// Pieces of files from this length on go by `sendfile`, shorter ones are copied. Measured, see
-/// docs/exports.md.
-const SENDFILE_BYTES_MIN: u64 = 32 << 10;
+/// Pieces of files from this length on go by `sendfile`, shorter ones are copied. Measured with random
+/// reads at depth 32 on a unix socket (GB/s and CPU s/GB, copied against `sendfile`): 8 KiB 0.57 and 0.51
+/// against 0.48 and 0.48; 16 KiB 0.68 and 0.58 against 0.87 and 0.26; 64 KiB 0.68 and 0.61 against 1.50 and 0.11.
+const SENDFILE_BYTES_MIN: u64 = 16 << 10;
 
 /// Pieces of memory from this length on are sent from where they are, shorter ones are copied.
 const SHARE_BYTES_MIN: usize = 4 << 10;

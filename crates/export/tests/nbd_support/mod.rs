@@ -188,6 +188,10 @@ pub fn serve(images: &[Arc<Image>]) -> Served {
     serve_with(images, |server| server)
 }
 
+pub fn serve_one(image: &Arc<Image>) -> Served {
+    serve(std::slice::from_ref(image))
+}
+
 pub fn serve_with(images: &[Arc<Image>], adjust: impl FnOnce(Server) -> Server) -> Served {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let address = Address::Unix(folder.path().join("nbd.sock"));
