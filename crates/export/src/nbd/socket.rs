@@ -12,7 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Send buffer of a unix socket in bytes. See `SEND_BUFFER_BYTES` in docs/exports.md for the measurement.
+/// Send buffer of a unix socket in bytes (the kernel doubles it, and cuts it to `net.core.wmem_max`). Measured
+/// with `nbdcopy` over four connections: the kernel's own 208 KiB cost 0.13 s of processor per GB, 512 KiB
+/// 0.09, 1 MiB and 4 MiB 0.075. An outbox of 256 KiB, 1 MiB or 4 MiB made no difference beyond noise.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
 /// A TCP peer that is silent for this long is asked whether it is still there...
