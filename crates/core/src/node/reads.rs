@@ -110,12 +110,14 @@ impl Node {
         if image.inventory.is_stored(chunk) || image.inventory.is_zero(chunk) {
             image.fill.arrived(chunk);
         }
-        let Some(fetch) = image.fetches.remove(&chunk) else { return };
-        if fetch.fill {
+        let fetch = image.fetches.remove(&chunk);
+        if fetch.as_ref().is_some_and(|fetch| fetch.fill) {
             image.fill.arrived(chunk);
             self.set_fill(id);
             self.announce_soon(id);
         }
+        self.after_fill(id);
+        let Some(fetch) = fetch else { return };
         for request in fetch.requests {
             self.orphan(request);
         }
