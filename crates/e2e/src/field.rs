@@ -92,7 +92,8 @@ impl Field {
     /// # Errors
     /// Which is not.
     pub fn filled(&self) -> Result<(), LabError> {
-        self.nodes.iter().try_for_each(|node| node.wait("filled", daemon::FILL_LIMIT))
+        let filled = |status: &Value| status["images"][0]["filled"] == true;
+        self.nodes.iter().try_for_each(|node| node.wait_status("filled", daemon::FILL_LIMIT, filled))
     }
 
     /// Waits until all nodes are filled and know that the stores hold everything.

@@ -29,6 +29,7 @@ pub struct Start<'a> {
     host: &'a Host,
     name: String,
     words: Vec<OsString>,
+    listen: SocketAddr,
     mount: bool,
 }
 
@@ -66,7 +67,8 @@ impl Vfield {
     }
 
     fn start<'a>(&'a self, host: &'a Host, verb: &str) -> Start<'a> {
-        Start { program: &self.program, host, name: "vfield".to_owned(), words: vec![verb.into()], mount: false }
+        let (name, listen) = ("vfield".to_owned(), host.addr());
+        Start { program: &self.program, host, name, words: vec![verb.into()], listen, mount: false }
     }
 }
 
@@ -88,6 +90,13 @@ impl Start<'_> {
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Listens elsewhere than at the host's address.
+    #[must_use]
+    pub fn listen(mut self, addr: SocketAddr) -> Self {
+        self.listen = addr;
         self
     }
 
@@ -116,7 +125,7 @@ impl Start<'_> {
         let dir = self.host.dir();
         let (control, nbd) = (dir.join(format!("{}.control", self.name)), dir.join(format!("{}.nbd", self.name)));
         let mut command = self.host.command(self.program);
-        command.args(&self.words).arg("--listen").arg(self.host.addr().to_string());
+        command.args(&self.words).arg("--listen").arg(self.listen.to_string());
         command.arg("--control").arg(&control).arg("--nbd").arg(format!("unix:{}", nbd.display()));
         let mount = self.mount.then(|| dir.join(format!("{}.mnt", self.name)));
         if let Some(mount) = &mount {
@@ -128,7 +137,7 @@ impl Start<'_> {
             process,
             program: self.program.to_owned(),
             host_dir: dir.to_owned(),
-            addr: self.host.addr(),
+            addr: self.listen,
             control,
             nbd,
             mount,

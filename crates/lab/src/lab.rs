@@ -72,13 +72,17 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Hosts that are addresses of the loopback device, 127.0.0.1 onwards; needs no rights.
+    /// Hosts that are addresses of the loopback device; needs no rights. The first lab of a process has
+    /// 127.0.0.1 onwards, the next 127.0.1.1 and so on, since they may run side by side.
     ///
     /// # Errors
     /// If no port is free on all of them.
     pub fn loopback(count: usize) -> Result<Self, LabError> {
         let mut lab = Self::start()?;
-        let addrs: Vec<_> = (1..=count).map(|n| Ipv4Addr::new(127, 0, 0, u8::try_from(n).unwrap_or(254))).collect();
+        let nth = lab.tag().rsplit('-').next().and_then(|nth| nth.parse::<u32>().ok()).unwrap_or_default();
+        let [.., net] = nth.to_be_bytes();
+        let addr = |host: usize| Ipv4Addr::new(127, 0, net, u8::try_from(host).expect("bounded by HOSTS_MAX"));
+        let addrs: Vec<_> = (1..=count.min(HOSTS_MAX)).map(addr).collect();
         let port = free_port(&addrs)?;
         lab.add_hosts(count, |index| Ok((None, SocketAddr::from((addrs[index], port)))))?;
         Ok(lab)

@@ -26,7 +26,7 @@ fn any_member_is_a_way_in_and_every_byte_is_right() -> Outcome {
     let file = std::fs::File::create(&copy)?;
     let mut cat = field.nodes[3].ask("cat");
     assert!(cat.arg("disk.img").stdout(file).status()?.success());
-    client::compare_file(field.host(3), &copy, &field.image)?;
+    run(std::process::Command::new("cmp").arg(&copy).arg(&field.image))?;
     Ok(())
 }
 

@@ -48,7 +48,7 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() -> Outcome {
     let again = join().ready()?;
     assert!(again.status().is_ok());
 
-    let mut second = join().args(&["--listen", "127.0.0.1:0"]).spawn()?;
+    let mut second = join().listen((again.addr().ip(), again.addr().port() + 1).into()).spawn()?;
     let status = second.process_mut().wait(NEWS)?;
     let log = second.process().log();
     assert!(!status.success() && log.contains("in use"), "{status}: {log}");
