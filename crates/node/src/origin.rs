@@ -106,8 +106,8 @@ impl Origin {
     /// Hashes the file or block device at `path` with `threads` threads and serves it from then on.
     ///
     /// Takes as long as reading and hashing its data; holes of a regular file are not read. Blocks.
-    /// `name` is the file's own name if `None`. `progress` is called from the hashing threads, about once
-    /// for each MiB.
+    /// `name` is the file's own name if `None`. `progress` is called from the hashing threads, about
+    /// four times for each MiB.
     pub fn publish(
         path: &Path,
         name: Option<&str>,
