@@ -59,7 +59,6 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     let server = Server::start(listen(listener)?, desk.clone());
 
     let serving = !plan.node.serve.is_empty();
-    let advertise = plan.node.advertise;
     let hashing = Arc::clone(&desk);
     let events = reporter.sink(move |event| hashing.hear(event));
     let started = tokio::select! {
@@ -77,7 +76,7 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
                 }
             };
             desk.open(Arc::clone(&node), exports.places());
-            announce::running(voice, &node, serving, advertise, &exports.places());
+            announce::running(voice, &node, serving, &exports.places());
             service_manager::tell("READY=1");
             let end = told_to_end(&mut signals, &mut orders).await;
             (Some((node, exports)), end)
@@ -130,11 +129,13 @@ async fn told_to_end(signals: &mut Signals, orders: &mut Orders) -> End {
 
 /// Hands over, while readers are still served; then ends the exports.
 async fn leave(node: &Node, exports: Exports, bound: Duration, voice: &Voice) -> Leaving {
+    let alone = node.status().nodes.iter().all(|node| node.state == "self" || node.state == "unreachable");
     // The node keeps to the bound by itself; the rest is for one that does not.
     let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
         voice.warn("handing over took too long and was given up");
         Leaving { handed_over: 0, lost: 0 }
     });
     exports.stop(voice).await;
-    left
+    // The last one takes the field with it: nobody is left who could miss anything.
+    if alone { Leaving { lost: 0, ..left } } else { left }
 }

@@ -7,17 +7,17 @@ use vfield_node::config::DEFAULT_PORT;
 use vfield_node::node::Leaving;
 
 /// Says how others join, and where the images are.
-pub fn running(voice: &Voice, node: &Node, serving: bool, advertise: Option<SocketAddr>, places: &[String]) {
+pub fn running(voice: &Voice, node: &Node, serving: bool, places: &[String]) {
     let listening = node.listening();
+    let known_as = node.status().addr.parse().unwrap_or(listening);
     tracing::info!(target: EVENTS, event = "ready", addr = %listening, exports = ?places, "ready");
-    for line in lines(listening, serving, advertise, places) {
+    for line in lines(listening, known_as, serving, places) {
         voice.say(&line);
     }
 }
 
-fn lines(listening: SocketAddr, serving: bool, advertise: Option<SocketAddr>, places: &[String]) -> Vec<String> {
+fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, places: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
-    let known_as = advertise.filter(|_| listening.ip().is_unspecified()).unwrap_or(listening);
     if serving || !listening.ip().is_loopback() {
         lines.push(format!("another machine joins with: vfield join {}", short(known_as)));
     }
@@ -36,11 +36,7 @@ fn lines(listening: SocketAddr, serving: bool, advertise: Option<SocketAddr>, pl
 
 /// An address without the port that everybody assumes.
 fn short(addr: SocketAddr) -> String {
-    match (addr.port() == DEFAULT_PORT, addr.ip().is_unspecified()) {
-        (_, true) => "ADDR (this machine's)".to_owned(),
-        (true, false) => addr.ip().to_string(),
-        (false, false) => addr.to_string(),
-    }
+    if addr.port() == DEFAULT_PORT { addr.ip().to_string() } else { addr.to_string() }
 }
 
 /// Says how leaving went.
@@ -59,23 +55,20 @@ pub fn left(voice: &Voice, left: Leaving) {
 mod tests {
     use super::*;
 
-    fn said(listening: &str, serving: bool, advertise: Option<&str>) -> String {
-        let advertise = advertise.map(|addr| addr.parse().unwrap());
-        lines(listening.parse().unwrap(), serving, advertise, &["fuse:/mnt".to_owned()]).join("\n")
+    fn said(listening: &str, known_as: &str, serving: bool) -> String {
+        lines(listening.parse().unwrap(), known_as.parse().unwrap(), serving, &["fuse:/mnt".to_owned()]).join("\n")
     }
 
     #[test]
     fn a_new_user_learns_how_others_join() {
-        let local = said("127.0.0.1:4440", true, None);
+        let local = said("127.0.0.1:4440", "127.0.0.1:4440", true);
         assert!(
             local.starts_with("another machine joins with: vfield join 127.0.0.1\nreachable from this machine only")
         );
-        assert!(
-            said("192.168.1.1:4441", true, None)
-                .starts_with("another machine joins with: vfield join 192.168.1.1:4441\nimages are files in /mnt")
-        );
-        let open = said("0.0.0.0:4440", true, Some("192.168.1.1:4440"));
+        let near = said("192.168.1.1:4441", "192.168.1.1:4441", true);
+        assert!(near.starts_with("another machine joins with: vfield join 192.168.1.1:4441\nimages are files in /mnt"));
+        let open = said("0.0.0.0:4440", "192.168.1.1:4440", true);
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));
-        assert!(said("[fd00::1]:4440", false, None).contains("vfield join fd00::1\n"));
+        assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false).contains("vfield join fd00::1\n"));
     }
 }

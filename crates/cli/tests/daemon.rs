@@ -1,0 +1,214 @@
+//! Daemons with real nodes on loopback, spoken to as a person or a script would.
+//!
+//! Every address has a port of the system's choice. Nothing sleeps: `status --wait` is what waits.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// Every wait ends after so many seconds, the test then fails.
+const PATIENCE: &str = "30s";
+
+struct Bench {
+    dir: TempDir,
+}
+
+/// A daemon; ended with SIGKILL if the test forgets it.
+struct Daemon {
+    child: Child,
+    control: PathBuf,
+    dir: PathBuf,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn vfield(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vfield"));
+    command.current_dir(dir).env_clear().env("HOME", dir).stdin(Stdio::null());
+    command
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn image(&self, name: &str, length: usize) -> Vec<u8> {
+        let seed = name.len() as u32;
+        let bytes: Vec<u8> = (seed..).take(length).map(|n| (n.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
+        std::fs::write(self.dir.path().join(name), &bytes).unwrap();
+        bytes
+    }
+
+    fn start(&self, control: &str, line: &[&str]) -> Daemon {
+        self.start_with(control, line, &[])
+    }
+
+    fn start_with(&self, control: &str, line: &[&str], env: &[(&str, &Path)]) -> Daemon {
+        let control = self.dir.path().join(control);
+        let mut command = vfield(self.dir.path());
+        command.args(line).env("VFIELD_CONTROL", &control).stderr(Stdio::piped()).envs(env.iter().copied());
+        Daemon { child: command.spawn().unwrap(), control, dir: self.dir.path().to_owned() }
+    }
+
+    fn run(&self, line: &[&str]) -> Output {
+        vfield(self.dir.path()).args(line).env("VFIELD_CONTROL", self.dir.path().join("own")).output().unwrap()
+    }
+}
+
+impl Daemon {
+    fn ask(&self, line: &[&str]) -> Output {
+        vfield(&self.dir).args(line).env("VFIELD_CONTROL", &self.control).output().unwrap()
+    }
+
+    fn wait(&self, condition: &str) {
+        let output = self.ask(&["status", "--wait", condition, "--timeout", PATIENCE]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.ask(&["status", "--json"]).stdout).unwrap()
+    }
+
+    fn addr(&self) -> String {
+        self.status()["addr"].as_str().unwrap().to_owned()
+    }
+
+    fn leave(mut self) -> i32 {
+        let left = self.ask(&["leave", "--timeout", "5s"]).status.code().unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        assert!(!self.control.exists(), "the control socket is gone with its daemon");
+        left
+    }
+}
+
+#[test]
+fn an_image_outlives_its_origin() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", 3_000_001);
+    let origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    origin.wait("filled");
+    let join = ["join", &origin.addr(), "--store", "60%", "--listen", "127.0.0.1:0", "--join-boost", "9"];
+    let nodes = [bench.start("c1", &join), bench.start("c2", &join)];
+    nodes.iter().for_each(|node| node.wait("filled"));
+    nodes.iter().for_each(|node| node.wait("covered"));
+    let status = nodes[0].status();
+    assert_eq!(
+        (status["images"][0]["origin_may_leave"].as_bool(), status["nodes"].as_array().map(Vec::len)),
+        (Some(true), Some(3))
+    );
+    assert!(nodes[1].ask(&["cat", "a.img"]).stdout == image);
+    assert_eq!(origin.leave(), 0);
+    for node in &nodes {
+        assert!(node.ask(&["cat", "a.img"]).stdout == image);
+        assert!(node.ask(&["cat", "a.img", "--offset", "2999990"]).stdout == image[2_999_990..]);
+    }
+    let id = bench.run(&["id", "a.img"]).stdout;
+    assert_eq!(status["images"][0]["id"].as_str().unwrap().as_bytes(), id.trim_ascii_end());
+    let [first, second] = nodes;
+    // Half of the image is nowhere else and does not fit into the other store.
+    assert_eq!(first.leave(), 1);
+    assert_eq!(second.leave(), 0);
+}
+
+#[test]
+fn a_second_origin_adds_an_image() {
+    let bench = Bench::new();
+    let (_, b) = (bench.image("a.img", 100_000), bench.image("bb.img", 200_000));
+    let first = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    first.wait("filled");
+    let addr = first.addr();
+    let second = bench.start("c1", &["serve", "bb.img", "--join", &addr, "--listen", "127.0.0.1:0"]);
+    second.wait("filled");
+    let complaint = |line: &[&str]| String::from_utf8(bench.run(line).stderr).unwrap();
+    let listen = ["--listen", "127.0.0.1:0"];
+    assert!(complaint(&[&["join", &addr][..], &listen].concat()).contains("the field has several images"));
+    assert!(
+        complaint(&[&["join", &addr, "--image", "c"][..], &listen].concat()).contains("the field has no image \"c\"")
+    );
+    let same = complaint(&[&["serve", "bb.img", "--name", "a.img", "--join", &addr][..], &listen].concat());
+    assert!(same.contains("two images are named \"a.img\""), "{same}");
+    let node = bench.start("c2", &["join", &addr, "--image", "bb.img", "--store", "0", "--listen", "127.0.0.1:0"]);
+    node.wait("filled");
+    assert!(node.ask(&["cat", "bb.img"]).stdout == b);
+    assert_eq!(node.ask(&["cat", "a.img"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_socket_appears_with_the_daemon_and_goes_with_it() {
+    let bench = Bench::new();
+    bench.image("a.img", 5000);
+    let manager = UnixDatagram::bind(bench.dir.path().join("notify")).unwrap();
+    let notify = bench.dir.path().join("notify");
+    let line = ["serve", "a.img", "--listen", "127.0.0.1:0", "--nbd", "unix:nbd.sock"];
+    let socket = bench.dir.path().join("nbd.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    let daemon = bench.start_with("c0", &line, &[("NOTIFY_SOCKET", &notify)]);
+    let heard = |manager: &UnixDatagram| {
+        let mut state = [0; 64];
+        let length = manager.recv(&mut state).unwrap();
+        String::from_utf8(state[..length].to_vec()).unwrap()
+    };
+    assert_eq!(heard(&manager), "READY=1");
+    let mut greeting = [0; 8];
+    UnixStream::connect(&socket).unwrap().read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"NBDMAGIC");
+    let second = bench.run(&["serve", "a.img", "--listen", "127.0.0.1:0", "--nbd", "unix:nbd.sock"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(daemon.leave(), 0);
+    assert_eq!(heard(&manager), "STOPPING=1");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn sigterm_is_a_leave() {
+    let bench = Bench::new();
+    bench.image("a.img", 5000);
+    let mut daemon = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0", "--json"]);
+    daemon.wait("filled");
+    let pid = rustix::process::Pid::from_child(&daemon.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
+    let mut log = String::new();
+    daemon.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    for line in log.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+    for event in ["published", "listening", "ready", "left"] {
+        assert!(log.contains(&format!("\"event\":\"{event}\"")), "{event} in {log}");
+    }
+    assert!(!daemon.control.exists());
+}
+
+#[test]
+fn what_answers_and_is_no_field_is_named() {
+    let bench = Bench::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = other.local_addr().unwrap().to_string();
+    let thread = std::thread::spawn(move || {
+        // Whoever comes gets a line and the end, until a connection says that it is enough.
+        for stream in other.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
+            let mut line = Vec::new();
+            let _ = BufReader::new(stream).read_until(b'\n', &mut line);
+            if line == b"enough\n" {
+                return;
+            }
+        }
+    });
+    let output = bench.run(&["join", &addr, "--listen", "127.0.0.1:0"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&addr) && text.contains("hint: "), "{text}");
+    std::net::TcpStream::connect(&addr).unwrap().write_all(b"enough\n").unwrap();
+    thread.join().unwrap();
+}
