@@ -132,10 +132,11 @@ impl Field {
     }
 }
 
-/// Addresses of the members that a node holds to be alive, itself first.
+/// Addresses of the members that a node holds to be there, itself first; one that delivers nothing at the
+/// moment is still a member.
 pub fn live(status: &Value) -> Vec<String> {
     let nodes = status["nodes"].as_array().into_iter().flatten();
-    let nodes = nodes.filter(|node| node["state"] == "alive" || node["state"] == "self");
+    let nodes = nodes.filter(|node| ["alive", "self", "stalled"].iter().any(|state| node["state"] == *state));
     nodes.filter_map(|node| node["addr"].as_str().map(str::to_owned)).collect()
 }
 

@@ -51,7 +51,7 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() -> Outcome {
     let mut second = join().listen((again.addr().ip(), again.addr().port() + 1).into()).spawn()?;
     let status = second.process_mut().wait(NEWS)?;
     let log = second.process().log();
-    assert!(!status.success() && log.contains("in use"), "{status}: {log}");
+    assert!(!status.success() && log.contains("another daemon"), "{status}: {log}");
     assert!(again.status().is_ok(), "the first still answers");
     Ok(())
 }

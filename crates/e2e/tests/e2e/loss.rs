@@ -95,6 +95,7 @@ fn the_field_repairs_itself_when_a_holder_dies() -> Outcome {
     let mut field = Field::start(Plan { stores: &["60%", "60%", "60%"], ..Plan::default() })?;
     field.covered()?;
     field.nodes[0].kill();
+    field.members(3, &[0])?;
     // Two stores of 60 % still cover the image, if they lie well; with the origin's help they move until they do.
     for node in [1, 2] {
         let covered = || field.nodes[node].image().is_ok_and(|image| image["coverage"] == 1.0);
