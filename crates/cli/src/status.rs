@@ -104,8 +104,9 @@ fn waiting_text(image: &ImageStatus) -> String {
     let mut waiting: Vec<_> = image.waiting.iter().collect();
     waiting.sort_by(|one, other| other.for_s.total_cmp(&one.for_s));
     let Some(longest) = waiting.first() else { return "  waiting    nothing\n".to_owned() };
-    let mut out =
-        format!("  waiting    {} chunks, the longest for {}\n", waiting.len(), duration::human(longest.for_s));
+    let chunks =
+        if waiting.len() == 1 { "1 chunk".to_owned() } else { format!("{} chunks, the longest", waiting.len()) };
+    let mut out = format!("  waiting    {chunks} for {}\n", duration::human(longest.for_s));
     for chunk in waiting.iter().take(WAITING_SHOWN) {
         line(
             &mut out,
