@@ -57,7 +57,9 @@ impl Bits {
     pub fn iter(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.pages.iter().flat_map(|(page, words)| {
             words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(move |(at, word)| {
-                (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| Chunk(page * BITS + at as u64 * 64 + bit))
+                (0..64)
+                    .filter(move |bit| word >> bit & 1 != 0)
+                    .map(move |bit| Chunk(page * BITS + at as u64 * 64 + bit))
             })
         })
     }

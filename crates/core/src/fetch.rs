@@ -61,7 +61,7 @@ impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::NoHolder => "no live node holds it",
-            Self::Refused => "no node that should hold it has it yet",
+            Self::Refused => "no live node has it, those that are to hold it were asked",
             Self::SourceChanged => "the origin's file has changed",
         })
     }

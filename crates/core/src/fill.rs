@@ -42,7 +42,15 @@ impl Fill {
     /// A fill of `arc`, of an image of `size` chunks, that begins at chunk `from` and not before `start`.
     pub fn new(size: u64, arc: Arc, from: u64, start: Time) -> Self {
         let filled = Filled { from, count: if arc.length == 0 { size } else { 0 } };
-        Self { size, arc, filled, looked: filled.count, pending: BTreeSet::new(), service: Duration::ZERO, not_before: start }
+        Self {
+            size,
+            arc,
+            filled,
+            looked: filled.count,
+            pending: BTreeSet::new(),
+            service: Duration::ZERO,
+            not_before: start,
+        }
     }
 
     /// What the node's store is to hold.

@@ -133,10 +133,11 @@ impl Inventory {
         fits
     }
 
-    /// Takes a chunk out of the store that the shell is to drop at once.
-    pub fn discard(&mut self, chunk: Chunk) {
-        self.stored.remove(chunk);
-        self.forget_use(chunk);
+    /// Takes a chunk out of the store; it stays for a while, as if it had just been used.
+    pub fn demote(&mut self, chunk: Chunk) {
+        if self.stored.remove(chunk) {
+            self.used(chunk, true);
+        }
     }
 
     /// A transient chunk that has to go, least recently used first, if there are too many. `busy` says

@@ -44,7 +44,10 @@ pub struct Effects {
 }
 
 /// Hands records that arrive with gossip to the table.
-struct Inbox(Arc<Mutex<Records>>);
+struct Inbox {
+    me: NodeId,
+    records: Arc<Mutex<Records>>,
+}
 
 /// A record that cannot be read; the rest of its datagram is dropped.
 #[derive(Debug, thiserror::Error)]
@@ -55,10 +58,14 @@ impl BroadcastHandler<Identity> for Inbox {
     type Key = RecordKey;
     type Error = BadRecord;
 
-    fn receive_item(&mut self, data: &[u8], _sender: Option<&Identity>) -> Result<Option<RecordKey>, BadRecord> {
+    fn receive_item(&mut self, data: &[u8], sender: Option<&Identity>) -> Result<Option<RecordKey>, BadRecord> {
         let record = Record::decode(data).ok_or(BadRecord)?;
+        if sender.is_some() && record.node == self.me {
+            // What this node holds, it knows best.
+            return Ok(None);
+        }
         let key = RecordKey { node: record.node, image: record.image };
-        Ok(lock(&self.0).learn(record).then_some(key))
+        Ok(lock(&self.records).learn(record).then_some(key))
     }
 }
 
@@ -74,7 +81,7 @@ impl Membership {
     /// A field with one member. `seed` makes every choice of it repeatable.
     pub fn new(me: Identity, seed: u64) -> Self {
         let records = Arc::new(Mutex::new(Records::default()));
-        let inbox = Inbox(Arc::clone(&records));
+        let inbox = Inbox { me: me.node, records: Arc::clone(&records) };
         let rng = SmallRng::seed_from_u64(seed);
         Self {
             foca: Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox),
@@ -203,26 +210,28 @@ impl Membership {
     fn note(&mut self, notification: OwnedNotification<Identity>, effects: &mut Effects) {
         match notification {
             OwnedNotification::MemberUp(member) => {
-                if self.live.insert(member.node, member).is_none() {
-                    effects.up.push(member);
-                }
+                let known = self.live.insert(member.node, member).is_some();
+                effects.up.extend((!known).then_some(member));
             }
             OwnedNotification::MemberDown(member) => {
-                if self.live.get(&member.node).is_some_and(|live| live.generation <= member.generation) {
-                    self.live.remove(&member.node);
-                    effects.down.push(member);
-                }
+                // News of an earlier life says nothing about this one.
+                let known = self.live.get(&member.node).is_some_and(|live| live.generation <= member.generation);
+                effects.down.extend(known.then(|| self.live.remove(&member.node)).flatten());
             }
-            OwnedNotification::Rename(old, new) => {
-                if self.live.remove(&old.node).is_some() {
-                    self.live.insert(new.node, new);
-                    if old.node != new.node {
-                        effects.down.push(old);
-                        effects.up.push(new);
-                    }
-                }
-            }
+            OwnedNotification::Rename(old, new) => self.rename(old, new, effects),
             _ => {}
+        }
+    }
+
+    /// A member has a new identity: it refuted its death, or another process has taken its address.
+    fn rename(&mut self, old: Identity, new: Identity, effects: &mut Effects) {
+        if self.live.remove(&old.node).is_none() {
+            return;
+        }
+        self.live.insert(new.node, new);
+        if old.node != new.node {
+            effects.down.push(old);
+            effects.up.push(new);
         }
     }
 }

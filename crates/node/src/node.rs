@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
@@ -28,6 +28,8 @@ use vfield_core::source::BlockSource;
 
 /// How often a leaving node looks whether others have taken over.
 const LEAVE_POLL: Duration = Duration::from_millis(50);
+/// How often the progress of hashing is reported.
+const HASH_REPORTS: Duration = Duration::from_millis(200);
 /// How often the progress of a fill is reported.
 const FILL_REPORTS: Duration = Duration::from_millis(250);
 
@@ -136,17 +138,34 @@ impl Node {
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
 
         let mut node = Self { driver, sources: Vec::new(), listening, started: Instant::now(), tasks };
-        node.enter(&config.bootstrap, &events).await?;
-        for origin in origins {
-            node.serve(origin, ahead_bytes)?;
+        let taken_part = node.take_part(&config, origins, ahead_bytes, &events).await;
+        if taken_part.is_err() {
+            // Others may know this node by now: it does not stay in their lists as one that died.
+            node.driver.apply(Input::Gone);
         }
-        if config.serve.is_empty() || !config.join.is_empty() {
-            for known in bootstrap::find_images(&node.driver, &config.join).await? {
-                node.join(known, &config, ahead_bytes, &events)?;
-            }
-        }
+        taken_part?;
         node.tasks.spawn(report_fills(Arc::clone(&node.driver)));
         Ok(node)
+    }
+
+    /// Enters the field, and adds the images to it that this node serves, and to itself those it joins.
+    async fn take_part(
+        &mut self,
+        config: &NodeConfig,
+        origins: Vec<Origin>,
+        ahead_bytes: u64,
+        events: &EventSink,
+    ) -> Result<(), StartError> {
+        self.enter(&config.bootstrap, events).await?;
+        for origin in origins {
+            self.serve(origin, ahead_bytes)?;
+        }
+        if config.serve.is_empty() || !config.join.is_empty() {
+            for known in bootstrap::find_images(&self.driver, &config.join).await? {
+                self.join(known, config, ahead_bytes, events)?;
+            }
+        }
+        Ok(())
     }
 
     /// The images it serves or has joined, in the order of the configuration.
@@ -225,7 +244,13 @@ impl Node {
         Ok(())
     }
 
-    fn join(&mut self, known: Known, config: &NodeConfig, ahead_bytes: u64, events: &EventSink) -> Result<(), StartError> {
+    fn join(
+        &mut self,
+        known: Known,
+        config: &NodeConfig,
+        ahead_bytes: u64,
+        events: &EventSink,
+    ) -> Result<(), StartError> {
         let Known { id, name, header } = known;
         let geometry = Geometry::new(header);
         let all = geometry.chunks() * geometry.chunk_bytes();
@@ -234,7 +259,8 @@ impl Node {
             StoreSize::Percent(share) => (all as f64 * share.clamp(0.0, 100.0) / 100.0).ceil() as u64,
             StoreSize::Bytes(bytes) => bytes.min(all),
         };
-        let needed = capacity_bytes.min((header.populated() + geometry.chunks() - geometry.data_chunks()) * geometry.chunk_bytes());
+        let needed = capacity_bytes
+            .min((header.populated() + geometry.chunks() - geometry.data_chunks()) * geometry.chunk_bytes());
         let memory_bytes = memory_bytes();
         if needed > memory_bytes {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
@@ -263,12 +289,20 @@ impl Node {
 async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Origin>, StartError> {
     let mut origins: Vec<Origin> = Vec::new();
     for serve in config.serve.clone() {
-        let (events, threads) = (Arc::clone(events), NonZeroUsize::new(config.hash_threads).unwrap_or(NonZeroUsize::MIN));
+        let (events, threads) =
+            (Arc::clone(events), NonZeroUsize::new(config.hash_threads).unwrap_or(NonZeroUsize::MIN));
         let path = serve.path.clone();
         let hashing = tokio::task::spawn_blocking(move || {
             let file_name = || serve.path.file_name().map(|name| name.to_string_lossy().into_owned());
             let image = serve.name.clone().or_else(file_name).unwrap_or_default();
+            let reported = Mutex::new(Instant::now());
             let progress = |progress: Progress| {
+                // Whoever finds it locked comes a moment after one that reports.
+                let Ok(mut last) = reported.try_lock() else { return };
+                if last.elapsed() < HASH_REPORTS {
+                    return;
+                }
+                *last = Instant::now();
                 let (done_bytes, total_bytes) = (progress.position_bytes, progress.length_bytes);
                 events(Event::Hashing { image: image.clone(), done_bytes, total_bytes });
             };
@@ -344,7 +378,8 @@ async fn report_fills(driver: Arc<Driver>) {
         tokio::time::sleep(FILL_REPORTS).await;
         for view in driver.look(Core::images).into_iter().filter(|view| !view.filled) {
             let Some(image) = driver.image(view.id) else { continue };
-            let (held_bytes, goal_bytes) = (image.store().resident_bytes(), view.capacity * image.geometry().chunk_bytes());
+            let (held_bytes, goal_bytes) =
+                (image.store().resident_bytes(), view.capacity * image.geometry().chunk_bytes());
             driver.event(Event::Filling { image: view.name, held_bytes, goal_bytes });
         }
     }
@@ -352,7 +387,8 @@ async fn report_fills(driver: Arc<Driver>) {
 
 fn random() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
-    let failed = |errno: rustix::io::Errno| StartError::System { what: "drawing a random number", source: errno.into() };
+    let failed =
+        |errno: rustix::io::Errno| StartError::System { what: "drawing a random number", source: errno.into() };
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
     Ok(u64::from_le_bytes(bytes))
 }

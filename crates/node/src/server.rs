@@ -9,7 +9,7 @@ mod outgoing;
 
 use crate::driver::{Driver, Reply};
 use crate::greet;
-use crate::image::{LocalImage, Local};
+use crate::image::{Local, LocalImage};
 use answers::{Answer, Answers, Body};
 use outgoing::{Outgoing, Sent};
 use std::io;
@@ -62,7 +62,8 @@ async fn connection(driver: Arc<Driver>, mut stream: TcpStream, _permit: OwnedSe
     driver.apply(Input::Met(peer));
     let id = ConnectionId(driver.number());
     let replies = driver.open(id);
-    let mut serving = Serving { driver: &driver, id, peer, stream, answers: Answers::default(), inbound: Vec::new(), image: None };
+    let mut serving =
+        Serving { driver: &driver, id, peer, stream, answers: Answers::default(), inbound: Vec::new(), image: None };
     let ended = serving.run(replies).await;
     tracing::debug!(%addr, %ended, "peer's connection ended");
     if let End::Wire(_) = ended {

@@ -68,7 +68,8 @@ impl Counters {
             })
             .collect();
         rows.sort_by(|a, b| (b.received_bytes, &a.id).cmp(&(a.received_bytes, &b.id)));
-        let received = |origin: bool| rows.iter().filter(|row| row.origin == origin).map(|row| row.received_bytes).sum();
+        let received =
+            |origin: bool| rows.iter().filter(|row| row.origin == origin).map(|row| row.received_bytes).sum();
         let traffic = Traffic {
             from_store_bytes: self.from_store.load(Ordering::Relaxed),
             from_peers_bytes: received(false),

@@ -105,7 +105,8 @@ impl Node {
         let live = self.membership.live();
         let records = self.membership.records();
         let about = || records.iter().filter(|r| r.image == id && (r.node == me || live.contains_key(&r.node)));
-        let holding = |r: &crate::record::Record| Holding { node: r.node, arc: r.arc, filled: r.filled, leaving: r.leaving };
+        let holding =
+            |r: &crate::record::Record| Holding { node: r.node, arc: r.arc, filled: r.filled, leaving: r.leaving };
         map.update(
             about().filter(|record| !record.origin).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),

@@ -3,7 +3,7 @@
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config;
-use crate::fetch::Fetch;
+use crate::fetch::{Fetch, Stage};
 use crate::fill::{Fill, Look};
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
@@ -14,6 +14,9 @@ use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// A fill goes past so many chunks that nobody has for now: asking again for each costs some time.
+const WAITING_MAX: usize = 4096;
 
 /// One image on this node.
 pub(super) struct Image {
@@ -158,7 +161,9 @@ impl Node {
         let window = self.fill_window();
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
-        let limit = (window / image.inventory.geometry().chunk_bytes()).max(1) as usize;
+        // What nobody has for now does not hold up the rest, within a bound.
+        let waiting = image.fetches.values().filter(|fetch| fetch.fill && fetch.stage == Stage::Waiting).count();
+        let limit = (window / image.inventory.geometry().chunk_bytes()).max(1) as usize + waiting.min(WAITING_MAX);
         loop {
             let now = self.now;
             let Some(image) = self.images.get_mut(&id) else { return };
@@ -218,17 +223,8 @@ impl Node {
         let ring = *image.map.ring();
         let outside = |chunk: &Chunk| !arc.contains(ring.place(*chunk), ring.size());
         let old: Vec<Chunk> = image.inventory.iter_stored().filter(outside).collect();
-        for chunk in old {
-            self.evict(id, chunk);
-        }
-    }
-
-    /// Drops one chunk, here and in the shell.
-    pub(super) fn evict(&mut self, id: ImageId, chunk: Chunk) {
-        if let Some(image) = self.images.get_mut(&id) {
-            image.inventory.discard(chunk);
-            self.out(Output::Evict(id, chunk));
-        }
+        old.into_iter().for_each(|chunk| image.inventory.demote(chunk));
+        self.trim(id);
     }
 
     /// True if the store can take one more chunk, perhaps after dropping one of an earlier arc.
@@ -267,7 +263,8 @@ impl Node {
         let outside = |chunk: &Chunk| !arc.contains(ring.place(*chunk), ring.size());
         let spare = image.inventory.iter_stored().find(outside);
         if let Some(chunk) = spare {
-            self.evict(id, chunk);
+            image.inventory.demote(chunk);
+            self.trim(id);
         }
     }
 

@@ -142,7 +142,6 @@ impl Node {
     pub(super) fn no_source(&mut self, id: ImageId, chunk: Chunk) {
         let now = self.now;
         let Some(image) = self.images.get_mut(&id) else { return };
-        let extent = image.inventory.geometry().extent(chunk);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         fetch.stage = Stage::Waiting;
         // An origin asks others only for what its own file no longer has.
@@ -161,7 +160,10 @@ impl Node {
             self.out(Output::Refuse(asker, refusal));
         }
         if why == Why::SourceChanged {
-            self.fail(id, chunk, &ReadError::SourceChanged(extent));
+            self.fail(id, chunk);
+        }
+        if self.images.get(&id).and_then(|image| image.fetches.get(&chunk)).is_some_and(|fetch| fetch.fill) {
+            self.set_fill(id);
         }
         self.drop_unwanted(id, chunk);
         if !self.retrying {
@@ -170,16 +172,18 @@ impl Node {
         }
     }
 
-    /// Readers of a chunk, and of all chunks that wait for it as their parent, get an error.
-    fn fail(&mut self, id: ImageId, chunk: Chunk, error: &ReadError) {
-        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+    /// Readers of a chunk, and of all chunks whose hash is in it, learn that the origin's file has changed.
+    fn fail(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let extent = image.inventory.geometry().extent(chunk);
+        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         let children = fetch.children.clone();
         for token in std::mem::take(&mut fetch.waiters) {
             self.reads.remove(&token);
-            self.out(Output::Answer(token, Err(error.clone())));
+            self.out(Output::Answer(token, Err(ReadError::SourceChanged(extent))));
         }
         for child in children {
-            self.fail(id, child, error);
+            self.fail(id, child);
         }
     }
 

@@ -7,8 +7,9 @@ use crate::image::ImageId;
 use crate::placement::coverage::Layers;
 use crate::placement::{Arc, Holding};
 
-/// A move has to be worth so much more than staying (in eighths): it costs the field a whole store's fill.
-const WORTH_MOVING: u128 = 12;
+/// A move has to be worth so much more than staying (in sixteenths): a little more while the store is empty,
+/// half more once it is full, since it then costs the field a whole store's fill.
+const WORTH_MOVING: (u128, u128) = (17, 24);
 
 impl Node {
     /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
@@ -38,7 +39,12 @@ impl Node {
         let arc = image.fill.arc();
         let better = image.map.least_covered(arc.length, me, dice);
         let (now, then) = (image.map.gain(arc, me), image.map.gain(better, me));
-        if !self.leaving && then * 8 > now * WORTH_MOVING {
+        let (empty, full) = WORTH_MOVING;
+        let (size, filled) = (u128::from(image.map.ring().size()), u128::from(image.fill.filled().count));
+        let worth_it = then * 16 > now * (empty + (full - empty) * filled / size);
+        // Chunks that nobody is to hold would be lost with the origin: any move that saves some is worth it.
+        let saves = image.map.bare(better, me) > image.map.bare(arc, me);
+        if !self.leaving && (worth_it || saves) {
             self.take_arc(id, better);
         }
     }

@@ -40,7 +40,7 @@ impl Node {
 
     fn has_window(&self, priority: Priority) -> bool {
         if !self.config.parallel {
-            return self.requests.is_empty();
+            return self.outstanding_bytes == 0;
         }
         let window = self.config.window_bytes;
         let limit = match priority {
@@ -93,27 +93,30 @@ impl Node {
         let homes = image.map.homes(chunk);
         let having = homes.iter().filter(|home| home.node != me && image.map.has(home, chunk) && usable(home.node));
         let having: Vec<NodeId> = having.map(|home| home.node).collect();
+        // An origin has it for sure. What others have said may be out of date, and of two nodes that each
+        // believe that the other has it neither may wait for the other.
         let certain = |peer| Source { peer, hop: HOPS_MAX, depth: u8::MAX };
+        let likely = |peer| Source { peer, hop: HOPS_MAX, depth: HOPS_MAX };
 
         // A home asks as a relay, so that two homes never wait for each other.
         let hop = fetch.hop.max(u8::from(homes.iter().any(|home| home.node == me)));
         let first = homes.iter().map(|home| home.node).find(|&node| node == me || usable(node));
-        let participants = || {
-            image.map.participants().iter().copied().filter(|&node| node == me || usable(node))
-        };
+        let participants = || image.map.participants().iter().copied().filter(|&node| node == me || usable(node));
         let relay = if homes.is_empty() { image.map.relay(chunk, participants()) } else { first };
         let relay = relay.filter(|&node| node != me && hop < HOPS_MAX);
 
         let origins: Vec<NodeId> = image.map.origins().iter().copied().filter(|&node| usable(node)).collect();
-        let others: Vec<NodeId> = homes.iter().map(|home| home.node).filter(|&node| node != me && usable(node)).collect();
+        let others: Vec<NodeId> =
+            homes.iter().map(|home| home.node).filter(|&node| node != me && usable(node)).collect();
         if let Some(peer) = self.peers.choose(&having) {
-            return Some(certain(peer));
+            return Some(likely(peer));
         }
         if let Some(peer) = relay {
             return Some(Source { peer, hop, depth: hop });
         }
         // What homes have said of themselves is a moment old: they may have it by now.
-        self.peers.choose(&origins).or_else(|| self.peers.choose(&others)).map(certain)
+        let origin = self.peers.choose(&origins).map(certain);
+        origin.or_else(|| self.peers.choose(&others).map(likely))
     }
 
     /// Looks at a request that has been under way for a while.
@@ -232,14 +235,14 @@ impl Node {
     pub(super) fn unusable(&mut self, request: RequestId) {
         let Some(entry) = self.end(request, true) else { return };
         self.try_another(request, entry.image, entry.chunk);
-        if let Some(image) = self.images.get_mut(&entry.image)
-            && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
-        {
-            fetch.tried.retain(|node| *node != entry.peer);
-            if fetch.stage == Stage::Queued {
-                self.line_up(entry.image, entry.chunk);
-            }
+        let Some(image) = self.images.get_mut(&entry.image) else { return };
+        let Some(fetch) = image.fetches.get_mut(&entry.chunk) else { return };
+        fetch.tried.retain(|node| *node != entry.peer);
+        // Without the parent no other answer could be used either.
+        for other in std::mem::take(&mut fetch.requests) {
+            self.orphan(other);
         }
+        self.line_up(entry.image, entry.chunk);
     }
 
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {

@@ -95,8 +95,11 @@ impl Node {
                 let Ok(header) = crate::image::Header::decode(&record.header) else { continue };
                 let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
                 let size = crate::image::Geometry::new(header).chunks();
-                capacity_bytes += bytes(record.arc.length);
-                held_bytes += bytes((u128::from(record.arc.length) * u128::from(record.filled.count) / u128::from(size)) as u64);
+                // Others may say what they like: no more than there is.
+                let (arc, filled) = (record.arc.length.min(size), record.filled.count.min(size));
+                capacity_bytes = bytes(arc).saturating_add(capacity_bytes);
+                held_bytes =
+                    bytes((u128::from(arc) * u128::from(filled) / u128::from(size)) as u64).saturating_add(held_bytes);
                 if record.origin {
                     origin_of.push(record.name.clone());
                 }

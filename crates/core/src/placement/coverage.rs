@@ -104,9 +104,21 @@ impl Layers {
     /// The lowest count over any place of an arc of at least one place.
     pub fn lowest(&self, arc: Arc) -> u64 {
         let touches = |run: &Run| {
-            arc.contains(run.start, self.size) || Arc { start: run.start, length: run.length }.contains(arc.start, self.size)
+            arc.contains(run.start, self.size)
+                || Arc { start: run.start, length: run.length }.contains(arc.start, self.size)
         };
         self.runs.iter().filter(|run| touches(run)).map(|run| run.count).min().unwrap_or(0)
+    }
+
+    /// How many places of an arc no other lies over.
+    pub fn bare(&self, arc: Arc) -> u64 {
+        let end = arc.start + arc.length;
+        let within = |run: &Run, start: u64, end: u64| {
+            run.start.saturating_add(run.length).min(end).saturating_sub(run.start.max(start))
+        };
+        let overlap =
+            |run: &Run| within(run, arc.start, end.min(self.size)) + within(run, 0, end.saturating_sub(self.size));
+        self.runs.iter().filter(|run| run.count == 0).map(overlap).sum()
     }
 
     /// The worth of all places of an arc.

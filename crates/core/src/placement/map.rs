@@ -44,7 +44,8 @@ impl Map {
         self.participants.clear();
         for holding in holdings {
             self.participants.push(holding.node);
-            if holding.arc.length > 0 && holding.arc.fits(size) && holding.filled.from < size {
+            let filled = Arc { start: holding.filled.from, length: holding.filled.count };
+            if holding.arc.length > 0 && holding.arc.fits(size) && filled.fits(size) {
                 self.holdings.push(holding);
             }
         }
@@ -134,9 +135,13 @@ impl Map {
         self.layers_without(me).gain(arc)
     }
 
+    /// How many places of an arc no node other than `me` is to hold.
+    pub fn bare(&self, arc: Arc, me: NodeId) -> u64 {
+        self.layers_without(me).bare(arc)
+    }
+
     fn layers_without(&self, me: NodeId) -> Layers {
-        let others: Vec<Arc> =
-            self.holdings.iter().filter(|h| h.node != me && !h.leaving).map(|h| h.arc).collect();
+        let others: Vec<Arc> = self.holdings.iter().filter(|h| h.node != me && !h.leaving).map(|h| h.arc).collect();
         Layers::of(&others, self.ring.size())
     }
 }

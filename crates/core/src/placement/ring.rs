@@ -25,10 +25,8 @@ impl Ring {
         const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15;
         let ideal = ((u128::from(size) * GOLDEN) >> 64) as u64;
         let coprime = |step: &u64| (1..=size).contains(step) && gcd(*step, size) == 1;
-        let step = (0..size)
-            .flat_map(|off| [ideal.saturating_add(off), ideal.saturating_sub(off)])
-            .find(coprime)
-            .unwrap_or(1);
+        let step =
+            (0..size).flat_map(|off| [ideal.saturating_add(off), ideal.saturating_sub(off)]).find(coprime).unwrap_or(1);
         Self { size, step, inverse: inverse(step, size) }
     }
 

@@ -127,7 +127,8 @@ impl Lane {
         let counters = driver.counters.peer(&self.peer);
         self.state().stream = Some(Arc::clone(&stream));
         self.stir.notify_one();
-        let mut receiver = Receiver { driver, peer: self.peer, counters, inbound: Inbound::new(), progress: Instant::now() };
+        let mut receiver =
+            Receiver { driver, peer: self.peer, counters, inbound: Inbound::new(), progress: Instant::now() };
         loop {
             let to_write = {
                 let mut state = self.state();

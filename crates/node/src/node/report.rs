@@ -15,7 +15,8 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, members) = driver.look(|core| (core.images(), core.members()));
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
-    let images: Vec<ImageStatus> = images.into_iter().filter_map(|view| Some(image(&*driver.image(view.id)?, view))).collect();
+    let images: Vec<ImageStatus> =
+        images.into_iter().filter_map(|view| Some(image(&*driver.image(view.id)?, view))).collect();
     let changed = images.iter().filter_map(|image| image.source.as_ref().filter(|source| source.state == "changed"));
     warnings.extend(changed.map(|source| {
         format!("{} has changed since it was published: what changed is not served any more", source.path)
