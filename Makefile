@@ -18,6 +18,7 @@ lint:
 	@scripts/lint
 
 bench:
+	@scripts/setup test bench
 	@scripts/bench
 
 clean:

@@ -25,14 +25,16 @@ pub struct Process {
 pub struct Memory {
     /// Pages of its own: heap and stacks.
     pub anonymous_bytes: u64,
-    /// Resident pages of its memory files, mapped or not, and of other shared memory.
+    /// Pages of mapped files: mostly the program itself.
+    pub file_bytes: u64,
+    /// Allocated blocks of its memory files, mapped or not.
     pub shared_bytes: u64,
 }
 
 impl Memory {
     /// All of it.
     pub fn total_bytes(self) -> u64 {
-        self.anonymous_bytes + self.shared_bytes
+        self.anonymous_bytes + self.file_bytes + self.shared_bytes
     }
 }
 
@@ -140,7 +142,11 @@ impl Process {
             let line = status.lines().find_map(|line| line.strip_prefix(key));
             line.and_then(|rest| rest.trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or_default()
         };
-        Memory { anonymous_bytes: kib("RssAnon:") << 10, shared_bytes: memory_file_bytes(self.pid()) }
+        Memory {
+            anonymous_bytes: kib("RssAnon:") << 10,
+            file_bytes: kib("RssFile:") << 10,
+            shared_bytes: memory_file_bytes(self.pid()),
+        }
     }
 }
 
