@@ -48,6 +48,8 @@ pub const HEDGE_AFTER: Duration = Duration::from_millis(150);
 pub const HEDGE_PERCENT: u64 = 5;
 /// How many nodes a request may pass through: reader -> home -> first home -> origin.
 pub const HOPS_MAX: u8 = 2;
+/// The hop of a request to an origin whose advice to ask another node did not help.
+pub const HOP_INSIST: u8 = HOPS_MAX + 1;
 /// How often chunks without a live holder are asked for again, besides at each change of the field.
 pub const WAIT_RETRY: Duration = Duration::from_millis(250);
 /// How often a node compares notes with a random other one, and how often right after joining.

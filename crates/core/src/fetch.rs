@@ -91,6 +91,10 @@ pub struct Fetch {
     pub depth: u8,
     /// Since when, and why, there is nobody to ask; it stays while asking is tried again.
     pub waiting: Option<(Time, Why)>,
+    /// Whom an origin said to ask instead; tried once.
+    pub advice: Option<NodeId>,
+    /// An origin has given advice: the next time it is to send the chunk itself.
+    pub insist: bool,
     /// An origin said that its file has changed.
     pub source_changed: bool,
     /// True if the store's fill wants it.
@@ -111,6 +115,8 @@ impl Fetch {
             hop: 0,
             depth: 0,
             waiting: None,
+            advice: None,
+            insist: false,
             source_changed: false,
             fill: false,
         }

@@ -7,6 +7,7 @@
 pub mod bits;
 pub mod chunk;
 pub mod config;
+pub mod directory;
 pub mod extent;
 pub mod fetch;
 pub mod fill;

@@ -94,6 +94,8 @@ pub enum Input {
     Unusable(RequestId),
     /// The peer refused.
     Refused(RequestId, Refusal),
+    /// The peer, an origin, said to ask another node.
+    Redirected(RequestId, NodeId),
     /// The connection broke before the answer came.
     Lost(RequestId),
     /// A part of an answer came from this peer.
@@ -181,6 +183,7 @@ enum Timer {
     Repair(ImageId),
     RetryWaiting,
     ExpireReads,
+    Spread,
     Sync,
     Sweep,
 }
@@ -206,6 +209,7 @@ pub struct Node {
     timers: BTreeMap<(Time, u64), Timer>,
     timers_set: u64,
     retrying: bool,
+    spreading: bool,
     syncs: u32,
     leaving: bool,
     outputs: VecDeque<Output>,
@@ -231,6 +235,7 @@ impl Node {
             timers: BTreeMap::new(),
             timers_set: 0,
             retrying: false,
+            spreading: false,
             syncs: 0,
             leaving: false,
             outputs: VecDeque::new(),
@@ -272,6 +277,7 @@ impl Node {
             Input::Corrupt(request) => self.corrupt(request),
             Input::Unusable(request) => self.unusable(request),
             Input::Refused(request, refusal) => self.refused(request, refusal),
+            Input::Redirected(request, node) => self.redirected(request, node),
             Input::Lost(request) => self.lost(request),
             Input::Progress(node) => self.peers.progressed(node, self.now),
             Input::Broken(node) => self.broken(node),
@@ -324,6 +330,7 @@ impl Node {
                 Timer::Repair(image) => self.repair(image),
                 Timer::RetryWaiting => self.retry_waiting(),
                 Timer::ExpireReads => self.expire_reads(),
+                Timer::Spread => self.spread(),
                 Timer::Sync => self.sync(),
                 Timer::Sweep => {
                     self.membership.sweep();

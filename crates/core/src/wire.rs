@@ -6,7 +6,7 @@
 //! can make a node allocate more than a chunk. All integers are little-endian. docs/protocol.md is the prose.
 
 use crate::chunk::{Chunk, ChunkSize};
-use crate::identity::Identity;
+use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::record::Snapshot;
 use crate::source::Urgency;
@@ -27,6 +27,7 @@ pub const HEADER: usize = 16;
 /// Length of a request with its header.
 pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
 const GET_PAYLOAD: usize = 40;
+const REDIRECT_PAYLOAD: u32 = 8;
 
 /// What is wrong with bytes from a peer. The peer is at fault in each case; the connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +97,8 @@ pub enum Kind {
     Data,
     /// No chunk: a [`Refusal`] instead.
     Refuse,
+    /// No chunk: ask that node, to whom it was sent lately. A node id of 8 bytes.
+    Redirect,
     /// The asker no longer wants an answer; may come too late.
     Cancel,
     /// Here is what I know of the field ([`Snapshot`]); tell me what you know.
@@ -175,6 +178,7 @@ impl FrameHeader {
             Kind::Cancel => 4,
             Kind::Sync => 5,
             Kind::Synced => 6,
+            Kind::Redirect => 7,
         };
         out[1] = match self.priority {
             Priority::Demand => 0,
@@ -203,6 +207,7 @@ impl FrameHeader {
             4 => (Kind::Cancel, 0),
             5 => (Kind::Sync, SNAPSHOT_MAX),
             6 => (Kind::Synced, SNAPSHOT_MAX),
+            7 => (Kind::Redirect, REDIRECT_PAYLOAD),
             other => return Err(WireError::Kind(other)),
         };
         let priority = match bytes[1] {
@@ -221,7 +226,8 @@ impl FrameHeader {
             _ => return Err(WireError::Field("refusal")),
         };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
-        if kind == Kind::Get && length as usize != GET_PAYLOAD {
+        // Of these two nothing but the longest is possible.
+        if matches!(kind, Kind::Get | Kind::Redirect) && length != max {
             return Err(WireError::Field("length"));
         }
         Ok(Self { kind, priority, hop: bytes[2], refusal, length, request: u64_at(bytes, 8) })
@@ -255,6 +261,19 @@ impl Get {
         image.copy_from_slice(&payload[..32]);
         Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)) })
     }
+}
+
+/// A whole frame that sends an asker to another node.
+pub fn redirect_frame(request: u64, node: NodeId) -> Vec<u8> {
+    let mut out = FrameHeader::new(Kind::Redirect, request, REDIRECT_PAYLOAD).encode().to_vec();
+    out.extend_from_slice(&node.0.to_le_bytes());
+    out
+}
+
+/// Reads the payload of a [`Kind::Redirect`] frame.
+pub fn decode_redirect(payload: &[u8]) -> Result<NodeId, WireError> {
+    let payload: &[u8; REDIRECT_PAYLOAD as usize] = payload.try_into().map_err(|_| WireError::Payload)?;
+    Ok(NodeId(u64_at(payload, 0)))
 }
 
 /// A whole frame that carries a snapshot; records that do not fit are left out (they will be gossiped).

@@ -206,7 +206,8 @@ impl Driver {
         (self.events)(event);
     }
 
-    fn now(&self) -> Time {
+    /// Time as the core counts it.
+    pub fn now(&self) -> Time {
         Time::after_start(self.start.elapsed())
     }
 
@@ -291,6 +292,9 @@ impl Driver {
 
     fn gone(&self, member: Identity) {
         self.links.forget(member.node);
+        for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
+            image.forget(member.node);
+        }
         (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr });
     }
 

@@ -5,12 +5,15 @@
 
 use crate::origin::Origin;
 use crate::store::Store;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use vfield_core::chunk::Chunk;
+use vfield_core::directory::Directory;
 use vfield_core::extent::Extent;
+use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::source::Piece;
+use vfield_core::time::Time;
 
 /// See the module.
 pub struct LocalImage {
@@ -18,6 +21,8 @@ pub struct LocalImage {
     store: Arc<Store>,
     origin: Option<Origin>,
     complete: AtomicBool,
+    /// To whom chunks of the file were sent lately.
+    directory: Mutex<Directory>,
 }
 
 /// A chunk, or why it cannot be given.
@@ -33,12 +38,13 @@ pub enum Local {
 impl LocalImage {
     /// An image that this node serves from a file.
     pub fn origin(store: Arc<Store>, origin: Origin) -> Self {
-        Self { name: origin.name().to_owned(), store, origin: Some(origin), complete: AtomicBool::new(true) }
+        let name = origin.name().to_owned();
+        Self { name, store, origin: Some(origin), complete: AtomicBool::new(true), directory: Mutex::default() }
     }
 
     /// An image that this node has joined.
     pub fn joined(name: String, store: Arc<Store>) -> Self {
-        Self { name, store, origin: None, complete: AtomicBool::new(false) }
+        Self { name, store, origin: None, complete: AtomicBool::new(false), directory: Mutex::default() }
     }
 
     /// Its name.
@@ -75,6 +81,22 @@ impl LocalImage {
             None => Local::Missing,
             Some(origin) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
         }
+    }
+
+    /// Whom an asker is to be sent to instead of being sent a chunk, on an origin; see [`Directory`].
+    pub fn instead(&self, chunk: Chunk, asker: NodeId, insists: bool, now: Time) -> Option<NodeId> {
+        self.origin.as_ref()?;
+        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        if insists {
+            directory.sent_to(chunk, asker, now);
+            return None;
+        }
+        directory.instead(chunk, asker, now)
+    }
+
+    /// A node is gone: nobody is sent to it any more.
+    pub fn forget(&self, gone: NodeId) {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).forget(gone);
     }
 
     /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its length.

@@ -401,5 +401,5 @@ fn now_ms() -> u64 {
 /// This machine's memory.
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit.max(1)))
+    info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)))
 }

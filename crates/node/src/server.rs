@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use vfield_core::config::HOP_INSIST;
 use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
@@ -175,9 +176,10 @@ impl Serving<'_> {
                 let snapshot = wire::decode_snapshot(payload)?;
                 self.driver.apply(Input::Learned(snapshot));
                 let mine = self.driver.look(|core| core.snapshot());
-                self.answers.urgent(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
+                self.answers.opened();
+                self.answers.before(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
             }
-            Kind::Data | Kind::Refuse | Kind::Synced => return Err(WireError::Field("kind").into()),
+            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced => return Err(WireError::Field("kind").into()),
         }
         Ok(())
     }
@@ -190,6 +192,10 @@ impl Serving<'_> {
         };
         if image.geometry().chunk(get.chunk.0).is_none() {
             return self.answers.refuse(header.request, Refusal::NotHeld);
+        }
+        let insists = header.hop >= HOP_INSIST;
+        if let Some(node) = image.instead(get.chunk, self.peer.node, insists, self.driver.now()) {
+            return self.answers.before(Body::Frame(wire::redirect_frame(header.request, node)));
         }
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {

@@ -197,6 +197,7 @@ impl Node {
             let chunks: Vec<Chunk> = waiting
                 .map(|(chunk, fetch)| {
                     fetch.tried.clear();
+                    fetch.advice = None;
                     fetch.source_changed = false;
                     *chunk
                 })

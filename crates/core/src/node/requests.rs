@@ -2,7 +2,7 @@
 
 use super::{Node, Notice, Output, Timer};
 use crate::chunk::Chunk;
-use crate::config::{HEDGE_AFTER, HEDGE_PERCENT, HOPS_MAX};
+use crate::config::{HEDGE_AFTER, HEDGE_PERCENT, HOP_INSIST, HOPS_MAX};
 use crate::fetch::{Request, RequestId, Stage};
 use crate::identity::NodeId;
 use crate::image::ImageId;
@@ -13,6 +13,9 @@ use std::time::Duration;
 
 /// How soon a request is looked at again.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// A hash page that no home and no origin has is asked for from so many nodes at a time that may have read it.
+const STRANGERS_MAX: usize = 8;
 
 /// Whom to ask.
 #[derive(Debug, Clone, Copy)]
@@ -95,8 +98,10 @@ impl Node {
         let having: Vec<NodeId> = having.map(|home| home.node).collect();
         // An origin has it for sure. What others have said may be out of date, and of two nodes that each
         // believe that the other has it neither may wait for the other.
-        let certain = |peer| Source { peer, hop: HOPS_MAX, depth: u8::MAX };
         let likely = |peer| Source { peer, hop: HOPS_MAX, depth: HOPS_MAX };
+        if let Some(peer) = fetch.advice.filter(|&node| node != me && usable(node)) {
+            return Some(likely(peer));
+        }
 
         // A home asks as a relay, so that two homes never wait for each other.
         let hop = fetch.hop.max(u8::from(homes.iter().any(|home| home.node == me)));
@@ -106,17 +111,24 @@ impl Node {
         let relay = relay.filter(|&node| node != me && hop < HOPS_MAX);
 
         let origins: Vec<NodeId> = image.map.origins().iter().copied().filter(|&node| usable(node)).collect();
-        let others: Vec<NodeId> =
+        let mut others: Vec<NodeId> =
             homes.iter().map(|home| home.node).filter(|&node| node != me && usable(node)).collect();
+        // Whoever has data has had the pages above it, whether it is their home or not.
+        if !image.inventory.geometry().is_data(chunk) && fetch.tried.len() < STRANGERS_MAX {
+            others.extend(image.map.participants().iter().filter(|&&node| node != me && usable(node)));
+        }
         if let Some(peer) = self.peers.choose(&having) {
             return Some(likely(peer));
         }
         if let Some(peer) = relay {
             return Some(Source { peer, hop, depth: hop });
         }
+        let origin_hop = if fetch.insist { HOP_INSIST } else { HOPS_MAX };
+        if let Some(peer) = self.peers.choose(&origins) {
+            return Some(Source { peer, hop: origin_hop, depth: u8::MAX });
+        }
         // What homes have said of themselves is a moment old: they may have it by now.
-        let origin = self.peers.choose(&origins).map(certain);
-        origin.or_else(|| self.peers.choose(&others).map(likely))
+        self.peers.choose(&others).map(likely)
     }
 
     /// Looks at a request that has been under way for a while.
@@ -251,6 +263,19 @@ impl Node {
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
+        }
+        self.try_another(request, entry.image, entry.chunk);
+    }
+
+    pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
+        let Some(entry) = self.end(request, true) else { return };
+        if let Some(image) = self.images.get_mut(&entry.image)
+            && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
+            && !fetch.insist
+        {
+            (fetch.advice, fetch.insist) = (Some(node), true);
+            // If that node turns out not to have it, the origin is asked once more, and insisted upon.
+            fetch.tried.retain(|tried| *tried != entry.peer && *tried != node);
         }
         self.try_another(request, entry.image, entry.chunk);
     }

@@ -58,7 +58,7 @@ impl Inbound {
                 Fill::Some => some = true,
                 Fill::Full => {
                     let header = FrameHeader::decode(&self.head)?;
-                    if !matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Synced) {
+                    if !matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced) {
                         return Err(WireError::Field("kind").into());
                     }
                     let length = header.length as usize;

@@ -226,6 +226,7 @@ impl Receiver<'_> {
         let Some(ask) = lane.take(header.request) else { return Ok(false) };
         let input = match header.kind {
             Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
+            Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),
             _ => self.chunk(&ask),
         };
         self.driver.apply(input);

@@ -58,14 +58,13 @@ impl Answers {
         self.lines[answer.priority as usize].push_back(answer);
     }
 
-    /// Lines up a refusal; it is short and lets the asker go on, so it goes before chunks.
+    /// Lines up a refusal.
     pub fn refuse(&mut self, request: u64, refusal: Refusal) {
         self.lines[0].push_front(Answer { request, priority: Priority::Demand, body: Body::Refusal(refusal) });
     }
 
-    /// Lines up a frame that answers no request for a chunk, before all else.
-    pub fn urgent(&mut self, body: Body) {
-        self.open += 1;
+    /// Lines up a frame. Like a refusal it is short and lets the asker go on, so it goes before chunks.
+    pub fn before(&mut self, body: Body) {
         self.lines[0].push_front(Answer { request: 0, priority: Priority::Demand, body });
     }
 
