@@ -141,6 +141,11 @@ impl Membership {
         self.run(|foca, runtime| foca.broadcast(runtime))
     }
 
+    /// Passes news on at once, to a few.
+    pub fn spread(&mut self) -> Effects {
+        self.run(|foca, runtime| foca.gossip(runtime))
+    }
+
     /// Says goodbye.
     pub fn leave(&mut self) -> Effects {
         self.run(|foca, runtime| foca.leave_cluster(runtime))

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// After joining, notes are compared at the quicker pace so many times.
 const EARLY_SYNCS: u32 = 6;
+/// News is passed on so soon after it came: nodes that start together are to agree on homes before they
+/// fetch, and gossip's own pace would take half a second.
+const SPREAD_AFTER: Duration = Duration::from_millis(10);
 /// Coverage is counted at most this often while news pours in.
 const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 
@@ -87,6 +90,10 @@ impl Node {
             return;
         }
         self.mapped = changes;
+        if !self.spreading {
+            self.spreading = true;
+            self.set(SPREAD_AFTER, Timer::Spread);
+        }
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
@@ -111,6 +118,13 @@ impl Node {
             about().filter(|record| !record.origin).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),
         );
+    }
+
+    /// Passes on what was news a moment ago.
+    pub(super) fn spread(&mut self) {
+        self.spreading = false;
+        let effects = self.membership.spread();
+        self.apply(effects);
     }
 
     pub(super) fn recount_soon(&mut self, id: ImageId) {

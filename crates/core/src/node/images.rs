@@ -186,12 +186,7 @@ impl Node {
                 }
             });
             match chunk {
-                Some(chunk) if self.has_room(id) => {
-                    self.want(id, chunk, Priority::Fill);
-                    if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
-                        fetch.fill = true;
-                    }
-                }
+                Some(chunk) if self.has_room(id) => self.fill_with(id, chunk),
                 Some(_) => self.shorten(id),
                 None if more => {
                     // Enough looked at for one go; others first.
@@ -202,6 +197,19 @@ impl Node {
             }
         }
         self.after_fill(id);
+    }
+
+    /// Puts a chunk of the arc into the store, which has room: it is here for a while already, or fetched.
+    fn fill_with(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if image.inventory.promote(chunk) {
+            image.fill.arrived(chunk);
+            return;
+        }
+        self.want(id, chunk, Priority::Fill);
+        if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
+            fetch.fill = true;
+        }
     }
 
     /// Says so when the fill is done, and announces progress.

@@ -1,0 +1,51 @@
+//! Whole fields of cores with a virtual clock: what they promise each other and their readers.
+//!
+//! Every event of every test also passes the checks of [`support::checker`].
+
+mod faults;
+mod joining;
+mod leaving;
+mod reading;
+mod waiting;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+use support::field::Field;
+use support::original::Original;
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A field of one image of 603 chunks (600 of data, two hash pages and the top page), with an origin.
+fn one_image(seed: u64) -> Field {
+    let mut field = Field::new(seed, vec![Original::dense(1, 600)]);
+    field.origin(None, &[0]);
+    field
+}
+
+/// An origin and `count` nodes that hold `capacity` chunks each, started one after the other, as a person or a
+/// script does; the numbers of the nodes.
+fn field_of(seed: u64, count: usize, capacity: u64) -> (Field, Vec<usize>) {
+    let mut field = one_image(seed);
+    let start = |_| {
+        field.run(ms(20));
+        field.join(0, &[(0, capacity)])
+    };
+    let nodes = (0..count).map(start).collect();
+    (field, nodes)
+}
+
+/// The same, when all stores are full and all know it.
+fn filled_field(seed: u64, count: usize, capacity: u64) -> (Field, Vec<usize>) {
+    let (mut field, nodes) = field_of(seed, count, capacity);
+    field.until("stores filled", secs(20), |field| field.filled(&nodes));
+    field.run(secs(3));
+    (field, nodes)
+}

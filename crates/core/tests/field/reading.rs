@@ -1,0 +1,121 @@
+//! Readers: what they get, how fast, and how often the origin has to send it.
+
+use crate::support::field::Field;
+use crate::{field_of, filled_field, ms, one_image, secs};
+
+/// Everybody reads everything at once from cold; returns how many times the image the origin sent.
+fn cold(seed: u64, count: usize, capacity: u64) -> f64 {
+    let (mut field, nodes) = field_of(seed, count, capacity);
+    field.run(ms(300));
+    let readers = field.read_all(&nodes, 0);
+    field.until_read(&readers, secs(30));
+    field.hosts[0].sent_of(0) as f64 / field.images[0].chunks() as f64
+}
+
+#[test]
+fn two_cold_readers_load_the_origin_once() {
+    let share = cold(1, 2, 300);
+    assert!(share <= 1.05, "the origin sent {share} of the image");
+}
+
+#[test]
+fn five_cold_readers_load_the_origin_once() {
+    let share = cold(2, 5, 200);
+    assert!(share <= 1.05, "the origin sent {share} of the image");
+}
+
+#[test]
+fn ten_cold_readers_load_the_origin_little_more_than_once() {
+    // All ten start within 200 ms and hold everything: for a moment they disagree about first homes.
+    let share = cold(3, 10, 603);
+    assert!(share <= 1.25, "the origin sent {share} of the image");
+}
+
+/// Stores that hold a third of the image together: relays make up for it.
+#[test]
+fn readers_with_small_stores_load_the_origin_little_more_than_once() {
+    let share = cold(4, 5, 40);
+    assert!(share <= 1.3, "the origin sent {share} of the image");
+}
+
+#[test]
+fn readers_without_stores_load_the_origin_little_more_than_once() {
+    let share = cold(5, 6, 0);
+    assert!(share <= 1.3, "the origin sent {share} of the image");
+}
+
+/// Readers that start while the fills are at full pace, before anybody knows of all others.
+#[test]
+fn readers_from_the_first_moment_load_the_origin_little_more_than_once() {
+    let (mut field, nodes) = field_of(6, 8, 150);
+    let readers = field.read_all(&nodes, 0);
+    field.until_read(&readers, secs(30));
+    let sent = field.hosts[0].sent_of(0);
+    assert!(sent <= 603 * 13 / 10, "the origin sent {sent} chunks of 603");
+}
+
+/// With the stores full the origin is not asked for anything, and all nodes send about alike.
+#[test]
+fn warm_readers_share_the_work() {
+    let (mut field, nodes) = filled_field(7, 6, 300);
+    let before = field.hosts[0].sent_of(0);
+    let sent_before: Vec<u64> = nodes.iter().map(|&node| field.hosts[node].sent_of(0)).collect();
+    let readers = field.read_all(&nodes, 0);
+    field.until_read(&readers, secs(10));
+    assert_eq!(field.hosts[0].sent_of(0), before);
+    let sent: Vec<u64> =
+        nodes.iter().zip(sent_before).map(|(&node, before)| field.hosts[node].sent_of(0) - before).collect();
+    let mean = sent.iter().sum::<u64>() / sent.len() as u64;
+    assert!(sent.iter().all(|sent| *sent > mean / 2 && *sent < mean * 2), "{sent:?}");
+}
+
+/// A reader that hops about is answered as well; nothing it did not ask for is fetched for it.
+#[test]
+fn scattered_reads_are_answered() {
+    let mut field = one_image(8);
+    let node = field.join(0, &[(0, 0)]);
+    for step in 0..60 {
+        let at = step * 7919 % 600;
+        let reader = field.read(node, 0, at..at + 1);
+        field.until_read(&[reader], secs(1));
+    }
+    assert!(field.hosts[node].requests <= 60 + 3 + 12, "{} requests for 60 chunks", field.hosts[node].requests);
+}
+
+/// One chunk that everybody wants at the same moment: its home fetches it once.
+#[test]
+fn a_crowd_on_one_chunk_costs_the_origin_one_answer() {
+    let (mut field, nodes) = field_of(9, 12, 20);
+    field.run(ms(200));
+    let chunk =
+        (0..600).find(|chunk| !nodes.iter().any(|&node| field.hosts[node].has(0, vfield_core::chunk::Chunk(*chunk))));
+    let chunk = chunk.expect("a chunk that no store has");
+    let sent = |field: &Field| field.hosts[0].sent.get(&(0, vfield_core::chunk::Chunk(chunk))).copied().unwrap_or(0);
+    let before = sent(&field);
+    let readers: Vec<usize> = nodes.iter().map(|&node| field.read(node, 0, chunk..chunk + 1)).collect();
+    field.until_read(&readers, secs(2));
+    assert_eq!(sent(&field) - before, 1);
+}
+
+/// The origin dies once the stores cover the image: nothing is lost.
+#[test]
+fn everything_is_readable_without_the_origin() {
+    let (mut field, nodes) = filled_field(10, 4, 220);
+    field.kill(0, false);
+    let readers = field.read_all(&nodes, 0);
+    field.until_read(&readers, secs(10));
+    let longest = readers.iter().map(|at| field.readers[*at].longest_wait).max();
+    assert!(longest < Some(secs(1)), "a read waited for {longest:?}");
+}
+
+/// Requests one after the other, and the first holder always: slower, and just as right.
+#[test]
+fn what_measurements_switch_off_is_not_needed_to_be_right() {
+    for (parallel, round_robin) in [(false, true), (true, false)] {
+        let mut field = one_image(11);
+        (field.config.parallel, field.config.round_robin) = (parallel, round_robin);
+        let nodes = [field.join(0, &[(0, 200)]), field.join(0, &[(0, 200)]), field.join(0, &[(0, 200)])];
+        let readers = field.read_all(&nodes, 0);
+        field.until_read(&readers, secs(30));
+    }
+}

@@ -1,0 +1,92 @@
+//! Reads without a holder: they wait, say so, and go on when it comes back.
+
+use crate::support::host::Fault;
+use crate::{field_of, filled_field, ms, one_image, secs};
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::Why;
+use vfield_core::source::ReadError;
+
+#[test]
+fn a_read_without_a_holder_waits_and_goes_on_when_one_comes_back() {
+    let mut field = one_image(1);
+    let node = field.join(0, &[(0, 50)]);
+    let first = field.read(node, 0, 0..4);
+    field.until_read(&[first], secs(2));
+    field.kill(0, true);
+    field.run(secs(3));
+    let chunk = (0..600).find(|chunk| !field.hosts[node].has(0, Chunk(*chunk))).expect("a chunk that is not here");
+    let reader = field.read(node, 0, chunk..chunk + 1);
+    field.run(secs(5));
+    assert!(!field.readers[reader].is_done());
+    let waiting = field.hosts[node].node.images()[0].waiting.clone();
+    assert!(!waiting.is_empty(), "nobody says what is waited for");
+    assert_eq!(waiting[0].why, Why::NoHolder);
+    assert!(waiting[0].wait >= secs(4) && waiting[0].wait <= secs(6), "{:?}", waiting[0]);
+
+    field.origin(Some(node), &[0]);
+    let took = field.until_read(&[reader], secs(2));
+    assert!(took < secs(2));
+    field.run(secs(1));
+    assert!(field.hosts[node].node.images()[0].waiting.is_empty());
+}
+
+/// The only holder is cut off for a while, but nobody declares it dead: connections fail and come back.
+#[test]
+fn a_holder_that_comes_back_by_itself_is_used_within_two_seconds() {
+    let mut field = one_image(2);
+    let node = field.join(0, &[(0, 0)]);
+    field.run(ms(100));
+    field.set_fault(0, Fault::Stalled);
+    let reader = field.read(node, 0, 0..20);
+    field.run(secs(8));
+    assert!(!field.readers[reader].is_done());
+    field.set_fault(0, Fault::None);
+    field.until_read(&[reader], secs(2));
+}
+
+#[test]
+fn the_timeout_makes_an_error_of_a_wait() {
+    let mut field = one_image(3);
+    field.config.io_timeout = Some(secs(2));
+    let node = field.join(0, &[(0, 0)]);
+    field.run(ms(100));
+    field.kill(0, true);
+    let reader = field.read(node, 0, 7..8);
+    let took = field.until("the read failed", secs(3), |field| field.readers[reader].is_done());
+    assert!(took >= secs(2), "failed after {took:?}");
+    assert!(matches!(field.readers[reader].failed, Some(ReadError::TimedOut(_))));
+    field.run(secs(1));
+    assert!(field.hosts[node].node.images()[0].waiting.is_empty(), "nobody waits any more");
+}
+
+/// The origin's file has changed: its chunks fail with that error, what others hold is read from them.
+#[test]
+fn a_changed_source_is_told_apart() {
+    let (mut field, nodes) = filled_field(4, 2, 150);
+    field.set_fault(0, Fault::Changed);
+    let chunk_with = |held: bool| {
+        let has = |chunk: &u64| nodes.iter().any(|&node| field.hosts[node].has(0, Chunk(*chunk)));
+        (0..600).find(|chunk| has(chunk) == held).expect("such a chunk")
+    };
+    let (held, bare) = (chunk_with(true), chunk_with(false));
+    let good = nodes.iter().map(|&node| field.read(node, 0, held..held + 1)).collect::<Vec<_>>();
+    field.until_read(&good, secs(1));
+    let bad = field.read(nodes[0], 0, bare..bare + 1);
+    field.until("the read failed", secs(2), |field| field.readers[bad].is_done());
+    assert!(matches!(field.readers[bad].failed, Some(ReadError::SourceChanged(_))), "{:?}", field.readers[bad].failed);
+}
+
+/// A node whose store wants more chunks than can be had now goes on with those that can.
+#[test]
+fn chunks_that_nobody_has_do_not_hold_up_a_fill() {
+    let (mut field, nodes) = field_of(5, 2, 200);
+    field.until("stores filled", secs(10), |field| field.filled(&nodes));
+    field.kill(0, true);
+    field.run(secs(3));
+    let late = field.join(nodes[0], &[(0, 603)]);
+    let held = 603 - field.bare(0);
+    field.until("all that is left is copied", secs(10), |field| field.hosts[late].node.images()[0].stored == held);
+    let origin = field.origin(Some(nodes[1]), &[0]);
+    field.until("the rest too", secs(10), |field| field.filled(&[late]));
+    assert!(field.hosts[origin].sent_of(0) > 0);
+}

@@ -1,0 +1,68 @@
+//! An image as the harness knows it: its numbering, and which chunks are all zeros. It has no bytes.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::image::{Geometry, Header, ImageId};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Original {
+    pub id: ImageId,
+    pub name: String,
+    pub geometry: Geometry,
+    zero: BTreeSet<Chunk>,
+}
+
+impl Original {
+    /// `data_chunks` chunks of 16 KiB, all with data.
+    pub fn dense(number: u8, data_chunks: u64) -> Self {
+        Self::sparse(number, data_chunks, std::slice::from_ref(&(0..data_chunks)))
+    }
+
+    /// Only the chunks in `populated` have data.
+    pub fn sparse(number: u8, data_chunks: u64, populated: &[Range<u64>]) -> Self {
+        let count = populated.iter().map(|range| range.end - range.start).sum();
+        let size = ChunkSize::MIN;
+        let geometry = Geometry::new(Header::new(data_chunks * size.bytes(), size, count).expect("a header"));
+        let mut zero: BTreeSet<Chunk> = (0..data_chunks)
+            .filter(|number| !populated.iter().any(|range| range.contains(number)))
+            .map(Chunk)
+            .collect();
+        for page in data_chunks..geometry.chunks() - 1 {
+            if geometry.children(Chunk(page)).all(|child| zero.contains(&Chunk(child))) {
+                zero.insert(Chunk(page));
+            }
+        }
+        Self { id: ImageId([number; 32]), name: format!("image-{number}"), geometry, zero }
+    }
+
+    pub fn chunks(&self) -> u64 {
+        self.geometry.chunks()
+    }
+
+    pub fn data(&self) -> Range<u64> {
+        0..self.geometry.data_chunks()
+    }
+
+    /// How many chunks and pages are not all zeros.
+    pub fn populated(&self) -> u64 {
+        self.chunks() - self.zero.len() as u64
+    }
+
+    pub fn is_zero(&self, chunk: Chunk) -> bool {
+        self.zero.contains(&chunk)
+    }
+
+    /// The runs of a page's children that are all zeros.
+    pub fn zero_children(&self, page: Chunk) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for child in self.geometry.children(page).filter(|child| self.is_zero(Chunk(*child))) {
+            match runs.last_mut() {
+                Some(run) if run.end == child => run.end += 1,
+                _ => runs.push(child..child + 1),
+            }
+        }
+        runs
+    }
+}
