@@ -270,9 +270,11 @@ impl Node {
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
             Input::Asked { asker, image, chunk, priority } => self.asked(asker, image, chunk, priority),
             Input::CancelAsked(connection, request) => {
-                self.forget_askers(|asker| asker.connection == connection && asker.request == request);
+                let gone = self.forget_askers(|asker| asker.connection == connection && asker.request == request);
+                // Every request has its answer, or the asker would count it as owed for ever.
+                self.outputs.extend(gone.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
             }
-            Input::AskerGone(connection) => self.forget_askers(|asker| asker.connection == connection),
+            Input::AskerGone(connection) => drop(self.forget_askers(|asker| asker.connection == connection)),
             Input::Arrived { request, zeros } => self.arrived(request, &zeros),
             Input::Corrupt(request) => self.corrupt(request),
             Input::Unusable(request) => self.unusable(request),

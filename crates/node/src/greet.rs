@@ -1,5 +1,6 @@
 //! The first exchange on a connection between nodes: both say who they are.
 
+use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,6 +14,9 @@ use vfield_core::wire::{self, Greeting, WireError};
 const CONNECT: Duration = Duration::from_millis(500);
 /// How long a greeting may take once connected. A busy machine answers late; a hostile one never.
 pub const GREET: Duration = Duration::from_secs(5);
+
+/// After so long without a word the kernel asks whether the other machine is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
 /// Why two nodes did not come together.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +48,7 @@ fn plain(error: &io::Error) -> String {
 pub async fn dial(addr: SocketAddr, me: Identity) -> Result<(TcpStream, Greeting), GreetError> {
     let connecting = timeout(CONNECT, TcpStream::connect(addr));
     let mut stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
-    stream.set_nodelay(true)?;
+    set_options(&stream)?;
     let theirs = exchange(&mut stream, me, addr).await?;
     if theirs.identity.node == me.node {
         return Err(GreetError::Myself);
@@ -54,8 +58,18 @@ pub async fn dial(addr: SocketAddr, me: Identity) -> Result<(TcpStream, Greeting
 
 /// Answers a node that connected from `addr`.
 pub async fn answer(stream: &mut TcpStream, me: Identity, addr: SocketAddr) -> Result<Greeting, GreetError> {
-    stream.set_nodelay(true)?;
+    set_options(stream)?;
     exchange(stream, me, addr).await
+}
+
+/// No delay for small frames; and a machine that vanished without a word does not hold a connection for ever.
+fn set_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_IDLE / 3)?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(())
 }
 
 /// Both sides speak first: a node of another version learns which one this is before it is left.

@@ -45,13 +45,10 @@ impl Node {
         Ok(false)
     }
 
-    /// Askers that no longer wait. What is under way for them is kept when it comes: they, or others,
-    /// will ask again.
-    pub(super) fn forget_askers(&mut self, gone: impl Fn(&Asker) -> bool) {
-        for image in self.images.values_mut() {
-            for fetch in image.fetches.values_mut() {
-                fetch.askers.retain(|asker| !gone(asker));
-            }
-        }
+    /// Takes out askers that no longer wait. What is under way for them is kept when it comes: they, or
+    /// others, will ask again.
+    pub(super) fn forget_askers(&mut self, gone: impl Fn(&Asker) -> bool) -> Vec<Asker> {
+        let fetches = self.images.values_mut().flat_map(|image| image.fetches.values_mut());
+        fetches.flat_map(|fetch| fetch.askers.extract_if(.., |asker| gone(asker))).collect()
     }
 }
