@@ -210,7 +210,7 @@ fn mount_image(lab: &Lab, node: &Daemon) -> Result<(), LabError> {
 fn print_sources(origin: &Daemon, nodes: &[Daemon]) -> Result<(), LabError> {
     let columns: Vec<_> = std::iter::once(origin).chain(nodes).map(|node| node.addr().to_string()).collect();
     let short = |addr: &str| addr.split(':').next().unwrap_or_default().to_owned();
-    let mut rows = vec![vec!["node".to_owned(), "own store".to_owned(), "origin".to_owned()]];
+    let mut rows = vec![vec!["node".to_owned(), "own memory".to_owned(), "from origin".to_owned()]];
     rows[0].extend(columns[1..].iter().map(|addr| format!("from {}", short(addr))));
     for node in nodes {
         let status = node.status()?;
@@ -230,7 +230,10 @@ fn print_sources(origin: &Daemon, nodes: &[Daemon]) -> Result<(), LabError> {
         let line: String = row.iter().map(|cell| format!("{cell:>15}")).collect();
         say("", &if index == 0 { paint("1", &line) } else { line });
     }
-    say("  ", &paint("2", "own store: read by this machine out of its node's memory; the rest came over the network"));
+    say(
+        "  ",
+        &paint("2", "own memory: read out of the node's store, or out of what it had read ahead from the others"),
+    );
     Ok(())
 }
 
