@@ -34,6 +34,7 @@ pub(super) enum Message {
     Cancel(RequestId),
     Data { request: RequestId, wrong: bool },
     Refuse(RequestId, Refusal),
+    Redirect(RequestId, NodeId),
     Sync(Snapshot, bool),
     Datagram(Vec<u8>),
 }
@@ -286,7 +287,10 @@ impl Field {
         match message {
             Message::Get { request, image, chunk, priority, hop } => {
                 let asker = Asker { connection: ConnectionId(from as u64), request: request.0, hop };
-                if self.hosts[to].has(image, chunk) {
+                let (peer, now) = (self.hosts[from].identity.node, self.now);
+                if let Some(node) = self.hosts[to].instead(image, chunk, peer, hop, now) {
+                    self.send(to, from, Message::Redirect(request, node), 24);
+                } else if self.hosts[to].has(image, chunk) {
                     self.serve(to, asker, image, chunk);
                 } else {
                     let image = self.images[image].id;
@@ -298,6 +302,11 @@ impl Field {
             Message::Refuse(request, refusal) => {
                 if self.hosts[to].flights.remove(&request).is_some() {
                     self.input(to, Input::Refused(request, refusal));
+                }
+            }
+            Message::Redirect(request, node) => {
+                if self.hosts[to].flights.remove(&request).is_some() {
+                    self.input(to, Input::Redirected(request, node));
                 }
             }
             Message::Sync(snapshot, answer) => {
@@ -431,6 +440,7 @@ impl Field {
                     && let Some(to) = self.hosts.iter().position(|other| other.identity.node == member.node)
                 {
                     self.hosts[host].linked.remove(&to);
+                    self.hosts[host].directories.values_mut().for_each(|directory| directory.forget(member.node));
                     self.lose_flights(host, to, Duration::ZERO);
                 }
                 self.hosts[host].notices.push((self.now, notice));

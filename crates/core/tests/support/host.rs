@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use vfield_core::chunk::Chunk;
+use vfield_core::config::HOP_INSIST;
+use vfield_core::directory::Directory;
 use vfield_core::fetch::RequestId;
-use vfield_core::identity::Identity;
+use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::node::{Node, Notice};
 use vfield_core::time::Time;
@@ -42,6 +44,8 @@ pub struct Host {
     pub shelf: BTreeMap<usize, BTreeSet<Chunk>>,
     /// Chunks that it knows to be zero.
     pub zero: BTreeMap<usize, BTreeSet<Chunk>>,
+    /// As an origin: to whom it sent what.
+    pub directories: BTreeMap<usize, Directory>,
     pub flights: BTreeMap<RequestId, Flight>,
     /// Machines that it has a connection to.
     pub linked: BTreeSet<usize>,
@@ -64,6 +68,7 @@ impl Host {
             origin_of: BTreeSet::new(),
             shelf: BTreeMap::new(),
             zero: BTreeMap::new(),
+            directories: BTreeMap::new(),
             flights: BTreeMap::new(),
             linked: BTreeSet::new(),
             wake_at: None,
@@ -80,6 +85,19 @@ impl Host {
         let contains =
             |sets: &BTreeMap<usize, BTreeSet<Chunk>>| sets.get(&image).is_some_and(|set| set.contains(&chunk));
         self.origin_of.contains(&image) || contains(&self.shelf) || contains(&self.zero)
+    }
+
+    /// As an origin: whom `asker` should ask instead.
+    pub fn instead(&mut self, image: usize, chunk: Chunk, asker: NodeId, hop: u8, now: Time) -> Option<NodeId> {
+        if !self.origin_of.contains(&image) {
+            return None;
+        }
+        let directory = self.directories.entry(image).or_default();
+        if hop >= HOP_INSIST {
+            directory.sent_to(chunk, asker, now);
+            return None;
+        }
+        directory.instead(chunk, asker, now)
     }
 
     /// How many chunks it sent of an image.
