@@ -49,7 +49,8 @@ impl Record {
 
     /// The inverse of [`Record::encode`]; `None` for anything unsound.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        postcard::from_bytes(bytes).ok().filter(Self::is_sound)
+        let (record, rest): (Self, &[u8]) = postcard::take_from_bytes(bytes).ok()?;
+        (rest.is_empty() && record.is_sound()).then_some(record)
     }
 }
 

@@ -1,0 +1,336 @@
+//! The wire format: golden bytes, round trips, and whatever a peer may send instead.
+
+use proptest::prelude::*;
+use std::net::SocketAddr;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::image::{Header, ImageId};
+use vfield_core::placement::{Arc, Filled};
+use vfield_core::record::{NAME_MAX, Record, Records, Snapshot};
+use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Refusal, WireError};
+
+const KINDS: [Kind; 7] = [Kind::Get, Kind::Data, Kind::Refuse, Kind::Cancel, Kind::Sync, Kind::Synced, Kind::Redirect];
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn identity() -> Identity {
+    let addr = SocketAddr::from(([198, 18, 0, 7], 4321));
+    Identity { addr, node: NodeId(0x0102_0304_0506_0708), generation: 1_700_000_000_000 }
+}
+
+fn record() -> Record {
+    Record {
+        node: NodeId(0x0102_0304_0506_0708),
+        version: 300,
+        image: ImageId([0xab; 32]),
+        name: "viver".to_owned(),
+        header: Header::new(1 << 30, ChunkSize::DEFAULT, 16_000).expect("a header").encode(),
+        origin: false,
+        arc: Arc { start: 129, length: 5000 },
+        filled: Filled { from: 1, count: 16_386 },
+        leaving: true,
+    }
+}
+
+/// Nodes of one protocol version have to agree on these bytes. **Changing this breaks nodes of the same
+/// protocol version: bump [`wire::VERSION`].**
+mod golden {
+    use super::*;
+
+    #[test]
+    fn greeting() {
+        let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
+        let expected = concat!(
+            "564649454c440d0a",
+            "01000000",
+            "1c000000",
+            "00c6120007e121",
+            "888e98a8c0e0808101",
+            "80d095ffbc31",
+            "000a00000150"
+        );
+        assert_eq!(hexadecimal(&bytes), expected);
+    }
+
+    #[test]
+    fn get() {
+        let get = Get { image: ImageId([0xcd; 32]), chunk: Chunk(0x1122_3344) };
+        let expected = format!("0102010028000000{}{}4433221100000000", "0807060504030201", "cd".repeat(32));
+        assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Fill, 1)), expected);
+    }
+
+    #[test]
+    fn headers() {
+        let header = |kind| hexadecimal(&FrameHeader::new(kind, 5, 0x1234).encode());
+        assert_eq!(header(Kind::Data), "02000000341200000500000000000000");
+        assert_eq!(header(Kind::Sync), "05000000341200000500000000000000");
+        assert_eq!(header(Kind::Synced), "06000000341200000500000000000000");
+        assert_eq!(hexadecimal(&FrameHeader::new(Kind::Cancel, 6, 0).encode()), "04000000000000000600000000000000");
+        let refusals = [Refusal::NotHeld, Refusal::NoSuchImage, Refusal::SourceChanged, Refusal::Busy];
+        for (code, refusal) in (1..).zip(refusals) {
+            let expected = format!("030000{code:02x}000000000700000000000000");
+            assert_eq!(hexadecimal(&FrameHeader::refuse(7, refusal).encode()), expected);
+        }
+    }
+
+    #[test]
+    fn redirect() {
+        let frame = wire::redirect_frame(9, NodeId(0x0102_0304_0506_0708));
+        assert_eq!(hexadecimal(&frame), "070000000800000009000000000000000807060504030201");
+    }
+
+    #[test]
+    fn a_record() {
+        let expected = format!(
+            "{}{}{}{}{}",
+            "888e98a8c0e0808101ac02",
+            "ab".repeat(32),
+            "057669766572",
+            "562d4649454c440001000000000001000000004000000000803e000000000000",
+            "00810188270182800101"
+        );
+        assert_eq!(hexadecimal(&record().encode()), expected);
+    }
+
+    #[test]
+    fn a_snapshot() {
+        let snapshot = Snapshot { members: vec![(identity(), 3)], records: Vec::new() };
+        let expected = concat!(
+            "0500000019000000",
+            "0000000000000000",
+            "01",
+            "00c6120007e121",
+            "888e98a8c0e0808101",
+            "80d095ffbc31",
+            "03",
+            "00"
+        );
+        assert_eq!(hexadecimal(&wire::snapshot_frame(Kind::Sync, 0, snapshot)), expected);
+    }
+}
+
+#[test]
+fn lengths_are_bounded_by_kind() {
+    for kind in KINDS {
+        let with = |length| FrameHeader::decode(&FrameHeader { length, ..header_of(kind) }.encode());
+        assert!(matches!(with(u32::MAX), Err(WireError::Length { .. })), "{kind:?}");
+        let most = (0..=21).rev().map(|power| 1u32 << power).find(|length| with(*length).is_ok());
+        assert!(most.is_none_or(|most| most <= 1 << 20), "{kind:?} of {most:?}");
+    }
+    let data = |length| FrameHeader::decode(&FrameHeader::new(Kind::Data, 1, length).encode());
+    assert!(data(1 << 20).is_ok());
+    assert_eq!(data((1 << 20) + 1), Err(WireError::Length { length: (1 << 20) + 1, max: 1 << 20 }));
+    for length in (0..40).chain(41..60) {
+        assert!(FrameHeader::decode(&FrameHeader::new(Kind::Get, 1, length).encode()).is_err());
+    }
+    for length in (0..8).chain(9..20) {
+        assert!(FrameHeader::decode(&FrameHeader::new(Kind::Redirect, 1, length).encode()).is_err());
+    }
+}
+
+/// A header that decodes, of each kind.
+fn header_of(kind: Kind) -> FrameHeader {
+    match kind {
+        Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
+        Kind::Get => FrameHeader::new(kind, 1, 40),
+        Kind::Redirect => FrameHeader::new(kind, 1, 8),
+        _ => FrameHeader::new(kind, 1, 0),
+    }
+}
+
+#[test]
+fn every_field_is_checked() {
+    for kind in KINDS {
+        let good = header_of(kind).encode();
+        assert_eq!(FrameHeader::decode(&good), Ok(header_of(kind)));
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good;
+            bytes[at] = byte;
+            FrameHeader::decode(&bytes)
+        };
+        for bad in (8..=255).chain([0]) {
+            assert_eq!(with(0, bad), Err(WireError::Kind(bad)));
+        }
+        for bad in 3..=255 {
+            assert_eq!(with(1, bad), Err(WireError::Field("priority")));
+        }
+        for bad in 5..=255 {
+            assert_eq!(with(3, bad), Err(WireError::Field("refusal")));
+        }
+        assert_eq!(with(3, if kind == Kind::Refuse { 0 } else { 1 }), Err(WireError::Field("refusal")));
+    }
+}
+
+#[test]
+fn greetings_of_others_are_told_apart() {
+    let good = wire::greeting(&Greeting { identity: identity(), you: identity().addr });
+    let head = |change: fn(&mut [u8; GREETING_HEAD])| {
+        let mut head: [u8; GREETING_HEAD] = good[..GREETING_HEAD].try_into().expect("a head");
+        change(&mut head);
+        wire::greeting_length(&head)
+    };
+    assert_eq!(head(|_| {}), Ok(good.len() - GREETING_HEAD));
+    assert_eq!(head(|head| head[..4].copy_from_slice(b"GET ")), Err(WireError::NotVfield));
+    assert_eq!(head(|head| head[8] = 9), Err(WireError::Version(9)));
+    assert_eq!(head(|head| head[14] = 1), Err(WireError::Length { length: 65_565, max: 1024 }));
+}
+
+/// What does not fit into a frame is left out, not sent as a frame that the other side would refuse.
+#[test]
+fn a_snapshot_of_a_huge_field_still_fits() {
+    let members = (0..20_000).map(|node| (Identity { node: NodeId(node), ..identity() }, 0)).collect();
+    let records = (0..10_000).map(|node| Record { node: NodeId(node), ..record() }).collect();
+    let frame = wire::snapshot_frame(Kind::Synced, 1, Snapshot { members, records });
+    let head: [u8; HEADER] = frame[..HEADER].try_into().expect("a header");
+    let header = FrameHeader::decode(&head).expect("a frame that can be sent");
+    assert_eq!(header.length as usize, frame.len() - HEADER);
+    let snapshot = wire::decode_snapshot(&frame[HEADER..]).expect("a snapshot");
+    assert!(snapshot.members.len() > 1000 && snapshot.records.len() > 1000);
+}
+
+#[test]
+fn unsound_records_are_refused() {
+    let with = |change: fn(&mut Record)| {
+        let mut record = record();
+        change(&mut record);
+        assert!(!Records::default().learn(record.clone()), "{record:?}");
+        Record::decode(&record.encode())
+    };
+    assert_eq!(with(|record| record.name.clear()), None);
+    assert_eq!(with(|record| record.name = "a/b".to_owned()), None);
+    assert_eq!(with(|record| record.name = "a\0".to_owned()), None);
+    assert_eq!(with(|record| record.name = "x".repeat(NAME_MAX + 1)), None);
+    assert_eq!(with(|record| record.header[0] = 0), None);
+    assert!(Record { name: "x".repeat(NAME_MAX), ..record() }.is_sound());
+}
+
+#[test]
+fn only_newer_records_are_news() {
+    let mut records = Records::default();
+    let at = |version| Record { version, ..record() };
+    assert!(records.learn(at(5)));
+    let changes = records.changes();
+    assert!(!records.learn(at(5)) && !records.learn(at(4)));
+    assert_eq!(records.changes(), changes);
+    assert!(records.learn(at(6)));
+    assert_ne!(records.changes(), changes);
+    records.retain(|_| false);
+    assert_eq!(records.iter().count(), 0);
+}
+
+prop_compose! {
+    fn any_identity()(v4: bool, ip: [u8; 4], ip6: [u8; 16], port: u16, node: u64, generation: u64) -> Identity {
+        let addr = if v4 { SocketAddr::from((ip, port)) } else { SocketAddr::from((ip6, port)) };
+        Identity { addr, node: NodeId(node), generation }
+    }
+}
+
+prop_compose! {
+    fn any_record()(
+        (node, version, image) in any::<(u64, u64, [u8; 32])>(),
+        name in "[^/\\x00]{1,60}",
+        (length, power) in (1u64..1 << 40, 14u32..=20),
+        (start, places, from, count) in any::<(u64, u64, u64, u64)>(),
+        (origin, leaving) in any::<(bool, bool)>(),
+    ) -> Record {
+        let header = Header::new(length, ChunkSize::new(1 << power).expect("a size"), 0).expect("a header").encode();
+        let (arc, filled) = (Arc { start, length: places }, Filled { from, count });
+        Record { node: NodeId(node), version, image: ImageId(image), name, header, origin, arc, filled, leaving }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_header_decodes_to_itself_or_fails(mut bytes: [u8; HEADER], low: bool) {
+        if low {
+            // Otherwise hardly any would decode.
+            bytes[0] %= 8;
+            bytes[1] %= 3;
+            bytes[3] = if bytes[0] == 3 { bytes[3] % 5 } else { 0 };
+            bytes[6..8].fill(0);
+        }
+        if let Ok(header) = FrameHeader::decode(&bytes) {
+            prop_assert_eq!(header.encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn gets_survive_the_wire(image: [u8; 32], chunk: u64, request: u64, hop: u8, priority in 0usize..3) {
+        let priority = [Priority::Demand, Priority::ReadAhead, Priority::Fill][priority];
+        let get = Get { image: ImageId(image), chunk: Chunk(chunk) };
+        let frame = get.frame(request, priority, hop);
+        let head: [u8; HEADER] = frame[..HEADER].try_into().expect("a header");
+        let header = FrameHeader::decode(&head).expect("a header");
+        prop_assert_eq!((header.kind, header.priority, header.hop, header.request), (Kind::Get, priority, hop, request));
+        prop_assert_eq!(Get::decode(&frame[HEADER..]), Ok(get));
+        for cut in 0..frame.len() - HEADER {
+            prop_assert_eq!(Get::decode(&frame[HEADER..HEADER + cut]), Err(WireError::Payload));
+        }
+        prop_assert_eq!(Get::decode(&[&frame[HEADER..], &[0]].concat()), Err(WireError::Payload));
+    }
+
+    #[test]
+    fn redirects_survive_the_wire(node: u64, request: u64, junk in prop::collection::vec(any::<u8>(), 0..20)) {
+        let frame = wire::redirect_frame(request, NodeId(node));
+        prop_assert_eq!(wire::decode_redirect(&frame[HEADER..]), Ok(NodeId(node)));
+        prop_assert_eq!(wire::decode_redirect(&junk).is_ok(), junk.len() == 8);
+    }
+
+    #[test]
+    fn greetings_survive_the_wire(identity in any_identity(), other in any_identity()) {
+        let greeting = Greeting { identity, you: other.addr };
+        let bytes = wire::greeting(&greeting);
+        let head: [u8; GREETING_HEAD] = bytes[..GREETING_HEAD].try_into().expect("a head");
+        let body = &bytes[GREETING_HEAD..];
+        prop_assert_eq!(wire::greeting_length(&head), Ok(body.len()));
+        prop_assert_eq!(wire::decode_greeting(body), Ok(greeting));
+        for cut in 0..body.len() {
+            prop_assert!(wire::decode_greeting(&body[..cut]).is_err(), "cut at {}", cut);
+        }
+        prop_assert!(wire::decode_greeting(&[body, &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn records_survive_the_wire(record in any_record()) {
+        let bytes = record.encode();
+        prop_assert_eq!(Record::decode(&bytes), Some(record));
+        for cut in 0..bytes.len() {
+            prop_assert_eq!(Record::decode(&bytes[..cut]), None);
+        }
+        prop_assert_eq!(Record::decode(&[&bytes[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn snapshots_survive_the_wire(
+        members in prop::collection::vec((any_identity(), any::<u16>()), 0..5),
+        records in prop::collection::vec(any_record(), 0..5),
+        request: u64,
+        cut: u16,
+    ) {
+        let snapshot = Snapshot { members, records };
+        let frame = wire::snapshot_frame(Kind::Synced, request, snapshot.clone());
+        let body = &frame[HEADER..];
+        prop_assert_eq!(wire::decode_snapshot(body), Ok(snapshot));
+        prop_assert!(wire::decode_snapshot(&body[..cut as usize % body.len()]).is_err());
+        prop_assert!(wire::decode_snapshot(&[body, &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn any_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = (wire::decode_greeting(&bytes), wire::decode_snapshot(&bytes), Get::decode(&bytes), Record::decode(&bytes));
+        if let Some(head) = bytes.first_chunk::<GREETING_HEAD>() {
+            prop_assert!(wire::greeting_length(head).is_err() || head[..8] == wire::MAGIC);
+        }
+    }
+
+    /// A length that lies inside a payload must not make anybody reserve memory for it.
+    #[test]
+    fn lying_counts_cost_nothing(count in prop::collection::vec(0x80u8..=0xff, 4..9), rest in prop::collection::vec(any::<u8>(), 0..30)) {
+        let mut bytes = count;
+        bytes.push(1);
+        bytes.extend(rest);
+        prop_assert!(wire::decode_snapshot(&bytes).is_err());
+    }
+}
