@@ -67,7 +67,7 @@ impl ReadAhead {
         if stream.suggested - stream.next > stream.window / 2 {
             return 0..0;
         }
-        stream.window = (stream.window * 2).clamp(WINDOW_MIN, window_max);
+        stream.window = (stream.window * 2).max(WINDOW_MIN).min(window_max);
         let from = stream.suggested.min(chunks);
         stream.suggested = (stream.next + stream.window).min(chunks).max(from);
         from..stream.suggested

@@ -1,0 +1,34 @@
+//! To whom an origin sent what: the first asker gets the chunk, later ones are sent to it.
+
+use super::at;
+use vfield_core::chunk::Chunk;
+use vfield_core::directory::Directory;
+use vfield_core::identity::NodeId;
+
+const CHUNK: Chunk = Chunk(7);
+
+#[test]
+fn later_askers_are_sent_to_the_first() {
+    let mut directory = Directory::default();
+    assert_eq!(directory.instead(CHUNK, NodeId(1), at(0)), None);
+    assert_eq!(directory.instead(CHUNK, NodeId(2), at(1)), Some(NodeId(1)));
+    assert_eq!(directory.instead(CHUNK, NodeId(1), at(2)), None, "it asks again because it has lost it");
+    assert_eq!(directory.instead(Chunk(8), NodeId(2), at(3)), None);
+}
+
+#[test]
+fn who_insists_is_sent_it_and_remembered() {
+    let mut directory = Directory::default();
+    assert_eq!(directory.instead(CHUNK, NodeId(1), at(0)), None);
+    directory.sent_to(CHUNK, NodeId(2), at(1));
+    assert_eq!(directory.instead(CHUNK, NodeId(3), at(2)), Some(NodeId(2)));
+}
+
+#[test]
+fn the_gone_and_the_old_are_forgotten() {
+    let mut directory = Directory::default();
+    assert_eq!(directory.instead(CHUNK, NodeId(1), at(0)), None);
+    directory.forget(NodeId(1));
+    assert_eq!(directory.instead(CHUNK, NodeId(2), at(1)), None);
+    assert_eq!(directory.instead(CHUNK, NodeId(3), at(60_000)), None);
+}

@@ -1,0 +1,119 @@
+//! What is known of peers, and whom it makes a node ask.
+
+use super::at;
+use std::time::Duration;
+use vfield_core::identity::NodeId;
+use vfield_core::peers::Peers;
+
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// How often each of the candidates is chosen in so many tries.
+fn shares(peers: &mut Peers, candidates: &[NodeId]) -> Vec<usize> {
+    let chosen: Vec<Option<NodeId>> = (0..1000).map(|_| peers.choose(candidates)).collect();
+    candidates.iter().map(|node| chosen.iter().filter(|chosen| **chosen == Some(*node)).count()).collect()
+}
+
+#[test]
+fn equals_take_turns() {
+    let mut peers = Peers::new(1, true);
+    assert_eq!(peers.choose(&[]), None);
+    let candidates: Vec<NodeId> = (0..5).map(NodeId).collect();
+    let shares = shares(&mut peers, &candidates);
+    assert!(shares.iter().all(|share| *share > 120 && *share < 280), "{shares:?}");
+}
+
+#[test]
+fn without_turns_the_first_is_taken() {
+    let mut peers = Peers::new(1, false);
+    assert_eq!(shares(&mut peers, &[B, A]), [1000, 0]);
+}
+
+#[test]
+fn the_loaded_and_the_slow_are_asked_less() {
+    let mut peers = Peers::new(1, true);
+    for node in [A, B] {
+        peers.asked(node, 1, at(0));
+        peers.ended(node, 1, Some(ms(1)), at(1));
+    }
+    for _ in 0..10 {
+        peers.asked(A, 1, at(1));
+    }
+    assert_eq!(shares(&mut peers, &[A, B]), [0, 1000]);
+    for _ in 0..10 {
+        peers.ended(A, 1, Some(ms(50)), at(50));
+    }
+    assert_eq!(peers.of(A).map(|peer| (peer.outstanding, peer.outstanding_bytes)), Some((0, 0)));
+    assert_eq!(shares(&mut peers, &[A, B]), [0, 1000], "it was slow");
+}
+
+#[test]
+fn patience_follows_the_delay() {
+    let mut peers = Peers::new(1, true);
+    for step in 0..50 {
+        peers.asked(A, 1, at(step * 100));
+        peers.ended(A, 1, Some(ms(20)), at(step * 100 + 20));
+    }
+    let patience = peers.of(A).expect("known").patience();
+    assert!(patience >= ms(20) && patience < ms(30), "{patience:?}");
+}
+
+/// Silence counts from the first request that is owed, and any byte ends it.
+#[test]
+fn only_debtors_are_silent() {
+    let mut peers = Peers::new(1, true);
+    assert_eq!(peers.silent_for(A, at(5000)), Duration::ZERO);
+    peers.asked(A, 1, at(5000));
+    peers.asked(A, 1, at(5400));
+    assert_eq!(peers.silent_for(A, at(5500)), ms(500));
+    peers.progressed(A, at(5600));
+    assert_eq!(peers.silent_for(A, at(5700)), ms(100));
+    peers.ended(A, 1, None, at(5700));
+    peers.ended(A, 1, None, at(5700));
+    assert_eq!(peers.silent_for(A, at(9000)), Duration::ZERO);
+}
+
+#[test]
+fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
+    let mut peers = Peers::new(1, true);
+    peers.asked(A, 1, at(0));
+    assert!(peers.stalled(A, at(700)), "news");
+    assert!(!peers.stalled(A, at(750)), "no news");
+    assert!(!peers.is_usable(A, at(800)));
+    assert_eq!(peers.trouble(A, at(800)), Some("stalled"));
+    assert!(peers.is_usable(A, at(6_000)));
+    peers.progressed(A, at(900));
+    assert!(peers.is_usable(A, at(900)));
+    assert_eq!(peers.trouble(A, at(900)), None);
+}
+
+#[test]
+fn broken_links_are_tried_again_soon() {
+    let mut peers = Peers::new(1, true);
+    peers.broken(A, at(0));
+    assert!(!peers.is_usable(A, at(400)));
+    assert_eq!(peers.trouble(A, at(400)), Some("unreachable"));
+    assert!(peers.is_usable(A, at(500)));
+}
+
+/// Each lie costs twice as long as the one before; nothing but time helps, and death is no way out.
+#[test]
+fn lies_cost_more_each_time() {
+    let mut peers = Peers::new(1, true);
+    let mut last = Duration::ZERO;
+    for _ in 0..30 {
+        let pause = peers.lied(A, at(0));
+        assert!(pause >= last && pause <= Duration::from_secs(86_400));
+        last = pause;
+    }
+    assert_eq!(last, Duration::from_secs(86_400));
+    peers.progressed(A, at(1));
+    peers.forget(A);
+    assert!(!peers.is_usable(A, at(1000)));
+    assert_eq!(peers.trouble(A, at(1000)), Some("blamed"));
+    assert!(peers.is_usable(B, at(1000)));
+}
