@@ -207,6 +207,21 @@ proptest! {
         prop_assert_eq!(Some(map.gain(chosen, me)), best);
     }
 
+    /// A node that must not lose anything keeps all that no other has in full, and does what good it can.
+    #[test]
+    fn a_move_can_keep_what_nobody_else_has((size, holdings) in a_field(), arc in (0u64..80, 0u64..80), tie: u64) {
+        let me = NodeId(1);
+        let arc = Arc { start: arc.0 % size, length: arc.1 % (size + 1) };
+        let map = map_of(size, &holdings);
+        let chosen = map.least_covered_keeping(arc, me, tie);
+        prop_assert_eq!(chosen.length, arc.length);
+        for place in places(arc, size) {
+            let sure = holdings.iter().any(|holding| holding.filled.count == size && holding.arc.contains(place, size));
+            prop_assert!(sure || chosen.contains(place, size), "place {} is lost", place);
+        }
+        prop_assert!(map.gain(chosen, me) <= map.gain(map.least_covered(arc.length, me, tie), me));
+    }
+
     /// Whatever others say about themselves, a map can be made of it.
     #[test]
     fn hostile_holdings_are_harmless(size in 1u64..2_000, claims in prop::collection::vec(any::<[u64; 4]>(), 0..6), chunk: u64) {

@@ -37,7 +37,12 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.repair_set = false;
         let arc = image.fill.arc();
-        let better = image.map.least_covered(arc.length, me, dice);
+        let last = image.map.origins().is_empty();
+        let better = if last {
+            image.map.least_covered_keeping(arc, me, dice)
+        } else {
+            image.map.least_covered(arc.length, me, dice)
+        };
         let (now, then) = (image.map.gain(arc, me), image.map.gain(better, me));
         let (empty, full) = WORTH_MOVING;
         let (size, filled) = (u128::from(image.map.ring().size()), u128::from(image.fill.filled().count));

@@ -120,14 +120,31 @@ impl Map {
     /// equals `tie` (any number) decides, so that nodes that choose at the same moment do not all choose
     /// the same place.
     pub fn least_covered(&self, length: u64, me: NodeId, tie: u64) -> Arc {
+        let length = length.min(self.ring.size());
+        self.best(length, me, tie, |_| true).unwrap_or(Arc { start: 0, length })
+    }
+
+    /// Where `me` would do most good with the arc that it has now, if it has to keep whatever no other node
+    /// has in full: without an origin nobody could get that back.
+    pub fn least_covered_keeping(&self, arc: Arc, me: NodeId, tie: u64) -> Arc {
         let size = self.ring.size();
-        let length = length.min(size);
+        let sure = self.holdings.iter().filter(|h| h.node != me && !h.leaving && h.filled.count == size);
+        let sure: Vec<Arc> = sure.map(|h| h.arc).collect();
+        let keeps = |candidate| {
+            let with: Vec<Arc> = sure.iter().copied().chain([candidate]).collect();
+            Layers::of(&with, size).bare(arc) == 0
+        };
+        self.best(arc.length, me, tie, keeps).unwrap_or(arc)
+    }
+
+    fn best(&self, length: u64, me: NodeId, tie: u64, allowed: impl Fn(Arc) -> bool) -> Option<Arc> {
+        let size = self.ring.size();
         let layers = self.layers_without(me);
         // The gain of an arc changes its slope only where an end of it meets an end of another.
         let meetings = layers.edges().flat_map(|edge| [edge, (edge + size - length) % size]);
         let starts = meetings.chain([mix(tie) % size]);
-        let best = starts.max_by_key(|&start| (layers.gain(Arc { start, length }), mix(start ^ tie)));
-        Arc { start: best.unwrap_or(0), length }
+        let arcs = starts.map(|start| Arc { start, length }).filter(|arc| allowed(*arc));
+        arcs.max_by_key(|arc| (layers.gain(*arc), mix(arc.start ^ tie)))
     }
 
     /// What an arc is worth beside those of the nodes other than `me`: see [`Map::least_covered`].

@@ -66,6 +66,20 @@ fn repair_restores_coverage() {
     }
 }
 
+/// Without an origin what is lost is lost; but no node moves away from what only it has.
+#[test]
+fn repair_without_an_origin_loses_nothing() {
+    for seed in 100..112 {
+        let (count, capacity) = [(4, 310), (5, 200), (8, 120), (10, 80)][seed as usize % 4];
+        let (mut field, nodes) = filled_field(seed, count, capacity);
+        field.kill(0, true);
+        field.kill(nodes[seed as usize % count], seed % 3 == 0);
+        let bare = field.bare(0);
+        field.run(secs(15));
+        assert_eq!(field.bare(0), bare, "seed {seed}: chunks were dropped by the last that had them");
+    }
+}
+
 /// It keeps its connections and its gossip, and sends nothing.
 #[test]
 fn a_stalled_peer_delays_no_read_for_a_second() {

@@ -5,7 +5,7 @@ use vfield_core::node::Input;
 
 #[test]
 fn a_leaving_node_hands_over_what_only_it_holds() {
-    for (seed, count, capacity) in [(1, 3, 402), (2, 4, 250), (3, 6, 160)] {
+    for (seed, count, capacity) in [(1, 3, 402), (2, 4, 250), (3, 6, 160), (119, 10, 80), (127, 5, 200)] {
         let (mut field, mut nodes) = filled_field(seed, count, capacity);
         field.kill(0, true);
         field.run(secs(5));
