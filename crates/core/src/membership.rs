@@ -9,7 +9,7 @@ use crate::record::{Record, RecordKey, Records, Snapshot};
 use foca::{BroadcastHandler, Foca, Member, OwnedNotification, PostcardCodec, State};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,13 @@ const REMEMBER_DOWN: Duration = Duration::from_secs(60);
 /// Something foca asked to be reminded of.
 pub type Reminder = foca::Timer<Identity>;
 
+/// That a member may be dead, and since which of its incarnations.
+#[derive(Debug, Clone, Copy)]
+pub struct Suspicion {
+    member: Identity,
+    incarnation: u16,
+}
+
 /// What a call left to be done.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -37,6 +44,8 @@ pub struct Effects {
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Reminders to give back after a while.
     pub reminders: Vec<(Duration, Reminder)>,
+    /// Suspicions to give to [`Membership::bury`] after a while.
+    pub suspicions: Vec<(Duration, Suspicion)>,
     /// Members that are new, or back.
     pub up: Vec<Identity>,
     /// Members that died or left.
@@ -131,8 +140,25 @@ impl Membership {
         let Some(identity) = self.live.get(&node) else { return Effects::default() };
         let known = self.foca.iter_members().find(|member| member.id() == identity);
         let Some(member) = known.filter(|member| member.state() == State::Alive) else { return Effects::default() };
-        let suspect = Member::new(*member.id(), member.incarnation(), State::Suspect);
-        self.run(|foca, runtime| foca.apply_many([suspect].into_iter(), true, runtime))
+        let suspicion = Suspicion { member: *member.id(), incarnation: member.incarnation() };
+        let suspect = Member::new(suspicion.member, suspicion.incarnation, State::Suspect);
+        let mut effects = self.run(|foca, runtime| foca.apply_many([suspect].into_iter(), true, runtime));
+        effects.suspicions.push((SUSPECT_TO_DOWN, suspicion));
+        effects
+    }
+
+    /// A suspicion's time is up: unless the member has refuted it, it is dead. (Foca does this for
+    /// suspicions of its own only.)
+    pub fn bury(&mut self, suspicion: Suspicion) -> Effects {
+        let Suspicion { member, incarnation } = suspicion;
+        let silent = |known: &Member<Identity>| {
+            *known.id() == member && known.state() == State::Suspect && known.incarnation() == incarnation
+        };
+        if !self.foca.iter_members().any(silent) {
+            return Effects::default();
+        }
+        let dead = Member::new(member, incarnation, State::Down);
+        self.run(|foca, runtime| foca.apply_many([dead].into_iter(), true, runtime))
     }
 
     /// Says something about an image, now and to all.
@@ -165,9 +191,10 @@ impl Membership {
         &self.live
     }
 
-    /// True if other members think that it may be dead.
-    pub fn is_suspect(&self, node: NodeId) -> bool {
-        self.foca.iter_members().any(|member| member.id().node == node && member.state() == State::Suspect)
+    /// Members that may be dead.
+    pub fn suspects(&self) -> BTreeSet<NodeId> {
+        let suspects = self.foca.iter_members().filter(|member| member.state() == State::Suspect);
+        suspects.map(|member| member.id().node).collect()
     }
 
     /// All records, of the dead too until they are swept out.
@@ -260,7 +287,8 @@ fn config() -> foca::Config {
         max_packet_size: NonZeroUsize::new(DATAGRAM_MAX).expect("not zero"),
         notify_down_members: true,
         periodic_announce: every(Duration::from_secs(30), ONE),
-        periodic_announce_to_down_members: every(Duration::from_secs(65), ONE),
+        // What heals a parted field: the dead are greeted now and then, and deny it.
+        periodic_announce_to_down_members: every(Duration::from_secs(2), THREE),
         periodic_gossip: every(Duration::from_millis(200), THREE),
     }
 }

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Membership, Reminder};
+use crate::membership::{Membership, Reminder, Suspicion};
 use crate::peers::Peers;
 use crate::record::Snapshot;
 use crate::source::ReadError;
@@ -176,6 +176,7 @@ pub enum Notice {
 #[derive(Debug)]
 enum Timer {
     Member(Reminder),
+    Bury(Suspicion),
     Check(RequestId),
     Fill(ImageId),
     Announce(ImageId),
@@ -323,6 +324,11 @@ impl Node {
             match entry.remove() {
                 Timer::Member(reminder) => {
                     let effects = self.membership.remind(reminder);
+                    self.apply(effects);
+                }
+                Timer::Bury(suspicion) => {
+                    let effects = self.membership.bury(suspicion);
+                    self.mapped = u64::MAX;
                     self.apply(effects);
                 }
                 Timer::Check(request) => self.check(request),

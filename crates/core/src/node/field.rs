@@ -25,6 +25,9 @@ impl Node {
         for (after, reminder) in effects.reminders {
             self.set(after, Timer::Member(reminder));
         }
+        for (after, suspicion) in effects.suspicions {
+            self.set(after, Timer::Bury(suspicion));
+        }
         for member in effects.up {
             self.mapped = u64::MAX;
             self.out(Output::Notice(Notice::Up(member)));
@@ -45,6 +48,7 @@ impl Node {
 
     pub(super) fn broken(&mut self, node: NodeId) {
         self.peers.broken(node, self.now);
+        self.mapped = u64::MAX;
         let effects = self.membership.suspect(node);
         self.apply(effects);
     }
@@ -112,8 +116,14 @@ impl Node {
         let live = self.membership.live();
         let records = self.membership.records();
         let about = || records.iter().filter(|r| r.image == id && (r.node == me || live.contains_key(&r.node)));
-        let holding =
-            |r: &crate::record::Record| Holding { node: r.node, arc: r.arc, filled: r.filled, leaving: r.leaving };
+        // Whoever may be dead may still be asked, but is not to be counted on.
+        let suspects = self.membership.suspects();
+        let holding = |r: &crate::record::Record| Holding {
+            node: r.node,
+            arc: r.arc,
+            filled: r.filled,
+            leaving: r.leaving || suspects.contains(&r.node),
+        };
         map.update(
             about().filter(|record| !record.origin).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),

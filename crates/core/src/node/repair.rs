@@ -34,8 +34,13 @@ impl Node {
     /// Moves this node's arc if that does the field enough good.
     pub(super) fn repair(&mut self, id: ImageId) {
         let (me, dice) = (self.me().node, self.dice());
+        let suspects = self.membership.suspects();
         let Some(image) = self.images.get_mut(&id) else { return };
         image.repair_set = false;
+        if !suspects.is_empty() {
+            // Within a second it is known who is dead; a store is not moved on a suspicion.
+            return self.repair_soon(id);
+        }
         let arc = image.fill.arc();
         let last = image.map.origins().is_empty();
         let better = if last {
@@ -59,8 +64,12 @@ impl Node {
     /// of, those that no store has.
     pub fn sole_chunks(&self) -> u64 {
         let me = self.me().node;
+        let suspects = self.membership.suspects();
         let mut sole = 0;
-        for image in self.images.values().filter(|image| image.map.origins().is_empty()) {
+        for image in self.images.values() {
+            if image.map.origins().iter().any(|origin| !suspects.contains(origin)) {
+                continue;
+            }
             let kept = |chunk| {
                 let mut homes = image.map.homes(chunk).into_iter();
                 homes.any(|home| home.node != me && !home.leaving && image.map.has(&home, chunk))

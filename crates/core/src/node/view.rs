@@ -89,6 +89,7 @@ impl Node {
     pub fn members(&self) -> Vec<MemberView> {
         let me = *self.me();
         let records = self.membership.records();
+        let suspects = self.membership.suspects();
         let view = |identity: Identity, state| {
             let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
             for record in records.iter().filter(|record| record.node == identity.node) {
@@ -107,7 +108,7 @@ impl Node {
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
         };
         let others = self.membership.live().values().map(|identity| {
-            let suspect = self.membership.is_suspect(identity.node).then_some("suspect");
+            let suspect = suspects.contains(&identity.node).then_some("suspect");
             let state = self.peers.trouble(identity.node, self.now).or(suspect).unwrap_or("alive");
             view(*identity, state)
         });
