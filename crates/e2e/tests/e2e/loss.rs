@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use vfield_e2e::Outcome;
-use vfield_e2e::field::{Field, NEWS, Plan, state_of};
+use vfield_e2e::field::{Field, NEWS, Plan};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
 use vfield_lab::{Lab, Link, client, wait_until};
