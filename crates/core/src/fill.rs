@@ -110,14 +110,6 @@ impl Fill {
         self.settle();
     }
 
-    /// A chunk that was to be kept is not here after all: the walk returns to it.
-    pub fn missed(&mut self, chunk: Chunk) {
-        let offset = self.offset(chunk);
-        self.pending.retain(|&pending| pending < offset);
-        self.looked = self.looked.min(offset);
-        self.filled.count = self.filled.count.min(offset);
-    }
-
     /// Sets the pace after an answer that took `took`, with `parallel` requests under way: at boost 9
     /// there is none, at 0 nine tenths of the time are left to others.
     pub fn pace(&mut self, took: Duration, parallel: u32, boost: u8, now: Time) {

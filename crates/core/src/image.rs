@@ -11,6 +11,16 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+/// Longest name of an image, in bytes: what a file system allows for a file.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// True if an image may be called so: names become file names and are shown on terminals, so they are 1 to
+/// [`NAME_BYTES_MAX`] bytes without `/` and control characters, and not `.` or `..`.
+pub fn is_image_name(name: &str) -> bool {
+    let odd = |c: char| c == '/' || c.is_control();
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(odd) && name != "." && name != ".."
+}
+
 /// Names an image by its content: BLAKE3 of its [`Header`] and of the top page of its hash tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageId(pub [u8; HASH_BYTES]);

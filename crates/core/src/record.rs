@@ -4,13 +4,10 @@
 //! is the same on all nodes once news has spread; it is bounded, since anybody may gossip anything.
 
 use crate::identity::{Identity, NodeId};
-use crate::image::{Header, ImageId};
+use crate::image::{Header, ImageId, is_image_name};
 use crate::placement::{Arc, Filled};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Longest name of an image, in bytes: what a file system allows for a file.
-pub const NAME_MAX: usize = 255;
 
 /// What one node says about one image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +35,7 @@ pub struct Record {
 impl Record {
     /// True if it can be believed as far as it can be checked at all.
     pub fn is_sound(&self) -> bool {
-        let named = !self.name.is_empty() && self.name.len() <= NAME_MAX && !self.name.contains(['/', '\0']);
+        let named = is_image_name(&self.name);
         named && Header::decode(&self.header).is_ok()
     }
 

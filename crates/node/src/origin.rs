@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::HashTree;
-use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::image::{Geometry, Header, ImageId, is_image_name};
 
 /// Why a file cannot be published. All but the last three are the caller's.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +52,8 @@ pub enum PublishError {
     /// A socket, pipe or character device.
     #[error("{0}: is neither a regular file nor a block device")]
     NotAFile(PathBuf),
-    /// No name for an image: empty, longer than 255 bytes, or with a `/`.
-    #[error("{0}: {1:?} is no name for an image (1 to 255 bytes, no '/')")]
+    /// No name for an image, see [`is_image_name`].
+    #[error("{0}: {1:?} is no name for an image (1 to 255 bytes without '/' and control characters)")]
     BadName(PathBuf, String),
     /// Somebody wrote to it meanwhile; the image would be of no moment in its life.
     #[error("{0}: changed while it was read")]
@@ -181,6 +181,5 @@ impl std::fmt::Debug for Origin {
 fn image_name(path: &Path, name: Option<&str>) -> Result<String, PublishError> {
     let own = || path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.map_or_else(own, str::to_owned);
-    let allowed = (1..=255).contains(&name.len()) && !name.contains(['/', '\0']);
-    if allowed { Ok(name) } else { Err(PublishError::BadName(path.to_owned(), name)) }
+    if is_image_name(&name) { Ok(name) } else { Err(PublishError::BadName(path.to_owned(), name)) }
 }
