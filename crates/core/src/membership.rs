@@ -27,6 +27,9 @@ const SUSPECT_TO_DOWN: Duration = Duration::from_millis(700);
 /// How long the dead are remembered, so that old gossip does not bring them back.
 const REMEMBER_DOWN: Duration = Duration::from_secs(60);
 
+/// So many lost members are looked for by a node that has lost all.
+const FORMER_MAX: usize = 16;
+
 /// Something foca asked to be reminded of.
 pub type Reminder = foca::Timer<Identity>;
 
@@ -84,6 +87,8 @@ pub struct Membership {
     /// Shared with foca's handler only: never contended, never held across a call.
     records: Arc<Mutex<Records>>,
     live: BTreeMap<NodeId, Identity>,
+    /// Members that died since there was last a new one.
+    former: Vec<Identity>,
 }
 
 impl Membership {
@@ -96,6 +101,7 @@ impl Membership {
             foca: Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox),
             records,
             live: BTreeMap::new(),
+            former: Vec::new(),
         }
     }
 
@@ -159,6 +165,21 @@ impl Membership {
         }
         let dead = Member::new(member, incarnation, State::Down);
         self.run(|foca, runtime| foca.apply_many([dead].into_iter(), true, runtime))
+    }
+
+    /// Begins anew as a later generation of itself, without memory of who is dead: for a node that has lost
+    /// all others, who may have lost it. What was asked to be reminded of before is void.
+    pub fn start_over(&mut self, seed: u64) {
+        let me = *self.me();
+        let me = foca::Identity::renew(&me).unwrap_or(me);
+        let inbox = Inbox { me: me.node, records: Arc::clone(&self.records) };
+        let rng = SmallRng::seed_from_u64(seed);
+        self.foca = Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox);
+    }
+
+    /// Members that died since there was last a new one, at most [`FORMER_MAX`].
+    pub fn former(&self) -> &[Identity] {
+        &self.former
     }
 
     /// Says something about an image, now and to all.
@@ -244,11 +265,14 @@ impl Membership {
             OwnedNotification::MemberUp(member) => {
                 let known = self.live.insert(member.node, member).is_some();
                 effects.up.extend((!known).then_some(member));
+                self.former.clear();
             }
             OwnedNotification::MemberDown(member) => {
                 // News of an earlier life says nothing about this one.
                 let known = self.live.get(&member.node).is_some_and(|live| live.generation <= member.generation);
-                effects.down.extend(known.then(|| self.live.remove(&member.node)).flatten());
+                let dead = known.then(|| self.live.remove(&member.node)).flatten();
+                effects.down.extend(dead);
+                self.former.extend(dead.filter(|_| self.former.len() < FORMER_MAX));
             }
             OwnedNotification::Rename(old, new) => self.rename(old, new, effects),
             _ => {}

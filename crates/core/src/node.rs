@@ -177,6 +177,7 @@ pub enum Notice {
 enum Timer {
     Member(Reminder),
     Bury(Suspicion),
+    Seek,
     Check(RequestId),
     Fill(ImageId),
     Announce(ImageId),
@@ -213,6 +214,8 @@ pub struct Node {
     spreading: bool,
     syncs: u32,
     leaving: bool,
+    /// Until when a node that has lost all others looks for them.
+    seek_until: Time,
     outputs: VecDeque<Output>,
 }
 
@@ -239,6 +242,7 @@ impl Node {
             spreading: false,
             syncs: 0,
             leaving: false,
+            seek_until: now,
             outputs: VecDeque::new(),
         };
         node.set(crate::config::SYNC_EVERY_EARLY, Timer::Sync);
@@ -331,6 +335,7 @@ impl Node {
                     self.mapped = u64::MAX;
                     self.apply(effects);
                 }
+                Timer::Seek => self.seek(),
                 Timer::Check(request) => self.check(request),
                 Timer::Fill(image) => self.fill(image),
                 Timer::Announce(image) => self.announce(image),

@@ -13,6 +13,8 @@ const EARLY_SYNCS: u32 = 6;
 /// News is passed on so soon after it came: nodes that start together are to agree on homes before they
 /// fetch, and gossip's own pace would take half a second.
 const SPREAD_AFTER: Duration = Duration::from_millis(10);
+/// How long a node that has lost all others looks for them: a switch restarts within this.
+const SEEK_FOR: Duration = Duration::from_secs(300);
 /// Coverage is counted at most this often while news pours in.
 const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 
@@ -32,12 +34,39 @@ impl Node {
             self.mapped = u64::MAX;
             self.out(Output::Notice(Notice::Up(member)));
         }
+        let bereft = !effects.down.is_empty() && self.membership.live().is_empty();
         for member in effects.down {
             self.mapped = u64::MAX;
             self.abandon(member.node);
             self.peers.forget(member.node);
             self.out(Output::Notice(Notice::Down(member)));
         }
+        if bereft && !self.leaving {
+            self.start_over();
+        }
+    }
+
+    /// All others are gone, or this node is cut off and they hold it for dead. Gossip alone would not bring
+    /// them together again, since each side remembers the other's death: this side forgets, and seeks.
+    fn start_over(&mut self) {
+        let seed = self.dice();
+        self.membership.start_over(seed);
+        self.timers.retain(|_, timer| !matches!(timer, Timer::Member(_) | Timer::Bury(_)));
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in ids {
+            self.announce(id);
+        }
+        self.seek_until = self.now + SEEK_FOR;
+        self.set(config::SYNC_EVERY_EARLY, Timer::Seek);
+    }
+
+    /// Greets those who were there before.
+    pub(super) fn seek(&mut self) {
+        if !self.membership.live().is_empty() || self.now >= self.seek_until {
+            return;
+        }
+        self.outputs.extend(self.membership.former().iter().copied().map(Output::Sync));
+        self.set(config::SYNC_EVERY_EARLY, Timer::Seek);
     }
 
     pub(super) fn met(&mut self, identity: Identity) {
