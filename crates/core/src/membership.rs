@@ -24,6 +24,8 @@ const PROBE_PERIOD: Duration = Duration::from_millis(300);
 const PROBE_RTT: Duration = Duration::from_millis(120);
 /// From suspicion to death: 0.5 + 0.3 + 0.7 stay below the promised 2 s.
 const SUSPECT_TO_DOWN: Duration = Duration::from_millis(700);
+/// Nobody stays suspect for longer than twice this: well above what a denial takes.
+pub const VIGIL: Duration = Duration::from_millis(1500);
 /// How long the dead are remembered, so that old gossip does not bring them back.
 const REMEMBER_DOWN: Duration = Duration::from_secs(60);
 
@@ -89,6 +91,8 @@ pub struct Membership {
     live: BTreeMap<NodeId, Identity>,
     /// Members that died since there was last a new one.
     former: Vec<Identity>,
+    /// Members that were suspect at the last [`Membership::vigil`], with their incarnations.
+    watched: BTreeMap<NodeId, u16>,
 }
 
 impl Membership {
@@ -102,6 +106,7 @@ impl Membership {
             records,
             live: BTreeMap::new(),
             former: Vec::new(),
+            watched: BTreeMap::new(),
         }
     }
 
@@ -165,6 +170,22 @@ impl Membership {
         }
         let dead = Member::new(member, incarnation, State::Down);
         self.run(|foca, runtime| foca.apply_many([dead].into_iter(), true, runtime))
+    }
+
+    /// Buries members that have been suspect since the last call, by whoever's word: a denial may have been
+    /// lost, and whoever lives comes back as a later generation. To be called every [`VIGIL`].
+    pub fn vigil(&mut self) -> Effects {
+        let suspects = self.foca.iter_members().filter(|member| member.state() == State::Suspect).cloned();
+        let suspects: Vec<Member<Identity>> = suspects.collect();
+        let old = |member: &&Member<Identity>| self.watched.get(&member.id().node) == Some(&member.incarnation());
+        let bury =
+            suspects.iter().filter(old).map(|member| Member::new(*member.id(), member.incarnation(), State::Down));
+        let bury: Vec<Member<Identity>> = bury.collect();
+        self.watched = suspects.iter().map(|member| (member.id().node, member.incarnation())).collect();
+        if bury.is_empty() {
+            return Effects::default();
+        }
+        self.run(|foca, runtime| foca.apply_many(bury.into_iter(), true, runtime))
     }
 
     /// Begins anew as a later generation of itself, without memory of who is dead: for a node that has lost

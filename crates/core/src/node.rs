@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Membership, Reminder, Suspicion};
+use crate::membership::{Membership, Reminder, Suspicion, VIGIL};
 use crate::peers::Peers;
 use crate::record::Snapshot;
 use crate::source::ReadError;
@@ -178,6 +178,7 @@ enum Timer {
     Member(Reminder),
     Bury(Suspicion),
     Seek,
+    Vigil,
     Check(RequestId),
     Fill(ImageId),
     Announce(ImageId),
@@ -247,6 +248,7 @@ impl Node {
         };
         node.set(crate::config::SYNC_EVERY_EARLY, Timer::Sync);
         node.set(crate::config::SYNC_EVERY, Timer::Sweep);
+        node.set(VIGIL, Timer::Vigil);
         node
     }
 
@@ -336,6 +338,11 @@ impl Node {
                     self.apply(effects);
                 }
                 Timer::Seek => self.seek(),
+                Timer::Vigil => {
+                    let effects = self.membership.vigil();
+                    self.apply(effects);
+                    self.set(VIGIL, Timer::Vigil);
+                }
                 Timer::Check(request) => self.check(request),
                 Timer::Fill(image) => self.fill(image),
                 Timer::Announce(image) => self.announce(image),
