@@ -12,7 +12,7 @@ use vfield_lab::need::fuse_works;
 use vfield_lab::{Daemon, Host, Lab, LabError, Vfield, client, daemon};
 
 /// Changes in the field are known everywhere after this: failure detection takes 2 s, gossip a few rounds.
-pub const NEWS: Duration = Duration::from_secs(10);
+pub const NEWS: Duration = Duration::from_secs(20);
 
 /// What to lay out.
 #[derive(Debug, Clone, Copy)]
