@@ -25,4 +25,15 @@ done
 for netns in /run/netns/"$tag"-*; do
     [ -e "$netns" ] && ip netns del "${netns##*/}"
 done
+# What the bounds of the kernel's table of neighbours were. Of nobody else's directory: anyone may make one.
+if [ -O "$dir" ] && [ -O "$dir/arp-table" ]; then
+    bound=1
+    while read -r entries; do
+        case $entries in
+            *[!0-9]* | '') ;;
+            *) echo "$entries" >"/proc/sys/net/ipv4/neigh/default/gc_thresh$bound" ;;
+        esac
+        bound=$((bound + 1))
+    done <"$dir/arp-table"
+fi
 rm -rf "$dir"

@@ -25,6 +25,15 @@ const PORT: u16 = 4440;
 const SHM_BYTES_MIN: u64 = 2 << 30;
 /// More would not fit into the last byte of an address.
 const HOSTS_MAX: usize = 200;
+/// TCP as Debian's kernels have it: its figures must not depend on what a machine's owner prefers.
+const TCP_AS_DEBIAN: &str = "cd /proc/sys/net
+    [ ! -e ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6
+    [ $(cat ipv4/tcp_congestion_control) = cubic ] || echo cubic >ipv4/tcp_congestion_control
+    echo 1 >ipv4/tcp_no_metrics_save
+    echo 4096 131072 6291456 >ipv4/tcp_rmem
+    echo 4096 16384 4194304 >ipv4/tcp_wmem";
+/// Where the kernel keeps the bounds of its one table of neighbours: from where it tidies up, and how many it has at most.
+const ARP_BOUNDS: [&str; 3] = ["gc_thresh1", "gc_thresh2", "gc_thresh3"];
 
 /// Distinguishes the labs of one process.
 static LABS: AtomicU32 = AtomicU32::new(0);
@@ -178,6 +187,49 @@ impl Lab {
         link.shape(host.netns.as_deref().expect("a lab of namespaces"), "eth0")
     }
 
+    /// What has passed over each host's link, in the order of the hosts.
+    ///
+    /// # Panics
+    /// On a loopback lab.
+    pub fn all_counters(&self) -> Result<Vec<Counters>, LabError> {
+        let ports = Counters::of_switch(self.switch())?;
+        let counters = |host: &Host| ports.get(&format!("p{}", host.index)).copied().unwrap_or_default();
+        Ok(self.hosts.iter().map(counters).collect())
+    }
+
+    /// Gives all hosts the TCP settings of Debian's kernels, whatever this machine has been told, and no IPv6.
+    ///
+    /// # Errors
+    /// If the kernel has no `cubic`, or does not let namespaces choose it.
+    pub fn tcp_as_debian(&self) -> Result<(), LabError> {
+        self.hosts.iter().try_for_each(|host| run(host.command("sh").args(["-ec", TCP_AS_DEBIAN])).map(drop))
+    }
+
+    /// Lets the kernel remember more neighbours until the lab is dropped. Its table is shared by all namespaces, so some
+    /// fifty hosts who all talk to each other overflow the usual 1024 entries, which never happens to real machines.
+    ///
+    /// # Errors
+    /// If this user may not.
+    pub fn arp_table(&self, entries: u64) -> Result<(), LabError> {
+        let bounds = Path::new("/proc/sys/net/ipv4/neigh/default");
+        let old: Result<Vec<_>, _> = ARP_BOUNDS
+            .iter()
+            .map(|name| std::fs::read_to_string(bounds.join(name)).map_err(LabError::at(&bounds.join(name))))
+            .collect();
+        let old = old?;
+        if old[2].trim().parse::<u64>().is_ok_and(|most| most >= entries) {
+            return Ok(());
+        }
+        // The janitor puts these back.
+        let kept = self.dir.join("arp-table");
+        std::fs::write(&kept, old.concat()).map_err(LabError::at(&kept))?;
+        for (name, bound) in ARP_BOUNDS.iter().zip([entries / 4, entries / 2, entries]) {
+            let path = bounds.join(name);
+            std::fs::write(&path, bound.to_string()).map_err(LabError::at(&path))?;
+        }
+        Ok(())
+    }
+
     fn switch(&self) -> &str {
         self.switch.as_deref().expect("a lab of namespaces")
     }
@@ -192,6 +244,11 @@ impl Drop for Lab {
 }
 
 impl Host {
+    /// Its place among the hosts of its lab.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     /// Where a node of this host listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr

@@ -3,7 +3,7 @@
 //! [`Lab::namespaces`] lays out hosts as network namespaces around a bridge, with shaped links that can be cut;
 //! it needs root, and no packet leaves it. [`Lab::loopback`] gives each host an address in 127.0.0.0/8 instead
 //! and needs nothing. A [`Host`] starts [`Process`]es, a [`Vfield`] starts daemons on hosts and asks them how
-//! they are.
+//! they are. A [`storm`] races readers on all hosts.
 //!
 //! Whatever happens to the program that made a lab (return, panic, ctrl-C, SIGKILL), its processes, mounts,
 //! namespaces and files go: see [`lab`].
@@ -17,6 +17,7 @@ pub mod lab;
 pub mod link;
 pub mod need;
 pub mod process;
+pub mod storm;
 pub mod wait;
 
 pub use daemon::{Daemon, Vfield};

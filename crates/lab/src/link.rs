@@ -2,6 +2,7 @@
 
 use crate::LabError;
 use crate::process::run;
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Largest burst of a token bucket. It must hold one super-packet, or the bucket cuts packets up in software.
@@ -15,25 +16,31 @@ const BUFFER_MS: u64 = 50;
 /// The kind of link that each host gets, the same in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Rate in Mbit/s; `None`: as fast as the machine is.
-    pub mbit: Option<u64>,
+    /// Rate in kbit/s; `None`: as fast as the machine is.
+    pub kbit: Option<u64>,
 }
 
 impl Link {
     /// A link without a limit.
-    pub const FAST: Self = Self { mbit: None };
+    pub const FAST: Self = Self { kbit: None };
 
     /// A link with a rate, in Mbit/s, for each direction on its own.
     pub const fn mbit(mbit: u64) -> Self {
-        Self { mbit: Some(mbit) }
+        Self { kbit: Some(mbit * 1000) }
+    }
+
+    /// The same link at a part of its rate; one without a limit stays as it is.
+    #[must_use]
+    pub fn slower(self, factor: u64) -> Self {
+        Self { kbit: self.kbit.map(|kbit| (kbit / factor.max(1)).max(1)) }
     }
 
     /// Puts the token bucket on what a device of a namespace sends.
     pub(crate) fn shape(self, netns: &str, device: &str) -> Result<(), LabError> {
-        let Some(mbit) = self.mbit else { return Ok(()) };
-        let limit_bytes = mbit * 125 * BUFFER_MS + BURST_BYTES;
+        let Some(kbit) = self.kbit else { return Ok(()) };
+        let limit_bytes = kbit * BUFFER_MS / 8 + BURST_BYTES;
         let (rate, burst, limit, gso) =
-            (format!("{mbit}mbit"), BURST_BYTES.to_string(), limit_bytes.to_string(), GSO_BYTES.to_string());
+            (format!("{kbit}kbit"), BURST_BYTES.to_string(), limit_bytes.to_string(), GSO_BYTES.to_string());
         run(Command::new("ip").args(["-n", netns, "link", "set", device, "gso_max_size", &gso]))?;
         run(Command::new("tc")
             .args(["-n", netns, "qdisc", "replace", "dev", device, "root", "tbf"])
@@ -55,8 +62,24 @@ impl Counters {
     /// Reads the counters of the switch's side of a link.
     pub(crate) fn of_port(switch: &str, port: &str) -> Result<Self, LabError> {
         let text = run(Command::new("ip").args(["-n", switch, "-s", "-j", "link", "show", "dev", port]))?;
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let bytes = |way: &str| json[0]["stats64"][way]["bytes"].as_u64().unwrap_or_default();
-        Ok(Self { sent_bytes: bytes("rx"), received_bytes: bytes("tx") })
+        Ok(parse(&text).first().map_or_else(Self::default, |(_, counters)| *counters))
     }
+
+    /// Reads the counters of all of a switch's devices, with their names.
+    pub(crate) fn of_switch(switch: &str) -> Result<BTreeMap<String, Self>, LabError> {
+        let text = run(Command::new("ip").args(["-n", switch, "-s", "-j", "link"]))?;
+        Ok(parse(&text).into_iter().collect())
+    }
+}
+
+/// What `ip -s -j link` prints.
+fn parse(text: &str) -> Vec<(String, Counters)> {
+    let json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let devices = json.as_array().into_iter().flatten();
+    let counters = |device: &serde_json::Value| {
+        let bytes = |way: &str| device["stats64"][way]["bytes"].as_u64().unwrap_or_default();
+        let name = device["ifname"].as_str().unwrap_or_default().to_owned();
+        (name, Counters { sent_bytes: bytes("rx"), received_bytes: bytes("tx") })
+    };
+    devices.map(counters).collect()
 }

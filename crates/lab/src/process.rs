@@ -97,11 +97,9 @@ impl Process {
     }
 
     /// Sends a signal; nothing happens if it has ended.
-    fn signal(&mut self, signal: Signal) {
-        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        if let (None, Some(pid)) = (self.ended(), pid) {
-            // It may end in this very moment, which is what most signals want.
-            let _ = kill_process(pid, signal);
+    fn signal(&mut self, name: Signal) {
+        if self.ended().is_none() {
+            signal(self.pid(), name);
         }
     }
 
@@ -128,11 +126,7 @@ impl Process {
 
     /// Processor time it has used, all threads.
     pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        // Fields are counted from behind the name, which may contain anything.
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+        cpu(self.pid())
     }
 
     /// Memory it holds now: its own pages, and the allocated blocks of its memory files.
@@ -177,9 +171,24 @@ fn memory_file_bytes(pid: u32) -> u64 {
 
 /// SIGKILL for a process that is borrowed elsewhere and not yet waited for.
 pub fn kill(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+/// A signal for a process that nobody has waited for yet.
+pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, Signal::KILL);
+        // It may end in this very moment, which is what most signals want.
+        let _ = kill_process(pid, signal);
     }
+}
+
+/// Processor time that a process has used, all threads; also of one that has ended and was not waited for.
+pub(crate) fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Fields are counted from behind the name, which may contain anything.
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
 /// Runs a command to its end and returns what it printed.

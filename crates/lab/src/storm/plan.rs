@@ -1,0 +1,233 @@
+//! What a storm is made of: said before it starts, and recorded beside its result.
+
+use super::weather::{Event, Trouble};
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Bytes of payload for each byte that a link's shaper counts: 1448 of the 1514 of a full packet (IPv4, timestamps,
+/// Ethernet). No system gets beyond it.
+pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
+/// Bytes that a reader of a whole image asks for at a time.
+pub const STORM_BLOCK_BYTES: u32 = 256 << 10;
+/// Requests that a reader of a whole image keeps in flight.
+pub const STORM_DEPTH: usize = 8;
+
+/// What the readers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// All begin at once and read everything in order.
+    Storm,
+    /// As a storm, but one more begins each [`Plan::gap_s`].
+    Stagger,
+    /// All begin at once and read blocks at random places.
+    Random,
+}
+
+/// Who delivers the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum System {
+    /// An origin, and a node on each reader's host.
+    Vfield,
+    /// One server for all.
+    Nbdkit,
+    /// Each host passes on what it gets to the next one.
+    Chain,
+}
+
+/// A storm, with everything that its result depends on but the machine and the programs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    /// What the readers do.
+    pub mode: Mode,
+    /// Who delivers the bytes.
+    pub system: System,
+    /// Hosts that read, besides the origin's and those that [`Trouble::Join`] adds.
+    pub readers: usize,
+    /// Rate of each host's link, each way on its own, in Mbit/s.
+    pub mbit: u64,
+    /// Length of the image.
+    pub size_bytes: u64,
+    /// What each node holds, in the program's own words: `6%`, `64M`, `all`, `0`.
+    pub store: String,
+    /// Nodes have joined and filled their stores before the start.
+    pub warm: bool,
+    /// The origin has left before the start; only with [`Plan::warm`].
+    pub origin_gone: bool,
+    /// How eagerly stores fill: `0` to `9`, or `random`.
+    pub boost: String,
+    /// More words for the command line of each node.
+    pub node_words: Vec<String>,
+    /// Random reads: bytes of each.
+    pub block_bytes: u32,
+    /// Random reads: how many each host makes.
+    pub count: usize,
+    /// Random reads: how many of a host are in flight.
+    pub depth: usize,
+    /// Staggered starts: seconds between two.
+    pub gap_s: f64,
+    /// What goes wrong, and when.
+    pub events: Vec<Event>,
+    /// Entries that the machine's table of neighbours is to hold during the storm, if it holds fewer.
+    pub arp_table: Option<u64>,
+    /// Seconds after which a storm is cut off: once before the start, once after it.
+    pub limit_s: f64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Storm,
+            system: System::Vfield,
+            readers: 4,
+            mbit: 100,
+            size_bytes: 64 << 20,
+            store: "100%".to_owned(),
+            warm: false,
+            origin_gone: false,
+            boost: "9".to_owned(),
+            node_words: Vec::new(),
+            block_bytes: 64 << 10,
+            count: 500,
+            depth: 8,
+            gap_s: 1.0,
+            events: Vec::new(),
+            arp_table: None,
+            limit_s: 180.0,
+        }
+    }
+}
+
+impl Plan {
+    /// Why this cannot be run, if it cannot.
+    ///
+    /// # Errors
+    /// In words for the one who typed it.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
+        refuse(self.readers == 0, "a storm has at least one reader")?;
+        refuse(self.mbit == 0, "a link has a rate of at least 1 Mbit/s")?;
+        refuse(self.size_bytes == 0, "an image has at least one byte")?;
+        refuse(self.origin_gone && !self.warm, "the origin can be gone only if the nodes were warmed before")?;
+        refuse(!self.gap_s.is_finite() || self.gap_s < 0.0, "the gap is a number of seconds")?;
+        refuse(!(self.limit_s.is_finite() && self.limit_s > 0.0), "the limit is a number of seconds")?;
+        if self.mode == Mode::Random {
+            refuse(self.system == System::Chain, "a chain cannot read at random places")?;
+            let fits = self.block_bytes > 0 && u64::from(self.block_bytes) <= self.size_bytes;
+            refuse(!fits || self.depth == 0, "random reads have a block within the image, and a depth")?;
+        }
+        for event in &self.events {
+            let host = event.trouble.host().unwrap_or_default();
+            refuse(host > self.hosts_max(), &format!("event {event}: there is no such host"))?;
+            let grows = matches!(event.trouble, Trouble::Join { .. });
+            refuse(grows && self.system == System::Chain, "a chain cannot grow")?;
+        }
+        Ok(())
+    }
+
+    /// Readers that join later, by events.
+    pub fn joiners(&self) -> usize {
+        let joins = |event: &Event| match event.trouble {
+            Trouble::Join { count } => count,
+            _ => 0,
+        };
+        self.events.iter().map(joins).sum()
+    }
+
+    /// The last reader's number; the origin is host 0.
+    pub fn hosts_max(&self) -> usize {
+        self.readers + self.joiners()
+    }
+
+    /// When a reader starts, in seconds after the start of the storm.
+    pub fn start_s(&self, host: usize) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "there are at most some hundred hosts")]
+        let gaps = host.saturating_sub(1) as f64;
+        if self.mode == Mode::Stagger { gaps * self.gap_s } else { 0.0 }
+    }
+
+    /// Payload bytes per second that a link could carry if headers took nothing.
+    #[expect(clippy::cast_precision_loss, reason = "rates of links are small numbers")]
+    pub fn link_bytes_per_s(&self) -> f64 {
+        self.mbit as f64 * 125_000.0
+    }
+
+    /// Bound of what happens before the start, and of the storm itself.
+    pub fn limit(&self) -> Duration {
+        Duration::from_secs_f64(self.limit_s)
+    }
+}
+
+/// `warm 6 %`, `cold`: how a storm of vfield begins.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            Mode::Storm => "storm",
+            Mode::Stagger => "stagger",
+            Mode::Random => "random",
+        };
+        let start = match (self.system, self.warm, self.origin_gone) {
+            (System::Nbdkit, ..) => "nbdkit".to_owned(),
+            (System::Chain, ..) => "chain".to_owned(),
+            (System::Vfield, false, _) => format!("vfield cold {}", self.store),
+            (System::Vfield, true, false) => format!("vfield warm {}", self.store),
+            (System::Vfield, true, true) => format!("vfield warm {}, origin gone", self.store),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+        let size = self.size_bytes as f64 / 1e6;
+        write!(f, "{mode:<8}{start:<32}N={:<4}B={:<5}S={size:<7.1}", self.readers, self.mbit)
+    }
+}
+
+/// A number of bytes as one types it: `64K`, `128M`, `2G`, in binary units.
+///
+/// # Errors
+/// In words for the one who typed it.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.trim_end_matches("iB").char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number = u64::from_str(digits).map_err(|_| format!("{text:?} is not a number of bytes such as 128M"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too many bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(bytes("128M"), Ok(128 << 20));
+        assert_eq!(bytes("64KiB"), Ok(64 << 10));
+        assert_eq!(bytes("17"), Ok(17));
+        assert!(bytes("M").is_err() && bytes("1T").is_err() && bytes("-1").is_err() && bytes("99999999999G").is_err());
+    }
+
+    #[test]
+    fn plans_that_make_no_sense_are_refused() {
+        let plan = |change: fn(&mut Plan)| {
+            let mut plan = Plan::default();
+            change(&mut plan);
+            plan.check()
+        };
+        assert_eq!(plan(|_| ()), Ok(()));
+        assert!(plan(|plan| plan.origin_gone = true).is_err());
+        assert!(plan(|plan| plan.readers = 0).is_err());
+        assert!(plan(|plan| plan.limit_s = f64::NAN).is_err());
+        assert!(plan(|plan| plan.events = vec!["1s:kill:5".parse().unwrap()]).is_err());
+        let later = |plan: &mut Plan| plan.events = vec!["1s:join:1".parse().unwrap(), "2s:kill:5".parse().unwrap()];
+        assert_eq!(plan(later), Ok(()));
+    }
+
+    #[test]
+    fn starts_are_staggered_from_the_first_reader_on() {
+        let plan = Plan { mode: Mode::Stagger, gap_s: 2.0, ..Plan::default() };
+        assert_eq!([1, 2, 4].map(|host| plan.start_s(host)), [0.0, 2.0, 6.0]);
+    }
+}
