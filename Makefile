@@ -1,12 +1,13 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench storms clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
-	@echo "make bench   measure against other servers in the same run; writes docs/measuring.json"
+	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
+	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
 
 demo:
 	@scripts/demo
@@ -20,6 +21,11 @@ lint:
 bench:
 	@scripts/setup test bench
 	@scripts/bench
+	@scripts/storm-table
+
+storms:
+	@scripts/setup test bench
+	@scripts/storm-table
 
 clean:
 	cargo clean

@@ -256,6 +256,56 @@ mod tests {
         assert_eq!(in_order(&order(u64::from(u32::MAX) + 2, u32::MAX)).last(), Some((u64::from(u32::MAX), 2)));
     }
 
+    /// An NBD server for one client, which answers each two requests in the wrong order.
+    fn serve_backwards(listener: &std::net::TcpListener, image: &[u8]) -> io::Result<()> {
+        use std::io::{Read as _, Write as _};
+        let (mut client, _) = listener.accept()?;
+        client.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
+        let mut asked = [0; 4 + 16 + 6];
+        client.read_exact(&mut asked)?;
+        // An information, and the end.
+        for (kind, data) in [(3_u32, &[0; 12][..]), (1, &[])] {
+            client.write_all(&0x0003_e889_0455_65a9_u64.to_be_bytes())?;
+            for word in [7, kind, u32::try_from(data.len()).unwrap()] {
+                client.write_all(&word.to_be_bytes())?;
+            }
+            client.write_all(data)?;
+        }
+        for _ in 0..image.len() / 8 {
+            let mut requests = [[0; 28]; 2];
+            for request in &mut requests {
+                client.read_exact(request)?;
+            }
+            for request in requests.iter().rev() {
+                let offset = usize::try_from(u64::from_be_bytes(request[16..24].try_into().unwrap())).unwrap();
+                client.write_all(b"\x67\x44\x66\x98\0\0\0\0")?;
+                client.write_all(&request[8..16])?;
+                client.write_all(&image[offset..offset + 4])?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn answers_in_any_order_are_read_in_order_and_every_byte_counts() {
+        let image: Vec<u8> = (0..64).collect();
+        let right = blake3::hash(&image).to_hex().to_string();
+        let mut other = image.clone();
+        other[63] ^= 1;
+        for (image, expected) in [(image, None), (other, Some("the bytes are not the image's"))] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let target = Target::Tcp(listener.local_addr().unwrap());
+            let order = Order { target, hash: right.clone(), depth: 2, ..order(64, 4) };
+            let mut outcome = Outcome::default();
+            let read = std::thread::scope(|scope| {
+                scope.spawn(|| serve_backwards(&listener, &image));
+                read(&order, super::super::role::now_ns(), &mut outcome)
+            });
+            assert_eq!(read.err().map(|error| error.to_string()).as_deref(), expected);
+            assert_eq!(outcome.bytes, 64);
+        }
+    }
+
     #[test]
     fn random_places_are_blocks_of_the_image_and_repeatable() {
         let order = order(1000, 64);
