@@ -31,7 +31,7 @@ static STORMS: AtomicU64 = AtomicU64::new(1);
 /// # Errors
 /// Without root, if a program is missing, or if nodes that were to be warm are not in time.
 pub fn run(plan: &Plan, programs: &Programs) -> Result<Sample, LabError> {
-    plan.check().map_err(|why| LabError::Command { command: "storm".to_owned(), why })?;
+    plan.check().map_err(|why| LabError::Command { command: "the plan".to_owned(), why })?;
     let mut field = Field::lay_out(plan, programs, STORMS.fetch_add(1, Ordering::Relaxed))?;
     let (sender, heard) = mpsc::channel();
     let mut runners = Vec::new();
