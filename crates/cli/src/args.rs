@@ -8,6 +8,8 @@ use crate::values::boost::Boost;
 use crate::values::duration::{Period, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
+use crate::values::nbd_uri::NbdUri;
+use crate::values::rate::Rate;
 use crate::values::size::Size;
 use crate::values::store::Store;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -22,6 +24,7 @@ Examples:
   vfield join 192.168.1.2 --nbd unix:/run/nbd.sock      any member will do; attach with NBD
   vfield status                                         is it covered, may the origin leave?
   vfield cat viver.squash | sha256sum                   read it through a pipe
+  vfield bench                                          how fast is it, how near the limit?
   vfield leave                                          hand over, then go
 
 The original's command lines work as well:
@@ -48,6 +51,15 @@ Examples:
 Attach what --nbd offers with, for example:
   nbd-client -unix /run/nbd.sock /dev/nbd0 -readonly
   mount -o loop,ro /mnt/field/viver.squash /mnt/root    (out of --mount)";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  vfield bench                                          the image that this machine's node exports
+  vfield bench --link 1G --pattern sequential           compared with a link of 1 Gbit/s
+  vfield bench viver.squash --streams 1,4,16 --seconds 5
+  vfield bench --peer 192.168.1.1                       what that node sends, by number of streams
+
+A run ends with --size or --seconds, whichever comes first. Ctrl-C prints what was measured.";
 
 /// Shares a read-only disk image between many machines.
 ///
@@ -93,6 +105,9 @@ pub enum Command {
     Cat(CatOptions),
     /// Let the running daemon hand over what only it holds, and end
     Leave(LeaveOptions),
+    /// Measure how near the limit reads are, of an image here or of a node over there
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(Box<BenchOptions>),
     /// Print completions for a shell
     Completions(CompletionOptions),
     /// Print the manual page, or write all of them into a directory
@@ -281,6 +296,82 @@ pub struct LeaveOptions {
 
 /// How long a leave takes at most where nobody says otherwise.
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
+
+/// `vfield bench`.
+#[derive(Debug, Args)]
+pub struct BenchOptions {
+    /// The image, by name, id, or the beginning of its id [default: the node's only one]
+    #[arg(value_name = "IMAGE", conflicts_with_all = ["nbd", "peer"])]
+    pub image: Option<String>,
+    /// Read this NBD export instead of one that the daemon names
+    #[arg(long, value_name = "URI", conflicts_with_all = ["peer", "via"])]
+    pub nbd: Option<NbdUri>,
+    /// Which export of the daemon is read: nbd or fuse [default: nbd if there is one]
+    #[arg(long, value_name = "KIND", hide_possible_values = true, conflicts_with = "peer")]
+    pub via: Option<Via>,
+    /// Ask another node directly for what it has, without becoming a member of its field
+    #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname, help_heading = "Another node")]
+    pub peer: Option<Address>,
+    /// Image of that node, by name, id, or the beginning of its id [default: its only one]
+    #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
+    pub peer_image: Option<String>,
+    /// Orders of reading, one run for each: sequential, random [default: both]
+    #[arg(long, value_name = "ORDER,...", value_delimiter = ',', hide_possible_values = true, conflicts_with = "peer")]
+    pub pattern: Vec<Pattern>,
+    /// Parallel streams, one run for each number [default: 4; with --peer: 1,2,4,8,12]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub streams: Vec<u64>,
+    /// Requests under way in each stream [default: 4; with --peer: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub depth: Option<u64>,
+    /// Bytes of a request [default: 256K, random 4K; a node is always asked for chunks]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "peer")]
+    pub block_size: Option<Size>,
+    /// End a run after so many bytes [default: the image's length; with --peer: no limit]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub size: Option<Size>,
+    /// End a run after so long [default: 10; with --peer: 5]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub seconds: Option<Period>,
+    /// Rate of the link to the peers, say 1G [default: what the kernel says of the device]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub link: Option<Rate>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// Which export is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Via {
+    /// The NBD server.
+    Nbd,
+    /// The file in the mount.
+    Fuse,
+}
+
+/// In which order blocks are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// One after the other.
+    Sequential,
+    /// Any, also several times.
+    Random,
+}
+
+impl Pattern {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Random => "random",
+        }
+    }
+}
 
 /// `vfield completions`.
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 //! them together, and speaks to running daemons. It holds no part of the protocol between nodes.
 
 pub mod args;
+pub mod bench;
 pub mod commands;
 pub mod control;
 pub mod daemon;
@@ -73,6 +74,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Id(options) => commands::id(&options, volume),
         Command::Cat(options) => commands::cat(&options),
         Command::Leave(options) => commands::leave(&options),
+        Command::Bench(options) => bench::run(&options, volume),
         Command::Completions(options) => commands::completions(&options),
         Command::Man(options) => commands::man(&options),
     }

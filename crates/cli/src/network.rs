@@ -23,7 +23,8 @@ pub fn facing(members: &[SocketAddr]) -> Result<(SocketAddr, Vec<SocketAddr>), F
         .hint("check the address, and that this machine's network is up"))
 }
 
-fn local_towards(addr: SocketAddr) -> std::io::Result<IpAddr> {
+/// The address of this machine from which packets to `addr` would go; sends none.
+pub fn local_towards(addr: SocketAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr = if addr.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(addr)?;

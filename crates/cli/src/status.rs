@@ -48,7 +48,7 @@ fn line(out: &mut String, text: &str) {
 }
 
 /// Text from other machines, without what a terminal would take for orders.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
@@ -167,7 +167,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Columns two spaces apart, those in `right` aligned to the right.
-fn aligned(rows: &[Vec<String>], right: &[usize]) -> String {
+pub(crate) fn aligned(rows: &[Vec<String>], right: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();

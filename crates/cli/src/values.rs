@@ -8,5 +8,7 @@ pub mod boost;
 pub mod duration;
 pub mod endpoint;
 pub mod image;
+pub mod nbd_uri;
+pub mod rate;
 pub mod size;
 pub mod store;

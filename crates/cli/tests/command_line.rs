@@ -81,6 +81,31 @@ fn help_of_the_others() {
 }
 
 #[test]
+fn help_of_bench() {
+    insta::assert_snapshot!(Desk::new().help("vfield bench --help"));
+}
+
+#[test]
+fn benchmarks_that_cannot_be() {
+    insta::assert_snapshot!(Desk::new().complaints(&[
+        "vfield bench",
+        "vfield bench viver --peer 127.0.0.1",
+        "vfield bench --image viver",
+        "vfield bench --nbd disk",
+        "vfield bench --nbd nbd+unix:///x?socket=none.sock --control none.control",
+        "vfield bench --via ftp",
+        "vfield bench --pattern backwards",
+        "vfield bench --streams 0",
+        "vfield bench --depth 65",
+        "vfield bench --link fast",
+        "vfield bench --link 1GB",
+        "vfield bench --size -1",
+        "vfield bench --peer 127.0.0.1:99999",
+        "vfield bench --peer 127.0.0.1:1",
+    ]));
+}
+
+#[test]
 fn no_command_prints_help() {
     let output = Desk::new().run("vfield");
     assert_eq!(output.status.code(), Some(2));
@@ -250,7 +275,7 @@ fn completions_and_manual_pages_are_generated() {
     assert!(desk.help("vfield man").starts_with(".ie"));
     desk.directory("man");
     assert!(desk.run("vfield man man").status.success());
-    for page in ["vfield.1", "vfield-serve.1", "vfield-join.1", "vfield-status.1"] {
+    for page in ["vfield.1", "vfield-serve.1", "vfield-join.1", "vfield-status.1", "vfield-bench.1"] {
         assert!(desk.path().join("man").join(page).exists(), "{page}");
     }
     assert_eq!(desk.run("vfield man missing").status.code(), Some(1));

@@ -212,3 +212,33 @@ fn what_answers_and_is_no_field_is_named() {
     std::net::TcpStream::connect(&addr).unwrap().write_all(b"enough\n").unwrap();
     thread.join().unwrap();
 }
+
+#[test]
+fn what_exports_nothing_cannot_be_measured_and_what_does_can() {
+    let bench = Bench::new();
+    bench.image("a.img", 3 << 20);
+    let silent = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    silent.wait("filled");
+    let output = silent.ask(&["bench"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("exports its images nowhere"), "{said}");
+    assert!(said.contains("hint: start it with --nbd unix:PATH or --mount DIR"), "{said}");
+
+    let place = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let served = ["serve", "a.img", "--listen", "127.0.0.1:0", "--nbd", &format!("tcp:{place}")];
+    let daemon = bench.start("c1", &served);
+    daemon.wait("filled");
+    let output = daemon.ask(&["bench", "a.img", "--json", "--size", "1M", "--link", "1G"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["target"]["export"], format!("nbd://{place}/a.img"));
+    assert_eq!(found["link"]["bits_per_second"], 1_000_000_000);
+    let runs = found["runs"].as_array().unwrap();
+    let made: Vec<_> = runs.iter().map(|run| (run["pattern"].as_str(), run["block_bytes"].as_u64())).collect();
+    assert_eq!(made, [(Some("sequential"), Some(256 << 10)), (Some("random"), Some(4 << 10))]);
+    assert!(runs.iter().all(|run| run["bytes"] == 1 << 20 && run["network"]["bytes"] == 0), "{found:#}");
+    let text = String::from_utf8(daemon.ask(&["bench", "--size", "1M", "--pattern", "random"]).stdout).unwrap();
+    let row = text.lines().find(|line| line.starts_with("random")).unwrap_or_default();
+    assert!(row.contains(" 4K  1.0 MiB ") && row.ends_with(" 100 %") && text.contains("\nlimit: "), "{text}");
+    let unknown = daemon.ask(&["bench", "b.img"]);
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("this node has no image \"b.img\""));
+}

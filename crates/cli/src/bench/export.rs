@@ -1,0 +1,227 @@
+//! Where an image of this machine's node is read: the export that a daemon names, or one that was given.
+
+use super::file::FileReader;
+use super::load::Channel;
+use super::nbd::{Nbd, Place};
+use super::outcome::Image;
+use crate::args::Via;
+use crate::control::message::DaemonStatus;
+use crate::failure::Failure;
+use crate::values::nbd_uri::{NbdUri, Server};
+use std::path::PathBuf;
+use vfield_export::nbd::PORT;
+use vfield_node::status::ImageStatus;
+
+/// Fewer digits of an id than this name no image.
+const ID_DIGITS_MIN: usize = 4;
+
+/// Something to read from.
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// As it is shown.
+    pub shown: String,
+    way: Way,
+    /// Nothing is read beyond this.
+    end_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    Nbd(Place, String),
+    File(PathBuf),
+}
+
+impl Export {
+    /// The export of a daemon, NBD where it has it unless `via` says otherwise.
+    ///
+    /// # Errors
+    /// If it exports nothing of the kind.
+    pub fn of_daemon(status: &DaemonStatus, image: &ImageStatus, via: Option<Via>) -> Result<Self, Failure> {
+        let nbd = || status.exports.iter().find(|export| export.starts_with("nbd"));
+        let mount = || status.exports.iter().find_map(|export| export.strip_prefix("fuse:"));
+        let none = |what: &str, how: &str| {
+            Failure::failed(format!("the daemon at {} {what}", status.control))
+                .hint(format!("start it with {how}, or name an NBD export with --nbd URI"))
+        };
+        let found = match via {
+            None => nbd().map(|uri| (Some(uri), None)).or_else(|| mount().map(|dir| (None, Some(dir)))),
+            Some(Via::Nbd) => nbd().map(|uri| (Some(uri), None)),
+            Some(Via::Fuse) => mount().map(|dir| (None, Some(dir))),
+        };
+        match found {
+            Some((Some(uri), _)) => {
+                let mut uri: NbdUri =
+                    uri.parse().map_err(|_| none("has an export that cannot be read here", "--nbd"))?;
+                image.name.clone_into(&mut uri.name);
+                let place = place(&uri.server)?;
+                // The server rounds up to whole sectors; what is past the image is none of it.
+                let shown = shown(&place, &uri.name);
+                Ok(Self { shown, way: Way::Nbd(place, uri.name), end_bytes: image.size_bytes })
+            }
+            Some((None, Some(dir))) => {
+                let path = PathBuf::from(dir).join(&image.name);
+                Ok(Self { shown: path.display().to_string(), way: Way::File(path), end_bytes: image.size_bytes })
+            }
+            _ => Err(match via {
+                None => none("exports its images nowhere", "--nbd unix:PATH or --mount DIR"),
+                Some(Via::Nbd) => none("has no NBD export", "--nbd unix:PATH"),
+                Some(Via::Fuse) => none("has no mount", "--mount DIR"),
+            }),
+        }
+    }
+
+    /// The export that was named, of whatever server.
+    ///
+    /// # Errors
+    /// If it cannot be reached.
+    pub fn named(uri: &NbdUri) -> Result<Self, Failure> {
+        let place = place(&uri.server)?;
+        let end_bytes = Nbd::connect(&place, &uri.name, 0)?.device_bytes();
+        if end_bytes == 0 {
+            return Err(Failure::failed(format!("the export {:?} is empty", uri.name)));
+        }
+        Ok(Self { shown: shown(&place, &uri.name), way: Way::Nbd(place, uri.name.clone()), end_bytes })
+    }
+
+    /// How much there is to read.
+    pub const fn end_bytes(&self) -> u64 {
+        self.end_bytes
+    }
+
+    /// Streams that read it in blocks, and how many requests each of them is to have under way: a file's
+    /// reader has one, so there are `depth` times as many.
+    pub fn open(&self, streams: u64, depth: u64, block_bytes: u64) -> Result<(Vec<Box<dyn Channel>>, usize), Failure> {
+        let mut channels: Vec<Box<dyn Channel>> = Vec::new();
+        match &self.way {
+            Way::Nbd(place, name) => {
+                for _ in 0..streams {
+                    channels.push(Box::new(Nbd::connect(place, name, block_bytes)?.until(self.end_bytes)));
+                }
+                Ok((channels, depth as usize))
+            }
+            Way::File(path) => {
+                for _ in 0..streams * depth {
+                    channels.push(Box::new(FileReader::open(path, block_bytes, self.end_bytes)?));
+                }
+                Ok((channels, 1))
+            }
+        }
+    }
+}
+
+fn shown(place: &Place, name: &str) -> String {
+    match place {
+        Place::Unix(path) => vfield_export::nbd::Address::Unix(path.clone()).uri(name),
+        Place::Tcp(addr) => vfield_export::nbd::Address::Tcp(*addr).uri(name),
+    }
+}
+
+fn place(server: &Server) -> Result<Place, Failure> {
+    match server {
+        Server::Unix(path) => Ok(Place::Unix(path.clone())),
+        Server::Tcp(address) => {
+            let addrs = address.resolve(PORT)?;
+            let first = addrs.first().copied();
+            first.map(Place::Tcp).ok_or_else(|| Failure::failed(format!("host {address} has no address")))
+        }
+    }
+}
+
+/// True if a daemon exports what `uri` names.
+pub fn is_of(status: &DaemonStatus, uri: &NbdUri) -> bool {
+    let server = |export: &String| export.parse::<NbdUri>().ok().map(|export| export.server);
+    status.exports.iter().filter_map(server).any(|server| server == uri.server)
+}
+
+/// The image that a person means by `wanted`: its name, its id, or the beginning of its id; without a wish
+/// the only one.
+///
+/// # Errors
+/// If it is none of them, or could be several. `whose` is who has them, for people.
+pub fn choose<'a>(wanted: Option<&str>, images: &'a [Image], whose: &str) -> Result<&'a Image, Failure> {
+    let names = || images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");
+    let hint = || format!("{whose} has {}", if images.is_empty() { "none".to_owned() } else { names() });
+    let Some(wanted) = wanted else {
+        return match images {
+            [one] => Ok(one),
+            [] => Err(Failure::failed(format!("{whose} has no image")).hint("join one, or ask another node")),
+            _ => Err(Failure::usage(format!("{whose} has several images")).hint(format!("choose one of: {}", names()))),
+        };
+    };
+    let by_id = |image: &&Image| wanted.len() >= ID_DIGITS_MIN && image.id.starts_with(&wanted.to_ascii_lowercase());
+    let named: Vec<_> = images.iter().filter(|image| image.name == wanted).collect();
+    let found = if named.is_empty() { images.iter().filter(by_id).collect() } else { named };
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(Failure::failed(format!("{whose} has no image {wanted:?}")).hint(hint())),
+        _ => Err(Failure::failed(format!("{whose} has several images {wanted:?}")).hint("give the id of one of them")),
+    }
+}
+
+impl From<&ImageStatus> for Image {
+    fn from(image: &ImageStatus) -> Self {
+        Self {
+            name: image.name.clone(),
+            id: image.id.clone(),
+            size_bytes: image.size_bytes,
+            chunk_size_bytes: image.chunk_size_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(name: &str, id: &str) -> Image {
+        Image { name: name.to_owned(), id: id.repeat(32), size_bytes: 1000, chunk_size_bytes: 64 << 10 }
+    }
+
+    #[test]
+    fn images_are_found_by_name_and_by_id() {
+        let images = [image("red", "ab"), image("blue", "ac"), image("blue", "ad")];
+        let id = |wanted| choose(wanted, &images, "it").map(|image| image.id[..2].to_owned());
+        assert_eq!(id(Some("red")).unwrap(), "ab");
+        assert_eq!(id(Some("ADAD")).unwrap(), "ad");
+        for (wanted, fact) in [
+            (Some("blue"), "it has several images \"blue\""),
+            (Some("ad"), "it has no image \"ad\""),
+            (Some("green"), "it has no image \"green\""),
+            (None, "it has several images"),
+        ] {
+            assert_eq!(id(wanted).unwrap_err().fact(), fact);
+        }
+        assert_eq!(choose(None, &images[..1], "it").unwrap().name, "red");
+        assert_eq!(choose(None, &[], "it").unwrap_err().fact(), "it has no image");
+    }
+
+    #[test]
+    fn the_export_is_the_daemons_nbd_server_or_its_mount() {
+        let wanted = ImageStatus { name: "a b".to_owned(), size_bytes: 1000, ..ImageStatus::default() };
+        let both = ["fuse:/mnt/x", "nbd+unix:///?socket=/run/n.sock", "nbd://127.0.0.1:7/"];
+        let shown = |exports: &[&str], via| {
+            let exports = exports.iter().map(|export| (*export).to_owned()).collect();
+            let status = DaemonStatus { exports, control: "/run/c".to_owned(), ..DaemonStatus::default() };
+            Export::of_daemon(&status, &wanted, via).map(|export| export.shown).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(shown(&both, None).unwrap(), "nbd+unix:///a%20b?socket=/run/n.sock");
+        assert_eq!(shown(&both[2..], None).unwrap(), "nbd://127.0.0.1:7/a%20b");
+        assert_eq!(shown(&both, Some(Via::Fuse)).unwrap(), "/mnt/x/a b");
+        assert_eq!(shown(&both[..1], None).unwrap(), "/mnt/x/a b");
+        assert_eq!(
+            shown(&[], None).unwrap_err(),
+            "vfield: the daemon at /run/c exports its images nowhere\nhint: start it with --nbd unix:PATH or --mount \
+             DIR, or name an NBD export with --nbd URI"
+        );
+        assert!(shown(&both[..1], Some(Via::Nbd)).unwrap_err().contains("has no NBD export"));
+        assert!(shown(&both[1..], Some(Via::Fuse)).unwrap_err().contains("has no mount"));
+    }
+
+    #[test]
+    fn a_named_export_may_be_the_daemons() {
+        let exports = vec!["nbd+unix:///?socket=/run/n.sock".to_owned(), "fuse:/mnt".to_owned()];
+        let status = DaemonStatus { exports, ..DaemonStatus::default() };
+        assert!(is_of(&status, &"nbd+unix:///x?socket=/run/n.sock".parse().unwrap()));
+        assert!(!is_of(&status, &"nbd+unix:///x?socket=/run/m.sock".parse().unwrap()));
+    }
+}

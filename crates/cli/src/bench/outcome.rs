@@ -1,0 +1,262 @@
+//! What a benchmark found, as one value: the object of `vfield bench --json`, and what the table shows.
+//!
+//! Field names are an interface for scripts: they are added to, not renamed. docs/measuring.md lists them.
+
+use super::cpu::Shares;
+use super::link::Link;
+use super::load::Measured;
+use crate::args::Pattern;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Above this share the payload fills a link: headers of Ethernet, IP and TCP take 6 % of one.
+const LINK_FULL: f64 = 0.85;
+/// Above this share the processors have nothing left.
+const PROCESSORS_FULL: f64 = 0.9;
+/// Above this share a run says nothing about the network.
+const MOSTLY: f64 = 0.9;
+
+/// All of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Version of this program.
+    pub version: String,
+    /// What was read.
+    pub target: Target,
+    /// The image, where it is known.
+    pub image: Option<Image>,
+    /// The link to the peers.
+    pub link: Link,
+    /// One for each pattern and number of streams, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// True if somebody ended it before it was done; the last run is shorter then.
+    pub interrupted: bool,
+    /// What kept the fastest run from being faster.
+    pub limit: Limit,
+}
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Target {
+    /// An export on this machine.
+    Export {
+        /// `nbd+unix:///...`, `nbd://...`, or the path of a file.
+        export: String,
+        /// The node behind it, if a daemon answered.
+        node: Option<String>,
+        /// The node's address.
+        addr: Option<String>,
+        /// The daemon's process id.
+        pid: Option<u32>,
+        /// True if all that its store is to hold was there before the first run.
+        filled: Option<bool>,
+    },
+    /// Another node.
+    Peer {
+        /// Its id.
+        node: String,
+        /// Its address.
+        addr: String,
+        /// True if it is an origin of the image.
+        origin: bool,
+        /// How many different chunks it was asked for.
+        chunks: u64,
+    },
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Image {
+    /// Its name.
+    pub name: String,
+    /// Its id, 64 hexadecimal digits.
+    pub id: String,
+    /// Exact length.
+    pub size_bytes: u64,
+    /// Unit of verification and transfer.
+    pub chunk_size_bytes: u64,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// In which order; chunks of a peer are asked for in that of the image.
+    pub pattern: Pattern,
+    /// Parallel streams.
+    pub streams: u64,
+    /// Requests under way in each of them.
+    pub depth: u64,
+    /// Bytes of a request.
+    pub block_bytes: u64,
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// How many requests brought them.
+    pub requests: u64,
+    /// Requests that the peer refused.
+    pub refused: u64,
+    /// Requests without an answer at the end: they wait for something that nobody delivers.
+    pub unanswered: u64,
+    /// Millions of bytes a second.
+    pub mb_per_s: f64,
+    /// From asking to the last byte of the answer; nothing if there was no answer.
+    pub delay_us: Option<Delays>,
+    /// Who used the processors of this machine.
+    pub cpu: Shares,
+    /// What came over the network, where that is known.
+    pub network: Option<Network>,
+}
+
+/// Delays in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Delays {
+    /// The shortest.
+    pub min: f64,
+    /// Half of all are shorter.
+    pub median: f64,
+    /// 95 % are shorter.
+    pub p95: f64,
+    /// 99 % are shorter.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Delays {
+    /// Of delays in nanoseconds; nothing if there are none.
+    pub fn of(nanos: &Histogram<u64>) -> Option<Self> {
+        let at = |quantile| nanos.value_at_quantile(quantile) as f64 / 1000.0;
+        (!nanos.is_empty()).then(|| Self {
+            min: nanos.min() as f64 / 1000.0,
+            median: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: nanos.max() as f64 / 1000.0,
+        })
+    }
+}
+
+/// What came over the network while a run lasted, whoever wanted it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Network {
+    /// Bytes of chunks and hash pages, without any headers.
+    pub bytes: u64,
+    /// Millions of them a second.
+    pub mb_per_s: f64,
+    /// Their rate as a share of the link's, if that is known. A full Ethernet link has 0.94.
+    pub of_link: Option<f64>,
+    /// Bytes that were read and did not come over the network meanwhile.
+    pub own_store_bytes: u64,
+    /// By peer, the most first; who sent nothing is left out.
+    pub peers: Vec<FromPeer>,
+}
+
+/// What came from one peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FromPeer {
+    /// `ip:port`.
+    pub addr: String,
+    /// True if it is an origin of the image.
+    pub origin: bool,
+    /// Bytes of chunks and hash pages.
+    pub bytes: u64,
+}
+
+impl Network {
+    /// `peers` sent this in `seconds` while `read_bytes` were read.
+    pub fn of(mut peers: Vec<FromPeer>, read_bytes: u64, seconds: f64, link: &Link) -> Self {
+        peers.retain(|peer| peer.bytes > 0);
+        peers.sort_by(|one, other| (other.bytes, &one.addr).cmp(&(one.bytes, &other.addr)));
+        let bytes: u64 = peers.iter().map(|peer| peer.bytes).sum();
+        let rate = per_second(bytes, seconds);
+        Self {
+            bytes,
+            mb_per_s: rate / 1e6,
+            of_link: link.bits_per_second.map(|bits| rate * 8.0 / bits as f64),
+            own_store_bytes: read_bytes.saturating_sub(bytes),
+            peers,
+        }
+    }
+}
+
+/// How a run was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// In which order.
+    pub pattern: Pattern,
+    /// Parallel streams.
+    pub streams: u64,
+    /// Requests under way in each of them.
+    pub depth: u64,
+    /// Bytes of a request.
+    pub block_bytes: u64,
+}
+
+impl Run {
+    /// Puts together what was measured.
+    pub fn of(setting: Setting, measured: &Measured, cpu: Shares, network: Option<Network>) -> Self {
+        let seconds = measured.time.as_secs_f64();
+        Self {
+            pattern: setting.pattern,
+            streams: setting.streams,
+            depth: setting.depth,
+            block_bytes: setting.block_bytes,
+            seconds,
+            bytes: measured.bytes,
+            requests: measured.delays.len(),
+            refused: measured.refused,
+            unanswered: measured.unanswered,
+            mb_per_s: per_second(measured.bytes, seconds) / 1e6,
+            delay_us: Delays::of(&measured.delays),
+            cpu,
+            network,
+        }
+    }
+}
+
+fn per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
+}
+
+/// What keeps the fastest run from being faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The link to the peers is full.
+    Link,
+    /// The processors of this machine are busy.
+    Processors,
+    /// Nearly nothing came over the network: the bytes were here.
+    OwnStore,
+    /// The link's rate is not known, or what came over it.
+    Unknown,
+    /// None of these: the peers' links, their processors, or delays that more requests at once would hide.
+    Elsewhere,
+}
+
+/// The run that says most about the limit: the one for which most came over the network, else the fastest.
+pub fn best(runs: &[Run]) -> Option<&Run> {
+    let network = |run: &Run| run.network.as_ref().map_or(0.0, |network| network.mb_per_s);
+    let key = |run: &Run| (network(run), run.mb_per_s);
+    runs.iter().max_by(|one, other| key(one).0.total_cmp(&key(other).0).then(key(one).1.total_cmp(&key(other).1)))
+}
+
+/// What kept the [`best`] of `runs` from being faster.
+pub fn limit(runs: &[Run]) -> Limit {
+    let Some(run) = best(runs).filter(|run| run.bytes > 0) else { return Limit::Unknown };
+    let of_link = run.network.as_ref().and_then(|network| network.of_link);
+    let own = run.network.as_ref().map_or(0, |network| network.own_store_bytes);
+    if of_link >= Some(LINK_FULL) {
+        Limit::Link
+    } else if run.cpu.machine >= Some(PROCESSORS_FULL) {
+        Limit::Processors
+    } else if own as f64 >= MOSTLY * run.bytes as f64 {
+        Limit::OwnStore
+    } else if of_link.is_none() {
+        Limit::Unknown
+    } else {
+        Limit::Elsewhere
+    }
+}
