@@ -3,6 +3,7 @@
 //! As root each host is a network namespace; without root it is a loopback address, and the tests that need
 //! more say so and are skipped.
 
+mod bench;
 mod hostile;
 mod joining;
 mod limits;

@@ -1,0 +1,203 @@
+//! `vfield bench`: what it says is plausible, and what it does leaves no trace in the field.
+//!
+//! No absolute values: they are the machine's. But no link carries more than it can, shares are shares, and
+//! bytes that were asked for came.
+
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+use vfield_e2e::Outcome;
+use vfield_e2e::field::{Field, NEWS, Plan, live, while_running};
+use vfield_e2e::liar::{answer, falsify};
+use vfield_lab::bytes::MIB;
+use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
+use vfield_lab::{Lab, LabError, Link};
+
+/// A benchmark in these tests takes a few seconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a benchmark prints with `--json`.
+fn outcome(command: &mut Command) -> Result<Value, LabError> {
+    let text = run(command.arg("--json"))?;
+    Ok(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+fn bytes(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number of bytes"))
+}
+
+/// What must hold of every run.
+fn check(run: &Value) {
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {run:#}"));
+    let delays = ["min", "median", "p95", "p99", "max"].map(|name| number(&run["delay_us"][name]));
+    assert!(delays[0] > 0.0 && delays.is_sorted(), "{delays:?}");
+    for share in ["machine", "bench", "softirq", "stolen"] {
+        // Too short for the kernel's ticks, or a share.
+        let (share, short) = (&run["cpu"][share], number(&run["seconds"]) < 0.1);
+        assert!(if share.is_null() { short } else { (0.0..=1.0).contains(&number(share)) }, "{run:#}");
+    }
+    assert!(number(&run["seconds"]) > 0.0 && number(&run["mb_per_s"]) > 0.0 && bytes(&run["requests"]) > 0, "{run:#}");
+    let rate = bytes(&run["bytes"]) as f64 / number(&run["seconds"]) / 1e6;
+    assert!((rate / number(&run["mb_per_s"]) - 1.0).abs() < 0.01, "{run:#}");
+    assert_eq!((bytes(&run["refused"]), bytes(&run["unanswered"])), (0, 0), "{run:#}");
+}
+
+/// A full link of Ethernet carries 94 % payload; a third is what a busy machine must reach.
+fn check_link(run: &Value) {
+    let of_link = run["network"]["of_link"].as_f64().unwrap_or_else(|| panic!("{run:#}"));
+    assert!((1.0 / 3.0..=1.0).contains(&of_link), "of the link: {of_link}; {run:#}");
+}
+
+#[test]
+fn an_image_read_over_a_link_comes_at_the_links_rate() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    let lab = Lab::namespaces(2, Link::mbit(100))?;
+    let field = Field::on(lab, Plan { image_bytes: 8 * MIB + 777, stores: &["0"], ..Plan::default() })?;
+    let node = &field.nodes[0];
+    let found = outcome(node.ask("bench").args(["disk.img", "--link", "100M", "--pattern", "sequential"]))?;
+    let runs = found["runs"].as_array().cloned().unwrap_or_default();
+    assert_eq!(runs.len(), 1, "{found:#}");
+    check(&runs[0]);
+    check_link(&runs[0]);
+    assert_eq!(bytes(&runs[0]["bytes"]), 8 * MIB + 777, "all of it was read");
+    assert_eq!(bytes(&runs[0]["requests"]), 33, "in blocks of 256 KiB");
+    let network = &runs[0]["network"];
+    assert!(bytes(&network["bytes"]) >= 8 * MIB + 777, "a store of 0 has nothing: {network:#}");
+    assert_eq!(network["own_store_bytes"], 0);
+    assert_eq!(network["peers"][0]["addr"], field.origin.addr().to_string());
+    assert_eq!(network["peers"][0]["origin"], true);
+    assert!(runs[0]["cpu"]["node"].is_f64(), "{found:#}");
+    assert_eq!(found["target"]["pid"], node.process().pid());
+    assert_eq!(found["image"]["size_bytes"], 8 * MIB + 777);
+    Ok(())
+}
+
+#[test]
+fn the_own_store_is_told_from_the_network() -> Outcome {
+    let field = Field::start(Plan { stores: &["all"], mounted: true, ..Plan::default() })?;
+    field.covered()?;
+    let node = &field.nodes[0];
+    let ask = |words: &[&str]| outcome(node.ask("bench").args(["--seconds", "1", "--streams", "1,3"]).args(words));
+    let mut ways = vec!["nbd"];
+    if node.mount().is_some() {
+        ways.push("fuse");
+    }
+    for way in ways {
+        let found = ask(&["--via", way])?;
+        let runs = found["runs"].as_array().cloned().unwrap_or_default();
+        let made: Vec<_> = runs.iter().map(|run| (run["pattern"].as_str(), run["streams"].as_u64())).collect();
+        let [s, r] = [Some("sequential"), Some("random")];
+        assert_eq!(made, [(s, Some(1)), (s, Some(3)), (r, Some(1)), (r, Some(3))], "{way}");
+        for run in &runs {
+            check(run);
+            assert_eq!(
+                (bytes(&run["network"]["bytes"]), &run["network"]["own_store_bytes"]),
+                (0, &run["bytes"]),
+                "{way}"
+            );
+        }
+    }
+    let words = ["--size", "1M", "--block-size", "64K", "--depth", "1", "--pattern", "sequential"];
+    let found = ask(&[&["--nbd", &node.uri("disk.img")][..], &words].concat())?;
+    assert_eq!(found["target"]["pid"], node.process().pid(), "the export is the daemon's");
+    for run in found["runs"].as_array().into_iter().flatten() {
+        assert_eq!((bytes(&run["bytes"]), bytes(&run["requests"])), (MIB, 16));
+    }
+    Ok(())
+}
+
+/// A sweep from a host without a node.
+fn sweep(field: &Field, host: usize, to: SocketAddr, words: &[&str]) -> Result<Value, LabError> {
+    let program = field.vfield.program().to_str().expect("a plain path").to_owned();
+    let mut command = field.host(host).client(LIMIT, &program);
+    outcome(command.args(["bench", "--peer", &to.to_string(), "--seconds", "1", "--link", "100M"]).args(words))
+}
+
+#[test]
+fn a_node_is_asked_by_more_and_more_streams_and_has_no_new_member() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    let lab = Lab::namespaces(3, Link::mbit(100))?;
+    let plan = Plan { image_bytes: 4 * MIB + 777, stores: &["60%"], spare_hosts: 1, ..Plan::default() };
+    let field = Field::on(lab, plan)?;
+    field.filled()?;
+    field.members(2, &[])?;
+    let members = || -> Result<Vec<Vec<String>>, LabError> {
+        let daemons = [&field.origin, &field.nodes[0]];
+        daemons.into_iter().map(|daemon| Ok(live(&daemon.status()?))).collect()
+    };
+    let before = members()?;
+    let mut seen = Vec::new();
+    for (to, origin, words, streams) in [
+        (field.nodes[0].addr(), false, &[][..], &[1, 2, 4, 8, 12][..]),
+        (field.origin.addr(), true, &["--streams", "2", "--depth", "3", "--image", "disk.img"], &[2]),
+    ] {
+        let look = || seen.extend(members());
+        let found = while_running(|| sweep(&field, 1, to, words), look)?;
+        let runs = found["runs"].as_array().cloned().unwrap_or_default();
+        let made: Vec<_> = runs.iter().filter_map(|run| run["streams"].as_u64()).collect();
+        assert_eq!(made, streams, "{found:#}");
+        for run in &runs {
+            check(run);
+            check_link(run);
+        }
+        assert_eq!((&found["target"]["addr"], &found["target"]["origin"]), (&to.to_string().into(), &origin.into()));
+        // The image's 65 chunks on the origin; on the node the share of them that it holds.
+        let chunks = bytes(&found["target"]["chunks"]);
+        assert!(if origin { chunks == 65 } else { (30..50).contains(&chunks) }, "{found:#}");
+    }
+    assert!(!seen.is_empty() && seen.iter().all(|members| *members == before), "{before:?} became {seen:?}");
+    // Nor later, when what was gossiped has been heard by all.
+    let late = field.join(1, field.nodes[0].addr(), "0").ready()?;
+    field.members(3, &[])?;
+    late.wait_status("three members", NEWS, |status| live(status).len() == 3)?;
+    let status = field.nodes[0].status()?;
+    assert_eq!(status["warnings"], Value::Array(vec![]), "{status:#}");
+    Ok(())
+}
+
+#[test]
+fn ending_it_early_prints_what_was_measured() -> Outcome {
+    let field = Field::start(Plan { stores: &["all"], ..Plan::default() })?;
+    field.filled()?;
+    let node = &field.nodes[0];
+    let uri = node.uri("disk.img");
+    let read = |status: &Value| bytes(&status["traffic"]["from_store_bytes"]);
+    let before = read(&node.status()?);
+    let mut command = field.host(0).command(field.vfield.program());
+    command.args(["bench", "--seconds", "600", "--size", "100T", "--json", "--nbd", &uri]);
+    let mut bench = field.host(0).spawn("bench", &mut command)?;
+    node.wait_status("it reads", NEWS, |status| read(status) > before + MIB)?;
+    bench.terminate();
+    let status = bench.wait(NEWS)?;
+    let found: Value = serde_json::from_str(&bench.log()).unwrap_or_default();
+    assert!(status.success() && found["interrupted"] == true, "{status}: {}", bench.log());
+    assert_eq!(found["runs"].as_array().map(Vec::len), Some(1), "{found:#}");
+    assert!(bytes(&found["runs"][0]["bytes"]) > 0, "{found:#}");
+    Ok(())
+}
+
+#[test]
+fn who_cannot_be_measured_is_named() -> Outcome {
+    let lab = Lab::loopback(4)?;
+    let [liar, stranger, nobody] = [1, 2, 3].map(|host| lab.host(host).addr());
+    let field = Field::on(lab, Plan { image_bytes: MIB, ..Plan::default() })?;
+    let complaint = |words: &[&str]| match run(Command::new(field.vfield.program()).arg("bench").args(words)) {
+        Err(LabError::Command { why, .. }) => why,
+        other => panic!("{words:?}: {other:?}"),
+    };
+    let of_node = |addr: SocketAddr| complaint(&["--peer", &addr.to_string()]);
+    falsify(liar, field.origin.addr())?;
+    assert!(of_node(liar).contains(&format!("node {liar} sent #16 with wrong bytes")), "{}", of_node(liar));
+    answer(stranger, b"VFIELD\r\n\xff\xff\0\0\0\0\0\0")?;
+    assert!(of_node(stranger).contains("speaks protocol version 65535"), "{}", of_node(stranger));
+    assert!(of_node(nobody).contains(&format!("node {nobody}: connection refused")), "{}", of_node(nobody));
+    assert!(complaint(&["--nbd", "nbd+unix:///?socket=none.sock"]).contains("no such file"));
+    assert!(complaint(&["--nbd", &field.origin.uri("none.img")]).contains("refused the export \"none.img\""));
+    Ok(())
+}
