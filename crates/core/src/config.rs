@@ -46,10 +46,17 @@ pub const HEDGE_AFTER: Duration = Duration::from_millis(150);
 /// Of each hundred requests at most so many may be hedges, unless the peer is silent altogether: retries
 /// must not double the traffic of a field that is merely busy.
 pub const HEDGE_PERCENT: u64 = 5;
-/// How many nodes a request may pass through: reader -> home -> first home -> origin.
-pub const HOPS_MAX: u8 = 2;
-/// The hop of a request to an origin whose advice to ask another node did not help.
-pub const HOP_INSIST: u8 = HOPS_MAX + 1;
+/// So many hedges at most are under way at once, also when a peer is silent: those who wait behind a
+/// stopped one are not all to turn to the next at once.
+pub const HEDGES_MAX: u64 = 8;
+/// Answers from one peer are to take about this long: the bytes asked for at once follow from its rate. Above
+/// what a chunk takes on the way through a chain on a slow link, so that the next is always asked for in
+/// time; well below the time that a read-ahead covers.
+pub const PEER_DELAY: Duration = Duration::from_millis(400);
+/// What a peer may be asked for before it has delivered anything.
+pub const PEER_WINDOW_FIRST: u64 = 128 << 10;
+/// A demand that could not be sent for so long, since those best asked owe us enough, may go elsewhere.
+pub const OVERDUE_AFTER: Duration = Duration::from_millis(300);
 /// How often chunks without a live holder are asked for again, besides at each change of the field.
 pub const WAIT_RETRY: Duration = Duration::from_millis(250);
 /// How often a node compares notes with a random other one, and how often right after joining.
@@ -58,6 +65,9 @@ pub const SYNC_EVERY: Duration = Duration::from_secs(10);
 pub const SYNC_EVERY_EARLY: Duration = Duration::from_millis(700);
 /// How often at most a fill's progress is announced: gossip needs about this long to reach everyone.
 pub const ANNOUNCE_EVERY: Duration = Duration::from_millis(300);
+/// All that is paced by the field's own talk (probes, gossip, announcements) is slowed down in larger fields, so
+/// that the whole field's talk stays what it is with so many members.
+pub const TALK_MEMBERS: u32 = 10;
 /// Nodes that could move their arc to a bare place do so one after the other, this far apart, so that
 /// one that moved is seen before the next decides.
 pub const REPAIR_STEP: Duration = Duration::from_millis(300);

@@ -4,6 +4,7 @@
 //! Called by [`crate::node::Node`] with datagrams, due timers and snapshots; gives back datagrams to send,
 //! timers to set, and who came and went. Knows nothing of chunks.
 
+use crate::config::TALK_MEMBERS;
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey, Records, Snapshot};
 use foca::{BroadcastHandler, Foca, Member, OwnedNotification, PostcardCodec, State};
@@ -233,6 +234,11 @@ impl Membership {
         &self.live
     }
 
+    /// By how much talk that every member pays for is slowed down: see [`TALK_MEMBERS`].
+    pub fn talk(&self) -> u32 {
+        (self.live.len() as u32 / TALK_MEMBERS).max(1)
+    }
+
     /// Members that may be dead.
     pub fn suspects(&self) -> BTreeSet<NodeId> {
         let suspects = self.foca.iter_members().filter(|member| member.state() == State::Suspect);
@@ -273,7 +279,8 @@ impl Membership {
             effects.datagrams.push((to.addr, bytes.to_vec()));
         }
         while let Some((after, reminder)) = runtime.to_schedule() {
-            effects.reminders.push((after, reminder));
+            let paced = matches!(reminder, foca::Timer::ProbeRandomMember(_) | foca::Timer::PeriodicGossip(_));
+            effects.reminders.push((if paced { after * self.talk() } else { after }, reminder));
         }
         while let Some(notification) = runtime.to_notify() {
             self.note(notification, &mut effects);
@@ -334,6 +341,6 @@ fn config() -> foca::Config {
         periodic_announce: every(Duration::from_secs(30), ONE),
         // What heals a parted field: the dead are greeted now and then, and deny it.
         periodic_announce_to_down_members: every(Duration::from_secs(2), THREE),
-        periodic_gossip: every(Duration::from_millis(200), THREE),
+        periodic_gossip: every(Duration::from_millis(200), ONE),
     }
 }

@@ -8,6 +8,7 @@
 use crate::chunk::{Chunk, ChunkSize};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
+use crate::reach::Reach;
 use crate::record::Snapshot;
 use crate::source::Urgency;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub const HEADER: usize = 16;
 pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
 const GET_PAYLOAD: usize = 40;
 const REDIRECT_PAYLOAD: u32 = 8;
+/// Set in the byte of the priority by an asker that insists.
+const INSISTS: u8 = 0x80;
 
 /// What is wrong with bytes from a peer. The peer is at fault in each case; the connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +108,9 @@ pub enum Kind {
     Sync,
     /// The answer to [`Kind::Sync`].
     Synced,
+    /// Nothing to send yet, but your requests are in hand: what tells a holder that waits itself from one
+    /// that has stopped.
+    Patience,
 }
 
 /// Why a request for a chunk was not answered with its bytes.
@@ -127,8 +133,10 @@ pub struct FrameHeader {
     pub kind: Kind,
     /// For [`Kind::Get`]: how soon, see [`Priority`].
     pub priority: Priority,
-    /// For [`Kind::Get`]: how many nodes it has been passed on by.
-    pub hop: u8,
+    /// For [`Kind::Get`]: how far it may be passed on.
+    pub reach: Reach,
+    /// For [`Kind::Get`], to an origin: its advice to ask another node did not help.
+    pub insists: bool,
     /// For [`Kind::Refuse`].
     pub refusal: Option<Refusal>,
     /// Bytes of payload that follow.
@@ -160,7 +168,7 @@ impl From<Urgency> for Priority {
 impl FrameHeader {
     /// A header without the fields that only some kinds use.
     pub const fn new(kind: Kind, request: u64, length: u32) -> Self {
-        Self { kind, priority: Priority::Demand, hop: 0, refusal: None, length, request }
+        Self { kind, priority: Priority::Demand, reach: Reach::HOLDER, insists: false, refusal: None, length, request }
     }
 
     /// The header of a refusal.
@@ -168,7 +176,7 @@ impl FrameHeader {
         Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
     }
 
-    /// Kind, priority, hop, refusal, length (4), request (8).
+    /// Kind, priority with insistence, reach (2, of which the second is the refusal's), length (4), request (8).
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[0] = match self.kind {
@@ -179,20 +187,25 @@ impl FrameHeader {
             Kind::Sync => 5,
             Kind::Synced => 6,
             Kind::Redirect => 7,
+            Kind::Patience => 8,
         };
         out[1] = match self.priority {
             Priority::Demand => 0,
             Priority::ReadAhead => 1,
             Priority::Fill => 2,
         };
-        out[2] = self.hop;
-        out[3] = match self.refusal {
-            None => 0,
-            Some(Refusal::NotHeld) => 1,
-            Some(Refusal::NoSuchImage) => 2,
-            Some(Refusal::SourceChanged) => 3,
-            Some(Refusal::Busy) => 4,
-        };
+        if self.insists {
+            out[1] |= INSISTS;
+        }
+        out[2..4].copy_from_slice(&self.reach.0.to_le_bytes());
+        if let Some(refusal) = self.refusal {
+            out[3] = match refusal {
+                Refusal::NotHeld => 1,
+                Refusal::NoSuchImage => 2,
+                Refusal::SourceChanged => 3,
+                Refusal::Busy => 4,
+            };
+        }
         out[4..8].copy_from_slice(&self.length.to_le_bytes());
         out[8..].copy_from_slice(&self.request.to_le_bytes());
         out
@@ -208,21 +221,26 @@ impl FrameHeader {
             5 => (Kind::Sync, SNAPSHOT_MAX),
             6 => (Kind::Synced, SNAPSHOT_MAX),
             7 => (Kind::Redirect, REDIRECT_PAYLOAD),
+            8 => (Kind::Patience, 0),
             other => return Err(WireError::Kind(other)),
         };
-        let priority = match bytes[1] {
+        let get = kind == Kind::Get;
+        let insists = get && bytes[1] & INSISTS != 0;
+        let priority = match if get { bytes[1] & !INSISTS } else { bytes[1] } {
             0 => Priority::Demand,
             1 => Priority::ReadAhead,
             2 => Priority::Fill,
             _ => return Err(WireError::Field("priority")),
         };
-        let refusal = match (kind, bytes[3]) {
-            (Kind::Refuse, 1) => Some(Refusal::NotHeld),
-            (Kind::Refuse, 2) => Some(Refusal::NoSuchImage),
-            (Kind::Refuse, 3) => Some(Refusal::SourceChanged),
-            (Kind::Refuse, 4) => Some(Refusal::Busy),
-            (Kind::Refuse, _) => return Err(WireError::Field("refusal")),
-            (_, 0) => None,
+        let reach = if get { Reach(u16::from_le_bytes([bytes[2], bytes[3]])) } else { Reach::HOLDER };
+        let refusal = match (kind, bytes[2], bytes[3]) {
+            (Kind::Get, ..) => None,
+            (Kind::Refuse, 0, 1) => Some(Refusal::NotHeld),
+            (Kind::Refuse, 0, 2) => Some(Refusal::NoSuchImage),
+            (Kind::Refuse, 0, 3) => Some(Refusal::SourceChanged),
+            (Kind::Refuse, 0, 4) => Some(Refusal::Busy),
+            (Kind::Refuse, ..) => return Err(WireError::Field("refusal")),
+            (_, 0, 0) => None,
             _ => return Err(WireError::Field("refusal")),
         };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
@@ -230,7 +248,7 @@ impl FrameHeader {
         if matches!(kind, Kind::Get | Kind::Redirect) && length != max {
             return Err(WireError::Field("length"));
         }
-        Ok(Self { kind, priority, hop: bytes[2], refusal, length, request: u64_at(bytes, 8) })
+        Ok(Self { kind, priority, reach, insists, refusal, length, request: u64_at(bytes, 8) })
     }
 }
 
@@ -245,8 +263,9 @@ pub struct Get {
 
 impl Get {
     /// A whole request frame.
-    pub fn frame(&self, request: u64, priority: Priority, hop: u8) -> [u8; GET_FRAME] {
-        let header = FrameHeader { priority, hop, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
+    pub fn frame(&self, request: u64, priority: Priority, reach: Reach, insists: bool) -> [u8; GET_FRAME] {
+        let header =
+            FrameHeader { priority, reach, insists, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
         let mut out = [0; GET_FRAME];
         out[..HEADER].copy_from_slice(&header.encode());
         out[HEADER..HEADER + 32].copy_from_slice(&self.image.0);

@@ -17,6 +17,7 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
+use vfield_core::reach::Reach;
 use vfield_core::wire::{self, Kind, Priority};
 
 /// A request for a chunk.
@@ -30,8 +31,10 @@ pub struct Ask {
     pub chunk: Chunk,
     /// How urgently.
     pub priority: Priority,
-    /// How many nodes it has been through.
-    pub hop: u8,
+    /// How far it may be passed on.
+    pub reach: Reach,
+    /// True if the origin's advice to ask another did not help.
+    pub insists: bool,
     /// True if the peer is an origin of the image.
     pub origin: bool,
 }

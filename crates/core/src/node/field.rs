@@ -10,11 +10,13 @@ use std::time::Duration;
 
 /// After joining, notes are compared at the quicker pace so many times.
 const EARLY_SYNCS: u32 = 6;
-/// News is passed on so soon after it came: nodes that start together are to agree on homes before they
-/// fetch, and gossip's own pace would take half a second.
+/// News of members is passed on so soon after it came: nodes that start together are to agree on homes before
+/// they fetch, and gossip's own pace would take half a second. In larger fields it comes from everywhere.
 const SPREAD_AFTER: Duration = Duration::from_millis(10);
 /// How long a node that has lost all others looks for them: a switch restarts within this.
 const SEEK_FOR: Duration = Duration::from_secs(300);
+/// The maps are made anew at most this often while news of fills pours in.
+const REMAP_EVERY: Duration = Duration::from_millis(50);
 /// Coverage is counted at most this often while news pours in.
 const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 
@@ -77,6 +79,7 @@ impl Node {
 
     pub(super) fn broken(&mut self, node: NodeId) {
         self.peers.broken(node, self.now);
+        self.unpark(node, true);
         self.mapped = u64::MAX;
         let effects = self.membership.suspect(node);
         self.apply(effects);
@@ -93,11 +96,16 @@ impl Node {
         self.syncs += 1;
         let dice = self.dice();
         let live = self.membership.live();
-        if !live.is_empty() {
-            let chosen = live.values().nth((dice % live.len() as u64) as usize).copied();
-            self.outputs.extend(chosen.map(Output::Sync));
-        }
         let early = self.syncs <= EARLY_SYNCS;
+        // Whoever has been there longest knows most; of those who came together each knows another part.
+        let chosen = if early && self.syncs % 2 == 1 {
+            live.values().min_by_key(|member| member.generation)
+        } else if !live.is_empty() {
+            live.values().nth((dice % live.len() as u64) as usize)
+        } else {
+            None
+        };
+        self.outputs.extend(chosen.copied().map(Output::Sync));
         self.set(if early { config::SYNC_EVERY_EARLY } else { config::SYNC_EVERY }, Timer::Sync);
     }
 
@@ -119,18 +127,23 @@ impl Node {
     /// Makes the maps anew if anything they are made of has changed.
     pub(super) fn remap(&mut self) {
         let changes = self.membership.records().changes();
-        if self.mapped == changes {
+        if self.mapped == changes || (self.remap_set && self.mapped != u64::MAX) {
             return;
         }
+        let urgent = self.mapped == u64::MAX;
         self.mapped = changes;
-        if !self.spreading {
+        self.remap_set = true;
+        self.set(REMAP_EVERY, Timer::Remap);
+        if urgent && !self.spreading {
             self.spreading = true;
-            self.set(SPREAD_AFTER, Timer::Spread);
+            self.set(SPREAD_AFTER * self.talk().pow(3), Timer::Spread);
         }
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
+            let nodes = image.map.participants().iter().chain(image.map.origins());
+            image.chain.update(nodes.copied());
             self.images.insert(id, image);
             self.recount_soon(id);
             self.repair_soon(id);
@@ -157,6 +170,11 @@ impl Node {
             about().filter(|record| !record.origin).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),
         );
+    }
+
+    /// By how much this node slows its talk down: see [`config::TALK_MEMBERS`].
+    pub(super) fn talk(&self) -> u32 {
+        self.membership.talk()
     }
 
     /// Passes on what was news a moment ago.

@@ -1,0 +1,153 @@
+//! Whom to ask for a chunk.
+
+use super::Node;
+use super::images::Image;
+use crate::chunk::Chunk;
+use crate::identity::NodeId;
+use crate::image::ImageId;
+use crate::placement::Holding;
+use crate::reach::Reach;
+
+/// A hash page that no home and no origin has is asked for from so many nodes at a time that may have read it.
+const STRANGERS_MAX: usize = 8;
+/// So many nodes upstream in the chain are considered: the next, and the one after it if that one is not
+/// in step, too slow, or gone.
+const NEIGHBOURS: usize = 2;
+
+/// Whom to ask.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source {
+    pub peer: NodeId,
+    /// To be sent along.
+    pub reach: Reach,
+    /// See [`crate::fetch::Fetch::rank`].
+    pub rank: Option<Reach>,
+}
+
+/// What to do about a chunk that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Choice {
+    Ask(Source),
+    /// Wait until this peer can take more.
+    Park(NodeId),
+    Nobody,
+}
+
+impl Node {
+    /// Whom to ask for a chunk: the neighbour in the chain, if it is in step; else one that has it; else the
+    /// home that is to relay it; else an origin.
+    pub(super) fn choose(&mut self, id: ImageId, chunk: Chunk) -> Choice {
+        let (me, now) = (self.me().node, self.now);
+        let Some(image) = self.images.get(&id) else { return Choice::Nobody };
+        let Some(fetch) = image.fetches.get(&chunk) else { return Choice::Nobody };
+        let (bytes, priority) = (image.inventory.geometry().length(chunk), fetch.priority);
+        let (live, peers) = (self.membership.live(), &self.peers);
+        let usable =
+            |node: NodeId| live.contains_key(&node) && !fetch.tried.contains(&node) && peers.is_usable(node, now);
+        let room = |node: &NodeId| peers.has_room(*node, bytes, priority);
+        let homes = image.map.homes(chunk);
+        let has = |home: &&Holding| home.node != me && image.map.has(home, chunk);
+        // An origin has it for sure. What others have said may be out of date, and of two nodes that each
+        // believe that the other has it neither may wait for the other.
+        let likely = |peer| Choice::Ask(Source { peer, reach: Reach::HOLDER, rank: Some(Reach::HOLDER) });
+        let surely = |peer| Choice::Ask(Source { peer, reach: Reach::HOLDER, rank: None });
+        if let Some(peer) = fetch.advice.filter(|&node| node != me && usable(node)) {
+            return likely(peer);
+        }
+        let origins: Vec<NodeId> = image.map.origins().iter().copied().filter(|&node| usable(node)).collect();
+        if let Some(&peer) = origins.first().filter(|_| fetch.insist) {
+            return surely(peer);
+        }
+
+        // The chain.
+        let mut full = None;
+        let having: Vec<NodeId> = homes.iter().filter(has).map(|home| home.node).collect();
+        let holders: Vec<NodeId> = having.iter().copied().filter(|&node| usable(node)).collect();
+        let origins_too = having.is_empty();
+        if let Some(steps) = self.steps_to_source(image, &homes) {
+            let before = image.chain.upstream(me).take(steps).enumerate();
+            let before = before.filter(|(_, node)| usable(*node) && peers.may_be_in_step(*node, now));
+            let before = before.filter(|(_, node)| origins_too || !image.map.origins().contains(node));
+            for (place, peer) in before.take(NEIGHBOURS) {
+                let left = u16::try_from(steps - 1 - place).unwrap_or(u16::MAX);
+                let reach = Reach(left).min(Reach::CHAIN_MAX).min(fetch.reach);
+                let has = left == 0 || having.contains(&peer);
+                if !has && reach == Reach::HOLDER {
+                    break;
+                }
+                // Among many that have it the neighbour is but one, unless it is in step anyway.
+                if has && holders.len() > 1 && !peers.is_in_step(peer) {
+                    break;
+                }
+                if room(&peer) {
+                    let rank = (!image.map.origins().contains(&peer)).then_some(reach);
+                    return Choice::Ask(Source { peer, reach, rank });
+                }
+                full = full.or(Some(peer));
+                if !fetch.overdue {
+                    return Choice::Park(peer);
+                }
+            }
+        }
+
+        // Those who have it take turns.
+        let free: Vec<NodeId> = holders.iter().copied().filter(room).collect();
+        if let Some(peer) = self.peers.choose(&free) {
+            return likely(peer);
+        }
+        if let Some(peer) = full.or_else(|| self.peers.choose(&holders)) {
+            full = Some(peer);
+            if !fetch.overdue {
+                return Choice::Park(peer);
+            }
+        }
+
+        // A home asks as one, so that two homes never wait for each other.
+        let peers = &self.peers;
+        let room = |node: &NodeId| peers.has_room(*node, bytes, priority);
+        let usable =
+            |node: NodeId| live.contains_key(&node) && !fetch.tried.contains(&node) && peers.is_usable(node, now);
+        let is_home = homes.iter().any(|home| home.node == me);
+        let reach = fetch.reach.min(if is_home { Reach::HOME } else { Reach::READER });
+        let first = homes.iter().map(|home| home.node).find(|&node| node == me || usable(node));
+        let participants = || image.map.participants().iter().copied().filter(|&node| node == me || usable(node));
+        let relay = if homes.is_empty() { image.map.relay(chunk, participants()) } else { first };
+        let relay = relay.filter(|&node| node != me && reach.is_relay());
+        if let Some(peer) = relay.filter(|node| full.is_none() || room(node)) {
+            return if room(&peer) {
+                Choice::Ask(Source { peer, reach, rank: Some(reach) })
+            } else {
+                Choice::Park(peer)
+            };
+        }
+        let mut others: Vec<NodeId> =
+            homes.iter().map(|home| home.node).filter(|&node| node != me && usable(node)).collect();
+        // Whoever has data has had the pages above it, whether it is their home or not.
+        if !image.inventory.geometry().is_data(chunk) && fetch.tried.len() < STRANGERS_MAX {
+            others.extend(image.map.participants().iter().filter(|&&node| node != me && usable(node)));
+        }
+        let free: Vec<NodeId> = origins.iter().copied().filter(room).collect();
+        if let Some(peer) = self.peers.choose(&free) {
+            return surely(peer);
+        }
+        if let Some(peer) = full.or_else(|| self.peers.choose(&origins)) {
+            return Choice::Park(peer);
+        }
+        // What homes have said of themselves is a moment old: they may have it by now.
+        self.peers.choose(&others).map_or(Choice::Nobody, likely)
+    }
+
+    /// How many steps upstream in the chain a chunk comes from, in a way on which all nodes agree: while stores
+    /// fill, what each says that it has reaches some earlier than others, so only full stores count; else an
+    /// origin; else whoever says that it has it.
+    fn steps_to_source(&self, image: &Image, homes: &[Holding]) -> Option<usize> {
+        let me = self.me().node;
+        let size = image.map.ring().size();
+        let full = homes.iter().filter(|home| home.filled.count == size).map(|home| home.node);
+        let steps = image.chain.distance(me, full);
+        steps.or_else(|| image.chain.distance(me, image.map.origins().iter().copied())).or_else(|| {
+            // Whoever fills has something.
+            image.chain.distance(me, homes.iter().filter(|home| home.filled.count > 0).map(|home| home.node))
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! The chain: one common order of the nodes of an image, along which a crowd that reads in step is served.
+//!
+//! When everybody reads the same place at the same time, each chunk has to cross each node's link once, and
+//! nothing is faster than a pipeline: each node takes it from the one before it in a common order
+//! and passes it to the next. The order is by node id, closed to a circle, and a chunk enters it wherever
+//! somebody holds it. Unlike asking each home directly it needs two neighbours a node and not all of them,
+//! one long stream and not many short ones, and no link has two senders that collide.
+
+use crate::identity::NodeId;
+
+/// The nodes of one image, origins among them, in their order.
+#[derive(Debug, Clone, Default)]
+pub struct Chain {
+    nodes: Vec<NodeId>,
+}
+
+impl Chain {
+    /// Puts nodes in order; each counts once.
+    pub fn update(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        self.nodes.clear();
+        self.nodes.extend(nodes);
+        self.nodes.sort_unstable();
+        self.nodes.dedup();
+    }
+
+    /// How many steps upstream of `node` the nearest of `others` is: from 1 for its neighbour up to the
+    /// number of nodes; `None` if `node` or all of `others` are not in the chain.
+    pub fn distance(&self, node: NodeId, others: impl Iterator<Item = NodeId>) -> Option<usize> {
+        let mine = self.place(node)?;
+        let count = self.nodes.len();
+        others.filter_map(|other| Some((mine + count - self.place(other)?) % count)).filter(|steps| *steps > 0).min()
+    }
+
+    /// The nodes upstream of `node`, the nearest first, once around.
+    pub fn upstream(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let (before, after) = match self.place(node) {
+            Some(place) => (&self.nodes[..place], &self.nodes[place + 1..]),
+            None => (&self.nodes[..0], &self.nodes[..0]),
+        };
+        before.iter().rev().chain(after.iter().rev()).copied()
+    }
+
+    fn place(&self, node: NodeId) -> Option<usize> {
+        self.nodes.binary_search(&node).ok()
+    }
+}
