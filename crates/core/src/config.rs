@@ -40,15 +40,18 @@ impl Default for Config {
     }
 }
 
-/// An answer to a demand later than this, and than the peer's usual delay, is asked for elsewhere too.
-/// Well above a LAN's delay, well below the second that a reader may wait.
-pub const HEDGE_AFTER: Duration = Duration::from_millis(150);
+/// A demand to a peer that has been silent for so long is asked for elsewhere too. Above TCP's shortest wait for a
+/// lost packet (200 ms), well below the second that a reader may wait.
+pub const HEDGE_AFTER: Duration = Duration::from_millis(300);
+/// A demand later than this, and than the peer's usual delay, is asked for elsewhere too though the peer delivers
+/// other things. Long: in a crowd all are late together, and asking twice would only make them later.
+pub const HEDGE_LATE: Duration = Duration::from_secs(2);
 /// Of each hundred requests at most so many may be hedges, unless the peer is silent altogether: retries
 /// must not double the traffic of a field that is merely busy.
-pub const HEDGE_PERCENT: u64 = 5;
+pub const HEDGE_PERCENT: u64 = 1;
 /// So many hedges at most are under way at once, also when a peer is silent: those who wait behind a
 /// stopped one are not all to turn to the next at once.
-pub const HEDGES_MAX: u64 = 8;
+pub const HEDGES_MAX: u64 = 4;
 /// Answers from one peer are to take about this long: the bytes asked for at once follow from its rate. Above
 /// what a chunk takes on the way through a chain on a slow link, so that the next is always asked for in
 /// time; well below the time that a read-ahead covers.

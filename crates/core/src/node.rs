@@ -229,6 +229,8 @@ pub struct Node {
     retrying: bool,
     spreading: bool,
     remap_set: bool,
+    /// TEMP
+    pub cats: [u64; 10],
     syncs: u32,
     leaving: bool,
     /// Until when a node that has lost all others looks for them.
@@ -262,6 +264,7 @@ impl Node {
             retrying: false,
             spreading: false,
             remap_set: false,
+            cats: [0; 10],
             syncs: 0,
             leaving: false,
             seek_until: now,

@@ -23,6 +23,8 @@ const BLAME: Duration = Duration::from_secs(60);
 const BLAME_MAX: Duration = Duration::from_secs(86_400);
 /// A neighbour in the chain that is not in step is not asked to pass chunks on for so long, doubled each time.
 const ASIDE: Duration = Duration::from_millis(50);
+/// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
+const BEGINNINGS: u32 = 2;
 const ASIDE_MAX: Duration = Duration::from_secs(2);
 /// Weight of a new delay in the mean (RFC 6298: 1/8 for the mean, 1/4 for the deviation).
 const MEAN_SHIFT: u32 = 3;
@@ -143,7 +145,9 @@ impl Peers {
     }
 
     /// TEMP
-    pub fn win(&self, n: NodeId) -> String { self.peers.get(&n).map_or(String::new(), |p| format!("w{}K", p.window()>>10)) }
+    pub fn win(&self, n: NodeId) -> String {
+        self.peers.get(&n).map_or(String::new(), |p| format!("w{}K", p.window() >> 10))
+    }
     /// How many bytes more it may be asked for with this priority.
     pub fn room(&self, node: NodeId, priority: Priority) -> u64 {
         self.peers.get(&node).map_or(PEER_WINDOW_FIRST, |peer| {
@@ -190,6 +194,11 @@ impl Peers {
             peer.out_of_step += 1;
             peer.aside_until = Some(now + pause);
         }
+    }
+
+    /// True if it has refused to pass chunks on a moment ago and for the first times: it may only just begin.
+    pub fn may_begin(&self, node: NodeId, now: Time) -> bool {
+        !self.may_be_in_step(node, now) && self.peers.get(&node).is_some_and(|peer| peer.out_of_step <= BEGINNINGS)
     }
 
     /// True unless it has refused to pass chunks on lately.

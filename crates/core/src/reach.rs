@@ -5,21 +5,26 @@
 //! behalf. So along any line of nodes that wait for each other the reach falls, whatever each of them
 //! believes of the field, and no line can close. Three kinds of requests share the one scale: to a node
 //! that is believed to have the chunk ([`Reach::HOLDER`]), along the chain ([`crate::placement::Chain`]), where
-//! the reach is the number of nodes still before the next holder, and to a home that is to relay it.
+//! the reach is the distance of the asked node from where the chunk comes from, and to a home that is to relay it.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reach(pub u16);
+pub struct Reach(pub u32);
 
 impl Reach {
     /// Only who has the chunk is to answer.
     pub const HOLDER: Self = Self(0);
-    /// The longest chain: far more nodes than a zone has.
-    pub const CHAIN_MAX: Self = Self(u16::MAX - 2);
+    /// All around the chain.
+    pub const CHAIN_MAX: Self = Self(u32::MAX - 2);
     /// From one home to the first home.
-    pub const HOME: Self = Self(u16::MAX - 1);
+    pub const HOME: Self = Self(u32::MAX - 1);
     /// From a reader to a home.
-    pub const READER: Self = Self(u16::MAX);
+    pub const READER: Self = Self(u32::MAX);
+
+    /// Along the chain, to a node at this distance ([`crate::placement::chain::distance`]) from the source.
+    pub fn of_chain(distance: u64) -> Self {
+        Self((distance >> 32) as u32).min(Self::CHAIN_MAX)
+    }
 
     /// What is left for the node that was asked.
     pub fn less(self) -> Self {

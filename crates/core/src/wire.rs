@@ -27,7 +27,7 @@ const SNAPSHOT_MAX: u32 = 1 << 20;
 pub const HEADER: usize = 16;
 /// Length of a request with its header.
 pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
-const GET_PAYLOAD: usize = 40;
+const GET_PAYLOAD: usize = 44;
 const REDIRECT_PAYLOAD: u32 = 8;
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
@@ -133,8 +133,6 @@ pub struct FrameHeader {
     pub kind: Kind,
     /// For [`Kind::Get`]: how soon, see [`Priority`].
     pub priority: Priority,
-    /// For [`Kind::Get`]: how far it may be passed on.
-    pub reach: Reach,
     /// For [`Kind::Get`], to an origin: its advice to ask another node did not help.
     pub insists: bool,
     /// For [`Kind::Refuse`].
@@ -168,7 +166,7 @@ impl From<Urgency> for Priority {
 impl FrameHeader {
     /// A header without the fields that only some kinds use.
     pub const fn new(kind: Kind, request: u64, length: u32) -> Self {
-        Self { kind, priority: Priority::Demand, reach: Reach::HOLDER, insists: false, refusal: None, length, request }
+        Self { kind, priority: Priority::Demand, insists: false, refusal: None, length, request }
     }
 
     /// The header of a refusal.
@@ -176,7 +174,7 @@ impl FrameHeader {
         Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
     }
 
-    /// Kind, priority with insistence, reach (2, of which the second is the refusal's), length (4), request (8).
+    /// Kind, priority with insistence, zero, refusal, length (4), request (8).
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[0] = match self.kind {
@@ -197,15 +195,13 @@ impl FrameHeader {
         if self.insists {
             out[1] |= INSISTS;
         }
-        out[2..4].copy_from_slice(&self.reach.0.to_le_bytes());
-        if let Some(refusal) = self.refusal {
-            out[3] = match refusal {
-                Refusal::NotHeld => 1,
-                Refusal::NoSuchImage => 2,
-                Refusal::SourceChanged => 3,
-                Refusal::Busy => 4,
-            };
-        }
+        out[3] = match self.refusal {
+            None => 0,
+            Some(Refusal::NotHeld) => 1,
+            Some(Refusal::NoSuchImage) => 2,
+            Some(Refusal::SourceChanged) => 3,
+            Some(Refusal::Busy) => 4,
+        };
         out[4..8].copy_from_slice(&self.length.to_le_bytes());
         out[8..].copy_from_slice(&self.request.to_le_bytes());
         out
@@ -232,9 +228,7 @@ impl FrameHeader {
             2 => Priority::Fill,
             _ => return Err(WireError::Field("priority")),
         };
-        let reach = if get { Reach(u16::from_le_bytes([bytes[2], bytes[3]])) } else { Reach::HOLDER };
         let refusal = match (kind, bytes[2], bytes[3]) {
-            (Kind::Get, ..) => None,
             (Kind::Refuse, 0, 1) => Some(Refusal::NotHeld),
             (Kind::Refuse, 0, 2) => Some(Refusal::NoSuchImage),
             (Kind::Refuse, 0, 3) => Some(Refusal::SourceChanged),
@@ -248,7 +242,7 @@ impl FrameHeader {
         if matches!(kind, Kind::Get | Kind::Redirect) && length != max {
             return Err(WireError::Field("length"));
         }
-        Ok(Self { kind, priority, reach, insists, refusal, length, request: u64_at(bytes, 8) })
+        Ok(Self { kind, priority, insists, refusal, length, request: u64_at(bytes, 8) })
     }
 }
 
@@ -259,17 +253,19 @@ pub struct Get {
     pub image: ImageId,
     /// Which; whether the image has it is for the receiver to check.
     pub chunk: Chunk,
+    /// How far it may be passed on.
+    pub reach: Reach,
 }
 
 impl Get {
     /// A whole request frame.
-    pub fn frame(&self, request: u64, priority: Priority, reach: Reach, insists: bool) -> [u8; GET_FRAME] {
-        let header =
-            FrameHeader { priority, reach, insists, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
+    pub fn frame(&self, request: u64, priority: Priority, insists: bool) -> [u8; GET_FRAME] {
+        let header = FrameHeader { priority, insists, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
         let mut out = [0; GET_FRAME];
         out[..HEADER].copy_from_slice(&header.encode());
         out[HEADER..HEADER + 32].copy_from_slice(&self.image.0);
-        out[HEADER + 32..].copy_from_slice(&self.chunk.0.to_le_bytes());
+        out[HEADER + 32..HEADER + 40].copy_from_slice(&self.chunk.0.to_le_bytes());
+        out[HEADER + 40..].copy_from_slice(&self.reach.0.to_le_bytes());
         out
     }
 
@@ -278,7 +274,7 @@ impl Get {
         let payload: &[u8; GET_PAYLOAD] = payload.try_into().map_err(|_| WireError::Payload)?;
         let mut image = [0; 32];
         image.copy_from_slice(&payload[..32]);
-        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)) })
+        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)), reach: Reach(u32_at(payload, 40)) })
     }
 }
 

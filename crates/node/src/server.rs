@@ -204,7 +204,7 @@ impl Serving<'_> {
 
     fn get(&mut self, header: FrameHeader, get: Get) {
         self.answers.opened();
-        let asker = Asker { connection: self.id, request: header.request, reach: header.reach };
+        let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
         let Some(image) = self.image(get.image) else {
             return self.answers.refuse(header.request, Refusal::NoSuchImage);
         };

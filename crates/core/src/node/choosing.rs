@@ -5,14 +5,15 @@ use super::images::Image;
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::placement::Holding;
+use crate::placement::{Holding, chain};
 use crate::reach::Reach;
+use crate::wire::Priority;
 
 /// A hash page that no home and no origin has is asked for from so many nodes at a time that may have read it.
 const STRANGERS_MAX: usize = 8;
-/// So many nodes upstream in the chain are considered: the next, and the one after it if that one is not
+/// So many nodes upstream in the chain are considered: the next, and those after it if that one is not
 /// in step, too slow, or gone.
-const NEIGHBOURS: usize = 2;
+const NEIGHBOURS: usize = 3;
 
 /// Whom to ask.
 #[derive(Debug, Clone, Copy)]
@@ -64,14 +65,21 @@ impl Node {
         let having: Vec<NodeId> = homes.iter().filter(has).map(|home| home.node).collect();
         let holders: Vec<NodeId> = having.iter().copied().filter(|&node| usable(node)).collect();
         let origins_too = having.is_empty();
-        if let Some(steps) = self.steps_to_source(image, &homes) {
-            let before = image.chain.upstream(me).take(steps).enumerate();
-            let before = before.filter(|(_, node)| usable(*node) && peers.may_be_in_step(*node, now));
-            let before = before.filter(|(_, node)| origins_too || !image.map.origins().contains(node));
-            for (place, peer) in before.take(NEIGHBOURS) {
-                let left = u16::try_from(steps - 1 - place).unwrap_or(u16::MAX);
-                let reach = Reach(left).min(Reach::CHAIN_MAX).min(fetch.reach);
-                let has = left == 0 || having.contains(&peer);
+        if let Some(source) = self.chain_source(image, &homes) {
+            let mine = chain::distance(source, me);
+            let before = image.chain.upstream(me).take_while(|node| chain::distance(source, *node) < mine);
+            let before = before.filter(|node| usable(*node));
+            let before = before.filter(|node| origins_too || !image.map.origins().contains(node));
+            let (in_step, aside): (Vec<NodeId>, Vec<NodeId>) =
+                before.take(NEIGHBOURS).partition(|node| peers.may_be_in_step(*node, now));
+            if let Some(&peer) =
+                aside.first().filter(|peer| priority != Priority::Demand && peers.may_begin(**peer, now))
+            {
+                return Choice::Park(peer);
+            }
+            for peer in in_step {
+                let reach = Reach::of_chain(chain::distance(source, peer)).min(fetch.reach);
+                let has = peer == source || having.contains(&peer);
                 if !has && reach == Reach::HOLDER {
                     break;
                 }
@@ -85,8 +93,11 @@ impl Node {
                 }
                 full = full.or(Some(peer));
                 if !fetch.overdue {
-                    return Choice::Park(peer);
+                    break;
                 }
+            }
+            if let Some(peer) = full {
+                return Choice::Park(peer);
             }
         }
 
@@ -95,11 +106,8 @@ impl Node {
         if let Some(peer) = self.peers.choose(&free) {
             return likely(peer);
         }
-        if let Some(peer) = full.or_else(|| self.peers.choose(&holders)) {
-            full = Some(peer);
-            if !fetch.overdue {
-                return Choice::Park(peer);
-            }
+        if let Some(peer) = self.peers.choose(&holders) {
+            return Choice::Park(peer);
         }
 
         // A home asks as one, so that two homes never wait for each other.
@@ -113,7 +121,7 @@ impl Node {
         let participants = || image.map.participants().iter().copied().filter(|&node| node == me || usable(node));
         let relay = if homes.is_empty() { image.map.relay(chunk, participants()) } else { first };
         let relay = relay.filter(|&node| node != me && reach.is_relay());
-        if let Some(peer) = relay.filter(|node| full.is_none() || room(node)) {
+        if let Some(peer) = relay {
             return if room(&peer) {
                 Choice::Ask(Source { peer, reach, rank: Some(reach) })
             } else {
@@ -130,24 +138,24 @@ impl Node {
         if let Some(peer) = self.peers.choose(&free) {
             return surely(peer);
         }
-        if let Some(peer) = full.or_else(|| self.peers.choose(&origins)) {
+        if let Some(peer) = self.peers.choose(&origins) {
             return Choice::Park(peer);
         }
         // What homes have said of themselves is a moment old: they may have it by now.
         self.peers.choose(&others).map_or(Choice::Nobody, likely)
     }
 
-    /// How many steps upstream in the chain a chunk comes from, in a way on which all nodes agree: while stores
-    /// fill, what each says that it has reaches some earlier than others, so only full stores count; else an
-    /// origin; else whoever says that it has it.
-    fn steps_to_source(&self, image: &Image, homes: &[Holding]) -> Option<usize> {
+    /// Where in the chain a chunk comes from, so that all nodes agree: while stores fill, what each says that it has
+    /// reaches some earlier than others, so only full stores count; else an origin; else whoever fills. Of
+    /// several the nearest upstream.
+    fn chain_source(&self, image: &Image, homes: &[Holding]) -> Option<NodeId> {
         let me = self.me().node;
         let size = image.map.ring().size();
-        let full = homes.iter().filter(|home| home.filled.count == size).map(|home| home.node);
-        let steps = image.chain.distance(me, full);
-        steps.or_else(|| image.chain.distance(me, image.map.origins().iter().copied())).or_else(|| {
-            // Whoever fills has something.
-            image.chain.distance(me, homes.iter().filter(|home| home.filled.count > 0).map(|home| home.node))
-        })
+        let nearest = |nodes: &mut dyn Iterator<Item = NodeId>| {
+            nodes.filter(|node| *node != me).min_by_key(|source| chain::distance(*source, me))
+        };
+        nearest(&mut homes.iter().filter(|home| home.filled.count == size).map(|home| home.node))
+            .or_else(|| nearest(&mut image.map.origins().iter().copied()))
+            .or_else(|| nearest(&mut homes.iter().filter(|home| home.filled.count > 0).map(|home| home.node)))
     }
 }

@@ -3,7 +3,7 @@
 use super::choosing::{Choice, Source};
 use super::{Node, Notice, Output, Timer};
 use crate::chunk::Chunk;
-use crate::config::{HEDGE_AFTER, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER};
+use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER};
 use crate::fetch::{Request, RequestId, Stage};
 use crate::identity::NodeId;
 use crate::image::ImageId;
@@ -45,7 +45,19 @@ impl Node {
     /// Asks somebody for a chunk; without anybody to ask, the fetch waits unless a request is under way.
     fn request(&mut self, id: ImageId, chunk: Chunk) {
         match self.choose(id, chunk) {
-            Choice::Ask(source) => self.ask(id, chunk, source, false),
+            Choice::Ask(source) => {
+                let c = if source.reach.is_chain() {
+                    0
+                } else if source.reach.is_relay() {
+                    1
+                } else if source.rank.is_none() {
+                    2
+                } else {
+                    3
+                };
+                self.cats[c] += 1;
+                self.ask(id, chunk, source, false)
+            }
             Choice::Park(peer) => self.park(id, chunk, peer),
             Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
             Choice::Nobody => self.no_source(id, chunk),
@@ -92,6 +104,8 @@ impl Node {
         self.parked.entry(peer).or_default()[priority as usize].insert((id, chunk));
         if priority == Priority::Demand {
             self.set(OVERDUE_AFTER, Timer::Overdue(id, chunk));
+        } else if self.peers.may_begin(peer, self.now) {
+            self.set(CHECK_EVERY, Timer::Overdue(id, chunk));
         }
     }
 
@@ -100,6 +114,7 @@ impl Node {
         let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
         if matches!(fetch.stage, Stage::Parked(_)) {
             (fetch.stage, fetch.overdue) = (Stage::Queued, true);
+            self.cats[8] += 1;
             self.lines[fetch.priority as usize].push_front((id, chunk));
         }
     }
@@ -157,7 +172,7 @@ impl Node {
                 self.abandon(peer);
             }
         } else if !orphan && age >= HEDGE_AFTER && self.is_lone_demand(image, chunk) {
-            let patience = self.peers.of(peer).map_or(HEDGE_AFTER, |peer| peer.patience().max(HEDGE_AFTER));
+            let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
             if self.hedging < HEDGES_MAX && (silent >= HEDGE_AFTER || (age >= patience && budget)) {
                 self.hedge(image, chunk);
@@ -286,6 +301,13 @@ impl Node {
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
+        self.cats[if entry.reach.is_chain() {
+            4
+        } else if entry.reach.is_relay() {
+            5
+        } else {
+            6
+        }] += 1;
         if entry.reach.is_chain() {
             self.peers.out_of_step(entry.peer, self.now);
             self.unpark(entry.peer, true);
@@ -295,6 +317,7 @@ impl Node {
 
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
         let Some(entry) = self.end(request, true) else { return };
+        self.cats[7] += 1;
         if let Some(image) = self.images.get_mut(&entry.image)
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
             && !fetch.insist

@@ -55,6 +55,10 @@ impl Node {
     fn comes_by(&self, id: ImageId, chunk: Chunk) -> bool {
         let Some(image) = self.images.get(&id) else { return false };
         let chunks = self.config.read_ahead_bytes / image.inventory.geometry().chunk_bytes();
+        let ring = image.map.ring();
+        if image.fill.is_near(chunk, chunks) && image.fill.arc().contains(ring.place(chunk), ring.size()) {
+            return true;
+        }
         let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
         before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || fetch.fill)
     }

@@ -133,14 +133,52 @@ impl Node {
         for r in self.requests.values() {
             let e = by.entry(r.peer).or_default();
             e.0 += 1;
-            if r.reach.is_chain() { e.1 += 1 }
-            if r.orphan { e.2 += 1 }
+            if r.reach.is_chain() {
+                e.1 += 1
+            }
+            if r.orphan {
+                e.2 += 1
+            }
         }
-        let peers: Vec<String> = by.iter().map(|(p, (n, c, o))| format!("{:04x}:{n}/{c}ch/{o}or {} {}", p.0 >> 48, self.peers.win(*p), if self.peers.is_in_step(*p) {"step"} else {""})).collect();
+        let peers: Vec<String> = by
+            .iter()
+            .map(|(p, (n, c, o))| {
+                format!(
+                    "{:04x}:{n}/{c}ch/{o}or {} {}",
+                    p.0 >> 48,
+                    self.peers.win(*p),
+                    if self.peers.is_in_step(*p) { "step" } else { "" }
+                )
+            })
+            .collect();
         let parked: usize = self.parked.values().map(|l| l.iter().map(|x| x.len()).sum::<usize>()).sum();
-        let mut fl: Vec<(u64, usize)> = self.requests.values().map(|r| (r.chunk.0, r.priority as usize)).collect(); fl.sort();
-        let mut pk: Vec<(u64,usize)> = self.images.values().flat_map(|i| i.fetches.iter()).filter(|(_, f)| matches!(f.stage, crate::fetch::Stage::Parked(_))).map(|(c, f)| (c.0, f.priority as usize)).collect(); pk.sort();
-        format!("me {:04x} out {}K lines {:?} parked {} asked {} hedged {} | {}", self.me().node.0 >> 48, self.outstanding_bytes >> 10, self.lines.iter().map(|l| l.len()).collect::<Vec<_>>(), parked, self.asked, self.hedged, peers.join(" "))
+        let mut fl: Vec<(u64, usize)> = self.requests.values().map(|r| (r.chunk.0, r.priority as usize)).collect();
+        fl.sort();
+        let mut pk: Vec<(u64, usize)> = self
+            .images
+            .values()
+            .flat_map(|i| i.fetches.iter())
+            .filter(|(_, f)| matches!(f.stage, crate::fetch::Stage::Parked(_)))
+            .map(|(c, f)| (c.0, f.priority as usize))
+            .collect();
+        pk.sort();
+        let lowest: Vec<u64> = self
+            .images
+            .values()
+            .filter_map(|i| i.fetches.iter().find(|(_, f)| !f.waiters.is_empty()).map(|(c, _)| c.0))
+            .collect();
+        let n = self.membership.live().len();
+        let stored: u64 = self.images.values().map(|i| i.inventory.stored()).sum();
+        format!(
+            "live {n} stored {stored} waits {lowest:?} me {:04x} out {}K lines {:?} parked {} asked {} hedged {} | {}",
+            self.me().node.0 >> 48,
+            self.outstanding_bytes >> 10,
+            self.lines.iter().map(|l| l.len()).collect::<Vec<_>>(),
+            parked,
+            self.asked,
+            self.hedged,
+            peers.join(" ")
+        )
     }
 }
 type NodeIdX = crate::identity::NodeId;

@@ -23,14 +23,6 @@ impl Chain {
         self.nodes.dedup();
     }
 
-    /// How many steps upstream of `node` the nearest of `others` is: from 1 for its neighbour up to the
-    /// number of nodes; `None` if `node` or all of `others` are not in the chain.
-    pub fn distance(&self, node: NodeId, others: impl Iterator<Item = NodeId>) -> Option<usize> {
-        let mine = self.place(node)?;
-        let count = self.nodes.len();
-        others.filter_map(|other| Some((mine + count - self.place(other)?) % count)).filter(|steps| *steps > 0).min()
-    }
-
     /// The nodes upstream of `node`, the nearest first, once around.
     pub fn upstream(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let (before, after) = match self.place(node) {
@@ -43,4 +35,10 @@ impl Chain {
     fn place(&self, node: NodeId) -> Option<usize> {
         self.nodes.binary_search(&node).ok()
     }
+}
+
+/// How far downstream of `source` a node is, in ids and not in nodes: so that those who know of different nodes between
+/// still agree. 0 for the source itself.
+pub const fn distance(source: NodeId, node: NodeId) -> u64 {
+    node.0.wrapping_sub(source.0)
 }

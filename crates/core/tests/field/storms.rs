@@ -37,14 +37,35 @@ fn storm(field: &mut Field, nodes: &[usize]) -> (f64, f64) {
 
 #[test]
 fn explore1() {
-    let (mut field, nodes) = room(1, 1024, 10, 1025);
+    let (mut field, nodes) = room(1, 1024, 30, 1025);
     let readers = field.read_all(&nodes, 0);
-    for _ in 0..14 {
-        field.run(ms(1000));
-        println!("-- {:?}", field.now);
-        for (i, &n) in nodes.iter().enumerate() {
-            println!("{n} pos {} {}", field.readers[readers[i]].next, field.hosts[n].node.probe());
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    let o = field.hosts[0].identity.node.0;
+    order.sort_by_key(|&i| field.hosts[nodes[i]].identity.node.0.wrapping_sub(o));
+    let mut before = vec![0; nodes.len()];
+    println!("cats: chain relay origin likely | refused chain relay likely | redirected overdue");
+    for _ in 0..30 {
+        field.run(ms(200));
+        let mut sum = [0u64; 10];
+        for n in &nodes {
+            for (a, b) in sum.iter_mut().zip(field.hosts[*n].node.cats) {
+                *a += b;
+            }
         }
+        println!("{:?} {sum:?}", field.now);
+        let line: Vec<String> = order
+            .iter()
+            .map(|&i| {
+                let h = &field.hosts[nodes[i]];
+                let r = &field.readers[readers[i]];
+                let p = h.node.probe();
+                let peers = p.split('|').nth(1).map_or(0, |x| x.matches(':').count());
+                let d = h.requests - before[i];
+                before[i] = h.requests;
+                format!("{}/{}+{}", r.next, peers, d)
+            })
+            .collect();
+        println!("{:?} {}", field.now, line.join(" "));
     }
 }
 

@@ -71,8 +71,8 @@ impl Lane {
             return false;
         }
         state.in_flight.insert(ask.request, ask);
-        let get = Get { image: ask.image, chunk: ask.chunk };
-        state.write(&get.frame(ask.request.0, ask.priority, ask.reach, ask.insists), &self.stir);
+        let get = Get { image: ask.image, chunk: ask.chunk, reach: ask.reach };
+        state.write(&get.frame(ask.request.0, ask.priority, ask.insists), &self.stir);
         true
     }
 
@@ -125,6 +125,9 @@ impl Lane {
 
     async fn serve(&self, driver: &Arc<Driver>, stream: Arc<TcpStream>, once: bool) -> Broken {
         let counters = driver.counters.peer(&self.peer);
+        if let Some(size) = std::env::var("VF_RCV").ok().and_then(|v| v.parse().ok()) {
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&stream, size);
+        }
         self.state().stream = Some(Arc::clone(&stream));
         self.stir.notify_one();
         let mut receiver =
