@@ -60,6 +60,8 @@ pub const PEER_DELAY: Duration = Duration::from_millis(400);
 pub const PEER_WINDOW_FIRST: u64 = 128 << 10;
 /// A demand that could not be sent for so long, since those best asked owe us enough, may go elsewhere.
 pub const OVERDUE_AFTER: Duration = Duration::from_millis(300);
+/// The same for what nobody waits for yet.
+pub const OVERDUE_AFTER_AT_LEISURE: Duration = Duration::from_secs(2);
 /// How often chunks without a live holder are asked for again, besides at each change of the field.
 pub const WAIT_RETRY: Duration = Duration::from_millis(250);
 /// How often a node compares notes with a random other one, and how often right after joining.
@@ -71,6 +73,12 @@ pub const ANNOUNCE_EVERY: Duration = Duration::from_millis(300);
 /// All that is paced by the field's own talk (probes, gossip, announcements) is slowed down in larger fields, so
 /// that the whole field's talk stays what it is with so many members.
 pub const TALK_MEMBERS: u32 = 10;
+/// The least by which it is slowed down while a room is switched on: as in one of 50.
+pub const TALK_FORMING: u32 = 5;
+/// A room is being switched on if so many members come within [`FORMING_FOR`].
+pub const FORMING_MEMBERS: u32 = 8;
+/// See [`FORMING_MEMBERS`].
+pub const FORMING_FOR: Duration = Duration::from_secs(3);
 /// Nodes that could move their arc to a bare place do so one after the other, this far apart, so that
 /// one that moved is seen before the next decides.
 pub const REPAIR_STEP: Duration = Duration::from_millis(300);

@@ -229,8 +229,9 @@ pub struct Node {
     retrying: bool,
     spreading: bool,
     remap_set: bool,
-    /// TEMP
-    pub cats: [u64; 10],
+    /// Since when members were counted that came, and how many; until when a room is being switched on.
+    forming: (Time, u32),
+    forming_until: Time,
     syncs: u32,
     leaving: bool,
     /// Until when a node that has lost all others looks for them.
@@ -264,13 +265,14 @@ impl Node {
             retrying: false,
             spreading: false,
             remap_set: false,
-            cats: [0; 10],
+            forming: (now, 0),
+            forming_until: now,
             syncs: 0,
             leaving: false,
             seek_until: now,
             outputs: VecDeque::new(),
         };
-        node.set(crate::config::SYNC_EVERY_EARLY, Timer::Sync);
+        node.set(Duration::from_millis(100), Timer::Sync);
         node.set(crate::config::SYNC_EVERY, Timer::Sweep);
         node.set(VIGIL, Timer::Vigil);
         node
@@ -284,6 +286,9 @@ impl Node {
     /// Takes in what happened at `now`, which never goes back.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
+        if now >= self.forming_until {
+            self.membership.set_forming(false);
+        }
         self.run_timers();
         match input {
             Input::Wake => {}
@@ -365,7 +370,7 @@ impl Node {
                 Timer::Vigil => {
                     let effects = self.membership.vigil();
                     self.apply(effects);
-                    self.set(VIGIL, Timer::Vigil);
+                    self.set(VIGIL * self.talk(), Timer::Vigil);
                 }
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(image, chunk),

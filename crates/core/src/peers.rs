@@ -144,10 +144,6 @@ impl Peers {
         })
     }
 
-    /// TEMP
-    pub fn win(&self, n: NodeId) -> String {
-        self.peers.get(&n).map_or(String::new(), |p| format!("w{}K", p.window() >> 10))
-    }
     /// How many bytes more it may be asked for with this priority.
     pub fn room(&self, node: NodeId, priority: Priority) -> u64 {
         self.peers.get(&node).map_or(PEER_WINDOW_FIRST, |peer| {

@@ -96,19 +96,6 @@ impl Driver {
 
     /// Wakes the core when it asked for it, and takes in hints; never returns.
     pub async fn run(self: Arc<Self>, mut hinted: mpsc::UnboundedReceiver<Input>) {
-        if let Ok(dir) = std::env::var("VF_PROBE") {
-            let this = Arc::clone(&self);
-            tokio::spawn(async move {
-                use std::io::Write;
-                let mut file = std::fs::File::create(format!("{dir}/{}", std::process::id())).unwrap();
-                loop {
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-                    let text = this.look(|core| core.probe());
-                    let t = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() % 1000000;
-                    writeln!(file, "{t} {text}").unwrap();
-                }
-            });
-        }
         loop {
             let next = lock(&self.core).next_wake();
             let pause = next.map(|at| tokio::time::sleep(at - self.now()));

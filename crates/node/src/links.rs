@@ -46,9 +46,11 @@ enum Purpose {
     Bulk,
 }
 
-impl From<Priority> for Purpose {
-    fn from(priority: Priority) -> Self {
-        if priority == Priority::Demand || std::env::var_os("VF_ONE").is_some() { Self::Demand } else { Self::Bulk }
+impl Purpose {
+    /// What comes along the chain is one long stream in the order of the image: on two lanes it would come in
+    /// two orders, and its two halves would fight for the link.
+    fn of(ask: &Ask) -> Self {
+        if ask.priority == Priority::Demand && !ask.reach.is_chain() { Self::Demand } else { Self::Bulk }
     }
 }
 
@@ -67,7 +69,7 @@ impl Links {
     /// Sends a request.
     pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) {
         let sent = if self.pool {
-            self.lane(driver, peer, ask.priority.into()).request(ask)
+            self.lane(driver, peer, Purpose::of(&ask)).request(ask)
         } else {
             Lane::open(driver, peer, true).request(ask)
         };

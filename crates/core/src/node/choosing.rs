@@ -15,6 +15,10 @@ const STRANGERS_MAX: usize = 8;
 /// in step, too slow, or gone.
 const NEIGHBOURS: usize = 3;
 
+/// With fewer nodes than this, and small stores, there is no chain: all may well ask all, and a chunk that comes by
+/// way of its home is kept there. Who keeps all is home of all.
+const CROWD: usize = 8;
+
 /// Whom to ask.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source {
@@ -72,9 +76,9 @@ impl Node {
             let before = before.filter(|node| origins_too || !image.map.origins().contains(node));
             let (in_step, aside): (Vec<NodeId>, Vec<NodeId>) =
                 before.take(NEIGHBOURS).partition(|node| peers.may_be_in_step(*node, now));
-            if let Some(&peer) =
-                aside.first().filter(|peer| priority != Priority::Demand && peers.may_begin(**peer, now))
-            {
+            // In a room that is switched on the neighbour may only just begin; a reader that is alone need not wait.
+            let patient = priority != Priority::Demand || now < image.young_until;
+            if let Some(&peer) = aside.first().filter(|peer| patient && peers.may_begin(**peer, now)) {
                 return Choice::Park(peer);
             }
             for peer in in_step {
@@ -96,8 +100,14 @@ impl Node {
                     break;
                 }
             }
-            if let Some(peer) = full {
-                return Choice::Park(peer);
+            match full {
+                Some(peer) if fetch.overdue => {
+                    // Windows that wait for each other around the chain would wait for ever.
+                    let reach = Reach::of_chain(chain::distance(source, peer)).min(fetch.reach);
+                    return Choice::Ask(Source { peer, reach, rank: Some(reach) });
+                }
+                Some(peer) => return Choice::Park(peer),
+                None => {}
             }
         }
 
@@ -107,7 +117,7 @@ impl Node {
             return likely(peer);
         }
         if let Some(peer) = self.peers.choose(&holders) {
-            return Choice::Park(peer);
+            return if fetch.overdue { likely(peer) } else { Choice::Park(peer) };
         }
 
         // A home asks as one, so that two homes never wait for each other.
@@ -122,7 +132,7 @@ impl Node {
         let relay = if homes.is_empty() { image.map.relay(chunk, participants()) } else { first };
         let relay = relay.filter(|&node| node != me && reach.is_relay());
         if let Some(peer) = relay {
-            return if room(&peer) {
+            return if room(&peer) || fetch.overdue {
                 Choice::Ask(Source { peer, reach, rank: Some(reach) })
             } else {
                 Choice::Park(peer)
@@ -139,7 +149,7 @@ impl Node {
             return surely(peer);
         }
         if let Some(peer) = self.peers.choose(&origins) {
-            return Choice::Park(peer);
+            return if fetch.overdue { surely(peer) } else { Choice::Park(peer) };
         }
         // What homes have said of themselves is a moment old: they may have it by now.
         self.peers.choose(&others).map_or(Choice::Nobody, likely)
@@ -149,6 +159,10 @@ impl Node {
     /// reaches some earlier than others, so only full stores count; else an origin; else whoever fills. Of
     /// several the nearest upstream.
     fn chain_source(&self, image: &Image, homes: &[Holding]) -> Option<NodeId> {
+        let keeps_all = image.fill.arc().length == image.map.ring().size();
+        if !keeps_all && image.map.participants().len() < CROWD {
+            return None;
+        }
         let me = self.me().node;
         let size = image.map.ring().size();
         let nearest = |nodes: &mut dyn Iterator<Item = NodeId>| {

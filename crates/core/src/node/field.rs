@@ -5,11 +5,20 @@ use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::Effects;
-use crate::placement::{Holding, Map};
+use crate::placement::{Chain, Holding, Map};
 use std::time::Duration;
 
-/// After joining, notes are compared at the quicker pace so many times.
-const EARLY_SYNCS: u32 = 6;
+/// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
+/// within two seconds.
+const EARLY_SYNCS: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_millis(200),
+    Duration::from_millis(300),
+    Duration::from_millis(500),
+    Duration::from_millis(1000),
+];
+/// In a field of up to so many members they are compared with the oldest: its answers, 15 KB each, cost it little.
+const KNOWN_TO_ONE: usize = 128;
 /// News of members is passed on so soon after it came: nodes that start together are to agree on homes before
 /// they fetch, and gossip's own pace would take half a second. In larger fields it comes from everywhere.
 const SPREAD_AFTER: Duration = Duration::from_millis(10);
@@ -33,6 +42,14 @@ impl Node {
             self.set(after, Timer::Bury(suspicion));
         }
         for member in effects.up {
+            if self.now - self.forming.0 > config::FORMING_FOR {
+                self.forming = (self.now, 0);
+            }
+            self.forming.1 += 1;
+            if self.forming.1 >= config::FORMING_MEMBERS {
+                self.forming_until = self.now + config::FORMING_FOR;
+                self.membership.set_forming(true);
+            }
             self.mapped = u64::MAX;
             self.out(Output::Notice(Notice::Up(member)));
         }
@@ -96,9 +113,9 @@ impl Node {
         self.syncs += 1;
         let dice = self.dice();
         let live = self.membership.live();
-        let early = self.syncs <= EARLY_SYNCS;
-        // Whoever has been there longest knows most; of those who came together each knows another part.
-        let chosen = if early && self.syncs % 2 == 1 {
+        // Of those who came together each knows another part; whoever has been there longest knows all of them.
+        let early = EARLY_SYNCS.get(self.syncs as usize);
+        let chosen = if early.is_some() && live.len() <= KNOWN_TO_ONE {
             live.values().min_by_key(|member| member.generation)
         } else if !live.is_empty() {
             live.values().nth((dice % live.len() as u64) as usize)
@@ -106,7 +123,7 @@ impl Node {
             None
         };
         self.outputs.extend(chosen.copied().map(Output::Sync));
-        self.set(if early { config::SYNC_EVERY_EARLY } else { config::SYNC_EVERY }, Timer::Sync);
+        self.set(early.copied().unwrap_or(config::SYNC_EVERY), Timer::Sync);
     }
 
     pub(super) fn leave(&mut self) {
@@ -134,16 +151,15 @@ impl Node {
         self.mapped = changes;
         self.remap_set = true;
         self.set(REMAP_EVERY, Timer::Remap);
-        if urgent && !self.spreading {
+        if urgent && !self.spreading && self.talk() == 1 {
             self.spreading = true;
-            self.set(SPREAD_AFTER * self.talk().pow(3), Timer::Spread);
+            self.set(SPREAD_AFTER, Timer::Spread);
         }
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
-            let nodes = image.map.participants().iter().chain(image.map.origins());
-            image.chain.update(nodes.copied());
+            image.chain = Chain::of(&image.map);
             self.images.insert(id, image);
             self.recount_soon(id);
             self.repair_soon(id);

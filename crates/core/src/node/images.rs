@@ -21,12 +21,17 @@ const WAITING_MAX: usize = 4096;
 /// So many chunks of a fill are under way while somebody reads: one, and the next so that it need not wait.
 const FILL_BESIDE_READERS: u64 = 2;
 
+/// So long after this node's start others may still start.
+const YOUNG: Duration = Duration::from_secs(2);
+
 /// One image on this node.
 pub(super) struct Image {
     pub name: String,
     pub origin: bool,
     pub map: Map,
     pub chain: Chain,
+    /// Until when those who were switched on together with this node may still be about to begin.
+    pub young_until: Time,
     pub inventory: Inventory,
     pub fetches: BTreeMap<Chunk, Fetch>,
     pub fill: Fill,
@@ -83,6 +88,7 @@ impl Node {
         let transient = (self.config.transient_bytes / chunk_bytes).max(4);
         let mut map = Map::new(Ring::new(geometry.chunks()));
         self.fill_map(image.id, &mut map);
+        let chain = Chain::of(&map);
         let me = self.me().node;
         let arc = map.least_covered(arc_length(&geometry, capacity), me, self.seed);
         let start = self.now + Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
@@ -90,7 +96,8 @@ impl Node {
             name: image.name,
             origin: image.origin,
             map,
-            chain: Chain::default(),
+            chain,
+            young_until: self.now + YOUNG,
             inventory: Inventory::new(geometry, capacity, transient),
             fetches: BTreeMap::new(),
             fill: Fill::new(geometry.chunks(), arc, 0, start),

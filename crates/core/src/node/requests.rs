@@ -3,7 +3,7 @@
 use super::choosing::{Choice, Source};
 use super::{Node, Notice, Output, Timer};
 use crate::chunk::Chunk;
-use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER};
+use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
 use crate::fetch::{Request, RequestId, Stage};
 use crate::identity::NodeId;
 use crate::image::ImageId;
@@ -45,19 +45,7 @@ impl Node {
     /// Asks somebody for a chunk; without anybody to ask, the fetch waits unless a request is under way.
     fn request(&mut self, id: ImageId, chunk: Chunk) {
         match self.choose(id, chunk) {
-            Choice::Ask(source) => {
-                let c = if source.reach.is_chain() {
-                    0
-                } else if source.reach.is_relay() {
-                    1
-                } else if source.rank.is_none() {
-                    2
-                } else {
-                    3
-                };
-                self.cats[c] += 1;
-                self.ask(id, chunk, source, false)
-            }
+            Choice::Ask(source) => self.ask(id, chunk, source, false),
             Choice::Park(peer) => self.park(id, chunk, peer),
             Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
             Choice::Nobody => self.no_source(id, chunk),
@@ -102,19 +90,21 @@ impl Node {
         fetch.stage = Stage::Parked(peer);
         let priority = fetch.priority;
         self.parked.entry(peer).or_default()[priority as usize].insert((id, chunk));
-        if priority == Priority::Demand {
-            self.set(OVERDUE_AFTER, Timer::Overdue(id, chunk));
-        } else if self.peers.may_begin(peer, self.now) {
-            self.set(CHECK_EVERY, Timer::Overdue(id, chunk));
-        }
+        let wait = if self.peers.may_begin(peer, self.now) {
+            CHECK_EVERY
+        } else if priority == Priority::Demand {
+            OVERDUE_AFTER
+        } else {
+            OVERDUE_AFTER_AT_LEISURE
+        };
+        self.set(wait, Timer::Overdue(id, chunk));
     }
 
-    /// A demand has been parked for too long: others may be asked.
+    /// A chunk has been parked for too long: others may be asked, or more of the same.
     pub(super) fn overdue(&mut self, id: ImageId, chunk: Chunk) {
         let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
         if matches!(fetch.stage, Stage::Parked(_)) {
             (fetch.stage, fetch.overdue) = (Stage::Queued, true);
-            self.cats[8] += 1;
             self.lines[fetch.priority as usize].push_front((id, chunk));
         }
     }
@@ -301,23 +291,24 @@ impl Node {
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
-        self.cats[if entry.reach.is_chain() {
-            4
-        } else if entry.reach.is_relay() {
-            5
-        } else {
-            6
-        }] += 1;
         if entry.reach.is_chain() {
             self.peers.out_of_step(entry.peer, self.now);
             self.unpark(entry.peer, true);
+            // Whoever may only just begin is asked once more.
+            let begins = self.peers.may_begin(entry.peer, self.now);
+            if let Some(image) = self.images.get_mut(&entry.image)
+                && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
+                && begins
+                && (fetch.priority != Priority::Demand || self.now < image.young_until)
+            {
+                fetch.tried.retain(|tried| *tried != entry.peer);
+            }
         }
         self.try_another(request, entry.image, entry.chunk);
     }
 
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
         let Some(entry) = self.end(request, true) else { return };
-        self.cats[7] += 1;
         if let Some(image) = self.images.get_mut(&entry.image)
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
             && !fetch.insist

@@ -60,7 +60,7 @@ impl Node {
             return true;
         }
         let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
-        before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || fetch.fill)
+        before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream)
     }
 
     /// Takes out askers that no longer wait. What is under way for them is kept when it comes: they, or

@@ -6,6 +6,7 @@
 //! somebody holds it. Unlike asking each home directly it needs two neighbours a node and not all of them,
 //! one long stream and not many short ones, and no link has two senders that collide.
 
+use super::Map;
 use crate::identity::NodeId;
 
 /// The nodes of one image, origins among them, in their order.
@@ -15,25 +16,18 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Puts nodes in order; each counts once.
-    pub fn update(&mut self, nodes: impl Iterator<Item = NodeId>) {
-        self.nodes.clear();
-        self.nodes.extend(nodes);
-        self.nodes.sort_unstable();
-        self.nodes.dedup();
+    /// All that take part in an image.
+    pub fn of(map: &Map) -> Self {
+        let mut nodes: Vec<NodeId> = map.participants().iter().chain(map.origins()).copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Self { nodes }
     }
 
-    /// The nodes upstream of `node`, the nearest first, once around.
+    /// The nodes upstream of `node`, which need not be in the chain itself, the nearest first, once around.
     pub fn upstream(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        let (before, after) = match self.place(node) {
-            Some(place) => (&self.nodes[..place], &self.nodes[place + 1..]),
-            None => (&self.nodes[..0], &self.nodes[..0]),
-        };
-        before.iter().rev().chain(after.iter().rev()).copied()
-    }
-
-    fn place(&self, node: NodeId) -> Option<usize> {
-        self.nodes.binary_search(&node).ok()
+        let (before, after) = self.nodes.split_at(self.nodes.partition_point(|other| *other < node));
+        before.iter().rev().chain(after.iter().rev()).copied().filter(move |other| *other != node)
     }
 }
 

@@ -125,9 +125,6 @@ impl Lane {
 
     async fn serve(&self, driver: &Arc<Driver>, stream: Arc<TcpStream>, once: bool) -> Broken {
         let counters = driver.counters.peer(&self.peer);
-        if let Some(size) = std::env::var("VF_RCV").ok().and_then(|v| v.parse().ok()) {
-            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&stream, size);
-        }
         self.state().stream = Some(Arc::clone(&stream));
         self.stir.notify_one();
         let mut receiver =
