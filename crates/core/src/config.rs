@@ -40,16 +40,28 @@ impl Default for Config {
     }
 }
 
-/// An answer to a demand later than this, and than the peer's usual delay, is asked for elsewhere too.
-/// Well above a LAN's delay, well below the second that a reader may wait.
-pub const HEDGE_AFTER: Duration = Duration::from_millis(150);
+/// A demand to a peer that has been silent for so long is asked for elsewhere too. Above TCP's shortest wait for a
+/// lost packet (200 ms), well below the second that a reader may wait.
+pub const HEDGE_AFTER: Duration = Duration::from_millis(300);
+/// A demand later than this, and than the peer's usual delay, is asked for elsewhere too though the peer delivers
+/// other things. Long: in a crowd all are late together, and asking twice would only make them later.
+pub const HEDGE_LATE: Duration = Duration::from_secs(2);
 /// Of each hundred requests at most so many may be hedges, unless the peer is silent altogether: retries
 /// must not double the traffic of a field that is merely busy.
-pub const HEDGE_PERCENT: u64 = 5;
-/// How many nodes a request may pass through: reader -> home -> first home -> origin.
-pub const HOPS_MAX: u8 = 2;
-/// The hop of a request to an origin whose advice to ask another node did not help.
-pub const HOP_INSIST: u8 = HOPS_MAX + 1;
+pub const HEDGE_PERCENT: u64 = 1;
+/// So many hedges at most are under way at once, also when a peer is silent: those who wait behind a
+/// stopped one are not all to turn to the next at once.
+pub const HEDGES_MAX: u64 = 4;
+/// Answers from one peer are to take about this long: the bytes asked for at once follow from its rate. Above
+/// what a chunk takes on the way through a chain on a slow link, so that the next is always asked for in
+/// time; well below the time that a read-ahead covers.
+pub const PEER_DELAY: Duration = Duration::from_millis(400);
+/// What a peer may be asked for before it has delivered anything.
+pub const PEER_WINDOW_FIRST: u64 = 128 << 10;
+/// A demand that could not be sent for so long, since those best asked owe us enough, may go elsewhere.
+pub const OVERDUE_AFTER: Duration = Duration::from_millis(300);
+/// The same for what nobody waits for yet.
+pub const OVERDUE_AFTER_AT_LEISURE: Duration = Duration::from_secs(2);
 /// How often chunks without a live holder are asked for again, besides at each change of the field.
 pub const WAIT_RETRY: Duration = Duration::from_millis(250);
 /// How often a node compares notes with a random other one, and how often right after joining.
@@ -58,6 +70,15 @@ pub const SYNC_EVERY: Duration = Duration::from_secs(10);
 pub const SYNC_EVERY_EARLY: Duration = Duration::from_millis(700);
 /// How often at most a fill's progress is announced: gossip needs about this long to reach everyone.
 pub const ANNOUNCE_EVERY: Duration = Duration::from_millis(300);
+/// All that is paced by the field's own talk (probes, gossip, announcements) is slowed down in larger fields, so
+/// that the whole field's talk stays what it is with so many members.
+pub const TALK_MEMBERS: u32 = 10;
+/// The least by which it is slowed down while a room is switched on: as in one of 50.
+pub const TALK_FORMING: u32 = 5;
+/// A room is being switched on if so many members come within [`FORMING_FOR`].
+pub const FORMING_MEMBERS: u32 = 8;
+/// See [`FORMING_MEMBERS`].
+pub const FORMING_FOR: Duration = Duration::from_secs(3);
 /// Nodes that could move their arc to a bare place do so one after the other, this far apart, so that
 /// one that moved is seen before the next decides.
 pub const REPAIR_STEP: Duration = Duration::from_millis(300);

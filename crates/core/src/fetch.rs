@@ -7,6 +7,7 @@
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::image::ImageId;
+use crate::reach::Reach;
 use crate::time::Time;
 use crate::wire::Priority;
 
@@ -29,8 +30,8 @@ pub struct Asker {
     pub connection: ConnectionId,
     /// The asker's number for it.
     pub request: u64,
-    /// How many nodes passed it on.
-    pub hop: u8,
+    /// How far its request may still be passed on.
+    pub reach: Reach,
 }
 
 /// Where a fetch stands.
@@ -40,6 +41,8 @@ pub enum Stage {
     NeedsParent,
     /// In line for the window.
     Queued,
+    /// Until the peer that is to be asked can take more.
+    Parked(NodeId),
     /// At least one request is under way.
     Requested,
     /// Nobody to ask.
@@ -84,11 +87,11 @@ pub struct Fetch {
     pub requests: Vec<RequestId>,
     /// Peers that failed this time round.
     pub tried: Vec<NodeId>,
-    /// How many nodes the askers' requests have been through, plus one; 0 for our own wishes.
-    pub hop: u8,
-    /// The hop of the request under way, [`u8::MAX`] if it went to one that has the chunk for sure:
-    /// only askers below it may wait, or two nodes could wait for each other.
-    pub depth: u8,
+    /// The most that a request of ours may reach: less than what any asker gave us.
+    pub reach: Reach,
+    /// The reach of the request under way, `None` if it went to one that has the chunk for sure: only
+    /// askers with more may wait.
+    pub rank: Option<Reach>,
     /// Since when, and why, there is nobody to ask; it stays while asking is tried again.
     pub waiting: Option<(Time, Why)>,
     /// Whom an origin said to ask instead; tried once.
@@ -99,6 +102,10 @@ pub struct Fetch {
     pub source_changed: bool,
     /// True if the store's fill wants it.
     pub fill: bool,
+    /// True if it is fetched ahead of a reader that goes through the image in order.
+    pub stream: bool,
+    /// True if it has been parked for so long that others than the best may be asked.
+    pub overdue: bool,
 }
 
 impl Fetch {
@@ -112,21 +119,23 @@ impl Fetch {
             children: Vec::new(),
             requests: Vec::new(),
             tried: Vec::new(),
-            hop: 0,
-            depth: 0,
+            reach: Reach::READER,
+            rank: None,
             waiting: None,
             advice: None,
             insist: false,
             source_changed: false,
             fill: false,
+            stream: false,
+            overdue: false,
         }
     }
 
-    /// True if a peer whose request has been passed on `hop` times may wait for this fetch.
-    pub fn may_join(&self, hop: u8) -> bool {
+    /// True if a peer whose request has this reach may wait for this fetch.
+    pub fn may_join(&self, reach: Reach) -> bool {
         match self.stage {
-            Stage::Requested => self.depth > hop,
-            Stage::NeedsParent | Stage::Queued => true,
+            Stage::Requested => self.rank.is_none_or(|rank| reach > rank),
+            Stage::NeedsParent | Stage::Queued | Stage::Parked(_) => reach > Reach::HOLDER,
             Stage::Waiting => false,
         }
     }
@@ -145,8 +154,14 @@ pub struct Request {
     pub bytes: u64,
     /// As sent.
     pub priority: Priority,
+    /// How far it may be passed on.
+    pub reach: Reach,
     /// When.
     pub sent: Time,
+    /// Bytes that the peer owed us with it.
+    pub owed: u64,
+    /// True if another was asked for the same chunk before.
+    pub hedge: bool,
     /// True if nobody waits for its answer any more; it still counts as outstanding.
     pub orphan: bool,
 }

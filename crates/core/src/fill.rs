@@ -68,6 +68,11 @@ impl Fill {
         self.filled.count == self.size
     }
 
+    /// True if the cursor comes to `chunk` within the next `chunks`.
+    pub fn is_near(&self, chunk: Chunk, chunks: u64) -> bool {
+        !self.is_done() && (self.filled.count..self.filled.count + chunks).contains(&self.offset(chunk))
+    }
+
     /// Chunks being fetched for it.
     pub fn pending(&self) -> usize {
         self.pending.len()

@@ -19,6 +19,7 @@ pub mod membership;
 pub mod node;
 pub mod peers;
 pub mod placement;
+pub mod reach;
 pub mod read_ahead;
 pub mod record;
 pub mod source;

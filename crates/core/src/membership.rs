@@ -4,6 +4,7 @@
 //! Called by [`crate::node::Node`] with datagrams, due timers and snapshots; gives back datagrams to send,
 //! timers to set, and who came and went. Knows nothing of chunks.
 
+use crate::config::{TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey, Records, Snapshot};
 use foca::{BroadcastHandler, Foca, Member, OwnedNotification, PostcardCodec, State};
@@ -89,6 +90,7 @@ pub struct Membership {
     /// Shared with foca's handler only: never contended, never held across a call.
     records: Arc<Mutex<Records>>,
     live: BTreeMap<NodeId, Identity>,
+    forming: bool,
     /// Members that died since there was last a new one.
     former: Vec<Identity>,
     /// Members that were suspect at the last [`Membership::vigil`], with their incarnations.
@@ -105,6 +107,7 @@ impl Membership {
             foca: Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox),
             records,
             live: BTreeMap::new(),
+            forming: false,
             former: Vec::new(),
             watched: BTreeMap::new(),
         }
@@ -154,7 +157,7 @@ impl Membership {
         let suspicion = Suspicion { member: *member.id(), incarnation: member.incarnation() };
         let suspect = Member::new(suspicion.member, suspicion.incarnation, State::Suspect);
         let mut effects = self.run(|foca, runtime| foca.apply_many([suspect].into_iter(), true, runtime));
-        effects.suspicions.push((SUSPECT_TO_DOWN, suspicion));
+        effects.suspicions.push((SUSPECT_TO_DOWN * self.talk(), suspicion));
         effects
     }
 
@@ -233,6 +236,17 @@ impl Membership {
         &self.live
     }
 
+    /// By how much talk that every member pays for is slowed down: see [`TALK_MEMBERS`].
+    pub fn talk(&self) -> u32 {
+        let talk = (self.live.len() as u32 / TALK_MEMBERS).max(1);
+        if self.forming { talk.max(TALK_FORMING) } else { talk }
+    }
+
+    /// Many members are coming, on machines that are busy starting: be slow to suspect and to bury.
+    pub fn set_forming(&mut self, forming: bool) {
+        self.forming = forming;
+    }
+
     /// Members that may be dead.
     pub fn suspects(&self) -> BTreeSet<NodeId> {
         let suspects = self.foca.iter_members().filter(|member| member.state() == State::Suspect);
@@ -273,6 +287,15 @@ impl Membership {
             effects.datagrams.push((to.addr, bytes.to_vec()));
         }
         while let Some((after, reminder)) = runtime.to_schedule() {
+            let paced = matches!(
+                reminder,
+                foca::Timer::ProbeRandomMember(_)
+                    | foca::Timer::SendIndirectProbe { .. }
+                    | foca::Timer::PeriodicGossip(_)
+                    // A denial takes as long as any news.
+                    | foca::Timer::ChangeSuspectToDown { .. }
+            );
+            let after = if paced { after * self.talk() } else { after };
             effects.reminders.push((after, reminder));
         }
         while let Some(notification) = runtime.to_notify() {
@@ -334,6 +357,6 @@ fn config() -> foca::Config {
         periodic_announce: every(Duration::from_secs(30), ONE),
         // What heals a parted field: the dead are greeted now and then, and deny it.
         periodic_announce_to_down_members: every(Duration::from_secs(2), THREE),
-        periodic_gossip: every(Duration::from_millis(200), THREE),
+        periodic_gossip: every(Duration::from_millis(200), ONE),
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! A read that hits the shell's store, and a peer's request that does, never come here.
 
+mod choosing;
 mod field;
 mod images;
 mod reads;
@@ -24,12 +25,13 @@ use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::{Membership, Reminder, Suspicion, VIGIL};
 use crate::peers::Peers;
+use crate::reach::Reach;
 use crate::record::Snapshot;
 use crate::source::ReadError;
 use crate::time::Time;
 use crate::wire::{Priority, Refusal};
 use images::Image;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -129,8 +131,10 @@ pub enum Output {
         chunk: Chunk,
         /// How urgently.
         priority: Priority,
-        /// How many nodes it has been through.
-        hop: u8,
+        /// How far it may be passed on.
+        reach: Reach,
+        /// True if the origin's advice to ask another did not help.
+        insists: bool,
         /// True if that node is an origin of the image.
         origin: bool,
     },
@@ -179,7 +183,9 @@ enum Timer {
     Bury(Suspicion),
     Seek,
     Vigil,
-    Check(RequestId),
+    Check,
+    Overdue(ImageId, Chunk),
+    Remap,
     Fill(ImageId),
     Announce(ImageId),
     Recount(ImageId),
@@ -197,7 +203,7 @@ pub struct Node {
     now: Time,
     seed: u64,
     membership: Membership,
-    /// [`crate::record::Records::changes`] when the maps were last made.
+    /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them at once.
     mapped: u64,
     peers: Peers,
     images: BTreeMap<ImageId, Image>,
@@ -205,14 +211,27 @@ pub struct Node {
     /// Requests numbered, hedges among them.
     asked: u64,
     hedged: u64,
+    /// Hedges under way.
+    hedging: u64,
+    /// A look at all requests is due before long.
+    checking: bool,
     outstanding_bytes: u64,
     /// Chunks in line, by priority; entries may be out of date.
     lines: [VecDeque<(ImageId, Chunk)>; 3],
+    /// Chunks that wait until a peer can take more, by peer and priority, in the order of the image, since that
+    /// is the order in which readers come; entries may be out of date.
+    parked: BTreeMap<NodeId, [BTreeSet<(ImageId, Chunk)>; 3]>,
     reads: BTreeMap<Token, reads::Reader>,
+    /// Until when a reader that waited lately is taken to go on reading.
+    reading_until: Time,
     timers: BTreeMap<(Time, u64), Timer>,
     timers_set: u64,
     retrying: bool,
     spreading: bool,
+    remap_set: bool,
+    /// Since when members were counted that came, and how many; until when a room is being switched on.
+    forming: (Time, u32),
+    forming_until: Time,
     syncs: u32,
     leaving: bool,
     /// Until when a node that has lost all others looks for them.
@@ -234,19 +253,26 @@ impl Node {
             requests: BTreeMap::new(),
             asked: 0,
             hedged: 0,
+            hedging: 0,
+            checking: false,
             outstanding_bytes: 0,
             lines: Default::default(),
+            parked: BTreeMap::new(),
             reads: BTreeMap::new(),
+            reading_until: Time::ZERO,
             timers: BTreeMap::new(),
             timers_set: 0,
             retrying: false,
             spreading: false,
+            remap_set: false,
+            forming: (now, 0),
+            forming_until: now,
             syncs: 0,
             leaving: false,
             seek_until: now,
             outputs: VecDeque::new(),
         };
-        node.set(crate::config::SYNC_EVERY_EARLY, Timer::Sync);
+        node.set(Duration::from_millis(100), Timer::Sync);
         node.set(crate::config::SYNC_EVERY, Timer::Sweep);
         node.set(VIGIL, Timer::Vigil);
         node
@@ -260,6 +286,9 @@ impl Node {
     /// Takes in what happened at `now`, which never goes back.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
+        if now >= self.forming_until {
+            self.membership.set_forming(false);
+        }
         self.run_timers();
         match input {
             Input::Wake => {}
@@ -341,9 +370,11 @@ impl Node {
                 Timer::Vigil => {
                     let effects = self.membership.vigil();
                     self.apply(effects);
-                    self.set(VIGIL, Timer::Vigil);
+                    self.set(VIGIL * self.talk(), Timer::Vigil);
                 }
-                Timer::Check(request) => self.check(request),
+                Timer::Check => self.check(),
+                Timer::Overdue(image, chunk) => self.overdue(image, chunk),
+                Timer::Remap => self.remap_set = false,
                 Timer::Fill(image) => self.fill(image),
                 Timer::Announce(image) => self.announce(image),
                 Timer::Recount(image) => self.recount(image),

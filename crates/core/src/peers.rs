@@ -3,9 +3,11 @@
 //! Owned by [`crate::node::Node`]. Measures delay, counts what is outstanding, remembers stalls, broken
 //! links and lies. Decides only between peers that it is given; who has a chunk is placement's to say.
 
+use crate::config::{PEER_DELAY, PEER_WINDOW_FIRST};
 use crate::identity::NodeId;
 use crate::placement::map::mix;
 use crate::time::Time;
+use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,6 +21,11 @@ const BROKEN_RETRY: Duration = Duration::from_millis(500);
 /// The first lie costs a minute, each later one twice as long, up to a day.
 const BLAME: Duration = Duration::from_secs(60);
 const BLAME_MAX: Duration = Duration::from_secs(86_400);
+/// A neighbour in the chain that is not in step is not asked to pass chunks on for so long, doubled each time.
+const ASIDE: Duration = Duration::from_millis(50);
+/// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
+const BEGINNINGS: u32 = 2;
+const ASIDE_MAX: Duration = Duration::from_secs(2);
 /// Weight of a new delay in the mean (RFC 6298: 1/8 for the mean, 1/4 for the deviation).
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
@@ -28,8 +35,8 @@ const DEVIATION_SHIFT: u32 = 2;
 pub struct Peer {
     /// Requests sent and not answered.
     pub outstanding: u32,
-    /// Bytes they ask for.
-    pub outstanding_bytes: u64,
+    /// Bytes they ask for, by priority.
+    outstanding_bytes: [u64; 3],
     delay_us: u64,
     deviation_us: u64,
     /// When it last delivered a byte, or was first asked for one.
@@ -38,12 +45,24 @@ pub struct Peer {
     broken_until: Option<Time>,
     lies: u32,
     blamed_until: Option<Time>,
+    /// See [`Peer::window`]; 0 before anything was delivered.
+    window: u64,
+    /// True if it has passed chunks on and not refused since.
+    in_step: bool,
+    /// Refusals to pass a chunk on since it last did.
+    out_of_step: u32,
+    aside_until: Option<Time>,
 }
 
 impl Peer {
     /// Later than this after being sent, an answer is unusually late.
     pub fn patience(&self) -> Duration {
         Duration::from_micros(self.delay_us + 4 * self.deviation_us)
+    }
+
+    /// Most bytes to be asked for at once.
+    fn window(&self) -> u64 {
+        if self.window == 0 { PEER_WINDOW_FIRST } else { self.window }
     }
 
     fn is_usable(&self, now: Time) -> bool {
@@ -107,20 +126,88 @@ impl Peers {
     }
 
     /// A request was sent.
-    pub fn asked(&mut self, node: NodeId, bytes: u64, now: Time) {
+    pub fn asked(&mut self, node: NodeId, bytes: u64, priority: Priority, now: Time) {
         let peer = self.peers.entry(node).or_default();
         if peer.outstanding == 0 {
             peer.progress = now;
         }
         peer.outstanding += 1;
-        peer.outstanding_bytes += bytes;
+        peer.outstanding_bytes[priority as usize] += bytes;
+    }
+
+    /// True if it may be asked for `bytes` more: what it owes, and sends no later than that, is little
+    /// enough to come within [`PEER_DELAY`].
+    pub fn has_room(&self, node: NodeId, bytes: u64, priority: Priority) -> bool {
+        self.peers.get(&node).is_none_or(|peer| {
+            let before: u64 = peer.outstanding_bytes[..=priority as usize].iter().sum();
+            before == 0 || peer.stalled_since.is_some() || before + bytes <= peer.window()
+        })
+    }
+
+    /// How many bytes more it may be asked for with this priority.
+    pub fn room(&self, node: NodeId, priority: Priority) -> u64 {
+        self.peers.get(&node).map_or(PEER_WINDOW_FIRST, |peer| {
+            let before: u64 = peer.outstanding_bytes[..=priority as usize].iter().sum();
+            // Whoever owes nothing may be asked for one, however long it is.
+            if before == 0 { u64::MAX } else { peer.window().saturating_sub(before) }
+        })
+    }
+
+    /// Bytes that it has been asked for and has not delivered.
+    pub fn owed(&self, node: NodeId) -> u64 {
+        self.peers.get(&node).map_or(0, |peer| peer.outstanding_bytes.iter().sum())
+    }
+
+    /// It delivered `bytes` after `delay`, when it owed `owed` in all: so much comes in such a time, and the
+    /// window moves towards what comes in [`PEER_DELAY`] (FAST TCP's rule; Jin, Wei and Low, 2004). It grows by no
+    /// more than was delivered and shrinks by no more than an eighth, and never exceeds `window_max`.
+    pub fn delivered(&mut self, node: NodeId, bytes: u64, delay: Duration, owed: u64, window_max: u64) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let window = peer.window();
+        let delay_us = delay.as_micros().max(1);
+        let target = u64::try_from(u128::from(owed) * PEER_DELAY.as_micros() / delay_us).unwrap_or(u64::MAX);
+        peer.window = target.clamp(window - window / 8, window + bytes).clamp(bytes, window_max.max(bytes));
+    }
+
+    /// It passed a chunk on along the chain.
+    pub fn in_step(&mut self, node: NodeId) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        (peer.in_step, peer.out_of_step, peer.aside_until) = (true, 0, None);
+    }
+
+    /// True if it has passed chunks on and not refused since.
+    pub fn is_in_step(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.in_step)
+    }
+
+    /// It would not pass a chunk on.
+    pub fn out_of_step(&mut self, node: NodeId, now: Time) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let pause = (ASIDE * 2u32.saturating_pow(peer.out_of_step.min(16))).min(ASIDE_MAX);
+        // The refusals of one burst count once.
+        if peer.aside_until.is_none_or(|until| until <= now) {
+            peer.in_step = false;
+            peer.out_of_step += 1;
+            peer.aside_until = Some(now + pause);
+        }
+    }
+
+    /// True if it has refused to pass chunks on a moment ago and for the first times: it may only just begin.
+    pub fn may_begin(&self, node: NodeId, now: Time) -> bool {
+        !self.may_be_in_step(node, now) && self.peers.get(&node).is_some_and(|peer| peer.out_of_step <= BEGINNINGS)
+    }
+
+    /// True unless it has refused to pass chunks on lately.
+    pub fn may_be_in_step(&self, node: NodeId, now: Time) -> bool {
+        self.peers.get(&node).is_none_or(|peer| peer.aside_until.is_none_or(|until| until <= now))
     }
 
     /// A request ended; `delay` if it was answered, from being sent.
-    pub fn ended(&mut self, node: NodeId, bytes: u64, delay: Option<Duration>, now: Time) {
+    pub fn ended(&mut self, node: NodeId, bytes: u64, priority: Priority, delay: Option<Duration>, now: Time) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.outstanding = peer.outstanding.saturating_sub(1);
-        peer.outstanding_bytes = peer.outstanding_bytes.saturating_sub(bytes);
+        let owed = &mut peer.outstanding_bytes[priority as usize];
+        *owed = owed.saturating_sub(bytes);
         if let Some(delay) = delay {
             let us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
             if peer.delay_us == 0 {

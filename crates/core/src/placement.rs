@@ -5,9 +5,11 @@
 //! holds ([`Holding`]), whatever the image's size. [`Map`] puts the holdings of all live nodes together:
 //! who are the homes of a chunk, in which order; who has it already; where the next node should go.
 
+pub mod chain;
 pub mod coverage;
 pub mod map;
 pub mod ring;
 
+pub use chain::Chain;
 pub use map::{Holding, Map};
 pub use ring::{Arc, Filled, Ring};

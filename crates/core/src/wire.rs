@@ -8,6 +8,7 @@
 use crate::chunk::{Chunk, ChunkSize};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
+use crate::reach::Reach;
 use crate::record::Snapshot;
 use crate::source::Urgency;
 use serde::{Deserialize, Serialize};
@@ -26,8 +27,10 @@ const SNAPSHOT_MAX: u32 = 1 << 20;
 pub const HEADER: usize = 16;
 /// Length of a request with its header.
 pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
-const GET_PAYLOAD: usize = 40;
+const GET_PAYLOAD: usize = 44;
 const REDIRECT_PAYLOAD: u32 = 8;
+/// Set in the byte of the priority by an asker that insists.
+const INSISTS: u8 = 0x80;
 
 /// What is wrong with bytes from a peer. The peer is at fault in each case; the connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +108,9 @@ pub enum Kind {
     Sync,
     /// The answer to [`Kind::Sync`].
     Synced,
+    /// Nothing to send yet, but your requests are in hand: what tells a holder that waits itself from one
+    /// that has stopped.
+    Patience,
 }
 
 /// Why a request for a chunk was not answered with its bytes.
@@ -127,8 +133,8 @@ pub struct FrameHeader {
     pub kind: Kind,
     /// For [`Kind::Get`]: how soon, see [`Priority`].
     pub priority: Priority,
-    /// For [`Kind::Get`]: how many nodes it has been passed on by.
-    pub hop: u8,
+    /// For [`Kind::Get`], to an origin: its advice to ask another node did not help.
+    pub insists: bool,
     /// For [`Kind::Refuse`].
     pub refusal: Option<Refusal>,
     /// Bytes of payload that follow.
@@ -160,7 +166,7 @@ impl From<Urgency> for Priority {
 impl FrameHeader {
     /// A header without the fields that only some kinds use.
     pub const fn new(kind: Kind, request: u64, length: u32) -> Self {
-        Self { kind, priority: Priority::Demand, hop: 0, refusal: None, length, request }
+        Self { kind, priority: Priority::Demand, insists: false, refusal: None, length, request }
     }
 
     /// The header of a refusal.
@@ -168,7 +174,7 @@ impl FrameHeader {
         Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
     }
 
-    /// Kind, priority, hop, refusal, length (4), request (8).
+    /// Kind, priority with insistence, zero, refusal, length (4), request (8).
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[0] = match self.kind {
@@ -179,13 +185,16 @@ impl FrameHeader {
             Kind::Sync => 5,
             Kind::Synced => 6,
             Kind::Redirect => 7,
+            Kind::Patience => 8,
         };
         out[1] = match self.priority {
             Priority::Demand => 0,
             Priority::ReadAhead => 1,
             Priority::Fill => 2,
         };
-        out[2] = self.hop;
+        if self.insists {
+            out[1] |= INSISTS;
+        }
         out[3] = match self.refusal {
             None => 0,
             Some(Refusal::NotHeld) => 1,
@@ -208,21 +217,24 @@ impl FrameHeader {
             5 => (Kind::Sync, SNAPSHOT_MAX),
             6 => (Kind::Synced, SNAPSHOT_MAX),
             7 => (Kind::Redirect, REDIRECT_PAYLOAD),
+            8 => (Kind::Patience, 0),
             other => return Err(WireError::Kind(other)),
         };
-        let priority = match bytes[1] {
+        let get = kind == Kind::Get;
+        let insists = get && bytes[1] & INSISTS != 0;
+        let priority = match if get { bytes[1] & !INSISTS } else { bytes[1] } {
             0 => Priority::Demand,
             1 => Priority::ReadAhead,
             2 => Priority::Fill,
             _ => return Err(WireError::Field("priority")),
         };
-        let refusal = match (kind, bytes[3]) {
-            (Kind::Refuse, 1) => Some(Refusal::NotHeld),
-            (Kind::Refuse, 2) => Some(Refusal::NoSuchImage),
-            (Kind::Refuse, 3) => Some(Refusal::SourceChanged),
-            (Kind::Refuse, 4) => Some(Refusal::Busy),
-            (Kind::Refuse, _) => return Err(WireError::Field("refusal")),
-            (_, 0) => None,
+        let refusal = match (kind, bytes[2], bytes[3]) {
+            (Kind::Refuse, 0, 1) => Some(Refusal::NotHeld),
+            (Kind::Refuse, 0, 2) => Some(Refusal::NoSuchImage),
+            (Kind::Refuse, 0, 3) => Some(Refusal::SourceChanged),
+            (Kind::Refuse, 0, 4) => Some(Refusal::Busy),
+            (Kind::Refuse, ..) => return Err(WireError::Field("refusal")),
+            (_, 0, 0) => None,
             _ => return Err(WireError::Field("refusal")),
         };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
@@ -230,7 +242,7 @@ impl FrameHeader {
         if matches!(kind, Kind::Get | Kind::Redirect) && length != max {
             return Err(WireError::Field("length"));
         }
-        Ok(Self { kind, priority, hop: bytes[2], refusal, length, request: u64_at(bytes, 8) })
+        Ok(Self { kind, priority, insists, refusal, length, request: u64_at(bytes, 8) })
     }
 }
 
@@ -241,16 +253,19 @@ pub struct Get {
     pub image: ImageId,
     /// Which; whether the image has it is for the receiver to check.
     pub chunk: Chunk,
+    /// How far it may be passed on.
+    pub reach: Reach,
 }
 
 impl Get {
     /// A whole request frame.
-    pub fn frame(&self, request: u64, priority: Priority, hop: u8) -> [u8; GET_FRAME] {
-        let header = FrameHeader { priority, hop, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
+    pub fn frame(&self, request: u64, priority: Priority, insists: bool) -> [u8; GET_FRAME] {
+        let header = FrameHeader { priority, insists, ..FrameHeader::new(Kind::Get, request, GET_PAYLOAD as u32) };
         let mut out = [0; GET_FRAME];
         out[..HEADER].copy_from_slice(&header.encode());
         out[HEADER..HEADER + 32].copy_from_slice(&self.image.0);
-        out[HEADER + 32..].copy_from_slice(&self.chunk.0.to_le_bytes());
+        out[HEADER + 32..HEADER + 40].copy_from_slice(&self.chunk.0.to_le_bytes());
+        out[HEADER + 40..].copy_from_slice(&self.reach.0.to_le_bytes());
         out
     }
 
@@ -259,7 +274,7 @@ impl Get {
         let payload: &[u8; GET_PAYLOAD] = payload.try_into().map_err(|_| WireError::Payload)?;
         let mut image = [0; 32];
         image.copy_from_slice(&payload[..32]);
-        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)) })
+        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)), reach: Reach(u32_at(payload, 40)) })
     }
 }
 

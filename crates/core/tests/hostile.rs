@@ -10,6 +10,7 @@ use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
+use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Snapshot};
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
@@ -29,7 +30,7 @@ enum Step {
     Read(u8, u64, u64),
     CancelRead(u64),
     Prefetch(u8, u64, u64),
-    Asked(u64, u64, u8, u8, u64),
+    Asked(u64, u64, u32, u8, u64),
     CancelAsked(u64, u64),
     AskerGone(u64),
     /// An answer of some kind to a request that is open, or to one that never was.
@@ -83,8 +84,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u8..4, 0u64..610, 1u64..20).prop_map(|(image, start, length)| Step::Read(image, start, length)),
         1 => (0u64..40).prop_map(Step::CancelRead),
         2 => (0u8..4, 0u64..610, 0u64..40).prop_map(|(image, start, length)| Step::Prefetch(image, start, length)),
-        4 => (0u64..4, 0u64..40, 0u8..5, 0u8..4, prop_oneof![0u64..610, any::<u64>()])
-            .prop_map(|(connection, request, hop, image, chunk)| Step::Asked(connection, request, hop, image, chunk)),
+        4 => (0u64..4, 0u64..40, prop_oneof![0u32..5, any::<u32>(), u32::MAX - 3..=u32::MAX], 0u8..4, prop_oneof![0u64..610, any::<u64>()])
+            .prop_map(|(connection, request, reach, image, chunk)| Step::Asked(connection, request, reach, image, chunk)),
         1 => (0u64..4, 0u64..40).prop_map(|(connection, request)| Step::CancelAsked(connection, request)),
         1 => (0u64..4).prop_map(Step::AskerGone),
         12 => (any::<usize>(), 0u8..12, node()).prop_map(|(at, kind, node)| Step::Answer(at, kind, node)),
@@ -194,8 +195,8 @@ impl Bench {
             Step::Prefetch(of, start, length) => {
                 Input::Prefetch { image: image(of), chunks: start..start + length, priority: Priority::ReadAhead }
             }
-            Step::Asked(connection, request, hop, of, chunk) => {
-                let asker = Asker { connection: ConnectionId(connection), request, hop };
+            Step::Asked(connection, request, reach, of, chunk) => {
+                let asker = Asker { connection: ConnectionId(connection), request, reach: Reach(reach) };
                 Input::Asked { asker, image: image(of), chunk: Chunk(chunk), priority: Priority::Demand }
             }
             Step::CancelAsked(connection, request) => Input::CancelAsked(ConnectionId(connection), request),

@@ -6,10 +6,12 @@ use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
 use vfield_core::placement::{Arc, Filled};
+use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Snapshot};
 use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Refusal, WireError};
 
-const KINDS: [Kind; 7] = [Kind::Get, Kind::Data, Kind::Refuse, Kind::Cancel, Kind::Sync, Kind::Synced, Kind::Redirect];
+const KINDS: [Kind; 8] =
+    [Kind::Get, Kind::Data, Kind::Refuse, Kind::Cancel, Kind::Sync, Kind::Synced, Kind::Redirect, Kind::Patience];
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -56,9 +58,12 @@ mod golden {
 
     #[test]
     fn get() {
-        let get = Get { image: ImageId([0xcd; 32]), chunk: Chunk(0x1122_3344) };
-        let expected = format!("0102010028000000{}{}4433221100000000", "0807060504030201", "cd".repeat(32));
-        assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Fill, 1)), expected);
+        let get = Get { image: ImageId([0xcd; 32]), chunk: Chunk(0x1122_3344), reach: Reach(0x0708) };
+        let payload = format!("{}443322110000000008070000", "cd".repeat(32));
+        let expected = format!("010200002c0000000807060504030201{payload}");
+        assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Fill, false)), expected);
+        let expected = format!("018000002c0000000807060504030201{payload}");
+        assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Demand, true)), expected);
     }
 
     #[test]
@@ -68,6 +73,7 @@ mod golden {
         assert_eq!(header(Kind::Sync), "05000000341200000500000000000000");
         assert_eq!(header(Kind::Synced), "06000000341200000500000000000000");
         assert_eq!(hexadecimal(&FrameHeader::new(Kind::Cancel, 6, 0).encode()), "04000000000000000600000000000000");
+        assert_eq!(hexadecimal(&FrameHeader::new(Kind::Patience, 0, 0).encode()), "08000000000000000000000000000000");
         let refusals = [Refusal::NotHeld, Refusal::NoSuchImage, Refusal::SourceChanged, Refusal::Busy];
         for (code, refusal) in (1..).zip(refusals) {
             let expected = format!("030000{code:02x}000000000700000000000000");
@@ -122,7 +128,7 @@ fn lengths_are_bounded_by_kind() {
     let data = |length| FrameHeader::decode(&FrameHeader::new(Kind::Data, 1, length).encode());
     assert!(data(1 << 20).is_ok());
     assert_eq!(data((1 << 20) + 1), Err(WireError::Length { length: (1 << 20) + 1, max: 1 << 20 }));
-    for length in (0..40).chain(41..60) {
+    for length in (0..44).chain(45..60) {
         assert!(FrameHeader::decode(&FrameHeader::new(Kind::Get, 1, length).encode()).is_err());
     }
     for length in (0..8).chain(9..20) {
@@ -134,7 +140,7 @@ fn lengths_are_bounded_by_kind() {
 fn header_of(kind: Kind) -> FrameHeader {
     match kind {
         Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
-        Kind::Get => FrameHeader::new(kind, 1, 40),
+        Kind::Get => FrameHeader::new(kind, 1, 44),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         _ => FrameHeader::new(kind, 1, 0),
     }
@@ -150,15 +156,21 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for bad in (8..=255).chain([0]) {
+        for bad in (9..=255).chain([0]) {
             assert_eq!(with(0, bad), Err(WireError::Kind(bad)));
         }
-        for bad in 3..=255 {
+        for bad in (3..=127).chain(131..=255) {
             assert_eq!(with(1, bad), Err(WireError::Field("priority")));
+        }
+        if kind == Kind::Get {
+            assert!(with(1, 0x82).is_ok_and(|header| header.insists && header.priority == Priority::Fill));
+        } else {
+            assert_eq!(with(1, 0x80), Err(WireError::Field("priority")));
         }
         for bad in 5..=255 {
             assert_eq!(with(3, bad), Err(WireError::Field("refusal")));
         }
+        assert_eq!(with(2, 1), Err(WireError::Field("refusal")));
         assert_eq!(with(3, if kind == Kind::Refuse { 0 } else { 1 }), Err(WireError::Field("refusal")));
     }
 }
@@ -259,13 +271,14 @@ proptest! {
     }
 
     #[test]
-    fn gets_survive_the_wire(image: [u8; 32], chunk: u64, request: u64, hop: u8, priority in 0usize..3) {
+    fn gets_survive_the_wire(image: [u8; 32], chunk: u64, request: u64, reach: u32, insists: bool, priority in 0usize..3) {
         let priority = [Priority::Demand, Priority::ReadAhead, Priority::Fill][priority];
-        let get = Get { image: ImageId(image), chunk: Chunk(chunk) };
-        let frame = get.frame(request, priority, hop);
+        let get = Get { image: ImageId(image), chunk: Chunk(chunk), reach: Reach(reach) };
+        let frame = get.frame(request, priority, insists);
         let head: [u8; HEADER] = frame[..HEADER].try_into().expect("a header");
         let header = FrameHeader::decode(&head).expect("a header");
-        prop_assert_eq!((header.kind, header.priority, header.hop, header.request), (Kind::Get, priority, hop, request));
+        prop_assert_eq!((header.kind, header.priority, header.request), (Kind::Get, priority, request));
+        prop_assert_eq!(header.insists, insists);
         prop_assert_eq!(Get::decode(&frame[HEADER..]), Ok(get));
         for cut in 0..frame.len() - HEADER {
             prop_assert_eq!(Get::decode(&frame[HEADER..HEADER + cut]), Err(WireError::Payload));

@@ -6,7 +6,7 @@
 
 use crate::event::{Event, EventSink};
 use crate::image::LocalImage;
-use crate::links::Links;
+use crate::links::{Ask, Links};
 use crate::traffic::Counters;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use vfield_core::wire::{Priority, Refusal};
 pub enum Reply {
     /// A chunk that is in the store now.
     Chunk {
-        /// The asker's number and hop.
+        /// Who.
         asker: Asker,
         /// Of which image.
         image: ImageId,
@@ -250,8 +250,8 @@ impl Driver {
                 let _ = self.udp.try_send_to(&bytes, to);
             }
             Output::Sync(identity) => self.links.sync(self, identity),
-            Output::Request { request, peer, image, chunk, priority, hop, origin } => {
-                self.links.request(self, peer, crate::links::Ask { request, image, chunk, priority, hop, origin });
+            Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
+                self.links.request(self, peer, Ask { request, image, chunk, priority, reach, insists, origin });
             }
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority } => {

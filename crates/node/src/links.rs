@@ -17,6 +17,7 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
+use vfield_core::reach::Reach;
 use vfield_core::wire::{self, Kind, Priority};
 
 /// A request for a chunk.
@@ -30,8 +31,10 @@ pub struct Ask {
     pub chunk: Chunk,
     /// How urgently.
     pub priority: Priority,
-    /// How many nodes it has been through.
-    pub hop: u8,
+    /// How far it may be passed on.
+    pub reach: Reach,
+    /// True if the origin's advice to ask another did not help.
+    pub insists: bool,
     /// True if the peer is an origin of the image.
     pub origin: bool,
 }
@@ -43,9 +46,11 @@ enum Purpose {
     Bulk,
 }
 
-impl From<Priority> for Purpose {
-    fn from(priority: Priority) -> Self {
-        if priority == Priority::Demand { Self::Demand } else { Self::Bulk }
+impl Purpose {
+    /// What comes along the chain is one long stream in the order of the image: on two lanes it would come in
+    /// two orders, and its two halves would fight for the link.
+    fn of(ask: &Ask) -> Self {
+        if ask.priority == Priority::Demand && !ask.reach.is_chain() { Self::Demand } else { Self::Bulk }
     }
 }
 
@@ -64,7 +69,7 @@ impl Links {
     /// Sends a request.
     pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) {
         let sent = if self.pool {
-            self.lane(driver, peer, ask.priority.into()).request(ask)
+            self.lane(driver, peer, Purpose::of(&ask)).request(ask)
         } else {
             Lane::open(driver, peer, true).request(ask)
         };

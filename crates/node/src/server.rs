@@ -13,11 +13,12 @@ use crate::image::{Local, LocalImage};
 use answers::{Answer, Answers, Body};
 use outgoing::{Outgoing, Sent};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use vfield_core::config::HOP_INSIST;
+use tokio::time::Instant;
 use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
@@ -28,6 +29,9 @@ use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Refusal,
 const CONNECTIONS_MAX: usize = 2048;
 /// Most requests of one connection that are open; more wait in the socket.
 const OPEN_MAX: usize = 1024;
+/// A peer that waits for an answer hears so often at least that it is not forgotten: well within the silence after
+/// which it would ask another ([`vfield_core::config::HEDGE_AFTER`]).
+const BEAT: Duration = Duration::from_millis(50);
 /// What is read at once: 64 requests.
 const READ: usize = 4 << 10;
 
@@ -100,7 +104,9 @@ impl Serving<'_> {
     async fn run(&mut self, mut replies: mpsc::UnboundedReceiver<Reply>) -> End {
         let counters = self.driver.counters.peer(&self.peer);
         let mut outgoing: Option<Outgoing> = None;
+        let mut beat = pin!(tokio::time::sleep(BEAT));
         loop {
+            let mut sent = false;
             loop {
                 if outgoing.is_none() {
                     outgoing = self.answers.next().map(|answer| self.prepare(answer));
@@ -108,6 +114,7 @@ impl Serving<'_> {
                 let Some(sending) = &mut outgoing else { break };
                 match sending.send(&self.stream) {
                     Ok(Sent::All) => {
+                        sent = true;
                         counters.sent(sending.payload_bytes());
                         outgoing = None;
                     }
@@ -116,6 +123,11 @@ impl Serving<'_> {
                 }
             }
             let room = self.answers.open() < OPEN_MAX;
+            // A full socket tells the peer enough: it has bytes to read.
+            let waiting = self.answers.open() > 0 && outgoing.is_none();
+            if sent {
+                beat.as_mut().reset(Instant::now() + BEAT);
+            }
             tokio::select! {
                 readable = self.stream.readable(), if room => {
                     if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
@@ -126,6 +138,10 @@ impl Serving<'_> {
                     if let Err(error) = writable {
                         return error.into();
                     }
+                }
+                () = &mut beat, if waiting => {
+                    self.answers.beat();
+                    beat.as_mut().reset(Instant::now() + BEAT);
                 }
                 reply = replies.recv() => match reply {
                     Some(reply) => self.reply(reply),
@@ -179,27 +195,28 @@ impl Serving<'_> {
                 self.answers.opened();
                 self.answers.before(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
             }
-            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced => return Err(WireError::Field("kind").into()),
+            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience => {
+                return Err(WireError::Field("kind").into());
+            }
         }
         Ok(())
     }
 
     fn get(&mut self, header: FrameHeader, get: Get) {
         self.answers.opened();
-        let asker = Asker { connection: self.id, request: header.request, hop: header.hop };
+        let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
         let Some(image) = self.image(get.image) else {
             return self.answers.refuse(header.request, Refusal::NoSuchImage);
         };
         if image.geometry().chunk(get.chunk.0).is_none() {
             return self.answers.refuse(header.request, Refusal::NotHeld);
         }
-        let insists = header.hop >= HOP_INSIST;
-        if let Some(node) = image.instead(get.chunk, self.peer.node, insists, self.driver.now()) {
+        if let Some(node) = image.instead(get.chunk, self.peer.node, header.insists, self.driver.now()) {
             return self.answers.before(Body::Frame(wire::redirect_frame(header.request, node)));
         }
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
-            let body = Body::Chunk { image: get.image, chunk: get.chunk, hop: header.hop };
+            let body = Body::Chunk { image: get.image, chunk: get.chunk };
             self.answers.push(Answer { request: header.request, priority: header.priority, body });
         } else {
             self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
@@ -209,7 +226,7 @@ impl Serving<'_> {
     fn reply(&mut self, reply: Reply) {
         match reply {
             Reply::Chunk { asker, image, chunk, priority } => {
-                let body = Body::Chunk { image, chunk, hop: asker.hop };
+                let body = Body::Chunk { image, chunk };
                 self.answers.push(Answer { request: asker.request, priority, body });
             }
             Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
@@ -218,10 +235,10 @@ impl Serving<'_> {
 
     /// Finds the bytes of an answer whose turn has come.
     fn prepare(&mut self, answer: Answer) -> Outgoing {
-        let (image, chunk, hop) = match answer.body {
+        let (image, chunk) = match answer.body {
             Body::Frame(frame) => return Outgoing::frame(frame),
             Body::Refusal(refusal) => return Outgoing::refusal(answer.request, refusal),
-            Body::Chunk { image, chunk, hop } => (image, chunk, hop),
+            Body::Chunk { image, chunk } => (image, chunk),
         };
         let found = self.image(image).map(|image| image.chunk(chunk));
         match found {
@@ -229,7 +246,7 @@ impl Serving<'_> {
             Some(Local::SourceChanged) => Outgoing::refusal(answer.request, Refusal::SourceChanged),
             Some(Local::Missing) => {
                 // Dropped since it was promised: the asker may ask again, or elsewhere.
-                tracing::trace!(%chunk, hop, "dropped before it was sent");
+                tracing::trace!(%chunk, "dropped before it was sent");
                 Outgoing::refusal(answer.request, Refusal::NotHeld)
             }
             None => Outgoing::refusal(answer.request, Refusal::NoSuchImage),

@@ -5,16 +5,27 @@ use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::Effects;
-use crate::placement::{Holding, Map};
+use crate::placement::{Chain, Holding, Map};
 use std::time::Duration;
 
-/// After joining, notes are compared at the quicker pace so many times.
-const EARLY_SYNCS: u32 = 6;
-/// News is passed on so soon after it came: nodes that start together are to agree on homes before they
-/// fetch, and gossip's own pace would take half a second.
+/// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
+/// within two seconds.
+const EARLY_SYNCS: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_millis(200),
+    Duration::from_millis(300),
+    Duration::from_millis(500),
+    Duration::from_millis(1000),
+];
+/// In a field of up to so many members they are compared with the oldest: its answers, 15 KB each, cost it little.
+const KNOWN_TO_ONE: usize = 128;
+/// News of members is passed on so soon after it came: nodes that start together are to agree on homes before
+/// they fetch, and gossip's own pace would take half a second. In larger fields it comes from everywhere.
 const SPREAD_AFTER: Duration = Duration::from_millis(10);
 /// How long a node that has lost all others looks for them: a switch restarts within this.
 const SEEK_FOR: Duration = Duration::from_secs(300);
+/// The maps are made anew at most this often while news of fills pours in.
+const REMAP_EVERY: Duration = Duration::from_millis(50);
 /// Coverage is counted at most this often while news pours in.
 const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 
@@ -31,6 +42,14 @@ impl Node {
             self.set(after, Timer::Bury(suspicion));
         }
         for member in effects.up {
+            if self.now - self.forming.0 > config::FORMING_FOR {
+                self.forming = (self.now, 0);
+            }
+            self.forming.1 += 1;
+            if self.forming.1 >= config::FORMING_MEMBERS {
+                self.forming_until = self.now + config::FORMING_FOR;
+                self.membership.set_forming(true);
+            }
             self.mapped = u64::MAX;
             self.out(Output::Notice(Notice::Up(member)));
         }
@@ -77,6 +96,7 @@ impl Node {
 
     pub(super) fn broken(&mut self, node: NodeId) {
         self.peers.broken(node, self.now);
+        self.unpark(node, true);
         self.mapped = u64::MAX;
         let effects = self.membership.suspect(node);
         self.apply(effects);
@@ -93,12 +113,17 @@ impl Node {
         self.syncs += 1;
         let dice = self.dice();
         let live = self.membership.live();
-        if !live.is_empty() {
-            let chosen = live.values().nth((dice % live.len() as u64) as usize).copied();
-            self.outputs.extend(chosen.map(Output::Sync));
-        }
-        let early = self.syncs <= EARLY_SYNCS;
-        self.set(if early { config::SYNC_EVERY_EARLY } else { config::SYNC_EVERY }, Timer::Sync);
+        // Of those who came together each knows another part; whoever has been there longest knows all of them.
+        let early = EARLY_SYNCS.get(self.syncs as usize);
+        let chosen = if early.is_some() && live.len() <= KNOWN_TO_ONE {
+            live.values().min_by_key(|member| member.generation)
+        } else if !live.is_empty() {
+            live.values().nth((dice % live.len() as u64) as usize)
+        } else {
+            None
+        };
+        self.outputs.extend(chosen.copied().map(Output::Sync));
+        self.set(early.copied().unwrap_or(config::SYNC_EVERY), Timer::Sync);
     }
 
     pub(super) fn leave(&mut self) {
@@ -119,11 +144,14 @@ impl Node {
     /// Makes the maps anew if anything they are made of has changed.
     pub(super) fn remap(&mut self) {
         let changes = self.membership.records().changes();
-        if self.mapped == changes {
+        if self.mapped == changes || (self.remap_set && self.mapped != u64::MAX) {
             return;
         }
+        let urgent = self.mapped == u64::MAX;
         self.mapped = changes;
-        if !self.spreading {
+        self.remap_set = true;
+        self.set(REMAP_EVERY, Timer::Remap);
+        if urgent && !self.spreading && self.talk() == 1 {
             self.spreading = true;
             self.set(SPREAD_AFTER, Timer::Spread);
         }
@@ -131,6 +159,7 @@ impl Node {
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
+            image.chain = Chain::of(&image.map);
             self.images.insert(id, image);
             self.recount_soon(id);
             self.repair_soon(id);
@@ -157,6 +186,11 @@ impl Node {
             about().filter(|record| !record.origin).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),
         );
+    }
+
+    /// By how much this node slows its talk down: see [`config::TALK_MEMBERS`].
+    pub(super) fn talk(&self) -> u32 {
+        self.membership.talk()
     }
 
     /// Passes on what was news a moment ago.

@@ -8,7 +8,7 @@ use crate::fill::{Fill, Look};
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
 use crate::placement::map::mix;
-use crate::placement::{Arc, Filled, Map, Ring};
+use crate::placement::{Arc, Chain, Filled, Map, Ring};
 use crate::record::Record;
 use crate::time::Time;
 use crate::wire::Priority;
@@ -18,11 +18,20 @@ use std::time::Duration;
 /// A fill goes past so many chunks that nobody has for now: asking again for each costs some time.
 const WAITING_MAX: usize = 4096;
 
+/// So many chunks of a fill are under way while somebody reads: one, and the next so that it need not wait.
+const FILL_BESIDE_READERS: u64 = 2;
+
+/// So long after this node's start others may still start.
+const YOUNG: Duration = Duration::from_secs(2);
+
 /// One image on this node.
 pub(super) struct Image {
     pub name: String,
     pub origin: bool,
     pub map: Map,
+    pub chain: Chain,
+    /// Until when those who were switched on together with this node may still be about to begin.
+    pub young_until: Time,
     pub inventory: Inventory,
     pub fetches: BTreeMap<Chunk, Fetch>,
     pub fill: Fill,
@@ -79,6 +88,7 @@ impl Node {
         let transient = (self.config.transient_bytes / chunk_bytes).max(4);
         let mut map = Map::new(Ring::new(geometry.chunks()));
         self.fill_map(image.id, &mut map);
+        let chain = Chain::of(&map);
         let me = self.me().node;
         let arc = map.least_covered(arc_length(&geometry, capacity), me, self.seed);
         let start = self.now + Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
@@ -86,6 +96,8 @@ impl Node {
             name: image.name,
             origin: image.origin,
             map,
+            chain,
+            young_until: self.now + YOUNG,
             inventory: Inventory::new(geometry, capacity, transient),
             fetches: BTreeMap::new(),
             fill: Fill::new(geometry.chunks(), arc, 0, start),
@@ -133,7 +145,7 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         if !image.announce_set {
             image.announce_set = true;
-            self.set(config::ANNOUNCE_EVERY, Timer::Announce(id));
+            self.set(config::ANNOUNCE_EVERY * self.talk(), Timer::Announce(id));
         }
     }
 
@@ -148,22 +160,23 @@ impl Node {
         }
     }
 
-    /// Most bytes a fill may have under way: half of the window, less at a lower boost; with readers
-    /// waiting a quarter of that.
-    fn fill_window(&self) -> u64 {
+    /// Most chunks a fill may have under way: half of the window, less at a lower boost. While somebody reads
+    /// here, few: what they read goes into the store as well, and what is fetched far from there keeps the field out
+    /// of step.
+    fn fill_chunks(&self, chunk_bytes: u64) -> u64 {
         let share = self.config.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
-        let busy = self.requests.values().any(|request| request.priority == Priority::Demand);
-        if busy { share / 4 } else { share }
+        if self.now < self.reading_until { FILL_BESIDE_READERS } else { (share / chunk_bytes).max(1) }
     }
 
     /// Walks the fill on.
     pub(super) fn fill(&mut self, id: ImageId) {
-        let window = self.fill_window();
+        let Some(image) = self.images.get(&id) else { return };
+        let chunks = self.fill_chunks(image.inventory.geometry().chunk_bytes());
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
         // What nobody has for now does not hold up the rest, within a bound.
         let waiting = image.fetches.values().filter(|fetch| fetch.fill && fetch.stage == Stage::Waiting).count();
-        let limit = (window / image.inventory.geometry().chunk_bytes()).max(1) as usize + waiting.min(WAITING_MAX);
+        let limit = chunks as usize + waiting.min(WAITING_MAX);
         loop {
             let now = self.now;
             let Some(image) = self.images.get_mut(&id) else { return };

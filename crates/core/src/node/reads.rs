@@ -5,10 +5,16 @@ use crate::chunk::Chunk;
 use crate::extent::Extent;
 use crate::fetch::{Fetch, Stage, Token, Why};
 use crate::image::ImageId;
+use crate::reach::Reach;
 use crate::source::ReadError;
 use crate::time::Time;
 use crate::wire::Priority;
 use std::ops::Range;
+use std::time::Duration;
+
+/// A reader that misses is taken to read on for so long: a program that computes for a while between its reads
+/// does not notice a fill, one that reads without a pause would.
+const READING: Duration = Duration::from_millis(200);
 
 /// A reader that waits for a chunk.
 #[derive(Debug)]
@@ -20,6 +26,7 @@ pub(super) struct Reader {
 
 impl Node {
     pub(super) fn read(&mut self, token: Token, id: ImageId, chunks: Range<u64>) {
+        self.reading_until = self.now + READING;
         for number in chunks.clone() {
             self.want(id, Chunk(number), Priority::Demand);
         }
@@ -49,8 +56,13 @@ impl Node {
     }
 
     pub(super) fn prefetch(&mut self, id: ImageId, chunks: Range<u64>, priority: Priority) {
-        for number in chunks {
-            self.want(id, Chunk(number), priority);
+        for chunk in chunks.map(Chunk) {
+            self.want(id, chunk, priority);
+            if priority == Priority::ReadAhead
+                && let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk))
+            {
+                fetch.stream = true;
+            }
         }
     }
 
@@ -72,7 +84,10 @@ impl Node {
             if priority < fetch.priority {
                 fetch.priority = priority;
                 match fetch.stage {
-                    Stage::Queued => self.lines[priority as usize].push_back((id, chunk)),
+                    Stage::Queued | Stage::Parked(_) => {
+                        fetch.stage = Stage::Queued;
+                        self.lines[priority as usize].push_back((id, chunk));
+                    }
                     Stage::NeedsParent => parent.into_iter().for_each(|page| self.want(id, page, priority)),
                     Stage::Requested | Stage::Waiting => {}
                 }
@@ -153,7 +168,7 @@ impl Node {
         let since = fetch.waiting.map_or(now, |(since, _)| since);
         fetch.waiting = Some((since, why));
         let askers = std::mem::take(&mut fetch.askers);
-        fetch.hop = 0;
+        fetch.reach = Reach::READER;
         let refusal =
             if why == Why::SourceChanged { crate::wire::Refusal::SourceChanged } else { crate::wire::Refusal::NotHeld };
         for asker in askers {

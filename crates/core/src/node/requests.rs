@@ -1,8 +1,9 @@
-//! Requests to peers: whom to ask, when to ask another, and what follows from each answer.
+//! Requests to peers: when they are sent, when another peer is asked, and what follows from each answer.
 
+use super::choosing::{Choice, Source};
 use super::{Node, Notice, Output, Timer};
 use crate::chunk::Chunk;
-use crate::config::{HEDGE_AFTER, HEDGE_PERCENT, HOP_INSIST, HOPS_MAX};
+use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
 use crate::fetch::{Request, RequestId, Stage};
 use crate::identity::NodeId;
 use crate::image::ImageId;
@@ -13,19 +14,6 @@ use std::time::Duration;
 
 /// How soon a request is looked at again.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-
-/// A hash page that no home and no origin has is asked for from so many nodes at a time that may have read it.
-const STRANGERS_MAX: usize = 8;
-
-/// Whom to ask.
-#[derive(Debug, Clone, Copy)]
-struct Source {
-    peer: NodeId,
-    /// To be sent along.
-    hop: u8,
-    /// See [`crate::fetch::Fetch::depth`].
-    depth: u8,
-}
 
 impl Node {
     /// Sends requests for as long as the window allows, the most urgent first.
@@ -56,109 +44,141 @@ impl Node {
 
     /// Asks somebody for a chunk; without anybody to ask, the fetch waits unless a request is under way.
     fn request(&mut self, id: ImageId, chunk: Chunk) {
-        match self.source(id, chunk) {
-            Some(source) => self.ask(id, chunk, source),
-            None if self.stage(id, chunk) == Some(Stage::Requested) => {}
-            None => self.no_source(id, chunk),
+        match self.choose(id, chunk) {
+            Choice::Ask(source) => self.ask(id, chunk, source, false),
+            Choice::Park(peer) => self.park(id, chunk, peer),
+            Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
+            Choice::Nobody => self.no_source(id, chunk),
         }
     }
 
-    fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source) {
+    fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
         let now = self.now;
-        let Some(identity) = self.membership.live().get(&source.peer).copied() else { return };
+        let Source { peer, reach, rank } = source;
+        let Some(identity) = self.membership.live().get(&peer).copied() else { return };
         self.asked += 1;
         let request = RequestId(self.asked);
         let Some(image) = self.images.get_mut(&id) else { return };
         let bytes = image.inventory.geometry().length(chunk);
-        let origin = image.map.origins().contains(&source.peer);
+        let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        fetch.depth = if fetch.requests.is_empty() { source.depth } else { fetch.depth.min(source.depth) };
-        fetch.stage = Stage::Requested;
+        fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
+        (fetch.stage, fetch.overdue) = (Stage::Requested, false);
         fetch.requests.push(request);
-        fetch.tried.push(source.peer);
-        let priority = fetch.priority;
-        let entry = Request { peer: source.peer, image: id, chunk, bytes, priority, sent: now, orphan: false };
-        self.requests.insert(request, entry);
+        fetch.tried.push(peer);
+        let (priority, insists) = (fetch.priority, fetch.insist && origin);
         self.outstanding_bytes += bytes;
-        self.peers.asked(source.peer, bytes, now);
-        self.set(CHECK_EVERY, Timer::Check(request));
-        self.out(Output::Request { request, peer: identity, image: id, chunk, priority, hop: source.hop, origin });
+        self.peers.asked(peer, bytes, priority, now);
+        let owed = self.peers.owed(peer);
+        let entry = Request { peer, image: id, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
+        self.requests.insert(request, entry);
+        self.hedging += u64::from(hedge);
+        self.hedged += u64::from(hedge);
+        if !self.checking {
+            self.checking = true;
+            self.set(CHECK_EVERY, Timer::Check);
+        }
+        self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin });
     }
 
-    /// Whom to ask for a chunk: one that has it; else the home that is to relay it; else an origin.
-    fn source(&mut self, id: ImageId, chunk: Chunk) -> Option<Source> {
-        let (me, now) = (self.me().node, self.now);
-        let image = self.images.get(&id)?;
-        let fetch = image.fetches.get(&chunk)?;
-        let live = self.membership.live();
-        let usable =
-            |node: NodeId| live.contains_key(&node) && !fetch.tried.contains(&node) && self.peers.is_usable(node, now);
-        let homes = image.map.homes(chunk);
-        let having = homes.iter().filter(|home| home.node != me && image.map.has(home, chunk) && usable(home.node));
-        let having: Vec<NodeId> = having.map(|home| home.node).collect();
-        // An origin has it for sure. What others have said may be out of date, and of two nodes that each
-        // believe that the other has it neither may wait for the other.
-        let likely = |peer| Source { peer, hop: HOPS_MAX, depth: HOPS_MAX };
-        if let Some(peer) = fetch.advice.filter(|&node| node != me && usable(node)) {
-            return Some(likely(peer));
-        }
-
-        // A home asks as a relay, so that two homes never wait for each other.
-        let hop = fetch.hop.max(u8::from(homes.iter().any(|home| home.node == me)));
-        let first = homes.iter().map(|home| home.node).find(|&node| node == me || usable(node));
-        let participants = || image.map.participants().iter().copied().filter(|&node| node == me || usable(node));
-        let relay = if homes.is_empty() { image.map.relay(chunk, participants()) } else { first };
-        let relay = relay.filter(|&node| node != me && hop < HOPS_MAX);
-
-        let origins: Vec<NodeId> = image.map.origins().iter().copied().filter(|&node| usable(node)).collect();
-        let mut others: Vec<NodeId> =
-            homes.iter().map(|home| home.node).filter(|&node| node != me && usable(node)).collect();
-        // Whoever has data has had the pages above it, whether it is their home or not.
-        if !image.inventory.geometry().is_data(chunk) && fetch.tried.len() < STRANGERS_MAX {
-            others.extend(image.map.participants().iter().filter(|&&node| node != me && usable(node)));
-        }
-        if let Some(peer) = self.peers.choose(&having) {
-            return Some(likely(peer));
-        }
-        if let Some(peer) = relay {
-            return Some(Source { peer, hop, depth: hop });
-        }
-        let origin_hop = if fetch.insist { HOP_INSIST } else { HOPS_MAX };
-        if let Some(peer) = self.peers.choose(&origins) {
-            return Some(Source { peer, hop: origin_hop, depth: u8::MAX });
-        }
-        // What homes have said of themselves is a moment old: they may have it by now.
-        self.peers.choose(&others).map(likely)
-    }
-
-    /// Looks at a request that has been under way for a while.
-    pub(super) fn check(&mut self, request: RequestId) {
-        let Some(&Request { peer, image, chunk, priority, sent, orphan, .. }) = self.requests.get(&request) else {
+    /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see [`OVERDUE_AFTER`].
+    fn park(&mut self, id: ImageId, chunk: Chunk, peer: NodeId) {
+        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        if fetch.stage == Stage::Requested {
             return;
+        }
+        fetch.stage = Stage::Parked(peer);
+        let priority = fetch.priority;
+        self.parked.entry(peer).or_default()[priority as usize].insert((id, chunk));
+        let wait = if self.peers.may_begin(peer, self.now) {
+            CHECK_EVERY
+        } else if priority == Priority::Demand {
+            OVERDUE_AFTER
+        } else {
+            OVERDUE_AFTER_AT_LEISURE
         };
+        self.set(wait, Timer::Overdue(id, chunk));
+    }
+
+    /// A chunk has been parked for too long: others may be asked, or more of the same.
+    pub(super) fn overdue(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        if matches!(fetch.stage, Stage::Parked(_)) {
+            (fetch.stage, fetch.overdue) = (Stage::Queued, true);
+            self.lines[fetch.priority as usize].push_front((id, chunk));
+        }
+    }
+
+    /// A peer may be able to take more: puts what waits for that back in line, as much as it can take, or all.
+    pub(super) fn unpark(&mut self, peer: NodeId, all: bool) {
+        let Some(mut parked) = self.parked.remove(&peer) else { return };
+        let mut taken = 0;
+        for (line, priority) in parked.iter_mut().zip([Priority::Demand, Priority::ReadAhead, Priority::Fill]) {
+            let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
+            let mut back = Vec::new();
+            while let Some(&(id, chunk)) = line.first() {
+                let image = self.images.get_mut(&id);
+                let bytes = image.as_ref().map_or(0, |image| image.inventory.geometry().length(chunk));
+                if taken + bytes > room {
+                    break;
+                }
+                line.pop_first();
+                let Some(fetch) = image.and_then(|image| image.fetches.get_mut(&chunk)) else { continue };
+                if fetch.stage == Stage::Parked(peer) && fetch.priority == priority {
+                    fetch.stage = Stage::Queued;
+                    taken += bytes;
+                    back.push((id, chunk));
+                }
+            }
+            back.into_iter().rev().for_each(|entry| self.lines[priority as usize].push_front(entry));
+        }
+        if parked.iter().any(|line| !line.is_empty()) {
+            self.parked.insert(peer, parked);
+        }
+    }
+
+    /// Looks at all requests that have been under way for a while.
+    pub(super) fn check(&mut self) {
+        self.checking = !self.requests.is_empty();
+        if self.checking {
+            self.set(CHECK_EVERY, Timer::Check);
+        }
+        let now = self.now;
+        let old = self.requests.iter().filter(|(_, request)| now - request.sent >= CHECK_EVERY);
+        let old: Vec<(RequestId, Request)> = old.map(|(id, request)| (*id, *request)).collect();
+        for (id, request) in old {
+            if self.requests.contains_key(&id) {
+                self.check_one(&request);
+            }
+        }
+    }
+
+    fn check_one(&mut self, request: &Request) {
+        let &Request { peer, image, chunk, sent, orphan, .. } = request;
         let now = self.now;
         let (age, silent) = (now - sent, self.peers.silent_for(peer, now));
-        if silent >= STALL && age >= STALL && self.peers.stalled(peer, now) {
-            self.abandon(peer);
-        } else if !orphan && priority == Priority::Demand && self.is_only_request(image, chunk) {
-            let patience = self.peers.of(peer).map_or(HEDGE_AFTER, |peer| peer.patience().max(HEDGE_AFTER));
-            let silence = silent >= HEDGE_AFTER && age >= HEDGE_AFTER;
+        if silent >= STALL && age >= STALL {
+            if self.peers.stalled(peer, now) {
+                self.abandon(peer);
+            }
+        } else if !orphan && age >= HEDGE_AFTER && self.is_lone_demand(image, chunk) {
+            let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
-            if silence || (age >= patience && budget) {
+            if self.hedging < HEDGES_MAX && (silent >= HEDGE_AFTER || (age >= patience && budget)) {
                 self.hedge(image, chunk);
             }
         }
-        self.set(CHECK_EVERY, Timer::Check(request));
     }
 
-    fn is_only_request(&self, id: ImageId, chunk: Chunk) -> bool {
-        self.images.get(&id).and_then(|image| image.fetches.get(&chunk)).is_some_and(|fetch| fetch.requests.len() == 1)
+    /// True if somebody waits for the chunk and one peer was asked for it.
+    fn is_lone_demand(&self, id: ImageId, chunk: Chunk) -> bool {
+        let fetch = self.images.get(&id).and_then(|image| image.fetches.get(&chunk));
+        fetch.is_some_and(|fetch| fetch.priority == Priority::Demand && fetch.requests.len() == 1)
     }
 
     fn hedge(&mut self, id: ImageId, chunk: Chunk) {
-        if let Some(source) = self.source(id, chunk) {
-            self.hedged += 1;
-            self.ask(id, chunk, source);
+        if let Choice::Ask(source) = self.choose(id, chunk) {
+            self.ask(id, chunk, source, true);
         }
     }
 
@@ -171,6 +191,7 @@ impl Node {
             self.orphan(request);
             self.try_another(request, image, chunk);
         }
+        self.unpark(peer, true);
     }
 
     /// Nobody waits for a request any more; what it asks for is still counted as owed.
@@ -204,16 +225,22 @@ impl Node {
         if !entry.orphan {
             self.outstanding_bytes -= entry.bytes;
         }
+        self.hedging -= u64::from(entry.hedge);
         let delay = answered.then(|| self.now - entry.sent);
-        self.peers.ended(entry.peer, entry.bytes, delay, self.now);
+        self.peers.ended(entry.peer, entry.bytes, entry.priority, delay, self.now);
+        self.unpark(entry.peer, false);
         Some(entry)
     }
 
     pub(super) fn arrived(&mut self, request: RequestId, zeros: &[Range<u64>]) {
         let Some(entry) = self.end(request, true) else { return };
         let (id, chunk, now) = (entry.image, entry.chunk, self.now);
-        self.make_room(id);
         let (boost, window) = (self.config.join_boost, self.config.window_bytes);
+        self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
+        if entry.reach.is_chain() {
+            self.peers.in_step(entry.peer);
+        }
+        self.make_room(id);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.inventory.mark_zero(zeros);
         let ring = image.map.ring();
@@ -263,6 +290,19 @@ impl Node {
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
+        }
+        if entry.reach.is_chain() {
+            self.peers.out_of_step(entry.peer, self.now);
+            self.unpark(entry.peer, true);
+            // Whoever may only just begin is asked once more.
+            let begins = self.peers.may_begin(entry.peer, self.now);
+            if let Some(image) = self.images.get_mut(&entry.image)
+                && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
+                && begins
+                && (fetch.priority != Priority::Demand || self.now < image.young_until)
+            {
+                fetch.tried.retain(|tried| *tried != entry.peer);
+            }
         }
         self.try_another(request, entry.image, entry.chunk);
     }

@@ -2,13 +2,15 @@
 
 use super::{Node, Output};
 use crate::chunk::Chunk;
-use crate::config::HOPS_MAX;
 use crate::fetch::Asker;
 use crate::image::ImageId;
 use crate::wire::{Priority, Refusal};
 
 /// So many peers may wait for one chunk: more than a field has nodes in one zone.
 const ASKERS_MAX: usize = 4096;
+
+/// So many fetches before a chunk are looked at to see whether this node comes by it.
+const COMES_BY_LOOK: usize = 64;
 
 impl Node {
     pub(super) fn asked(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) {
@@ -33,16 +35,32 @@ impl Node {
         if known.is_some_and(|fetch| fetch.askers.len() >= ASKERS_MAX) {
             return Err(Refusal::Busy);
         }
-        // Whoever has been passed on far enough may only wait for what is surely coming.
-        let may_join = known.is_some_and(|fetch| fetch.may_join(asker.hop));
-        if (known.is_some() && !may_join) || (known.is_none() && asker.hop >= HOPS_MAX) || image.origin {
+        // Whoever may reach no further may only wait for what is surely coming.
+        let takes = match known {
+            Some(fetch) => fetch.may_join(asker.reach),
+            None => asker.reach.is_relay() || (asker.reach.is_chain() && self.comes_by(id, chunk)),
+        };
+        let image = self.images.get(&id).ok_or(Refusal::NoSuchImage)?;
+        if !takes || image.origin {
             return Err(Refusal::NotHeld);
         }
         self.want(id, chunk, priority);
         let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)).ok_or(Refusal::NotHeld)?;
-        fetch.hop = fetch.hop.max(asker.hop.saturating_add(1).min(HOPS_MAX));
+        fetch.reach = fetch.reach.min(asker.reach.less());
         fetch.askers.push(asker);
         Ok(false)
+    }
+
+    /// True if this node will come by a chunk itself before long: it reads in order, or fills, a little before it.
+    fn comes_by(&self, id: ImageId, chunk: Chunk) -> bool {
+        let Some(image) = self.images.get(&id) else { return false };
+        let chunks = self.config.read_ahead_bytes / image.inventory.geometry().chunk_bytes();
+        let ring = image.map.ring();
+        if image.fill.is_near(chunk, chunks) && image.fill.arc().contains(ring.place(chunk), ring.size()) {
+            return true;
+        }
+        let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
+        before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream)
     }
 
     /// Takes out askers that no longer wait. What is under way for them is kept when it comes: they, or

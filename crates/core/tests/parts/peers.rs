@@ -4,6 +4,7 @@ use super::at;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::peers::Peers;
+use vfield_core::wire::Priority;
 
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
@@ -37,17 +38,17 @@ fn without_turns_the_first_is_taken() {
 fn the_loaded_and_the_slow_are_asked_less() {
     let mut peers = Peers::new(1, true);
     for node in [A, B] {
-        peers.asked(node, 1, at(0));
-        peers.ended(node, 1, Some(ms(1)), at(1));
+        peers.asked(node, 1, Priority::Demand, at(0));
+        peers.ended(node, 1, Priority::Demand, Some(ms(1)), at(1));
     }
     for _ in 0..10 {
-        peers.asked(A, 1, at(1));
+        peers.asked(A, 1, Priority::Demand, at(1));
     }
     assert_eq!(shares(&mut peers, &[A, B]), [0, 1000]);
     for _ in 0..10 {
-        peers.ended(A, 1, Some(ms(50)), at(50));
+        peers.ended(A, 1, Priority::Demand, Some(ms(50)), at(50));
     }
-    assert_eq!(peers.of(A).map(|peer| (peer.outstanding, peer.outstanding_bytes)), Some((0, 0)));
+    assert_eq!((peers.of(A).map(|peer| peer.outstanding), peers.owed(A)), (Some(0), 0));
     assert_eq!(shares(&mut peers, &[A, B]), [0, 1000], "it was slow");
 }
 
@@ -55,8 +56,8 @@ fn the_loaded_and_the_slow_are_asked_less() {
 fn patience_follows_the_delay() {
     let mut peers = Peers::new(1, true);
     for step in 0..50 {
-        peers.asked(A, 1, at(step * 100));
-        peers.ended(A, 1, Some(ms(20)), at(step * 100 + 20));
+        peers.asked(A, 1, Priority::Demand, at(step * 100));
+        peers.ended(A, 1, Priority::Demand, Some(ms(20)), at(step * 100 + 20));
     }
     let patience = peers.of(A).expect("known").patience();
     assert!(patience >= ms(20) && patience < ms(30), "{patience:?}");
@@ -67,20 +68,20 @@ fn patience_follows_the_delay() {
 fn only_debtors_are_silent() {
     let mut peers = Peers::new(1, true);
     assert_eq!(peers.silent_for(A, at(5000)), Duration::ZERO);
-    peers.asked(A, 1, at(5000));
-    peers.asked(A, 1, at(5400));
+    peers.asked(A, 1, Priority::Demand, at(5000));
+    peers.asked(A, 1, Priority::Demand, at(5400));
     assert_eq!(peers.silent_for(A, at(5500)), ms(500));
     peers.progressed(A, at(5600));
     assert_eq!(peers.silent_for(A, at(5700)), ms(100));
-    peers.ended(A, 1, None, at(5700));
-    peers.ended(A, 1, None, at(5700));
+    peers.ended(A, 1, Priority::Demand, None, at(5700));
+    peers.ended(A, 1, Priority::Demand, None, at(5700));
     assert_eq!(peers.silent_for(A, at(9000)), Duration::ZERO);
 }
 
 #[test]
 fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
     let mut peers = Peers::new(1, true);
-    peers.asked(A, 1, at(0));
+    peers.asked(A, 1, Priority::Demand, at(0));
     assert!(peers.stalled(A, at(700)), "news");
     assert!(!peers.stalled(A, at(750)), "no news");
     assert!(!peers.is_usable(A, at(800)));
@@ -116,4 +117,46 @@ fn lies_cost_more_each_time() {
     assert!(!peers.is_usable(A, at(1000)));
     assert_eq!(peers.trouble(A, at(1000)), Some("blamed"));
     assert!(peers.is_usable(B, at(1000)));
+}
+
+/// A window is what a peer delivers in the time that an answer may take.
+#[test]
+fn windows_follow_what_is_delivered() {
+    const CHUNK: u64 = 64 << 10;
+    let mut peers = Peers::new(1, true);
+    let asks = |peers: &mut Peers| {
+        let mut asked = 0;
+        while peers.has_room(A, CHUNK, Priority::Demand) && asked < 1000 {
+            peers.asked(A, CHUNK, Priority::Demand, at(0));
+            asked += 1;
+        }
+        asked
+    };
+    let first = asks(&mut peers);
+    assert_eq!(first, 2, "little is asked of a stranger");
+    assert!(peers.has_room(A, CHUNK, Priority::Demand) || !peers.has_room(A, CHUNK, Priority::Fill));
+    // It delivers 10 MB a second, however much it owes: 4 MB in 0.4 s.
+    for _ in 0..1000 {
+        let owed = peers.owed(A);
+        peers.ended(A, CHUNK, Priority::Demand, None, at(0));
+        peers.delivered(A, CHUNK, Duration::from_micros(owed / 10), owed, 64 << 20);
+        asks(&mut peers);
+    }
+    let owed = peers.owed(A);
+    assert!((3_500_000..4_500_000).contains(&owed), "{owed} bytes are asked for");
+}
+
+/// A neighbour that does not pass chunks on is left alone for longer each time, and forgiven at once.
+#[test]
+fn a_neighbour_out_of_step_is_put_aside_for_longer_each_time() {
+    let mut peers = Peers::new(1, true);
+    peers.asked(A, 1, Priority::Demand, at(0));
+    for (time, pause) in [(0, 50), (100, 100), (300, 200)] {
+        peers.out_of_step(A, at(time));
+        peers.out_of_step(A, at(time + 1));
+        assert!(!peers.may_be_in_step(A, at(time + pause - 1)));
+        assert!(peers.may_be_in_step(A, at(time + pause)));
+    }
+    peers.in_step(A);
+    assert!(peers.is_in_step(A) && peers.may_be_in_step(A, at(301)));
 }

@@ -1,10 +1,10 @@
 //! The field: machines, links between them, readers, and the one queue of what happens next.
 //!
 //! Everything is drawn from one seed and the queue's order is total, so the same calls give the same run,
-//! to the last output. Links are FIFO with a delay, a machine's uplink has a rate, datagrams can be lost.
+//! to the last output. Links are FIFO with a delay, a machine's link has a rate, datagrams can be lost.
 
 use super::checker;
-use super::host::{Fault, Flight, Host};
+use super::host::{Fault, Flight, GIGABIT, Host};
 use super::original::Original;
 use super::reader::Reader;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,21 +16,24 @@ use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::node::{ImageConfig, Input, Node, Notice, Output};
 use vfield_core::placement::map::mix;
+use vfield_core::reach::Reach;
 use vfield_core::record::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
-/// Bytes a second of a machine's uplink: Gigabit Ethernet.
-const RATE: u64 = 125_000_000;
 pub(super) const DELAY_US: u64 = 150;
 const JITTER_US: u64 = 100;
+/// How often a machine that owes an answer says that it has not forgotten.
+const BEAT: Duration = Duration::from_millis(50);
+/// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and fair.
+const SMALL: u64 = 4096;
 /// So often a condition is looked at while waiting for it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What travels on a link.
 #[derive(Debug, Clone)]
 pub(super) enum Message {
-    Get { request: RequestId, image: usize, chunk: Chunk, priority: Priority, hop: u8 },
+    Get { request: RequestId, image: usize, chunk: Chunk, priority: Priority, reach: Reach, insists: bool },
     Cancel(RequestId),
     Data { request: RequestId, wrong: bool },
     Refuse(RequestId, Refusal),
@@ -51,6 +54,19 @@ pub(super) enum Event {
     Notice(usize, Input),
     /// A request has ended without an answer.
     Lost(usize, RequestId),
+    /// A message comes to the link of the machine that it is for.
+    Cross {
+        from: usize,
+        to: usize,
+        message: Message,
+        bytes: u64,
+        left: Duration,
+    },
+    /// A machine tells another, which waits for it, that it has not forgotten.
+    Beat {
+        from: usize,
+        to: usize,
+    },
 }
 
 /// See the module.
@@ -62,10 +78,14 @@ pub struct Field {
     pub config: Config,
     /// Of each hundred datagrams so many are lost.
     pub loss_percent: u64,
+    /// Bytes a second of the links of machines that are started from now on.
+    pub rate: u64,
     pub(super) queue: BTreeMap<(Time, u64), Event>,
     sequence: u64,
     random: u64,
     last_delivery: BTreeMap<(usize, usize), Time>,
+    /// Pairs of machines of which the first beats for the second.
+    beating: BTreeSet<(usize, usize)>,
     tokens: BTreeMap<Token, usize>,
     /// Requests that a stalled machine has swallowed.
     pub(super) swallowed: Vec<(usize, usize, Message)>,
@@ -84,10 +104,12 @@ impl Field {
             readers: Vec::new(),
             config,
             loss_percent: 0,
+            rate: GIGABIT,
             queue: BTreeMap::new(),
             sequence: 0,
             random: mix(seed),
             last_delivery: BTreeMap::new(),
+            beating: BTreeSet::new(),
             tokens: BTreeMap::new(),
             swallowed: Vec::new(),
             trace: blake3::Hasher::new(),
@@ -132,7 +154,7 @@ impl Field {
         let index = self.hosts.len();
         let identity = Identity { addr, node: NodeId(self.dice()), generation: 1000 + index as u64 };
         let node = Node::new(identity, self.config.clone(), self.dice(), self.now);
-        self.hosts.push(Host::new(node, identity));
+        self.hosts.push(Host { rate: self.rate, ..Host::new(node, identity) });
         if let Some(via) = via {
             self.link(index, via);
             let (mine, theirs) = (self.hosts[index].node.snapshot(), self.hosts[via].node.snapshot());
@@ -153,7 +175,8 @@ impl Field {
 
     /// A reader on `host` begins to read chunks of an image in order.
     pub fn read(&mut self, host: usize, image: usize, chunks: std::ops::Range<u64>) -> usize {
-        let ahead = if self.config.read_ahead { self.config.read_ahead_bytes >> 14 } else { 0 };
+        let chunk_bytes = self.images[image].geometry.chunk_bytes();
+        let ahead = if self.config.read_ahead { self.config.read_ahead_bytes / chunk_bytes } else { 0 };
         let total = self.images[image].geometry.data_chunks();
         self.readers.push(Reader::new(host, image, chunks, total, ahead, self.now));
         let reader = self.readers.len() - 1;
@@ -270,10 +293,23 @@ impl Field {
                     self.receive(from, to, message);
                 }
             }
+            Event::Cross { from, to, message, bytes, left } => self.cross(from, to, message, bytes, left),
             Event::Notice(host, input) => self.input(host, input),
             Event::Lost(host, request) => {
                 if self.hosts[host].flights.remove(&request).is_some() {
                     self.input(host, Input::Lost(request));
+                }
+            }
+            Event::Beat { from, to } => {
+                let waits = self.hosts[to].flights.values().any(|flight| flight.to == from);
+                if waits && self.hosts[from].alive && self.hosts[to].alive {
+                    if self.hosts[from].fault != Fault::Stalled {
+                        let node = self.hosts[from].identity.node;
+                        self.input(to, Input::Progress(node));
+                    }
+                    self.after(BEAT, Event::Beat { from, to });
+                } else {
+                    self.beating.remove(&(from, to));
                 }
             }
         }
@@ -285,15 +321,18 @@ impl Field {
             return;
         }
         match message {
-            Message::Get { request, image, chunk, priority, hop } => {
-                let asker = Asker { connection: ConnectionId(from as u64), request: request.0, hop };
+            Message::Get { request, image, chunk, priority, reach, insists } => {
+                let asker = Asker { connection: ConnectionId(from as u64), request: request.0, reach };
                 let (peer, now) = (self.hosts[from].identity.node, self.now);
-                if let Some(node) = self.hosts[to].instead(image, chunk, peer, hop, now) {
+                if let Some(node) = self.hosts[to].instead(image, chunk, peer, insists, now) {
                     self.send(to, from, Message::Redirect(request, node), 24);
                 } else if self.hosts[to].has(image, chunk) {
                     self.serve(to, asker, image, chunk);
                 } else {
                     let image = self.images[image].id;
+                    if self.beating.insert((to, from)) {
+                        self.after(BEAT, Event::Beat { from: to, to: from });
+                    }
                     self.input(to, Input::Asked { asker, image, chunk, priority });
                 }
             }
@@ -383,7 +422,7 @@ impl Field {
                     self.send(host, to, Message::Sync(mine, true), 1000);
                 }
             }
-            Output::Request { request, peer, image, chunk, priority, hop, origin: _ } => {
+            Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _ } => {
                 let image = self.image(image);
                 let bytes = self.images[image].geometry.length(chunk);
                 let to = self.hosts.iter().position(|other| other.identity.node == peer.node);
@@ -399,7 +438,7 @@ impl Field {
                 assert!(twice.is_none(), "request number used twice");
                 self.hosts[host].requests += 1;
                 if self.reach(host, peer).is_some() {
-                    self.send(host, to, Message::Get { request, image, chunk, priority, hop }, 56);
+                    self.send(host, to, Message::Get { request, image, chunk, priority, reach, insists }, 56);
                 }
             }
             Output::CancelRequest(request, _) => {
@@ -527,11 +566,25 @@ impl Field {
 
     fn send(&mut self, from: usize, to: usize, message: Message, bytes: u64) {
         let jitter = self.dice() % JITTER_US;
-        let start = self.hosts[from].uplink_free.max(self.now);
-        let free = start + Duration::from_nanos(bytes * 1_000_000_000 / RATE);
-        self.hosts[from].uplink_free = free;
+        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.hosts[from].rate);
+        let start = if bytes < SMALL { self.now } else { self.hosts[from].uplink_free.max(self.now) };
+        if bytes >= SMALL {
+            self.hosts[from].uplink_free = start + takes;
+        }
+        let first = start + Duration::from_micros(DELAY_US + jitter);
+        self.after(first - self.now, Event::Cross { from, to, message, bytes, left: takes });
+    }
+
+    /// The first byte of a message has come to the other machine's link, the last will after `left`.
+    fn cross(&mut self, from: usize, to: usize, message: Message, bytes: u64, left: Duration) {
+        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.hosts[to].rate);
+        let start = if bytes < SMALL { self.now } else { self.hosts[to].downlink_free.max(self.now) };
+        let end = (start + takes).max(self.now + left);
+        if bytes >= SMALL {
+            self.hosts[to].downlink_free = end;
+        }
         let last = self.last_delivery.get(&(from, to)).copied().unwrap_or_default();
-        let at = (free + Duration::from_micros(DELAY_US + jitter)).max(last);
+        let at = end.max(last);
         self.last_delivery.insert((from, to), at);
         self.after(at - self.now, Event::Deliver { from, to, message });
     }

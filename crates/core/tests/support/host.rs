@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use vfield_core::chunk::Chunk;
-use vfield_core::config::HOP_INSIST;
 use vfield_core::directory::Directory;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::node::{Node, Notice};
 use vfield_core::time::Time;
+
+/// Bytes a second of Gigabit Ethernet.
+pub const GIGABIT: u64 = 125_000_000;
 
 /// A request in flight.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +52,10 @@ pub struct Host {
     /// Machines that it has a connection to.
     pub linked: BTreeSet<usize>,
     pub wake_at: Option<Time>,
+    /// Bytes a second of its link, in each direction.
+    pub rate: u64,
     pub uplink_free: Time,
+    pub downlink_free: Time,
     /// How often each chunk was sent.
     pub sent: BTreeMap<(usize, Chunk), u32>,
     pub notices: Vec<(Time, Notice)>,
@@ -72,7 +77,9 @@ impl Host {
             flights: BTreeMap::new(),
             linked: BTreeSet::new(),
             wake_at: None,
+            rate: GIGABIT,
             uplink_free: Time::ZERO,
+            downlink_free: Time::ZERO,
             sent: BTreeMap::new(),
             notices: Vec::new(),
             requests: 0,
@@ -88,12 +95,12 @@ impl Host {
     }
 
     /// As an origin: whom `asker` should ask instead.
-    pub fn instead(&mut self, image: usize, chunk: Chunk, asker: NodeId, hop: u8, now: Time) -> Option<NodeId> {
+    pub fn instead(&mut self, image: usize, chunk: Chunk, asker: NodeId, insists: bool, now: Time) -> Option<NodeId> {
         if !self.origin_of.contains(&image) {
             return None;
         }
         let directory = self.directories.entry(image).or_default();
-        if hop >= HOP_INSIST {
+        if insists {
             directory.sent_to(chunk, asker, now);
             return None;
         }

@@ -20,10 +20,18 @@ impl Original {
         Self::sparse(number, data_chunks, std::slice::from_ref(&(0..data_chunks)))
     }
 
-    /// Only the chunks in `populated` have data.
+    /// `data_chunks` chunks of the usual size, all with data.
+    pub fn usual(number: u8, data_chunks: u64) -> Self {
+        Self::of(number, data_chunks, ChunkSize::DEFAULT, std::slice::from_ref(&(0..data_chunks)))
+    }
+
+    /// Chunks of 16 KiB, of which only those in `populated` have data.
     pub fn sparse(number: u8, data_chunks: u64, populated: &[Range<u64>]) -> Self {
+        Self::of(number, data_chunks, ChunkSize::MIN, populated)
+    }
+
+    fn of(number: u8, data_chunks: u64, size: ChunkSize, populated: &[Range<u64>]) -> Self {
         let count = populated.iter().map(|range| range.end - range.start).sum();
-        let size = ChunkSize::MIN;
         let geometry = Geometry::new(Header::new(data_chunks * size.bytes(), size, count).expect("a header"));
         let mut zero: BTreeSet<Chunk> = (0..data_chunks)
             .filter(|number| !populated.iter().any(|range| range.contains(number)))

@@ -58,7 +58,10 @@ impl Inbound {
                 Fill::Some => some = true,
                 Fill::Full => {
                     let header = FrameHeader::decode(&self.head)?;
-                    if !matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced) {
+                    if !matches!(
+                        header.kind,
+                        Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience
+                    ) {
                         return Err(WireError::Field("kind").into());
                     }
                     let length = header.length as usize;

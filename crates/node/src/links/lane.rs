@@ -71,8 +71,8 @@ impl Lane {
             return false;
         }
         state.in_flight.insert(ask.request, ask);
-        let get = Get { image: ask.image, chunk: ask.chunk };
-        state.write(&get.frame(ask.request.0, ask.priority, ask.hop), &self.stir);
+        let get = Get { image: ask.image, chunk: ask.chunk, reach: ask.reach };
+        state.write(&get.frame(ask.request.0, ask.priority, ask.insists), &self.stir);
         true
     }
 
@@ -217,6 +217,10 @@ impl Receiver<'_> {
     }
 
     fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+        if header.kind == Kind::Patience {
+            self.driver.apply(Input::Progress(self.peer.node));
+            return Ok(false);
+        }
         if header.kind == Kind::Synced {
             let snapshot = wire::decode_snapshot(self.inbound.payload())?;
             self.driver.apply(Input::Learned(snapshot));

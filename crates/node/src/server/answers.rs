@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use vfield_core::chunk::Chunk;
 use vfield_core::image::ImageId;
-use vfield_core::wire::{Priority, Refusal};
+use vfield_core::wire::{FrameHeader, Kind, Priority, Refusal};
 
 /// An answer that waits for its turn.
 #[derive(Debug)]
@@ -25,8 +25,6 @@ pub enum Body {
         image: ImageId,
         /// Which.
         chunk: Chunk,
-        /// The asker's hop.
-        hop: u8,
     },
     /// No chunk.
     Refusal(Refusal),
@@ -66,6 +64,12 @@ impl Answers {
     /// Lines up a frame. Like a refusal it is short and lets the asker go on, so it goes before chunks.
     pub fn before(&mut self, body: Body) {
         self.lines[0].push_front(Answer { request: 0, priority: Priority::Demand, body });
+    }
+
+    /// Lines up a sign of life, which answers nothing.
+    pub fn beat(&mut self) {
+        self.opened();
+        self.before(Body::Frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()));
     }
 
     /// The asker wants it no more: a refusal instead, so that every request has its answer.

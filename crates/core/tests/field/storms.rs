@@ -1,0 +1,65 @@
+//! Everybody reads everything at once, on links that are the limit: how near the readers come to it.
+
+use crate::support::field::Field;
+use crate::support::original::Original;
+use crate::{ms, secs};
+use std::time::Duration;
+
+/// 50 Mbit/s.
+const RATE: u64 = 6_250_000;
+
+/// A field with one image of `chunks` chunks, an origin, and `count` nodes that are switched on at once.
+fn room(seed: u64, chunks: u64, count: usize, capacity: u64) -> (Field, Vec<usize>) {
+    let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
+    field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
+    field.rate = RATE;
+    field.origin(None, &[0]);
+    let start = |_| {
+        field.run(ms(5));
+        field.join(0, &[(0, capacity)])
+    };
+    let nodes = (0..count).map(start).collect();
+    (field, nodes)
+}
+
+/// Reads all on all, and returns by how much it took longer than the link needs for one image, and how many
+/// images the origin sent.
+fn storm(field: &mut Field, nodes: &[usize]) -> (f64, f64) {
+    let chunks = field.images[0].chunks();
+    let bytes = chunks * field.images[0].geometry.chunk_bytes();
+    let before = field.hosts[0].sent_of(0);
+    let readers = field.read_all(nodes, 0);
+    let took = field.until_read(&readers, secs(400));
+    let limit = Duration::from_secs_f64(bytes as f64 / RATE as f64);
+    let sent = field.hosts[0].sent_of(0) - before;
+    (took.as_secs_f64() / limit.as_secs_f64(), sent as f64 / chunks as f64)
+}
+
+/// The model's links have no headers: 1.0 is the limit.
+#[test]
+fn a_cold_room_comes_near_the_limit() {
+    for (count, chunks, longest) in [(10, 512, 1.15), (30, 512, 1.25)] {
+        let (mut field, nodes) = room(1, chunks, count, chunks + 1);
+        let (time, origin) = storm(&mut field, &nodes);
+        assert!(time <= longest, "{count} nodes took {time} of what the link needs");
+        assert!(origin <= 1.05, "the origin sent {origin} images to {count} nodes");
+    }
+}
+
+/// Nobody keeps anything for longer than others need it on the way.
+#[test]
+fn a_room_without_stores_comes_near_the_limit() {
+    let (mut field, nodes) = room(2, 512, 20, 0);
+    let (time, origin) = storm(&mut field, &nodes);
+    assert!(time <= 1.25 && origin <= 1.05, "{time} of what the link needs, {origin} images from the origin");
+}
+
+/// Small stores that are full: the origin is not needed.
+#[test]
+fn a_warm_room_with_small_stores_comes_near_the_limit() {
+    let (mut field, nodes) = room(3, 512, 20, 60);
+    field.until("filled", secs(60), |field| field.filled(&nodes) && field.covered(&nodes));
+    field.run(secs(5));
+    let (time, origin) = storm(&mut field, &nodes);
+    assert!(time <= 1.25 && origin <= 0.05, "{time} of what the link needs, {origin} images from the origin");
+}
