@@ -11,9 +11,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vfield_core::chunk::Chunk;
-use vfield_core::config::HOP_INSIST;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
+use vfield_core::reach;
 use vfield_core::record::Snapshot;
 use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, WireError};
 
@@ -30,11 +30,11 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// As the wire has it.
-    const fn hop(self) -> u8 {
+    /// As the wire has it, and whether the guest insists.
+    const fn on_the_wire(self) -> (reach::Reach, bool) {
         match self {
-            Self::Here => HOP_INSIST,
-            Self::Field => 0,
+            Self::Here => (reach::Reach::HOLDER, true),
+            Self::Field => (reach::Reach::READER, false),
         }
     }
 }
@@ -107,12 +107,19 @@ impl Guest {
 
     /// Asks for a chunk.
     pub fn ask(&mut self, request: u64, image: ImageId, chunk: Chunk, reach: Reach) -> Result<(), Failure> {
-        self.send(&Get { image, chunk }.frame(request, Priority::Demand, reach.hop()))
+        let (reach, insists) = reach.on_the_wire();
+        self.send(&Get { image, chunk, reach }.frame(request, Priority::Demand, insists))
     }
 
     /// The next answer, to whatever request; `None` if `is_over` said so before it came.
     pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<Option<(u64, Reply<'_>)>, Failure> {
-        let Some(header) = self.frame(is_over)? else { return Ok(None) };
+        let header = loop {
+            let Some(header) = self.frame(is_over)? else { return Ok(None) };
+            // It is at work on something; answers follow.
+            if header.kind != Kind::Patience {
+                break header;
+            }
+        };
         let reply = match header.kind {
             Kind::Data => Reply::Chunk(&self.payload),
             Kind::Refuse | Kind::Redirect => Reply::Refused,
