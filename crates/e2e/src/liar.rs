@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 /// Magic, version, length of the rest.
 const GREETING_HEAD: usize = 16;
-/// Kind, priority, hop, refusal, length (4), request (8).
+/// Kind, priority, zero, refusal, length (4), request (8).
 const FRAME_HEADER: usize = 16;
 /// Kind of the frame that carries a chunk.
 const DATA: u8 = 2;
