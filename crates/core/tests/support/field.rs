@@ -3,6 +3,8 @@
 //! Everything is drawn from one seed and the queue's order is total, so the same calls give the same run,
 //! to the last output. Links are FIFO with a delay, a machine's link has a rate, datagrams can be lost.
 
+mod link;
+
 use super::checker;
 use super::host::{Fault, Flight, GIGABIT, Host};
 use super::original::Original;
@@ -562,31 +564,6 @@ impl Field {
         for request in lost.map(|(request, _)| *request).collect::<Vec<_>>() {
             self.after(after, Event::Lost(host, request));
         }
-    }
-
-    fn send(&mut self, from: usize, to: usize, message: Message, bytes: u64) {
-        let jitter = self.dice() % JITTER_US;
-        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.hosts[from].rate);
-        let start = if bytes < SMALL { self.now } else { self.hosts[from].uplink_free.max(self.now) };
-        if bytes >= SMALL {
-            self.hosts[from].uplink_free = start + takes;
-        }
-        let first = start + Duration::from_micros(DELAY_US + jitter);
-        self.after(first - self.now, Event::Cross { from, to, message, bytes, left: takes });
-    }
-
-    /// The first byte of a message has come to the other machine's link, the last will after `left`.
-    fn cross(&mut self, from: usize, to: usize, message: Message, bytes: u64, left: Duration) {
-        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.hosts[to].rate);
-        let start = if bytes < SMALL { self.now } else { self.hosts[to].downlink_free.max(self.now) };
-        let end = (start + takes).max(self.now + left);
-        if bytes >= SMALL {
-            self.hosts[to].downlink_free = end;
-        }
-        let last = self.last_delivery.get(&(from, to)).copied().unwrap_or_default();
-        let at = end.max(last);
-        self.last_delivery.insert((from, to), at);
-        self.after(at - self.now, Event::Deliver { from, to, message });
     }
 
     fn schedule_wake(&mut self, host: usize) {
