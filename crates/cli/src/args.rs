@@ -183,6 +183,9 @@ pub struct DaemonOptions {
     /// Log in JSON, one object a line
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
+    /// Threads that serve readers and other nodes [default: half as many as there are cores]
+    #[arg(long, value_name = "N", help_heading = "Daemon")]
+    pub threads: Option<std::num::NonZeroUsize>,
     /// Open a connection for each request (for measurements)
     #[arg(long, hide = true)]
     pub no_pool: bool,

@@ -22,9 +22,11 @@ use crate::report::Reporter;
 use desk::{Desk, Orders};
 use exports::Exports;
 use signals::Signals;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
+use tokio::runtime::{Builder, Runtime};
 use vfield_node::Node;
 use vfield_node::config::NodeConfig;
 use vfield_node::node::{Leaving, StartError};
@@ -36,15 +38,19 @@ const LAST_THREADS: Duration = Duration::from_secs(1);
 pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
     let reporter = Reporter::start(voice.clone()).map_err(system)?;
-    // Half of the processors are for those who read: on a small machine a second thread costs more in wake-ups, by
-    // a fifth of a storm's throughput, than it brings.
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(system)?;
+    let runtime = runtime(plan.threads).map_err(system)?;
     let result = runtime.block_on(live(plan, &voice, &reporter));
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
+}
+
+/// What runs the daemon's tasks.
+fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
+    // One thread has nobody to hand work to, to steal it from, or to wake.
+    let mut builder =
+        if threads == NonZeroUsize::MIN { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.worker_threads(threads.into()).enable_all().build()
 }
 
 /// Why a daemon ends.

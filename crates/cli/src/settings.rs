@@ -41,6 +41,7 @@ pub struct Settings {
     advertise: Option<Address>,
     control: Option<PathBuf>,
     json: bool,
+    threads: Option<NonZeroUsize>,
     no_pool: bool,
     no_parallel: bool,
     no_round_robin: bool,
@@ -124,6 +125,7 @@ impl Settings {
         options.advertise = options.advertise.or(self.advertise);
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
+        options.threads = options.threads.or(self.threads);
         options.no_pool |= self.no_pool;
         options.no_parallel |= self.no_parallel;
         options.no_round_robin |= self.no_round_robin;
