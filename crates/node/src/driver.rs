@@ -6,12 +6,13 @@
 
 use crate::event::{Event, EventSink};
 use crate::image::LocalImage;
-use crate::links::{Ask, Links};
+use crate::links::{Ask, Lane, Links};
 use crate::traffic::Counters;
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_core::chunk::Chunk;
@@ -41,9 +42,32 @@ pub enum Reply {
     Refuse(Asker, Refusal),
 }
 
+/// The core, and when it is to be woken.
+struct Machine {
+    core: Core,
+    /// When [`Driver::run`] is going to wake it.
+    armed: Option<Time>,
+    /// When it was woken last.
+    woken: Time,
+}
+
+impl Machine {
+    /// When it is to be woken next; what is due at `now` is not put off.
+    fn wake_at(&self, now: Time) -> Option<Time> {
+        let at = self.core.next_wake()?;
+        Some(if at <= now { at } else { at.max(self.woken + WAKE_EVERY) })
+    }
+}
+
+/// The core is woken for its timers at most this often: it has one for each request under way, which would
+/// otherwise wake the process nearly a thousand times a second. The shortest that is measured by them is 50 ms.
+const WAKE_EVERY: Duration = Duration::from_millis(5);
+/// A pause without an end, in a form that no timer overflows with.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
 /// See the module.
 pub struct Driver {
-    core: Mutex<Core>,
+    machine: Mutex<Machine>,
     start: Instant,
     images: RwLock<BTreeMap<ImageId, Arc<LocalImage>>>,
     readers: Mutex<HashMap<Token, oneshot::Sender<Result<(), ReadError>>>>,
@@ -76,7 +100,7 @@ impl Driver {
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
         let (hints, hinted) = mpsc::unbounded_channel();
         let driver = Self {
-            core: Mutex::new(core(Time::ZERO)),
+            machine: Mutex::new(Machine { core: core(Time::ZERO), armed: None, woken: Time::ZERO }),
             start: Instant::now(),
             images: RwLock::default(),
             readers: Mutex::default(),
@@ -96,16 +120,23 @@ impl Driver {
 
     /// Wakes the core when it asked for it, and takes in hints; never returns.
     pub async fn run(self: Arc<Self>, mut hinted: mpsc::UnboundedReceiver<Input>) {
+        let mut pause = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
-            let next = lock(&self.core).next_wake();
-            let pause = next.map(|at| tokio::time::sleep(at - self.now()));
             tokio::select! {
-                () = async { match pause { Some(pause) => pause.await, None => std::future::pending().await } } => {
-                    self.apply(Input::Wake);
+                biased;
+                Some(hint) = hinted.recv() => {
+                    self.apply(hint);
+                    continue;
                 }
                 () = self.wake.notified() => {}
-                Some(hint) = hinted.recv() => self.apply(hint),
+                () = &mut pause => drop(self.drive(|machine, now| {
+                    (machine.armed, machine.woken) = (None, now);
+                    machine.core.handle(now, Input::Wake);
+                })),
             }
+            let armed = lock(&self.machine).armed;
+            let at = armed.map_or(FOREVER, Time::since_start);
+            pause.as_mut().reset((self.start + at.min(FOREVER)).into());
         }
     }
 
@@ -140,7 +171,7 @@ impl Driver {
 
     /// Looks into the core.
     pub fn look<T>(&self, look: impl FnOnce(&Core) -> T) -> T {
-        look(&lock(&self.core))
+        look(&lock(&self.machine).core)
     }
 
     /// The image with this id, if this node takes part in it.
@@ -212,28 +243,52 @@ impl Driver {
     }
 
     fn with_core(self: &Arc<Self>, change: impl FnOnce(&mut Core, Time)) {
+        if self.drive(|machine, now| change(&mut machine.core, now)) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Lets the core do something; true if it is to be woken sooner than [`Driver::run`] knows.
+    fn drive(self: &Arc<Self>, change: impl FnOnce(&mut Machine, Time)) -> bool {
         let mut outputs = Vec::new();
-        let mut core = lock(&self.core);
-        let before = core.next_wake();
-        change(&mut core, self.now());
-        while let Some(output) = core.poll() {
+        let mut machine = lock(&self.machine);
+        let now = self.now();
+        change(&mut machine, now);
+        // What is due at once, like a store's next wishes, needs no task switch.
+        if machine.core.next_wake().is_some_and(|at| at <= now) {
+            machine.core.handle(now, Input::Wake);
+        }
+        while let Some(output) = machine.core.poll() {
             match output {
                 // In step with the core, or a chunk that comes back meanwhile would be dropped too.
                 Output::Evict(image, chunk) => self.evict(image, chunk),
                 other => outputs.push(other),
             }
         }
-        let sooner = match (before, core.next_wake()) {
-            (Some(before), Some(now)) => now < before,
-            (None, Some(_)) => true,
-            (_, None) => false,
-        };
-        drop(core);
+        let at = machine.wake_at(now);
+        let sooner = at.is_some_and(|at| machine.armed.is_none_or(|armed| at < armed));
         if sooner {
-            self.wake.notify_one();
+            machine.armed = at;
         }
+        drop(machine);
+        self.perform(outputs);
+        sooner
+    }
+
+    fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
+        let mut asked: Vec<Arc<Lane>> = Vec::new();
         for output in outputs {
-            self.perform(output);
+            match output {
+                Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
+                    let ask = Ask { request, image, chunk, priority, reach, insists, origin };
+                    let lane = self.links.request(self, peer, ask);
+                    asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
+                }
+                other => self.perform_one(other),
+            }
+        }
+        for lane in asked {
+            lane.flush();
         }
     }
 
@@ -243,16 +298,13 @@ impl Driver {
         }
     }
 
-    fn perform(self: &Arc<Self>, output: Output) {
+    fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
             Output::Datagram(to, bytes) => {
                 // Gossip may be lost; a full socket buffer loses it too.
                 let _ = self.udp.try_send_to(&bytes, to);
             }
             Output::Sync(identity) => self.links.sync(self, identity),
-            Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
-                self.links.request(self, peer, Ask { request, image, chunk, priority, reach, insists, origin });
-            }
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority } => {
                 self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority });
@@ -265,7 +317,8 @@ impl Driver {
                     let _ = reader.send(result);
                 }
             }
-            Output::Evict(image, chunk) => self.evict(image, chunk),
+            // Done by those who call this.
+            Output::Evict(..) | Output::Request { .. } => {}
             Output::Notice(notice) => self.note(notice),
         }
     }
@@ -298,7 +351,7 @@ impl Driver {
         (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr });
     }
 
-    fn blame(&self, node: NodeId, pause: std::time::Duration) {
+    fn blame(&self, node: NodeId, pause: Duration) {
         let addr = self.look(|core| {
             core.members().iter().find(|member| member.identity.node == node).map(|member| member.identity.addr)
         });

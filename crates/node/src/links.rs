@@ -9,7 +9,7 @@ mod inbound;
 mod lane;
 
 use crate::driver::Driver;
-use lane::Lane;
+pub use lane::Lane;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfield_core::chunk::Chunk;
@@ -66,16 +66,14 @@ impl Links {
         Self { pool, lanes: Mutex::default() }
     }
 
-    /// Sends a request.
-    pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) {
-        let sent = if self.pool {
-            self.lane(driver, peer, Purpose::of(&ask)).request(ask)
-        } else {
-            Lane::open(driver, peer, true).request(ask)
-        };
-        if !sent {
+    /// Lines up a request; the lane it went to is to be flushed.
+    pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) -> Option<Arc<Lane>> {
+        let lane = if self.pool { self.lane(driver, peer, Purpose::of(&ask)) } else { Lane::open(driver, peer, true) };
+        if !lane.request(ask) {
             driver.hint(Input::Lost(ask.request));
+            return None;
         }
+        Some(lane)
     }
 
     /// Exchanges snapshots with a peer; the answer goes to the core.

@@ -10,6 +10,8 @@ mod outgoing;
 use crate::driver::{Driver, Reply};
 use crate::greet;
 use crate::image::{Local, LocalImage};
+use crate::low_water;
+use crate::reading;
 use answers::{Answer, Answers, Body};
 use outgoing::{Outgoing, Sent};
 use std::io;
@@ -32,6 +34,9 @@ const OPEN_MAX: usize = 1024;
 /// A peer that waits for an answer hears so often at least that it is not forgotten: well within the silence after
 /// which it would ask another ([`vfield_core::config::HEDGE_AFTER`]).
 const BEAT: Duration = Duration::from_millis(50);
+/// So much of the answers may wait in the kernel: two chunks keep a link of 10 Gbit/s busy for 100 us, and what
+/// is more urgent is not behind more than that.
+const QUEUED_MAX: usize = 128 << 10;
 /// What is read at once: 64 requests.
 const READ: usize = 4 << 10;
 
@@ -66,6 +71,7 @@ async fn connection(driver: Arc<Driver>, mut stream: TcpStream, _permit: OwnedSe
     };
     driver.apply(Input::Met(peer));
     let id = ConnectionId(driver.number());
+    low_water::queue_at_most(&stream, QUEUED_MAX);
     let replies = driver.open(id);
     let mut serving =
         Serving { driver: &driver, id, peer, stream, answers: Answers::default(), inbound: Vec::new(), image: None };
@@ -129,6 +135,16 @@ impl Serving<'_> {
                 beat.as_mut().reset(Instant::now() + BEAT);
             }
             tokio::select! {
+                biased;
+                reply = replies.recv() => match reply {
+                    Some(reply) => {
+                        self.reply(reply);
+                        while let Ok(reply) = replies.try_recv() {
+                            self.reply(reply);
+                        }
+                    }
+                    None => return End::Closed,
+                },
                 readable = self.stream.readable(), if room => {
                     if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
                         return end;
@@ -143,10 +159,6 @@ impl Serving<'_> {
                     self.answers.beat();
                     beat.as_mut().reset(Instant::now() + BEAT);
                 }
-                reply = replies.recv() => match reply {
-                    Some(reply) => self.reply(reply),
-                    None => return End::Closed,
-                },
             }
         }
     }
@@ -155,13 +167,10 @@ impl Serving<'_> {
     fn receive(&mut self) -> Result<(), End> {
         let before = self.inbound.len();
         self.inbound.resize(before + READ, 0);
-        let read = self.stream.try_read(&mut self.inbound[before..]);
-        self.inbound.truncate(before + *read.as_ref().unwrap_or(&0));
-        match read {
-            Ok(0) => return Err(End::Closed),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.into()),
+        let taken = reading::take(&self.stream, &mut self.inbound[before..], false);
+        self.inbound.truncate(before + taken.as_ref().map_or(0, |taken| taken.bytes));
+        if taken?.bytes == 0 {
+            return Ok(());
         }
         let mut taken = 0;
         while let Some(head) = self.inbound[taken..].first_chunk::<HEADER>() {

@@ -1,14 +1,26 @@
-//! Answers as they come in on a lane: frames cut out of a stream, payloads read straight into a chunk's
-//! buffer. Reads what is there and never waits; bounded by one chunk.
+//! Answers as they come in on a lane: a stream cut into frames, in one buffer in which each payload lies in
+//! one piece. Reads what is there and never waits.
+//!
+//! A chunk comes in many packets, and waking up for each costs more than all else that is done to it. So
+//! while a payload is under way the socket is told to wake nobody before the rest of it is there
+//! ([`crate::low_water`]), and one read takes it together with the header that follows. Invariant: the
+//! mark is never above what the frame under way still lacks. The kernel acknowledges bytes that wait below a
+//! mark, and ends the wait when no more fit. Bounded by one frame and a header.
 
-use std::io;
+use crate::low_water;
+use crate::reading;
 use tokio::net::TcpStream;
 use vfield_core::wire::{FrameHeader, HEADER, Kind, WireError};
+
+/// What is read where no length is known yet: a few answers without a payload.
+const FIRST: usize = 4 << 10;
+/// A rest below this is not worth a mark: it comes in one or two packets.
+const MARK_MIN: usize = 4 << 10;
 
 /// What came.
 #[derive(Debug)]
 pub enum Came {
-    /// A whole frame: its header; its payload is [`Inbound::payload`].
+    /// A whole frame: its header; its payload is [`Inbound::payload`] until the next read.
     Frame(FrameHeader),
     /// Nothing more for now; true if some bytes did come.
     Nothing(bool),
@@ -27,84 +39,181 @@ pub enum Broken {
 
 /// A stream of frames, cut as it comes.
 pub struct Inbound {
-    head: [u8; HEADER],
-    got_head: usize,
+    /// As long as the longest frame so far, with the header of the next.
+    buffer: Vec<u8>,
+    /// What has come lies between these.
+    start: usize,
+    end: usize,
+    /// Header of the frame at `start`, once it is all here.
     header: Option<FrameHeader>,
-    /// Reused from frame to frame; as long as the longest so far.
-    payload: Vec<u8>,
-    got_payload: usize,
+    /// Length of the frame at `start` if it has been given out.
+    given: usize,
+    /// The socket's low-water mark.
+    mark: usize,
 }
 
 impl Inbound {
     /// Nothing has come.
     pub const fn new() -> Self {
-        Self { head: [0; HEADER], got_head: 0, header: None, payload: Vec::new(), got_payload: 0 }
+        Self { buffer: Vec::new(), start: 0, end: 0, header: None, given: 0, mark: 1 }
     }
 
     /// The payload of the frame that [`Inbound::read`] returned last.
     pub fn payload(&self) -> &[u8] {
-        &self.payload[..self.got_payload]
+        &self.buffer[self.start + HEADER..self.start + self.given]
     }
 
-    /// Reads what is there, up to the end of a frame.
-    pub fn read(&mut self, stream: &TcpStream) -> Result<Came, Broken> {
-        let mut some = false;
-        let header = loop {
-            if let Some(header) = self.header {
-                break header;
-            }
-            match fill(stream, &mut self.head, &mut self.got_head)? {
-                Fill::Empty => return Ok(Came::Nothing(some)),
-                Fill::Some => some = true,
-                Fill::Full => {
-                    let header = FrameHeader::decode(&self.head)?;
-                    if !matches!(
-                        header.kind,
-                        Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience
-                    ) {
-                        return Err(WireError::Field("kind").into());
-                    }
-                    let length = header.length as usize;
-                    if self.payload.len() < length {
-                        self.payload.resize(length, 0);
-                    }
-                    self.got_payload = 0;
-                    self.header = Some(header);
-                }
-            }
-        };
+    /// True if the socket does not tell of every byte that comes.
+    pub const fn is_quiet(&self) -> bool {
+        self.mark > 1
+    }
+
+    /// Takes in what is there, up to the end of a frame; if `unasked`, even though the socket has not said
+    /// that there is something.
+    pub fn read(&mut self, stream: &TcpStream, unasked: bool) -> Result<Came, Broken> {
+        self.start += std::mem::take(&mut self.given);
+        let (mut some, mut emptied) = (false, false);
         loop {
-            let length = header.length as usize;
-            match fill(stream, &mut self.payload[..length], &mut self.got_payload)? {
-                Fill::Empty => return Ok(Came::Nothing(some)),
-                Fill::Some => some = true,
-                Fill::Full => {
-                    (self.header, self.got_head) = (None, 0);
-                    return Ok(Came::Frame(header));
-                }
+            let missing = self.missing()?;
+            if let (Some(header), 0) = (self.header, missing) {
+                self.header = None;
+                self.given = HEADER + header.length as usize;
+                return Ok(Came::Frame(header));
             }
+            if emptied {
+                self.set_mark(stream, missing);
+                return Ok(Came::Nothing(some));
+            }
+            let room = self.room(missing);
+            let taken = reading::take(stream, room, unasked).map_err(|_| Broken::Lost)?;
+            self.end += taken.bytes;
+            some |= taken.bytes > 0;
+            emptied = taken.all;
+        }
+    }
+
+    /// How much the frame at `start` lacks of its end, as far as is known.
+    fn missing(&mut self) -> Result<usize, Broken> {
+        let came = &self.buffer[self.start..self.end];
+        if let (None, Some(head)) = (self.header, came.first_chunk()) {
+            self.header = Some(answer(head)?);
+        }
+        let length = HEADER + self.header.map_or(0, |header| header.length as usize);
+        Ok(length.saturating_sub(came.len()))
+    }
+
+    /// Where to read to: the rest of a frame, and the header of the next.
+    fn room(&mut self, missing: usize) -> &mut [u8] {
+        let wanted = if self.header.is_some() { missing + HEADER } else { FIRST.max(self.buffer.len() - self.end) };
+        if self.end + wanted > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            self.buffer.resize(self.buffer.len().max(self.end + wanted), 0);
+        }
+        &mut self.buffer[self.end..self.end + wanted]
+    }
+
+    /// Nobody is to be woken before the frame's end is there.
+    fn set_mark(&mut self, stream: &TcpStream, missing: usize) {
+        let mark = if self.header.is_some() && missing >= MARK_MIN { missing } else { 1 };
+        if mark != self.mark {
+            self.mark = mark;
+            low_water::wake_reader_at(stream, mark);
         }
     }
 }
 
-enum Fill {
-    Full,
-    Some,
-    Empty,
+/// Reads the header of an answer.
+fn answer(head: &[u8; HEADER]) -> Result<FrameHeader, WireError> {
+    let header = FrameHeader::decode(head)?;
+    if !matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience) {
+        return Err(WireError::Field("kind"));
+    }
+    Ok(header)
 }
 
-fn fill(stream: &TcpStream, buffer: &mut [u8], got: &mut usize) -> Result<Fill, Broken> {
-    if *got == buffer.len() {
-        return Ok(Fill::Full);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Duration;
+    use vfield_core::wire::Refusal;
+
+    /// A frame with a chunk in it.
+    fn data(request: u64, length: usize) -> Vec<u8> {
+        let mut frame = FrameHeader::new(Kind::Data, request, length as u32).encode().to_vec();
+        frame.extend((0..length).map(|at| (at as u64 * 31 + request) as u8));
+        frame
     }
-    match stream.try_read(&mut buffer[*got..]) {
-        Ok(0) => Err(Broken::Lost),
-        Ok(read) => {
-            *got += read;
-            Ok(if *got == buffer.len() { Fill::Full } else { Fill::Some })
+
+    async fn pair() -> (std::net::TcpStream, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sending = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (sending, listener.accept().await.unwrap().0)
+    }
+
+    /// The next frame, waiting for it as a lane does.
+    async fn next(inbound: &mut Inbound, stream: &TcpStream) -> Vec<u8> {
+        loop {
+            if let Came::Frame(header) = inbound.read(stream, false).unwrap() {
+                return [&header.encode()[..], inbound.payload()].concat();
+            }
+            tokio::time::timeout(Duration::from_secs(20), stream.readable()).await.unwrap().unwrap();
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Fill::Empty),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Fill::Some),
-        Err(_) => Err(Broken::Lost),
+    }
+
+    #[tokio::test]
+    async fn frames_are_cut_however_they_come() {
+        let refuse = |request| FrameHeader::refuse(request, Refusal::NotHeld).encode().to_vec();
+        let frames = [
+            refuse(1),
+            data(2, 64 << 10),
+            data(3, 1),
+            refuse(4),
+            refuse(5),
+            data(6, 1 << 20),
+            data(7, 5000),
+            data(8, 0),
+            data(9, 64 << 10),
+            data(10, 64 << 10),
+            refuse(11),
+        ];
+        for step in [1 << 22, 65_552, 16_000, 1448, 997] {
+            let (mut sending, stream) = pair().await;
+            let bytes = frames.concat();
+            let sender = std::thread::spawn(move || {
+                for part in bytes.chunks(step) {
+                    sending.write_all(part).unwrap();
+                }
+                sending
+            });
+            let mut inbound = Inbound::new();
+            for frame in &frames {
+                assert!(next(&mut inbound, &stream).await == *frame, "in steps of {step}");
+            }
+            drop(sender.join().unwrap());
+            stream.readable().await.unwrap();
+            assert!(matches!(inbound.read(&stream, false), Err(Broken::Lost)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_chunk_that_trickles_is_seen_by_whoever_looks() {
+        let (mut sending, stream) = pair().await;
+        let (mut inbound, frame) = (Inbound::new(), data(1, 64 << 10));
+        sending.write_all(&frame[..20_000]).unwrap();
+        stream.readable().await.unwrap();
+        while !inbound.is_quiet() {
+            assert!(matches!(inbound.read(&stream, false), Ok(Came::Nothing(_))));
+            tokio::task::yield_now().await;
+        }
+        // More bytes, fewer than are awaited: nobody is woken, but whoever looks finds them.
+        sending.write_all(&frame[20_000..30_000]).unwrap();
+        while !matches!(inbound.read(&stream, true), Ok(Came::Nothing(true))) {
+            tokio::task::yield_now().await;
+        }
+        assert!(inbound.is_quiet());
+        sending.write_all(&frame[30_000..]).unwrap();
+        assert!(next(&mut inbound, &stream).await == frame);
     }
 }

@@ -1,7 +1,7 @@
 //! One connection to a peer, with many requests in flight.
 //!
-//! Requests are written by whoever makes them, straight to the socket where it takes them; a task of the
-//! lane's own connects, writes what the socket did not take at once, and receives. Received chunks are
+//! Requests are written by whoever makes them, all of one event at once, straight to the socket where it takes
+//! them; a task of the lane's own connects, writes what the socket did not take at once, and receives. Received chunks are
 //! verified and put into the store on that task, then told to the core. When the lane ends, for whatever
 //! reason, each request in flight is told to be lost: none is ever forgotten.
 
@@ -12,28 +12,32 @@ use crate::greet;
 use crate::store::{Check, Inserted};
 use crate::traffic::PeerCounters;
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::time::Sleep;
 use vfield_core::fetch::RequestId;
 use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
 use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
 
-/// The core is told of bytes that trickle in at most this often.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// The core is told of bytes that trickle in this often: well within the 150 ms of silence after which it asks
+/// elsewhere too, and so adds to what may make the peer slow.
+const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+/// So many answers are taken in before other tasks have their turn: a millisecond's work.
+const FRAMES_MAX: usize = 16;
 
 /// See the module.
 pub struct Lane {
     peer: Identity,
     state: Mutex<State>,
-    /// There is something to write, or the lane is to close.
-    stir: Notify,
 }
 
 struct State {
@@ -43,13 +47,15 @@ struct State {
     /// What the socket did not take yet.
     out: Vec<u8>,
     in_flight: HashMap<RequestId, Ask>,
+    /// Wakes the lane's task: there is something to write, or it is to close.
+    waker: Option<Waker>,
 }
 
 impl Lane {
     /// Begins to connect. A lane that is used `once` closes after its first answer.
     pub fn open(driver: &Arc<Driver>, peer: Identity, once: bool) -> Arc<Self> {
-        let state = State { open: true, stream: None, out: Vec::new(), in_flight: HashMap::new() };
-        let lane = Arc::new(Self { peer, state: Mutex::new(state), stir: Notify::new() });
+        let state = State { open: true, stream: None, out: Vec::new(), in_flight: HashMap::new(), waker: None };
+        let lane = Arc::new(Self { peer, state: Mutex::new(state) });
         tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver), once));
         lane
     }
@@ -64,7 +70,7 @@ impl Lane {
         self.state().open
     }
 
-    /// Asks for a chunk; false if the lane has ended.
+    /// Lines up a request, to be sent with [`Lane::flush`]; false if the lane has ended.
     pub fn request(&self, ask: Ask) -> bool {
         let mut state = self.state();
         if !state.open {
@@ -72,7 +78,7 @@ impl Lane {
         }
         state.in_flight.insert(ask.request, ask);
         let get = Get { image: ask.image, chunk: ask.chunk, reach: ask.reach };
-        state.write(&get.frame(ask.request.0, ask.priority, ask.insists), &self.stir);
+        state.out.extend_from_slice(&get.frame(ask.request.0, ask.priority, ask.insists));
         true
     }
 
@@ -81,19 +87,28 @@ impl Lane {
         let mut state = self.state();
         if state.in_flight.contains_key(&request) {
             let frame = FrameHeader::new(Kind::Cancel, request.0, 0).encode();
-            state.write(&frame, &self.stir);
+            state.out.extend_from_slice(&frame);
+            state.flush();
         }
     }
 
     /// Sends a frame that needs no bookkeeping.
     pub fn send(&self, frame: &[u8]) {
-        self.state().write(frame, &self.stir);
+        let mut state = self.state();
+        state.out.extend_from_slice(frame);
+        state.flush();
+    }
+
+    /// Sends what was lined up.
+    pub fn flush(&self) {
+        self.state().flush();
     }
 
     /// Ends it.
     pub fn close(&self) {
-        self.state().open = false;
-        self.stir.notify_one();
+        let mut state = self.state();
+        state.open = false;
+        state.wake();
     }
 
     async fn run(self: Arc<Self>, driver: Arc<Driver>, once: bool) {
@@ -126,28 +141,54 @@ impl Lane {
     async fn serve(&self, driver: &Arc<Driver>, stream: Arc<TcpStream>, once: bool) -> Broken {
         let counters = driver.counters.peer(&self.peer);
         self.state().stream = Some(Arc::clone(&stream));
-        self.stir.notify_one();
         let mut receiver =
             Receiver { driver, peer: self.peer, counters, inbound: Inbound::new(), progress: Instant::now() };
+        let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
         loop {
-            let to_write = {
-                let mut state = self.state();
-                if !state.open {
-                    return Broken::Lost;
-                }
-                state.flush();
-                !state.out.is_empty()
+            let quiet = receiver.inbound.is_quiet();
+            if quiet && pause.is_elapsed() {
+                pause.as_mut().reset(tokio::time::Instant::now() + PROGRESS_EVERY);
+            }
+            let stirred = poll_fn(|cx| self.poll(cx, &stream, quiet.then_some(pause.as_mut()))).await;
+            let unasked = match stirred {
+                Stirred::Closed => return Broken::Lost,
+                Stirred::Readable => false,
+                Stirred::Paused => true,
             };
-            tokio::select! {
-                readable = stream.readable() => if readable.is_err() { return Broken::Lost },
-                writable = stream.writable(), if to_write => if writable.is_err() { return Broken::Lost },
-                () = self.stir.notified() => continue,
+            // Answers may lie in the buffer of which the socket says nothing any more.
+            loop {
+                match receiver.receive(self, &stream, unasked) {
+                    Ok(Received { answered: true, .. }) if once => return Broken::Lost,
+                    Ok(Received { all: true, .. }) => break,
+                    Ok(_) => tokio::task::yield_now().await,
+                    Err(broken) => return broken,
+                }
             }
-            match receiver.receive(self, &stream) {
-                Ok(answered) if answered && once => return Broken::Lost,
-                Ok(_) => {}
-                Err(broken) => return broken,
+        }
+    }
+
+    /// Writes what waits to be written, and waits for something else to do; for `pause` too if given.
+    fn poll(&self, cx: &mut Context<'_>, stream: &TcpStream, pause: Option<Pin<&mut Sleep>>) -> Poll<Stirred> {
+        {
+            let mut state = self.state();
+            if !state.open {
+                return Poll::Ready(Stirred::Closed);
             }
+            if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                state.waker = Some(cx.waker().clone());
+            }
+            while !state.out.is_empty() {
+                match stream.poll_write_ready(cx) {
+                    Poll::Ready(Ok(())) => state.write(),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Stirred::Closed),
+                    Poll::Pending => break,
+                }
+            }
+        }
+        match stream.poll_read_ready(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Stirred::Readable),
+            Poll::Ready(Err(_)) => Poll::Ready(Stirred::Closed),
+            Poll::Pending => pause.map_or(Poll::Pending, |pause| pause.poll(cx).map(|()| Stirred::Paused)),
         }
     }
 
@@ -161,29 +202,50 @@ impl Lane {
 }
 
 impl State {
-    /// Writes at once if nothing is waiting to be written, else in turn.
-    fn write(&mut self, frame: &[u8], stir: &Notify) {
-        let waiting = !self.out.is_empty();
-        self.out.extend_from_slice(frame);
-        if !waiting && self.stream.is_some() {
-            self.flush();
-            if !self.out.is_empty() {
-                stir.notify_one();
-            }
+    /// Writes what the socket takes; the lane's task writes the rest.
+    fn flush(&mut self) {
+        self.write();
+        if !self.out.is_empty() {
+            self.wake();
         }
     }
 
-    fn flush(&mut self) {
+    fn write(&mut self) {
         let Some(stream) = &self.stream else { return };
         while !self.out.is_empty() {
             match stream.try_write(&self.out) {
                 Ok(written) => drop(self.out.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // A broken connection is noticed by the side that reads.
-                Err(_) => break,
+                Err(_) => self.out.clear(),
             }
         }
     }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// Why a lane's task goes on.
+enum Stirred {
+    /// There is something to read.
+    Readable,
+    /// It is time to see whether bytes trickle in.
+    Paused,
+    /// The lane was closed, or has broken.
+    Closed,
+}
+
+/// What [`Receiver::receive`] did.
+struct Received {
+    /// A request was answered.
+    answered: bool,
+    /// There is nothing more for now.
+    all: bool,
 }
 
 /// The receiving half of a lane.
@@ -196,24 +258,26 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Takes in all that is there; true if a request was answered.
-    fn receive(&mut self, lane: &Lane, stream: &TcpStream) -> Result<bool, Broken> {
+    /// Takes in what is there.
+    fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
         let mut answered = false;
-        loop {
-            match self.inbound.read(stream)? {
+        for _ in 0..FRAMES_MAX {
+            match self.inbound.read(stream, unasked)? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
                     answered |= self.frame(lane, header)?;
                 }
                 Came::Nothing(some) => {
-                    if some && self.progress.elapsed() >= PROGRESS_EVERY {
+                    // Whoever looks by the clock has waited long enough.
+                    if some && (unasked || self.progress.elapsed() >= PROGRESS_EVERY) {
                         self.progress = Instant::now();
                         self.driver.apply(Input::Progress(self.peer.node));
                     }
-                    return Ok(answered);
+                    return Ok(Received { answered, all: true });
                 }
             }
         }
+        Ok(Received { answered, all: false })
     }
 
     fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {

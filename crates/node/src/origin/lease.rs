@@ -1,7 +1,7 @@
 //! Read leases of the kernel (`fcntl(2)`, "Leases"): as long as one is held, nobody has the file open for
 //! writing, and whoever wants to is held back until it is given up, for `/proc/sys/fs/lease-break-time`.
 //!
-//! Invariant: the only unsafe calls of the crate are here, and all three pass integers only. Used by the
+//! Invariant: the unsafe call in here passes integers only. Used by the
 //! origin's guard. The kernel says with SIGIO that somebody wants to write, so a handler for it must be
 //! there before [`take`]: its default action ends the process.
 
