@@ -28,22 +28,5 @@ pub struct Identity {
     /// The process.
     pub node: NodeId,
     /// Milliseconds since 1970 at its start; of two processes at one address the later one is real.
-    /// Grows by one when the node refutes its own death.
     pub generation: u64,
-}
-
-impl foca::Identity for Identity {
-    type Addr = SocketAddr;
-
-    fn renew(&self) -> Option<Self> {
-        Some(Self { generation: self.generation + 1, ..*self })
-    }
-
-    fn addr(&self) -> SocketAddr {
-        self.addr
-    }
-
-    fn win_addr_conflict(&self, adversary: &Self) -> bool {
-        (self.generation, self.node) > (adversary.generation, adversary.node)
-    }
 }

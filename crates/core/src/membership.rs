@@ -1,204 +1,273 @@
 //! Membership: who is in the field and alive, and what they say, by gossip.
 //!
-//! Wraps foca (SWIM: Das, Gupta and Motivala, 2002) for liveness and lets it carry [`Record`]s along.
-//! Called by [`crate::node::Node`] with datagrams, due timers and snapshots; gives back datagrams to send,
-//! timers to set, and who came and went. Knows nothing of chunks.
+//! SWIM (Das, Gupta and Motivala, 2002): members probe one another, suspect who does not answer, and bury
+//! suspects that do not deny it in time; news rides on every datagram. But nobody talks to members
+//! drawn at random: each has a few partners, its neighbours in some circles ([`rings`]), probes
+//! those after it, and passes news on to all of them. So a member's talk does not grow with the field, and
+//! a death has witnesses who look every [`PROBE_PERIOD`].
+//!
+//! Called by [`crate::node::Node`] with datagrams, snapshots and the time; gives back datagrams to send, and who
+//! came and went. Knows nothing of chunks, draws no lots, and sleeps until [`Membership::next_wake`].
+
+pub mod message;
+mod news;
+mod rings;
+mod roster;
 
 use crate::config::{TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey, Records, Snapshot};
-use foca::{BroadcastHandler, Foca, Member, OwnedNotification, PostcardCodec, State};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
+use crate::time::Time;
+use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
+use news::{News, Topic};
+use roster::{Member, Roster, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::num::{NonZeroU8, NonZeroUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
-pub const DATAGRAM_MAX: usize = 1400;
-
-/// How often a member is probed. Of N members one finds a dead one in 1.6 periods on average (SWIM, 3.1).
+/// How often a member probes one of those it watches, in turn; each is watched by as many, out of step.
 const PROBE_PERIOD: Duration = Duration::from_millis(300);
 /// How long a direct answer may take before others are asked to probe.
 const PROBE_RTT: Duration = Duration::from_millis(120);
-/// From suspicion to death: 0.5 + 0.3 + 0.7 stay below the promised 2 s.
-const SUSPECT_TO_DOWN: Duration = Duration::from_millis(700);
-/// Nobody stays suspect for longer than twice this: well above what a denial takes.
-pub const VIGIL: Duration = Duration::from_millis(1500);
-/// How long the dead are remembered, so that old gossip does not bring them back.
-const REMEMBER_DOWN: Duration = Duration::from_secs(60);
-
+/// How long a suspect has to deny it: a third of a second until its death is suspected, as much until it is
+/// probed, and this, stay below the promised 2 s.
+const GRACE: Duration = Duration::from_millis(700);
+/// The same at those who heard of the suspicion: whoever raised it is to judge it first.
+const GRACE_HEARD: Duration = Duration::from_millis(1500);
+/// So many others are asked to probe a member that does not answer.
+const RELAYS: usize = 3;
+/// How often one of the lost is greeted, in turn: what heals a parted field. The dead deny it.
+const GREET_LOST_EVERY: Duration = Duration::from_secs(2);
+/// So many members that we hold for dead and others do not are greeted at once.
+const DOUBTS_AT_ONCE: usize = 8;
+/// In fields of so few members partners are chosen anew at each change.
+const SMALL: usize = 8;
+/// In larger ones at most this often: of a room that comes up most have come by then, and everyone talks
+/// to few that do not remain partners.
+const PARTNERS_EVERY: Duration = Duration::from_millis(250);
+/// News waits so long for more: nodes that start together are to agree on homes before they fetch.
+const NEWS_AFTER: Duration = Duration::from_millis(10);
+/// How often partners are told of members that come and go.
+const MEMBERS_EVERY: Duration = Duration::from_millis(50);
+/// How often partners are told of what members hold, times [`Membership::talk`]: it changes all the time.
+const RECORDS_EVERY: Duration = Duration::from_millis(100);
+/// So many datagrams of news go to a partner at once; the rest waits for the next time.
+const DATAGRAMS_AT_ONCE: usize = 4;
+/// What a snapshot brings is passed on if it is no more than so much: the news of one who joins, or what gossip
+/// has lost, and not a whole field that one who joins gets to know.
+const PASSED_ON: usize = 8;
 /// So many lost members are looked for by a node that has lost all.
 const FORMER_MAX: usize = 16;
-
-/// Something foca asked to be reminded of.
-pub type Reminder = foca::Timer<Identity>;
-
-/// That a member may be dead, and since which of its incarnations.
-#[derive(Debug, Clone, Copy)]
-pub struct Suspicion {
-    member: Identity,
-    incarnation: u16,
-}
 
 /// What a call left to be done.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Datagrams to send.
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
-    /// Reminders to give back after a while.
-    pub reminders: Vec<(Duration, Reminder)>,
-    /// Suspicions to give to [`Membership::bury`] after a while.
-    pub suspicions: Vec<(Duration, Suspicion)>,
     /// Members that are new, or back.
     pub up: Vec<Identity>,
     /// Members that died or left.
     pub down: Vec<Identity>,
+    /// True if somebody is suspect, or no longer.
+    pub doubt: bool,
 }
 
-/// Hands records that arrive with gossip to the table.
-struct Inbox {
-    me: NodeId,
-    records: Arc<Mutex<Records>>,
-}
-
-/// A record that cannot be read; the rest of its datagram is dropped.
-#[derive(Debug, thiserror::Error)]
-#[error("unreadable record")]
-struct BadRecord;
-
-impl BroadcastHandler<Identity> for Inbox {
-    type Key = RecordKey;
-    type Error = BadRecord;
-
-    fn receive_item(&mut self, data: &[u8], sender: Option<&Identity>) -> Result<Option<RecordKey>, BadRecord> {
-        let record = Record::decode(data).ok_or(BadRecord)?;
-        if sender.is_some() && record.node == self.me {
-            // What this node holds, it knows best.
-            return Ok(None);
-        }
-        let key = RecordKey { node: record.node, image: record.image };
-        Ok(lock(&self.records).learn(record).then_some(key))
-    }
+/// A probe under way.
+#[derive(Debug)]
+struct Probe {
+    target: NodeId,
+    number: u32,
+    /// When others are to be asked; `None` once they are, or the target has answered.
+    relay_at: Option<Time>,
+    answered: bool,
 }
 
 /// The members of the field and their records.
 pub struct Membership {
-    foca: Foca<Identity, PostcardCodec, SmallRng, Inbox>,
-    /// Shared with foca's handler only: never contended, never held across a call.
-    records: Arc<Mutex<Records>>,
-    live: BTreeMap<NodeId, Identity>,
+    me: Identity,
+    incarnation: u32,
+    /// It has said goodbye: nothing is sent any more.
+    gone: bool,
+    now: Time,
+    roster: Roster,
+    records: Records,
+    news: News,
+    /// When the partners are told the news, if there is any.
+    tell_at: Option<Time>,
+    told: Time,
+    /// When partners are to be chosen anew, if the members have changed.
+    choose_at: Option<Time>,
+    chosen: Time,
+    probe: Option<Probe>,
+    probe_at: Time,
+    probes: u32,
+    /// Who was heard of since the last probe: needs none.
+    heard: BTreeSet<NodeId>,
+    greet_at: Time,
+    greeted: NodeId,
+    /// Members that we hold for dead and others, or they themselves, do not.
+    doubts: BTreeSet<NodeId>,
     forming: bool,
     /// Members that died since there was last a new one.
     former: Vec<Identity>,
-    /// Members that were suspect at the last [`Membership::vigil`], with their incarnations.
-    watched: BTreeMap<NodeId, u16>,
+    effects: Effects,
 }
 
 impl Membership {
-    /// A field with one member. `seed` makes every choice of it repeatable.
-    pub fn new(me: Identity, seed: u64) -> Self {
-        let records = Arc::new(Mutex::new(Records::default()));
-        let inbox = Inbox { me: me.node, records: Arc::clone(&records) };
-        let rng = SmallRng::seed_from_u64(seed);
+    /// A field with one member.
+    pub fn new(me: Identity, now: Time) -> Self {
         Self {
-            foca: Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox),
-            records,
-            live: BTreeMap::new(),
+            me,
+            incarnation: 0,
+            gone: false,
+            now,
+            roster: Roster::default(),
+            records: Records::default(),
+            news: News::default(),
+            tell_at: None,
+            told: Time::ZERO,
+            choose_at: None,
+            chosen: Time::ZERO,
+            probe: None,
+            // Members that start together do not probe together.
+            probe_at: now + PROBE_PERIOD.mul_f64((me.node.0 >> 32) as f64 / f64::from(u32::MAX)),
+            probes: 0,
+            heard: BTreeSet::new(),
+            greet_at: now + GREET_LOST_EVERY,
+            greeted: me.node,
+            doubts: BTreeSet::new(),
             forming: false,
             former: Vec::new(),
-            watched: BTreeMap::new(),
+            effects: Effects::default(),
         }
     }
 
-    /// Who this node is; the generation may have grown.
-    pub fn me(&self) -> &Identity {
-        self.foca.identity()
+    /// Who this node is.
+    pub const fn me(&self) -> &Identity {
+        &self.me
     }
 
-    /// Takes in a datagram. Whatever is wrong with it, nothing of ours is harmed: foca checks it whole.
-    pub fn datagram(&mut self, bytes: &[u8]) -> Effects {
-        self.run(|foca, runtime| foca.handle_data(bytes, runtime))
+    /// When [`Membership::tick`] is to be called.
+    pub fn next_wake(&self) -> Option<Time> {
+        if self.gone {
+            return None;
+        }
+        let probe = (!self.roster.live().is_empty()).then_some(self.probe_at);
+        let relay = self.probe.as_ref().and_then(|probe| probe.relay_at);
+        let greet = (self.roster.lost_after(self.greeted).is_some()).then_some(self.greet_at);
+        let doubts = (!self.doubts.is_empty()).then_some(self.now + NEWS_AFTER);
+        let times = [probe, relay, greet, doubts, self.tell_at, self.choose_at, self.roster.next_deadline()];
+        times.into_iter().flatten().min()
     }
 
-    /// Gives back a reminder that is due.
-    pub fn remind(&mut self, reminder: Reminder) -> Effects {
-        self.run(|foca, runtime| foca.handle_timer(reminder, runtime))
+    /// Does what is due.
+    pub fn tick(&mut self, now: Time) -> Effects {
+        self.now = now;
+        while let Some(suspect) = self.roster.due(now) {
+            self.learn_member(Member { state: State::Down, ..suspect }, None);
+        }
+        if self.choose_at.is_some_and(|at| at <= now) {
+            self.choose_partners();
+        }
+        self.step_probe();
+        self.greet();
+        if self.tell_at.is_some_and(|at| at <= now) {
+            self.tell();
+        }
+        self.finish()
+    }
+
+    /// Takes in a datagram; whatever is wrong with it, nothing of ours is harmed.
+    pub fn datagram(&mut self, bytes: &[u8], now: Time) -> Effects {
+        self.now = now;
+        let Some((head, items)) = message::parse(bytes) else { return Effects::default() };
+        let Head { from, purpose, .. } = head;
+        if from.node == self.me.node || from.addr == self.me.addr || self.gone {
+            return Effects::default();
+        }
+        if head.to != self.me.node {
+            // Another process had this address: its friends are to know who has it now.
+            if matches!(purpose, Purpose::Ping(_) | Purpose::PingFor(..)) {
+                self.send(from, Purpose::News);
+            }
+            return self.finish();
+        }
+        self.learn_member(Member { identity: from, incarnation: head.incarnation, state: State::Alive }, None);
+        if self.roster.get(from.node).is_some_and(|known| known.state == State::Down) {
+            self.doubts.insert(from.node);
+        }
+        self.hear(from.node);
+        for item in items {
+            match item {
+                Item::Member(member) => self.learn_member(member, Some(from.node)),
+                Item::Record(record) => self.learn_record(record, Some(from.node)),
+            }
+        }
+        match purpose {
+            Purpose::News | Purpose::Ack(_) => {}
+            Purpose::Ping(number) => self.send(from, Purpose::Ack(number)),
+            Purpose::Relay(target, number) => self.send(target, Purpose::PingFor(from, number)),
+            Purpose::PingFor(asker, number) => self.send(from, Purpose::AckFor(asker, number)),
+            Purpose::AckFor(asker, number) => self.send(asker, Purpose::Vouch(from.node, number)),
+            Purpose::Vouch(target, number) => {
+                if self.probe.as_ref().is_some_and(|probe| (probe.target, probe.number) == (target, number)) {
+                    self.hear(target);
+                }
+            }
+        }
+        self.finish()
     }
 
     /// Takes in what another member told us when we met.
-    pub fn learn(&mut self, snapshot: Snapshot) -> Effects {
-        let me = *self.me();
-        for record in snapshot.records {
-            if record.node != me.node {
-                self.pass_on(record);
+    pub fn learn(&mut self, snapshot: Snapshot, now: Time) -> Effects {
+        self.now = now;
+        let news = |member: &(Identity, u32)| self.roster.get(member.0.node).is_none();
+        let few = snapshot.members.iter().filter(|member| news(member)).count() <= PASSED_ON;
+        // Said by nobody, it is passed on to all; said by this node, to none.
+        let from = (!few).then_some(self.me.node);
+        for (identity, incarnation) in snapshot.members {
+            self.learn_member(Member { identity, incarnation, state: State::Alive }, from);
+            if self.roster.get(identity.node).is_some_and(|known| known.state == State::Down) {
+                self.doubts.insert(identity.node);
             }
         }
-        let news = snapshot.members.into_iter().filter(|(member, _)| member.node != me.node);
-        let news: Vec<_> = news.map(|(member, incarnation)| Member::new(member, incarnation, State::Alive)).collect();
-        self.run(|foca, runtime| foca.apply_many(news.into_iter(), true, runtime))
+        for record in snapshot.records {
+            self.learn_record(record, from);
+        }
+        self.finish()
     }
 
     /// A member greeted us, so it lives.
-    pub fn met(&mut self, identity: Identity) -> Effects {
-        if self.live.get(&identity.node) == Some(&identity) || identity.node == self.me().node {
-            return Effects::default();
+    pub fn met(&mut self, identity: Identity, now: Time) -> Effects {
+        self.now = now;
+        self.learn_member(Member { identity, incarnation: 0, state: State::Alive }, None);
+        if self.roster.get(identity.node).is_some_and(|known| known.state == State::Down) {
+            self.doubts.insert(identity.node);
         }
-        self.run(|foca, runtime| foca.apply_many([Member::alive(identity)].into_iter(), true, runtime))
+        self.finish()
     }
 
-    /// A member's connections broke: it has to prove within [`SUSPECT_TO_DOWN`] that it lives.
-    pub fn suspect(&mut self, node: NodeId) -> Effects {
-        let Some(identity) = self.live.get(&node) else { return Effects::default() };
-        let known = self.foca.iter_members().find(|member| member.id() == identity);
-        let Some(member) = known.filter(|member| member.state() == State::Alive) else { return Effects::default() };
-        let suspicion = Suspicion { member: *member.id(), incarnation: member.incarnation() };
-        let suspect = Member::new(suspicion.member, suspicion.incarnation, State::Suspect);
-        let mut effects = self.run(|foca, runtime| foca.apply_many([suspect].into_iter(), true, runtime));
-        effects.suspicions.push((SUSPECT_TO_DOWN * self.talk(), suspicion));
-        effects
-    }
-
-    /// A suspicion's time is up: unless the member has refuted it, it is dead. (Foca does this for
-    /// suspicions of its own only.)
-    pub fn bury(&mut self, suspicion: Suspicion) -> Effects {
-        let Suspicion { member, incarnation } = suspicion;
-        let silent = |known: &Member<Identity>| {
-            *known.id() == member && known.state() == State::Suspect && known.incarnation() == incarnation
-        };
-        if !self.foca.iter_members().any(silent) {
-            return Effects::default();
+    /// Something came from a member, by whatever way.
+    pub fn hear(&mut self, node: NodeId) {
+        if let Some(probe) = self.probe.as_mut().filter(|probe| probe.target == node) {
+            (probe.answered, probe.relay_at) = (true, None);
         }
-        let dead = Member::new(member, incarnation, State::Down);
-        self.run(|foca, runtime| foca.apply_many([dead].into_iter(), true, runtime))
-    }
-
-    /// Buries members that have been suspect since the last call, by whoever's word: a denial may have been
-    /// lost, and whoever lives comes back as a later generation. To be called every [`VIGIL`].
-    pub fn vigil(&mut self) -> Effects {
-        let suspects = self.foca.iter_members().filter(|member| member.state() == State::Suspect).cloned();
-        let suspects: Vec<Member<Identity>> = suspects.collect();
-        let old = |member: &&Member<Identity>| self.watched.get(&member.id().node) == Some(&member.incarnation());
-        let bury =
-            suspects.iter().filter(old).map(|member| Member::new(*member.id(), member.incarnation(), State::Down));
-        let bury: Vec<Member<Identity>> = bury.collect();
-        self.watched = suspects.iter().map(|member| (member.id().node, member.incarnation())).collect();
-        if bury.is_empty() {
-            return Effects::default();
+        if self.news.is_partner(node) {
+            self.heard.insert(node);
         }
-        self.run(|foca, runtime| foca.apply_many(bury.into_iter(), true, runtime))
     }
 
-    /// Begins anew as a later generation of itself, without memory of who is dead: for a node that has lost
-    /// all others, who may have lost it. What was asked to be reminded of before is void.
-    pub fn start_over(&mut self, seed: u64) {
-        let me = *self.me();
-        let me = foca::Identity::renew(&me).unwrap_or(me);
-        let inbox = Inbox { me: me.node, records: Arc::clone(&self.records) };
-        let rng = SmallRng::seed_from_u64(seed);
-        self.foca = Foca::with_custom_broadcast(me, config(), rng, PostcardCodec, inbox);
+    /// A member's connections broke: it has to prove within [`GRACE`] that it lives.
+    pub fn suspect(&mut self, node: NodeId, now: Time) -> Effects {
+        self.now = now;
+        self.raise(node);
+        self.finish()
+    }
+
+    /// Begins anew, without memory of who is dead: for a node that has lost all others, who may have lost it.
+    pub fn start_over(&mut self) {
+        self.roster.forget_the_dead();
+        self.doubts.clear();
     }
 
     /// Members that died since there was last a new one, at most [`FORMER_MAX`].
@@ -206,39 +275,61 @@ impl Membership {
         &self.former
     }
 
-    /// Says something about an image, now and to all.
-    pub fn announce(&mut self, record: Record) -> Effects {
-        self.pass_on(record);
-        self.run(|foca, runtime| foca.broadcast(runtime))
-    }
-
-    /// Passes news on at once, to a few.
-    pub fn spread(&mut self) -> Effects {
-        self.run(|foca, runtime| foca.gossip(runtime))
+    /// Says something about an image, to all.
+    pub fn announce(&mut self, record: Record, now: Time) -> Effects {
+        self.now = now;
+        self.learn_record(record, None);
+        self.finish()
     }
 
     /// Says goodbye.
-    pub fn leave(&mut self) -> Effects {
-        self.run(|foca, runtime| foca.leave_cluster(runtime))
+    pub fn leave(&mut self, now: Time) -> Effects {
+        self.now = now;
+        self.choose_partners();
+        let partners: Vec<NodeId> = self.news.partners().collect();
+        let farewell = Item::Member(Member { identity: self.me, incarnation: self.incarnation, state: State::Left });
+        for node in partners {
+            let Some(to) = self.roster.live().get(&node) else { continue };
+            let mut draft = Draft::new(&self.head(node, Purpose::News));
+            draft.add(&farewell);
+            self.effects.datagrams.push((to.addr, draft.finish()));
+        }
+        self.gone = true;
+        self.finish()
     }
 
     /// What to tell a node that we meet.
     pub fn snapshot(&self) -> Snapshot {
-        let me = (*self.me(), 0);
-        let members = self.foca.iter_members().map(|member| (*member.id(), member.incarnation()));
-        let records = self.records();
-        let live = records.iter().filter(|record| record.node == me.0.node || self.live.contains_key(&record.node));
-        Snapshot { members: std::iter::once(me).chain(members).collect(), records: live.cloned().collect() }
+        let live = self.roster.live();
+        let members =
+            live.values().map(|member| (*member, self.roster.get(member.node).map_or(0, |known| known.incarnation)));
+        let of_the_living = self.records.iter().filter(|r| r.node == self.me.node || live.contains_key(&r.node));
+        Snapshot {
+            members: std::iter::once((self.me, self.incarnation)).chain(members).collect(),
+            records: of_the_living.cloned().collect(),
+        }
     }
 
-    /// Live members other than this node.
-    pub fn live(&self) -> &BTreeMap<NodeId, Identity> {
-        &self.live
+    /// Live members other than this node, suspects among them.
+    pub const fn live(&self) -> &BTreeMap<NodeId, Identity> {
+        self.roster.live()
     }
 
-    /// By how much talk that every member pays for is slowed down: see [`TALK_MEMBERS`].
+    /// Members that may be dead.
+    pub const fn suspects(&self) -> &BTreeSet<NodeId> {
+        self.roster.suspects()
+    }
+
+    /// One of those with whom this node talks, another for each number.
+    pub fn partner(&self, number: u32) -> Option<Identity> {
+        let partners: Vec<NodeId> = self.news.partners().collect();
+        let node = partners.get(number as usize % partners.len().max(1))?;
+        self.live().get(node).copied()
+    }
+
+    /// By how much talk that reaches every member is slowed down: see [`TALK_MEMBERS`].
     pub fn talk(&self) -> u32 {
-        let talk = (self.live.len() as u32 / TALK_MEMBERS).max(1);
+        let talk = (self.live().len() as u32 / TALK_MEMBERS).max(1);
         if self.forming { talk.max(TALK_FORMING) } else { talk }
     }
 
@@ -247,116 +338,205 @@ impl Membership {
         self.forming = forming;
     }
 
-    /// Members that may be dead.
-    pub fn suspects(&self) -> BTreeSet<NodeId> {
-        let suspects = self.foca.iter_members().filter(|member| member.state() == State::Suspect);
-        suspects.map(|member| member.id().node).collect()
-    }
-
     /// All records, of the dead too until they are swept out.
-    pub fn records(&self) -> MutexGuard<'_, Records> {
-        lock(&self.records)
+    pub const fn records(&self) -> &Records {
+        &self.records
     }
 
     /// Forgets the records of nodes that are not alive.
     pub fn sweep(&mut self) {
-        let me = self.me().node;
-        let live = &self.live;
-        lock(&self.records).retain(|node| node == me || live.contains_key(&node));
+        let (me, live) = (self.me.node, self.roster.live());
+        self.records.retain(|node| node == me || live.contains_key(&node));
     }
 
-    fn pass_on(&mut self, record: Record) {
-        // Our own limits keep a record below a datagram; one that cannot be sent is still learned.
-        let bytes = record.encode();
-        let _ = self.foca.add_broadcast(&bytes);
+    /// A member's time, which is longer while machines are busy starting.
+    fn paced(&self, time: Duration) -> Duration {
+        if self.forming { time * TALK_FORMING } else { time }
     }
 
-    /// Runs one foca call and sorts out what it asks for. Errors say that a peer sent nonsense or that a
-    /// datagram came late; foca's documentation says for each that its state is unharmed.
-    fn run<F>(&mut self, call: F) -> Effects
-    where
-        F: FnOnce(
-            &mut Foca<Identity, PostcardCodec, SmallRng, Inbox>,
-            &mut foca::AccumulatingRuntime<Identity>,
-        ) -> Result<(), foca::Error>,
-    {
-        let mut runtime = foca::AccumulatingRuntime::new();
-        let _ = call(&mut self.foca, &mut runtime);
-        let mut effects = Effects::default();
-        while let Some((to, bytes)) = runtime.to_send() {
-            effects.datagrams.push((to.addr, bytes.to_vec()));
-        }
-        while let Some((after, reminder)) = runtime.to_schedule() {
-            let paced = matches!(
-                reminder,
-                foca::Timer::ProbeRandomMember(_)
-                    | foca::Timer::SendIndirectProbe { .. }
-                    | foca::Timer::PeriodicGossip(_)
-                    // A denial takes as long as any news.
-                    | foca::Timer::ChangeSuspectToDown { .. }
-            );
-            let after = if paced { after * self.talk() } else { after };
-            effects.reminders.push((after, reminder));
-        }
-        while let Some(notification) = runtime.to_notify() {
-            self.note(notification, &mut effects);
-        }
-        effects
+    fn finish(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
     }
 
-    fn note(&mut self, notification: OwnedNotification<Identity>, effects: &mut Effects) {
-        match notification {
-            OwnedNotification::MemberUp(member) => {
-                let known = self.live.insert(member.node, member).is_some();
-                effects.up.extend((!known).then_some(member));
-                self.former.clear();
-            }
-            OwnedNotification::MemberDown(member) => {
-                // News of an earlier life says nothing about this one.
-                let known = self.live.get(&member.node).is_some_and(|live| live.generation <= member.generation);
-                let dead = known.then(|| self.live.remove(&member.node)).flatten();
-                effects.down.extend(dead);
-                self.former.extend(dead.filter(|_| self.former.len() < FORMER_MAX));
-            }
-            OwnedNotification::Rename(old, new) => self.rename(old, new, effects),
-            _ => {}
-        }
+    fn head(&self, to: NodeId, purpose: Purpose) -> Head {
+        Head { from: self.me, incarnation: self.incarnation, to, purpose }
     }
 
-    /// A member has a new identity: it refuted its death, or another process has taken its address.
-    fn rename(&mut self, old: Identity, new: Identity, effects: &mut Effects) {
-        if self.live.remove(&old.node).is_none() {
+    fn learn_member(&mut self, member: Member, from: Option<NodeId>) {
+        let Member { identity, incarnation, state } = member;
+        if identity.node == self.me.node {
+            return self.deny(member);
+        }
+        if identity.addr == self.me.addr {
+            // Who died here before us, as far as this node is concerned.
             return;
         }
-        self.live.insert(new.node, new);
-        if old.node != new.node {
-            effects.down.push(old);
-            effects.up.push(new);
+        let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
+        let was_suspect = self.suspects().contains(&identity.node);
+        let change = self.roster.learn(Member { identity, incarnation, state }, self.now, self.paced(grace));
+        if !change.news {
+            return;
+        }
+        self.effects.doubt |= was_suspect != self.suspects().contains(&identity.node);
+        if change.up.is_some() || !change.down.is_empty() {
+            self.former.extend(change.down.iter().filter(|_| state != State::Left));
+            self.former.truncate(FORMER_MAX);
+            if change.up.is_some() {
+                self.former.clear();
+                self.doubts.remove(&identity.node);
+            }
+            let small = self.live().len() <= SMALL;
+            let soonest = if small { self.now } else { self.chosen + PARTNERS_EVERY };
+            self.choose_at = Some(self.choose_at.unwrap_or(soonest).max(self.now));
+            self.effects.up.extend(change.up);
+            self.effects.down.extend(change.down);
+        }
+        self.pass_on(Topic::Member(identity.node), from);
+    }
+
+    /// Somebody says something about this node itself: that it is dead, if it matters.
+    fn deny(&mut self, said: Member) {
+        let later = said.identity.generation == self.me.generation && said.incarnation >= self.incarnation;
+        if later && said.state != State::Alive {
+            self.incarnation = said.incarnation.saturating_add(1);
+            self.pass_on(Topic::Member(self.me.node), None);
+        }
+    }
+
+    fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
+        let key = RecordKey { node: record.node, image: record.image };
+        // What this node holds, it knows best.
+        let ours = record.node == self.me.node && from.is_some();
+        if !ours && self.records.learn(record) {
+            self.pass_on(Topic::Record(key), from);
+        }
+    }
+
+    fn pass_on(&mut self, topic: Topic, from: Option<NodeId>) {
+        if from == Some(self.me.node) {
+            return;
+        }
+        self.news.push(topic, from, self.now);
+        let every = match topic {
+            Topic::Member(_) => self.paced(MEMBERS_EVERY),
+            Topic::Record(_) => RECORDS_EVERY * self.talk(),
+        };
+        let at = (self.now + NEWS_AFTER).max(self.told + every);
+        self.tell_at = Some(self.tell_at.map_or(at, |set| set.min(at)));
+    }
+
+    /// Tells all partners all the news.
+    fn tell(&mut self) {
+        self.told = self.now;
+        let partners: Vec<NodeId> = self.news.partners().collect();
+        for node in partners {
+            for _ in 0..DATAGRAMS_AT_ONCE {
+                if let (Some(_), Some(to)) = (self.news.peek(node), self.live().get(&node).copied()) {
+                    self.send(to, Purpose::News);
+                }
+            }
+        }
+        self.tell_at = (!self.news.is_told()).then(|| self.now + RECORDS_EVERY);
+    }
+
+    /// Sends a datagram with as much news for its receiver as fits.
+    fn send(&mut self, to: Identity, purpose: Purpose) {
+        let mut draft = Draft::new(&self.head(to.node, purpose));
+        if let Some(known) = self.roster.get(to.node).filter(|known| known.state != State::Alive) {
+            // For it to deny.
+            draft.add(&Item::Member(*known));
+        }
+        while let Some(topic) = self.news.peek(to.node) {
+            let item = match topic {
+                Topic::Member(node) if node == self.me.node => Some(Item::Member(self.myself())),
+                Topic::Member(node) => self.roster.get(node).copied().map(Item::Member),
+                Topic::Record(key) => self.records.get(&key).cloned().map(Item::Record),
+            };
+            if item.is_some_and(|item| !draft.add(&item)) {
+                break;
+            }
+            self.news.pop(to.node);
+        }
+        self.effects.datagrams.push((to.addr, draft.finish()));
+    }
+
+    const fn myself(&self) -> Member {
+        Member { identity: self.me, incarnation: self.incarnation, state: State::Alive }
+    }
+
+    fn choose_partners(&mut self) {
+        (self.choose_at, self.chosen) = (None, self.now);
+        let rings = self.roster.rings();
+        let partners: BTreeSet<NodeId> =
+            rings.after(self.me.node).into_iter().chain(rings.before(self.me.node)).collect();
+        self.news.set_partners(&partners, self.now);
+        self.heard.retain(|node| partners.contains(node));
+        if !self.news.is_told() && self.tell_at.is_none() {
+            self.tell_at = Some(self.now + NEWS_AFTER);
+        }
+    }
+
+    fn step_probe(&mut self) {
+        if let Some(probe) = self.probe.as_mut()
+            && probe.relay_at.is_some_and(|at| at <= self.now)
+        {
+            probe.relay_at = None;
+            let (target, number) = (probe.target, probe.number);
+            self.ask_others_to_probe(target, number);
+        }
+        if self.probe_at > self.now {
+            return;
+        }
+        // Who wakes up late has been starved, or stopped, and the answer may lie unread.
+        let starved = self.now - self.probe_at > PROBE_RTT;
+        self.probe_at = self.now + self.paced(PROBE_PERIOD);
+        if let Some(probe) = self.probe.take().filter(|probe| !probe.answered && !starved) {
+            self.raise(probe.target);
+        }
+        self.probes = self.probes.wrapping_add(1);
+        let watched: Vec<NodeId> = self.roster.rings().after(self.me.node).into_iter().collect();
+        let Some(&target) = watched.get(self.probes as usize % watched.len().max(1)) else { return };
+        if self.heard.remove(&target) {
+            return;
+        }
+        let relay_at = Some(self.now + self.paced(PROBE_RTT));
+        self.probe = Some(Probe { target, number: self.probes, relay_at, answered: false });
+        self.send(self.live()[&target], Purpose::Ping(self.probes));
+    }
+
+    fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {
+        let others = self.news.partners().filter(|node| *node != target && !self.suspects().contains(node));
+        let relays: Vec<Identity> = others.filter_map(|node| self.live().get(&node).copied()).take(RELAYS).collect();
+        let Some(target) = self.live().get(&target).copied() else { return };
+        for relay in relays {
+            self.send(relay, Purpose::Relay(target, number));
+        }
+    }
+
+    /// Suspects a member, and tells it so: who lives denies it.
+    fn raise(&mut self, node: NodeId) {
+        let Some(known) = self.roster.get(node).copied().filter(|known| known.state == State::Alive) else { return };
+        self.learn_member(Member { state: State::Suspect, ..known }, None);
+        self.send(known.identity, Purpose::Ping(0));
+    }
+
+    /// Greets some of those who are held for dead: who lives denies it.
+    fn greet(&mut self) {
+        for _ in 0..DOUBTS_AT_ONCE {
+            let Some(node) = self.doubts.pop_first() else { break };
+            if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
+                self.send(doubtful.identity, Purpose::Ping(0));
+            }
+        }
+        if self.greet_at > self.now {
+            return;
+        }
+        self.greet_at = self.now + GREET_LOST_EVERY;
+        if let Some(lost) = self.roster.lost_after(self.greeted).and_then(|node| self.roster.get(node)).copied() {
+            self.greeted = lost.identity.node;
+            self.send(lost.identity, Purpose::Ping(0));
         }
     }
 }
 
-fn lock(records: &Mutex<Records>) -> MutexGuard<'_, Records> {
-    records.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn config() -> foca::Config {
-    const ONE: NonZeroUsize = NonZeroUsize::MIN;
-    const THREE: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
-    let every = |frequency, num_members| Some(foca::PeriodicParams { frequency, num_members });
-    foca::Config {
-        probe_period: PROBE_PERIOD,
-        probe_rtt: PROBE_RTT,
-        num_indirect_probes: THREE,
-        // Each piece of news is passed on so often by each node: enough for thousands (SWIM, 4.1).
-        max_transmissions: NonZeroU8::new(10).expect("not zero"),
-        suspect_to_down_after: SUSPECT_TO_DOWN,
-        remove_down_after: Some(REMEMBER_DOWN),
-        max_packet_size: NonZeroUsize::new(DATAGRAM_MAX).expect("not zero"),
-        notify_down_members: true,
-        periodic_announce: every(Duration::from_secs(30), ONE),
-        // What heals a parted field: the dead are greeted now and then, and deny it.
-        periodic_announce_to_down_members: every(Duration::from_secs(2), THREE),
-        periodic_gossip: every(Duration::from_millis(200), ONE),
-    }
-}
+const _: () = assert!(DATAGRAM_MAX < 1500, "a datagram fits an Ethernet frame");

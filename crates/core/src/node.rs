@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Membership, Reminder, Suspicion, VIGIL};
+use crate::membership::Membership;
 use crate::peers::Peers;
 use crate::reach::Reach;
 use crate::record::Snapshot;
@@ -179,10 +179,8 @@ pub enum Notice {
 /// What a timer is for.
 #[derive(Debug)]
 enum Timer {
-    Member(Reminder),
-    Bury(Suspicion),
+    Member,
     Seek,
-    Vigil,
     Check,
     Overdue(ImageId, Chunk),
     Remap,
@@ -192,7 +190,6 @@ enum Timer {
     Repair(ImageId),
     RetryWaiting,
     ExpireReads,
-    Spread,
     Sync,
     Sweep,
 }
@@ -203,6 +200,8 @@ pub struct Node {
     now: Time,
     seed: u64,
     membership: Membership,
+    /// When membership is going to be woken.
+    member_at: Option<Time>,
     /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them at once.
     mapped: u64,
     peers: Peers,
@@ -227,7 +226,6 @@ pub struct Node {
     timers: BTreeMap<(Time, u64), Timer>,
     timers_set: u64,
     retrying: bool,
-    spreading: bool,
     remap_set: bool,
     /// Since when members were counted that came, and how many; until when a room is being switched on.
     forming: (Time, u32),
@@ -243,7 +241,8 @@ impl Node {
     /// A node alone in its field. `seed` makes all its choices repeatable; give each node its own.
     pub fn new(me: Identity, config: Config, seed: u64, now: Time) -> Self {
         let mut node = Self {
-            membership: Membership::new(me, seed),
+            membership: Membership::new(me, now),
+            member_at: None,
             mapped: 0,
             peers: Peers::new(seed, config.round_robin),
             config,
@@ -263,7 +262,6 @@ impl Node {
             timers: BTreeMap::new(),
             timers_set: 0,
             retrying: false,
-            spreading: false,
             remap_set: false,
             forming: (now, 0),
             forming_until: now,
@@ -274,7 +272,6 @@ impl Node {
         };
         node.set(Duration::from_millis(100), Timer::Sync);
         node.set(crate::config::SYNC_EVERY, Timer::Sweep);
-        node.set(VIGIL, Timer::Vigil);
         node
     }
 
@@ -293,12 +290,12 @@ impl Node {
         match input {
             Input::Wake => {}
             Input::Datagram(bytes) => {
-                let effects = self.membership.datagram(&bytes);
+                let effects = self.membership.datagram(&bytes, self.now);
                 self.apply(effects);
             }
             Input::Met(identity) => self.met(identity),
             Input::Learned(snapshot) => {
-                let effects = self.membership.learn(snapshot);
+                let effects = self.membership.learn(snapshot, self.now);
                 self.apply(effects);
             }
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
@@ -317,7 +314,10 @@ impl Node {
             Input::Refused(request, refusal) => self.refused(request, refusal),
             Input::Redirected(request, node) => self.redirected(request, node),
             Input::Lost(request) => self.lost(request),
-            Input::Progress(node) => self.peers.progressed(node, self.now),
+            Input::Progress(node) => {
+                self.membership.hear(node);
+                self.peers.progressed(node, self.now);
+            }
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
             Input::Leave => self.leave(),
@@ -357,21 +357,12 @@ impl Node {
                 break;
             }
             match entry.remove() {
-                Timer::Member(reminder) => {
-                    let effects = self.membership.remind(reminder);
-                    self.apply(effects);
-                }
-                Timer::Bury(suspicion) => {
-                    let effects = self.membership.bury(suspicion);
-                    self.mapped = u64::MAX;
+                Timer::Member => {
+                    self.member_at = None;
+                    let effects = self.membership.tick(self.now);
                     self.apply(effects);
                 }
                 Timer::Seek => self.seek(),
-                Timer::Vigil => {
-                    let effects = self.membership.vigil();
-                    self.apply(effects);
-                    self.set(VIGIL * self.talk(), Timer::Vigil);
-                }
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(image, chunk),
                 Timer::Remap => self.remap_set = false,
@@ -381,7 +372,6 @@ impl Node {
                 Timer::Repair(image) => self.repair(image),
                 Timer::RetryWaiting => self.retry_waiting(),
                 Timer::ExpireReads => self.expire_reads(),
-                Timer::Spread => self.spread(),
                 Timer::Sync => self.sync(),
                 Timer::Sweep => {
                     self.membership.sweep();

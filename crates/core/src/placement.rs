@@ -11,5 +11,5 @@ pub mod map;
 pub mod ring;
 
 pub use chain::Chain;
-pub use map::{Holding, Map};
+pub use map::{Holding, Map, mix};
 pub use ring::{Arc, Filled, Ring};

@@ -60,17 +60,11 @@ pub struct RecordKey {
     pub image: ImageId,
 }
 
-impl foca::Invalidates for RecordKey {
-    fn invalidates(&self, other: &Self) -> bool {
-        self == other
-    }
-}
-
 /// What a node tells another when they meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Live members it knows, itself included, with their incarnations.
-    pub members: Vec<(Identity, u16)>,
+    pub members: Vec<(Identity, u32)>,
     /// What they have said.
     pub records: Vec<Record>,
 }
@@ -107,6 +101,11 @@ impl Records {
         let before = self.table.len();
         self.table.retain(|key, _| alive(key.node));
         self.changes += u64::from(self.table.len() != before);
+    }
+
+    /// The record of that node about that image.
+    pub fn get(&self, key: &RecordKey) -> Option<&Record> {
+        self.table.get(key)
     }
 
     /// All records, by node.

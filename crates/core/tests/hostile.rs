@@ -26,7 +26,7 @@ enum Step {
     /// A datagram that a member really sent, with one byte changed or not.
     Gossip(usize, Option<(usize, u8)>),
     Met(u64, u64),
-    Learned(Vec<(u64, u64, u16)>, Vec<Claim>),
+    Learned(Vec<(u64, u64, u32)>, Vec<Claim>),
     Read(u8, u64, u64),
     CancelRead(u64),
     Prefetch(u8, u64, u64),
@@ -74,7 +74,7 @@ fn claim() -> impl Strategy<Value = Claim> {
 fn step() -> impl Strategy<Value = Step> {
     let node = || 0u64..7;
     let generation = || prop_oneof![0u64..4, Just(u64::MAX)];
-    let member = || (node(), generation(), prop_oneof![Just(0), any::<u16>()]);
+    let member = || (node(), generation(), prop_oneof![Just(0), any::<u32>()]);
     prop_oneof![
         6 => prop_oneof![0u64..2_000, 0u64..3_000_000, Just(100_000_000_000)].prop_map(Step::Pass),
         1 => prop::collection::vec(any::<u8>(), 0..80).prop_map(Step::Datagram),

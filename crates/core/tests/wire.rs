@@ -319,7 +319,7 @@ proptest! {
 
     #[test]
     fn snapshots_survive_the_wire(
-        members in prop::collection::vec((any_identity(), any::<u16>()), 0..5),
+        members in prop::collection::vec((any_identity(), any::<u32>()), 0..5),
         records in prop::collection::vec(any_record(), 0..5),
         request: u64,
         cut: u16,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Longer files have more than one noun in them.
 const LINES_MAX: usize = 600;
 /// What the core may be built from; each is free of clocks, sockets, files and threads as it is used there.
-const CORE_DEPENDENCIES: [&str; 8] = ["blake3", "bytes", "foca", "postcard", "rand", "serde", "thiserror", "tracing"];
+const CORE_DEPENDENCIES: [&str; 6] = ["blake3", "bytes", "postcard", "serde", "thiserror", "tracing"];
 /// What the core must not name, wherever its lints do not look.
 const CORE_FORBIDDEN: [&str; 12] = [
     "Instant::now",

@@ -19,9 +19,6 @@ const EARLY_SYNCS: [Duration; 5] = [
 ];
 /// In a field of up to so many members they are compared with the oldest: its answers, 15 KB each, cost it little.
 const KNOWN_TO_ONE: usize = 128;
-/// News of members is passed on so soon after it came: nodes that start together are to agree on homes before
-/// they fetch, and gossip's own pace would take half a second. In larger fields it comes from everywhere.
-const SPREAD_AFTER: Duration = Duration::from_millis(10);
 /// How long a node that has lost all others looks for them: a switch restarts within this.
 const SEEK_FOR: Duration = Duration::from_secs(300);
 /// The maps are made anew at most this often while news of fills pours in.
@@ -35,11 +32,8 @@ impl Node {
         for (to, bytes) in effects.datagrams {
             self.out(Output::Datagram(to, bytes));
         }
-        for (after, reminder) in effects.reminders {
-            self.set(after, Timer::Member(reminder));
-        }
-        for (after, suspicion) in effects.suspicions {
-            self.set(after, Timer::Bury(suspicion));
+        if effects.doubt {
+            self.mapped = u64::MAX;
         }
         for member in effects.up {
             if self.now - self.forming.0 > config::FORMING_FOR {
@@ -63,14 +57,22 @@ impl Node {
         if bereft && !self.leaving {
             self.start_over();
         }
+        self.wake_membership();
+    }
+
+    /// Sets a timer for what membership wants to do next, unless there is one.
+    fn wake_membership(&mut self) {
+        let next = self.membership.next_wake();
+        if let Some(at) = next.filter(|at| self.member_at.is_none_or(|set| *at < set)) {
+            self.member_at = Some(at);
+            self.set(at - self.now, Timer::Member);
+        }
     }
 
     /// All others are gone, or this node is cut off and they hold it for dead. Gossip alone would not bring
     /// them together again, since each side remembers the other's death: this side forgets, and seeks.
     fn start_over(&mut self) {
-        let seed = self.dice();
-        self.membership.start_over(seed);
-        self.timers.retain(|_, timer| !matches!(timer, Timer::Member(_) | Timer::Bury(_)));
+        self.membership.start_over();
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             self.announce(id);
@@ -90,7 +92,7 @@ impl Node {
 
     pub(super) fn met(&mut self, identity: Identity) {
         self.peers.progressed(identity.node, self.now);
-        let effects = self.membership.met(identity);
+        let effects = self.membership.met(identity, self.now);
         self.apply(effects);
     }
 
@@ -98,7 +100,7 @@ impl Node {
         self.peers.broken(node, self.now);
         self.unpark(node, true);
         self.mapped = u64::MAX;
-        let effects = self.membership.suspect(node);
+        let effects = self.membership.suspect(node, self.now);
         self.apply(effects);
     }
 
@@ -108,21 +110,18 @@ impl Node {
         self.abandon(node);
     }
 
-    /// Compares notes with a random member: what gossip missed, this finds.
+    /// Compares notes with a partner: what gossip missed, this finds.
     pub(super) fn sync(&mut self) {
         self.syncs += 1;
-        let dice = self.dice();
         let live = self.membership.live();
         // Of those who came together each knows another part; whoever has been there longest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
         let chosen = if early.is_some() && live.len() <= KNOWN_TO_ONE {
-            live.values().min_by_key(|member| member.generation)
-        } else if !live.is_empty() {
-            live.values().nth((dice % live.len() as u64) as usize)
+            live.values().min_by_key(|member| member.generation).copied()
         } else {
-            None
+            self.membership.partner(self.syncs)
         };
-        self.outputs.extend(chosen.copied().map(Output::Sync));
+        self.outputs.extend(chosen.map(Output::Sync));
         self.set(early.copied().unwrap_or(config::SYNC_EVERY), Timer::Sync);
     }
 
@@ -137,7 +136,7 @@ impl Node {
     }
 
     pub(super) fn gone(&mut self) {
-        let effects = self.membership.leave();
+        let effects = self.membership.leave(self.now);
         self.apply(effects);
     }
 
@@ -147,14 +146,9 @@ impl Node {
         if self.mapped == changes || (self.remap_set && self.mapped != u64::MAX) {
             return;
         }
-        let urgent = self.mapped == u64::MAX;
         self.mapped = changes;
         self.remap_set = true;
         self.set(REMAP_EVERY, Timer::Remap);
-        if urgent && !self.spreading && self.talk() == 1 {
-            self.spreading = true;
-            self.set(SPREAD_AFTER, Timer::Spread);
-        }
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
@@ -191,13 +185,6 @@ impl Node {
     /// By how much this node slows its talk down: see [`config::TALK_MEMBERS`].
     pub(super) fn talk(&self) -> u32 {
         self.membership.talk()
-    }
-
-    /// Passes on what was news a moment ago.
-    pub(super) fn spread(&mut self) {
-        self.spreading = false;
-        let effects = self.membership.spread();
-        self.apply(effects);
     }
 
     pub(super) fn recount_soon(&mut self, id: ImageId) {

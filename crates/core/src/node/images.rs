@@ -39,7 +39,7 @@ pub(super) struct Image {
     pub version: u64,
     pub announce_set: bool,
     pub recount_set: bool,
-    pub repair_set: bool,
+    pub(super) repair: Option<super::repair::Repair>,
     pub fill_set: bool,
     pub told_filled: bool,
     pub told_covered: bool,
@@ -104,7 +104,7 @@ impl Node {
             version: self.me().generation,
             announce_set: false,
             recount_set: false,
-            repair_set: false,
+            repair: None,
             fill_set: false,
             told_filled: false,
             told_covered: false,
@@ -136,7 +136,7 @@ impl Node {
             filled,
             leaving,
         };
-        let effects = self.membership.announce(record);
+        let effects = self.membership.announce(record, self.now);
         self.apply(effects);
     }
 

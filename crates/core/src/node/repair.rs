@@ -3,32 +3,47 @@
 
 use super::{Node, Timer};
 use crate::config::REPAIR_STEP;
+use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::coverage::Layers;
 use crate::placement::{Arc, Holding};
+use crate::time::Time;
 
 /// A move has to be worth so much more than staying (in sixteenths): a little more while the store is empty,
 /// half more once it is full, since it then costs the field a whole store's fill.
 const WORTH_MOVING: (u128, u128) = (17, 24);
 
+/// A move that is to be considered, or was.
+pub(super) struct Repair {
+    /// Of which arcs.
+    line: Vec<(NodeId, Arc)>,
+    /// When it is this node's turn.
+    at: Time,
+}
+
 impl Node {
     /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
-    /// each sees what those before it did.
+    /// each sees what those before it did. Whenever arcs change they line up anew, all from that moment on.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
         let (me, leaving) = (self.me().node, self.leaving);
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         let arc = image.fill.arc();
-        if leaving || image.repair_set || arc.length == 0 || arc.length == size {
+        if leaving || arc.length == 0 || arc.length == size {
             return;
         }
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
+        let line = staying.iter().map(|h| (h.node, h.arc)).collect();
+        if image.repair.as_ref().is_some_and(|repair| repair.line == line) {
+            return;
+        }
         let arcs: Vec<Arc> = staying.iter().map(|h| h.arc).collect();
         let layers = Layers::of(&arcs, size);
         let mine = (layers.gain(arc), me);
         let rank = staying.iter().filter(|h| (layers.gain(h.arc), h.node) < mine).count();
-        image.repair_set = true;
-        self.set(REPAIR_STEP * (rank as u32 + 1), Timer::Repair(id));
+        let after = REPAIR_STEP * (rank as u32 + 1);
+        image.repair = Some(Repair { line, at: self.now + after });
+        self.set(after, Timer::Repair(id));
     }
 
     /// Moves this node's arc if that does the field enough good.
@@ -36,10 +51,13 @@ impl Node {
         let (me, dice) = (self.me().node, self.dice());
         let suspects = self.membership.suspects();
         let Some(image) = self.images.get_mut(&id) else { return };
-        image.repair_set = false;
+        if image.repair.as_ref().is_none_or(|repair| repair.at > self.now) {
+            return;
+        }
         if !suspects.is_empty() {
             // Within a second it is known who is dead; a store is not moved on a suspicion.
-            return self.repair_soon(id);
+            image.repair = None;
+            return;
         }
         let arc = image.fill.arc();
         let last = image.map.origins().is_empty();

@@ -1,0 +1,118 @@
+//! Gossip datagrams: a head, then as many items of news as fit. Parsing only. docs/protocol.md is the prose.
+
+use super::roster::Member;
+use crate::identity::{Identity, NodeId};
+use crate::record::Record;
+use serde::{Deserialize, Serialize};
+
+/// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
+pub const DATAGRAM_MAX: usize = 1400;
+/// First bytes of each: who does not know them is not told anything. The last is the version.
+const MAGIC: [u8; 4] = *b"VFG\x01";
+
+/// From whom, to whom, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The sender.
+    pub from: Identity,
+    /// The sender's incarnation.
+    pub incarnation: u32,
+    /// Who is meant; another process may have its address.
+    pub to: NodeId,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+/// What a datagram is for, besides its news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Nothing else.
+    News,
+    /// To be answered at once.
+    Ping(u32),
+    /// The answer.
+    Ack(u32),
+    /// Please ping this member for me.
+    Relay(Identity, u32),
+    /// A ping for another's sake: to be answered with the same.
+    PingFor(Identity, u32),
+    /// The answer to that.
+    AckFor(Identity, u32),
+    /// The member that you asked about lives.
+    Vouch(NodeId, u32),
+}
+
+/// A piece of news.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Item {
+    /// Of a member.
+    Member(Member),
+    /// Of what a member has.
+    Record(Record),
+}
+
+/// A datagram in the making.
+pub struct Draft(Vec<u8>);
+
+impl Draft {
+    /// Without news.
+    pub fn new(head: &Head) -> Self {
+        Self(append(MAGIC.to_vec(), head))
+    }
+
+    /// Adds an item, or gives it up and says so if it does not fit any more.
+    pub fn add(&mut self, item: &Item) -> bool {
+        let length = self.0.len();
+        self.0 = append(std::mem::take(&mut self.0), item);
+        let fits = self.0.len() <= DATAGRAM_MAX;
+        if !fits {
+            self.0.truncate(length);
+        }
+        fits
+    }
+
+    /// The datagram.
+    pub fn finish(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+fn append<T: Serialize>(bytes: Vec<u8>, value: &T) -> Vec<u8> {
+    postcard::to_extend(value, bytes).expect("plain data without maps or unsized sequences always encodes")
+}
+
+/// Reads a datagram: its head and an iterator over the news that can be read.
+pub fn parse(bytes: &[u8]) -> Option<(Head, impl Iterator<Item = Item> + '_)> {
+    let body = bytes.strip_prefix(&MAGIC)?;
+    let (head, mut rest): (Head, &[u8]) = postcard::take_from_bytes(body).ok()?;
+    let items = std::iter::from_fn(move || {
+        let (item, after): (Item, &[u8]) = postcard::take_from_bytes(rest).ok()?;
+        rest = after;
+        let sound = !matches!(&item, Item::Record(record) if !record.is_sound());
+        sound.then_some(item)
+    });
+    Some((head, items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::roster::State;
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let addr = ([198, 18, 0, 1], 4000).into();
+        let identity = |node| Identity { addr, node: NodeId(node), generation: 1_700_000_000_000 };
+        let head = Head { from: identity(1), incarnation: 2, to: NodeId(3), purpose: Purpose::Relay(identity(4), 5) };
+        let mut draft = Draft::new(&head);
+        let item = |node| Item::Member(Member { identity: identity(node), incarnation: 7, state: State::Suspect });
+        let fitted = (0..).take_while(|node| draft.add(&item(*node))).count();
+        let bytes = draft.finish();
+        assert!(bytes.len() <= DATAGRAM_MAX && fitted > 40, "{fitted} items in {} bytes", bytes.len());
+        let (read, items) = parse(&bytes).expect("sound");
+        assert_eq!(read, head);
+        assert!(items.eq((0..fitted as u64).map(item)));
+        assert!((0..bytes.len()).all(|length| parse(&bytes[..length]).is_none_or(|(read, _)| read == head)));
+        assert!(parse(b"VFG\x02 and more").is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! Who talks to whom: the live members stand in a few circles, each in another order, and each member's
+//! partners are those beside it.
+//!
+//! Circles in unrelated orders make a graph without narrow places: news that each passes to its partners
+//! reaches all N in about log N steps, and a part of the members that dies does not cut the rest in two
+//! (Rapid: Suresh et al., 2018, 4.1, watches in the same way). Nobody has to talk with more than a few others,
+//! however large the field: a kernel's table of neighbours, 1024 by default, holds them in any room.
+
+use crate::identity::NodeId;
+use crate::placement::mix;
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+/// Circles, and so members that each member watches. With three of them even a third of all members that
+/// die at once leaves every other with some partner.
+const CIRCLES: usize = 3;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Rings([BTreeSet<(u64, NodeId)>; CIRCLES]);
+
+/// Where a member stands in a circle. The first is in the order of ids, like the chain: its neighbours there are
+/// those with which it shares chunks.
+fn place(circle: usize, node: NodeId) -> (u64, NodeId) {
+    (if circle == 0 { node.0 } else { mix(node.0 ^ mix(circle as u64)) }, node)
+}
+
+impl Rings {
+    /// Takes a member in.
+    pub fn insert(&mut self, node: NodeId) {
+        for (circle, ring) in self.0.iter_mut().enumerate() {
+            ring.insert(place(circle, node));
+        }
+    }
+
+    /// Takes a member out.
+    pub fn remove(&mut self, node: NodeId) {
+        for (circle, ring) in self.0.iter_mut().enumerate() {
+            ring.remove(&place(circle, node));
+        }
+    }
+
+    /// Whom `me`, who is not in, watches: those after it, each once.
+    pub fn after(&self, me: NodeId) -> BTreeSet<NodeId> {
+        let circles = self.0.iter().enumerate();
+        let next = circles.filter_map(|(circle, ring)| {
+            let place = place(circle, me);
+            ring.range((Excluded(place), Unbounded)).next().or_else(|| ring.first())
+        });
+        next.map(|(_, node)| *node).collect()
+    }
+
+    /// By whom `me`, who is not in, is watched: those before it, each once.
+    pub fn before(&self, me: NodeId) -> BTreeSet<NodeId> {
+        let circles = self.0.iter().enumerate();
+        let last = circles.filter_map(|(circle, ring)| {
+            let place = place(circle, me);
+            ring.range(..place).next_back().or_else(|| ring.last())
+        });
+        last.map(|(_, node)| *node).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The view of one of `count` members whose ids are mixed numbers.
+    fn view(count: u64, me: u64, dead: impl Fn(u64) -> bool) -> Rings {
+        let mut rings = Rings::default();
+        for node in (0..count).filter(|&node| node != me) {
+            rings.insert(NodeId(mix(node)));
+        }
+        for node in (0..count).filter(|&node| node != me && dead(node)) {
+            rings.remove(NodeId(mix(node)));
+        }
+        rings
+    }
+
+    #[test]
+    fn who_watches_is_watched() {
+        let views: Vec<Rings> = (0..40).map(|me| view(40, me, |_| false)).collect();
+        for (me, rings) in views.iter().enumerate() {
+            for watched in rings.after(NodeId(mix(me as u64))) {
+                let other = (0..40).find(|&node| NodeId(mix(node)) == watched).unwrap();
+                assert!(views[other as usize].before(watched).contains(&NodeId(mix(me as u64))));
+            }
+        }
+    }
+
+    #[test]
+    fn news_reaches_all_in_few_steps() {
+        for (count, most) in [(10, 3), (50, 5), (1000, 8)] {
+            let partners = |me: u64| {
+                let (rings, me) = (view(count, me, |_| false), NodeId(mix(me)));
+                rings.after(me).into_iter().chain(rings.before(me)).collect::<BTreeSet<_>>()
+            };
+            let graph: Vec<(NodeId, BTreeSet<NodeId>)> = (0..count).map(|me| (NodeId(mix(me)), partners(me))).collect();
+            let mut told = BTreeSet::from([graph[0].0]);
+            let mut steps = 0;
+            while told.len() < count as usize {
+                let tellers = graph.iter().filter(|(node, _)| told.contains(node));
+                let next: BTreeSet<NodeId> = tellers.flat_map(|(_, partners)| partners).copied().collect();
+                told.extend(next);
+                steps += 1;
+            }
+            assert!(steps <= most, "{steps} steps for {count} members");
+        }
+    }
+
+    #[test]
+    fn a_member_alone_has_no_partners() {
+        assert!(Rings::default().after(NodeId(1)).is_empty() && Rings::default().before(NodeId(1)).is_empty());
+    }
+}

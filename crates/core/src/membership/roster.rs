@@ -1,0 +1,273 @@
+//! The roster: who is known to be a member of the field, and in what state.
+//!
+//! What is said of a member is a [`Member`]; of two statements the later life counts, in a life the later
+//! incarnation, in an incarnation the graver state (SWIM, 4.2). Of two processes at one address the later one
+//! is real. The dead are remembered for a while, so that old news does not bring them back. The roster is
+//! bounded, since anybody may gossip anything.
+
+use super::rings::Rings;
+use crate::identity::{Identity, NodeId};
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long the dead are remembered.
+const REMEMBER_DOWN: Duration = Duration::from_secs(60);
+/// So many members are known at most, the dead included: about 20 MB.
+const MEMBERS_MAX: usize = 1 << 16;
+
+/// What a member is believed to be; graver later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum State {
+    /// It lives.
+    Alive,
+    /// It may be dead, unless it denies it in time.
+    Suspect,
+    /// It is dead, or cut off.
+    Down,
+    /// It said goodbye.
+    Left,
+}
+
+impl State {
+    /// True for a member that is to be reckoned with.
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Alive | Self::Suspect)
+    }
+}
+
+/// What is said of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Which.
+    pub identity: Identity,
+    /// Grows when it denies that it is suspect or dead.
+    pub incarnation: u32,
+    /// What it is.
+    pub state: State,
+}
+
+impl Member {
+    /// Of two statements the higher one counts.
+    fn rank(&self) -> (u64, u32, State) {
+        (self.identity.generation, self.incarnation, self.state)
+    }
+}
+
+/// What a statement changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// True if it was news at all.
+    pub news: bool,
+    /// Who lives now and did not.
+    pub up: Option<Identity>,
+    /// Who lived and does not any more; at most the member and another one at its address.
+    pub down: Vec<Identity>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Roster {
+    members: BTreeMap<NodeId, Member>,
+    live: BTreeMap<NodeId, Identity>,
+    suspects: BTreeSet<NodeId>,
+    /// Who of the dead did not say goodbye.
+    lost: BTreeSet<NodeId>,
+    /// Whose address it is, of the live.
+    addresses: HashMap<SocketAddr, NodeId>,
+    /// When suspects are buried and the dead forgotten.
+    deadlines: BTreeSet<(Time, NodeId)>,
+    deadline_of: BTreeMap<NodeId, Time>,
+    rings: Rings,
+}
+
+impl Roster {
+    /// Takes in a statement; suspects have `grace` to deny it.
+    pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
+        let node = member.identity.node;
+        let known = self.members.get(&node);
+        let room = known.is_some() || self.members.len() < MEMBERS_MAX;
+        if !room || known.is_some_and(|known| known.rank() >= member.rank()) {
+            return Change::default();
+        }
+        let mut change = Change { news: true, ..Change::default() };
+        if member.state.is_live()
+            && let Some(other) = self.addresses.get(&member.identity.addr).filter(|other| **other != node)
+        {
+            let other = self.live[other];
+            if (other.generation, other.node) > (member.identity.generation, node) {
+                return Change::default();
+            }
+            let incarnation = self.members[&other.node].incarnation;
+            change.down.push(other);
+            self.put(Member { identity: other, incarnation, state: State::Down }, now + REMEMBER_DOWN);
+        }
+        let was = self.live.get(&node).copied();
+        let until = if member.state == State::Suspect { now + grace } else { now + REMEMBER_DOWN };
+        self.put(member, until);
+        match (was, member.state.is_live()) {
+            (None, true) => change.up = Some(member.identity),
+            (Some(was), false) => change.down.push(was),
+            _ => {}
+        }
+        change
+    }
+
+    fn put(&mut self, member: Member, until: Time) {
+        let (node, addr) = (member.identity.node, member.identity.addr);
+        if let Some(was) = self.live.remove(&node) {
+            self.addresses.remove(&was.addr);
+        }
+        if let Some(deadline) = self.deadline_of.remove(&node) {
+            self.deadlines.remove(&(deadline, node));
+        }
+        if member.state.is_live() {
+            self.live.insert(node, member.identity);
+            self.addresses.insert(addr, node);
+            self.rings.insert(node);
+        } else {
+            self.rings.remove(node);
+        }
+        if member.state != State::Alive {
+            self.deadlines.insert((until, node));
+            self.deadline_of.insert(node, until);
+        }
+        set(&mut self.suspects, node, member.state == State::Suspect);
+        set(&mut self.lost, node, member.state == State::Down);
+        self.members.insert(node, member);
+    }
+
+    /// When [`Roster::due`] has something to say.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// A suspect whose time is up; the dead whose time is up are forgotten on the way.
+    pub fn due(&mut self, now: Time) -> Option<Member> {
+        while let Some(&(at, node)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
+            let member = self.members[&node];
+            if member.state == State::Suspect {
+                return Some(member);
+            }
+            self.deadlines.remove(&(at, node));
+            self.deadline_of.remove(&node);
+            self.lost.remove(&node);
+            self.members.remove(&node);
+        }
+        None
+    }
+
+    /// Forgets who is dead.
+    pub fn forget_the_dead(&mut self) {
+        let dead: Vec<NodeId> =
+            self.members.values().filter(|member| !member.state.is_live()).map(|member| member.identity.node).collect();
+        for node in dead {
+            self.members.remove(&node);
+            self.lost.remove(&node);
+            if let Some(deadline) = self.deadline_of.remove(&node) {
+                self.deadlines.remove(&(deadline, node));
+            }
+        }
+    }
+
+    /// What is known of a member, dead or alive.
+    pub fn get(&self, node: NodeId) -> Option<&Member> {
+        self.members.get(&node)
+    }
+
+    /// Members that are alive or suspect.
+    pub const fn live(&self) -> &BTreeMap<NodeId, Identity> {
+        &self.live
+    }
+
+    /// Members that are suspect.
+    pub const fn suspects(&self) -> &BTreeSet<NodeId> {
+        &self.suspects
+    }
+
+    /// The next after `node`, around, of the dead that did not say goodbye.
+    pub fn lost_after(&self, node: NodeId) -> Option<NodeId> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        self.lost.range((Excluded(node), Unbounded)).chain(&self.lost).next().copied()
+    }
+
+    /// The live, in circles.
+    pub const fn rings(&self) -> &Rings {
+        &self.rings
+    }
+}
+
+fn set(nodes: &mut BTreeSet<NodeId>, node: NodeId, member: bool) {
+    if member {
+        nodes.insert(node);
+    } else {
+        nodes.remove(&node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(1);
+
+    fn member(node: u64, port: u16, generation: u64, incarnation: u32, state: State) -> Member {
+        let addr = SocketAddr::from(([198, 18, 0, 1], port));
+        Member { identity: Identity { addr, node: NodeId(node), generation }, incarnation, state }
+    }
+
+    #[test]
+    fn later_and_graver_statements_count() {
+        use State::{Alive, Down, Left, Suspect};
+        let mut roster = Roster::default();
+        let steps = [
+            ((1, 0, Alive), true, true),
+            ((1, 0, Alive), false, true),
+            ((1, 0, Suspect), true, true),
+            ((1, 0, Alive), false, true),
+            ((1, 1, Alive), true, true),
+            ((1, 0, Down), false, true),
+            ((1, 1, Down), true, false),
+            ((1, 1, Suspect), false, false),
+            ((1, 2, Alive), true, true),
+            ((2, 0, Alive), true, true),
+            ((1, 9, Down), false, true),
+            ((2, 0, Left), true, false),
+            ((2, 0, Down), false, false),
+        ];
+        for (step, ((generation, incarnation, state), news, lives)) in steps.into_iter().enumerate() {
+            let change = roster.learn(member(7, 1, generation, incarnation, state), Time::ZERO, GRACE);
+            assert_eq!((change.news, roster.live().contains_key(&NodeId(7))), (news, lives), "step {step}");
+            assert_eq!(roster.suspects().contains(&NodeId(7)), roster.get(NodeId(7)).unwrap().state == Suspect);
+        }
+    }
+
+    #[test]
+    fn the_later_of_two_at_one_address_is_real() {
+        let mut roster = Roster::default();
+        roster.learn(member(1, 1, 5, 3, State::Alive), Time::ZERO, GRACE);
+        let older = member(2, 1, 4, 0, State::Alive);
+        assert!(!roster.learn(older, Time::ZERO, GRACE).news);
+        let newer = member(3, 1, 6, 0, State::Alive);
+        let change = roster.learn(newer, Time::ZERO, GRACE);
+        assert_eq!(change.up, Some(newer.identity));
+        assert_eq!(change.down, [member(1, 1, 5, 3, State::Alive).identity]);
+        // Whoever comes back later than a dead one has its address, whatever the clocks say.
+        roster.learn(member(3, 1, 6, 0, State::Down), Time::ZERO, GRACE);
+        assert!(roster.learn(older, Time::ZERO, GRACE).up.is_some());
+    }
+
+    #[test]
+    fn suspects_come_due_and_the_dead_are_forgotten() {
+        let mut roster = Roster::default();
+        roster.learn(member(1, 1, 1, 0, State::Suspect), Time::ZERO, GRACE);
+        assert_eq!(roster.due(Time::ZERO + GRACE / 2), None);
+        let due = roster.due(Time::ZERO + GRACE).expect("its time is up");
+        roster.learn(Member { state: State::Down, ..due }, Time::ZERO + GRACE, GRACE);
+        assert_eq!(roster.lost_after(NodeId(9)), Some(NodeId(1)));
+        assert_eq!(roster.due(Time::ZERO + GRACE + REMEMBER_DOWN), None);
+        assert_eq!((roster.get(NodeId(1)), roster.lost_after(NodeId(0)), roster.next_deadline()), (None, None, None));
+    }
+}
