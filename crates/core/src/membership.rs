@@ -13,6 +13,7 @@ pub mod message;
 mod news;
 mod rings;
 mod roster;
+mod watch;
 
 use crate::config::{TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
@@ -20,26 +21,18 @@ use crate::record::{Record, RecordKey, Records, Snapshot};
 use crate::time::Time;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
-use roster::{Member, Roster, State};
+use roster::Roster;
+pub use roster::{Member, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+use watch::Watch;
 
-/// How often a member probes one of those it watches, in turn; each is watched by as many, out of step.
-const PROBE_PERIOD: Duration = Duration::from_millis(300);
-/// How long a direct answer may take before others are asked to probe.
-const PROBE_RTT: Duration = Duration::from_millis(120);
 /// How long a suspect has to deny it: a third of a second until its death is suspected, as much until it is
 /// probed, and this, stay below the promised 2 s.
 const GRACE: Duration = Duration::from_millis(700);
 /// The same at those who heard of the suspicion: whoever raised it is to judge it first.
 const GRACE_HEARD: Duration = Duration::from_millis(1500);
-/// So many others are asked to probe a member that does not answer.
-const RELAYS: usize = 3;
-/// How often one of the lost is greeted, in turn: what heals a parted field. The dead deny it.
-const GREET_LOST_EVERY: Duration = Duration::from_secs(2);
-/// So many members that we hold for dead and others do not are greeted at once.
-const DOUBTS_AT_ONCE: usize = 8;
 /// In fields of so few members partners are chosen anew at each change.
 const SMALL: usize = 8;
 /// In larger ones at most this often: of a room that comes up most have come by then, and everyone talks
@@ -72,16 +65,6 @@ pub struct Effects {
     pub doubt: bool,
 }
 
-/// A probe under way.
-#[derive(Debug)]
-struct Probe {
-    target: NodeId,
-    number: u32,
-    /// When others are to be asked; `None` once they are, or the target has answered.
-    relay_at: Option<Time>,
-    answered: bool,
-}
-
 /// The members of the field and their records.
 pub struct Membership {
     me: Identity,
@@ -98,13 +81,7 @@ pub struct Membership {
     /// When partners are to be chosen anew, if the members have changed.
     choose_at: Option<Time>,
     chosen: Time,
-    probe: Option<Probe>,
-    probe_at: Time,
-    probes: u32,
-    /// Who was heard of since the last probe: needs none.
-    heard: BTreeSet<NodeId>,
-    greet_at: Time,
-    greeted: NodeId,
+    watch: Watch,
     /// Members that we hold for dead and others, or they themselves, do not.
     doubts: BTreeSet<NodeId>,
     forming: bool,
@@ -128,13 +105,7 @@ impl Membership {
             told: Time::ZERO,
             choose_at: None,
             chosen: Time::ZERO,
-            probe: None,
-            // Members that start together do not probe together.
-            probe_at: now + PROBE_PERIOD.mul_f64((me.node.0 >> 32) as f64 / f64::from(u32::MAX)),
-            probes: 0,
-            heard: BTreeSet::new(),
-            greet_at: now + GREET_LOST_EVERY,
-            greeted: me.node,
+            watch: Watch::new(me.node, now),
             doubts: BTreeSet::new(),
             forming: false,
             former: Vec::new(),
@@ -152,11 +123,7 @@ impl Membership {
         if self.gone {
             return None;
         }
-        let probe = (!self.roster.live().is_empty()).then_some(self.probe_at);
-        let relay = self.probe.as_ref().and_then(|probe| probe.relay_at);
-        let greet = (self.roster.lost_after(self.greeted).is_some()).then_some(self.greet_at);
-        let doubts = (!self.doubts.is_empty()).then_some(self.now + NEWS_AFTER);
-        let times = [probe, relay, greet, doubts, self.tell_at, self.choose_at, self.roster.next_deadline()];
+        let times = [self.next_watch(), self.tell_at, self.choose_at, self.roster.next_deadline()];
         times.into_iter().flatten().min()
     }
 
@@ -169,7 +136,7 @@ impl Membership {
         if self.choose_at.is_some_and(|at| at <= now) {
             self.choose_partners();
         }
-        self.step_probe();
+        self.probe();
         self.greet();
         if self.tell_at.is_some_and(|at| at <= now) {
             self.tell();
@@ -210,7 +177,7 @@ impl Membership {
             Purpose::PingFor(asker, number) => self.send(from, Purpose::AckFor(asker, number)),
             Purpose::AckFor(asker, number) => self.send(asker, Purpose::Vouch(from.node, number)),
             Purpose::Vouch(target, number) => {
-                if self.probe.as_ref().is_some_and(|probe| (probe.target, probe.number) == (target, number)) {
+                if self.watch.awaits(target, number) {
                     self.hear(target);
                 }
             }
@@ -221,14 +188,15 @@ impl Membership {
     /// Takes in what another member told us when we met.
     pub fn learn(&mut self, snapshot: Snapshot, now: Time) -> Effects {
         self.now = now;
-        let news = |member: &(Identity, u32)| self.roster.get(member.0.node).is_none();
-        let few = snapshot.members.iter().filter(|member| news(member)).count() <= PASSED_ON;
+        let news = |member: &&Member| self.roster.get(member.identity.node).is_none();
+        let few = snapshot.members.iter().filter(news).count() <= PASSED_ON;
         // Said by nobody, it is passed on to all; said by this node, to none.
         let from = (!few).then_some(self.me.node);
-        for (identity, incarnation) in snapshot.members {
-            self.learn_member(Member { identity, incarnation, state: State::Alive }, from);
-            if self.roster.get(identity.node).is_some_and(|known| known.state == State::Down) {
-                self.doubts.insert(identity.node);
+        for member in snapshot.members {
+            let node = member.identity.node;
+            self.learn_member(member, from);
+            if member.state.is_live() && self.roster.get(node).is_some_and(|known| known.state == State::Down) {
+                self.doubts.insert(node);
             }
         }
         for record in snapshot.records {
@@ -247,14 +215,10 @@ impl Membership {
         self.finish()
     }
 
-    /// Something came from a member, by whatever way.
-    pub fn hear(&mut self, node: NodeId) {
-        if let Some(probe) = self.probe.as_mut().filter(|probe| probe.target == node) {
-            (probe.answered, probe.relay_at) = (true, None);
-        }
-        if self.news.is_partner(node) {
-            self.heard.insert(node);
-        }
+    /// Something came from a member at `now`, by whatever way.
+    pub fn heard(&mut self, node: NodeId, now: Time) {
+        self.now = now;
+        self.hear(node);
     }
 
     /// A member's connections broke: it has to prove within [`GRACE`] that it lives.
@@ -301,11 +265,9 @@ impl Membership {
     /// What to tell a node that we meet.
     pub fn snapshot(&self) -> Snapshot {
         let live = self.roster.live();
-        let members =
-            live.values().map(|member| (*member, self.roster.get(member.node).map_or(0, |known| known.incarnation)));
         let of_the_living = self.records.iter().filter(|r| r.node == self.me.node || live.contains_key(&r.node));
         Snapshot {
-            members: std::iter::once((self.me, self.incarnation)).chain(members).collect(),
+            members: std::iter::once(self.myself()).chain(self.roster.iter().copied()).collect(),
             records: of_the_living.cloned().collect(),
         }
     }
@@ -373,6 +335,7 @@ impl Membership {
         }
         let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
         let was_suspect = self.suspects().contains(&identity.node);
+        let was_lost = self.roster.lost().contains(&identity.node);
         let change = self.roster.learn(Member { identity, incarnation, state }, self.now, self.paced(grace));
         if !change.news {
             return;
@@ -384,6 +347,12 @@ impl Membership {
             if change.up.is_some() {
                 self.former.clear();
                 self.doubts.remove(&identity.node);
+            }
+            if was_lost && change.up.is_some() {
+                self.greet_all();
+            }
+            if !change.down.is_empty() {
+                self.watch.be_wary(self.now);
             }
             let small = self.live().len() <= SMALL;
             let soonest = if small { self.now } else { self.chosen + PARTNERS_EVERY };
@@ -470,71 +439,9 @@ impl Membership {
         let partners: BTreeSet<NodeId> =
             rings.after(self.me.node).into_iter().chain(rings.before(self.me.node)).collect();
         self.news.set_partners(&partners, self.now);
-        self.heard.retain(|node| partners.contains(node));
+        self.watch.keep(&partners, self.now);
         if !self.news.is_told() && self.tell_at.is_none() {
             self.tell_at = Some(self.now + NEWS_AFTER);
-        }
-    }
-
-    fn step_probe(&mut self) {
-        if let Some(probe) = self.probe.as_mut()
-            && probe.relay_at.is_some_and(|at| at <= self.now)
-        {
-            probe.relay_at = None;
-            let (target, number) = (probe.target, probe.number);
-            self.ask_others_to_probe(target, number);
-        }
-        if self.probe_at > self.now {
-            return;
-        }
-        // Who wakes up late has been starved, or stopped, and the answer may lie unread.
-        let starved = self.now - self.probe_at > PROBE_RTT;
-        self.probe_at = self.now + self.paced(PROBE_PERIOD);
-        if let Some(probe) = self.probe.take().filter(|probe| !probe.answered && !starved) {
-            self.raise(probe.target);
-        }
-        self.probes = self.probes.wrapping_add(1);
-        let watched: Vec<NodeId> = self.roster.rings().after(self.me.node).into_iter().collect();
-        let Some(&target) = watched.get(self.probes as usize % watched.len().max(1)) else { return };
-        if self.heard.remove(&target) {
-            return;
-        }
-        let relay_at = Some(self.now + self.paced(PROBE_RTT));
-        self.probe = Some(Probe { target, number: self.probes, relay_at, answered: false });
-        self.send(self.live()[&target], Purpose::Ping(self.probes));
-    }
-
-    fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {
-        let others = self.news.partners().filter(|node| *node != target && !self.suspects().contains(node));
-        let relays: Vec<Identity> = others.filter_map(|node| self.live().get(&node).copied()).take(RELAYS).collect();
-        let Some(target) = self.live().get(&target).copied() else { return };
-        for relay in relays {
-            self.send(relay, Purpose::Relay(target, number));
-        }
-    }
-
-    /// Suspects a member, and tells it so: who lives denies it.
-    fn raise(&mut self, node: NodeId) {
-        let Some(known) = self.roster.get(node).copied().filter(|known| known.state == State::Alive) else { return };
-        self.learn_member(Member { state: State::Suspect, ..known }, None);
-        self.send(known.identity, Purpose::Ping(0));
-    }
-
-    /// Greets some of those who are held for dead: who lives denies it.
-    fn greet(&mut self) {
-        for _ in 0..DOUBTS_AT_ONCE {
-            let Some(node) = self.doubts.pop_first() else { break };
-            if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
-                self.send(doubtful.identity, Purpose::Ping(0));
-            }
-        }
-        if self.greet_at > self.now {
-            return;
-        }
-        self.greet_at = self.now + GREET_LOST_EVERY;
-        if let Some(lost) = self.roster.lost_after(self.greeted).and_then(|node| self.roster.get(node)).copied() {
-            self.greeted = lost.identity.node;
-            self.send(lost.identity, Purpose::Ping(0));
         }
     }
 }

@@ -315,7 +315,7 @@ impl Node {
             Input::Redirected(request, node) => self.redirected(request, node),
             Input::Lost(request) => self.lost(request),
             Input::Progress(node) => {
-                self.membership.hear(node);
+                self.membership.heard(node, self.now);
                 self.peers.progressed(node, self.now);
             }
             Input::Broken(node) => self.broken(node),

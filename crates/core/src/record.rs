@@ -3,8 +3,9 @@
 //! A record is replaced by one of the same node and image with a higher version, never changed. The table
 //! is the same on all nodes once news has spread; it is bounded, since anybody may gossip anything.
 
-use crate::identity::{Identity, NodeId};
+use crate::identity::NodeId;
 use crate::image::{Header, ImageId, is_image_name};
+use crate::membership::Member;
 use crate::placement::{Arc, Filled};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,8 +64,8 @@ pub struct RecordKey {
 /// What a node tells another when they meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Live members it knows, itself included, with their incarnations.
-    pub members: Vec<(Identity, u32)>,
+    /// Members it knows of, itself included, the dead too.
+    pub members: Vec<Member>,
     /// What they have said.
     pub records: Vec<Record>,
 }

@@ -8,6 +8,7 @@ use vfield_core::config::Config;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::membership::{Member, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
@@ -26,7 +27,7 @@ enum Step {
     /// A datagram that a member really sent, with one byte changed or not.
     Gossip(usize, Option<(usize, u8)>),
     Met(u64, u64),
-    Learned(Vec<(u64, u64, u32)>, Vec<Claim>),
+    Learned(Vec<(u64, u64, u32, u8)>, Vec<Claim>),
     Read(u8, u64, u64),
     CancelRead(u64),
     Prefetch(u8, u64, u64),
@@ -74,7 +75,7 @@ fn claim() -> impl Strategy<Value = Claim> {
 fn step() -> impl Strategy<Value = Step> {
     let node = || 0u64..7;
     let generation = || prop_oneof![0u64..4, Just(u64::MAX)];
-    let member = || (node(), generation(), prop_oneof![Just(0), any::<u32>()]);
+    let member = || (node(), generation(), prop_oneof![Just(0), any::<u32>()], 0u8..4);
     prop_oneof![
         6 => prop_oneof![0u64..2_000, 0u64..3_000_000, Just(100_000_000_000)].prop_map(Step::Pass),
         1 => prop::collection::vec(any::<u8>(), 0..80).prop_map(Step::Datagram),
@@ -95,6 +96,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop::bool::weighted(0.05).prop_map(|leave| if leave { Step::Leave } else { Step::Pass(1) }),
         1 => prop::bool::weighted(0.05).prop_map(|gone| if gone { Step::Gone } else { Step::Pass(1) }),
     ]
+}
+
+fn state_of(number: u8) -> State {
+    [State::Alive, State::Suspect, State::Down, State::Left][usize::from(number)]
 }
 
 fn identity(node: u64, generation: u64) -> Identity {
@@ -183,8 +188,11 @@ impl Bench {
             }
             Step::Met(node, generation) => Input::Met(identity(node, generation)),
             Step::Learned(members, claims) => {
-                let members =
-                    members.iter().map(|(node, generation, incarnation)| (identity(*node, *generation), *incarnation));
+                let members = members.iter().map(|(node, generation, incarnation, state)| Member {
+                    identity: identity(*node, *generation),
+                    incarnation: *incarnation,
+                    state: state_of(*state),
+                });
                 Input::Learned(Snapshot { members: members.collect(), records: claims.iter().map(record).collect() })
             }
             Step::Read(of, start, length) => {

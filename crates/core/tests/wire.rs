@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
+use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Snapshot};
@@ -102,7 +103,10 @@ mod golden {
 
     #[test]
     fn a_snapshot() {
-        let snapshot = Snapshot { members: vec![(identity(), 3)], records: Vec::new() };
+        let snapshot = Snapshot {
+            members: vec![Member { identity: identity(), incarnation: 3, state: State::Alive }],
+            records: Vec::new(),
+        };
         let expected = concat!(
             "0500000019000000",
             "0000000000000000",
@@ -192,7 +196,9 @@ fn greetings_of_others_are_told_apart() {
 /// What does not fit into a frame is left out, not sent as a frame that the other side would refuse.
 #[test]
 fn a_snapshot_of_a_huge_field_still_fits() {
-    let members = (0..20_000).map(|node| (Identity { node: NodeId(node), ..identity() }, 0)).collect();
+    let member = |node| Identity { node: NodeId(node), ..identity() };
+    let members =
+        (0..20_000).map(|node| Member { identity: member(node), incarnation: 0, state: State::Alive }).collect();
     let records = (0..10_000).map(|node| Record { node: NodeId(node), ..record() }).collect();
     let frame = wire::snapshot_frame(Kind::Synced, 1, Snapshot { members, records });
     let head: [u8; HEADER] = frame[..HEADER].try_into().expect("a header");
@@ -238,6 +244,13 @@ prop_compose! {
     fn any_identity()(v4: bool, ip: [u8; 4], ip6: [u8; 16], port: u16, node: u64, generation: u64) -> Identity {
         let addr = if v4 { SocketAddr::from((ip, port)) } else { SocketAddr::from((ip6, port)) };
         Identity { addr, node: NodeId(node), generation }
+    }
+}
+
+prop_compose! {
+    fn any_member()(identity in any_identity(), incarnation: u32, state in 0usize..4) -> Member {
+        let state = [State::Alive, State::Suspect, State::Down, State::Left][state];
+        Member { identity, incarnation, state }
     }
 }
 
@@ -319,7 +332,7 @@ proptest! {
 
     #[test]
     fn snapshots_survive_the_wire(
-        members in prop::collection::vec((any_identity(), any::<u32>()), 0..5),
+        members in prop::collection::vec(any_member(), 0..5),
         records in prop::collection::vec(any_record(), 0..5),
         request: u64,
         cut: u16,

@@ -9,12 +9,14 @@ use super::rings::Rings;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long the dead are remembered.
-const REMEMBER_DOWN: Duration = Duration::from_secs(60);
+/// How long the dead are remembered: as long as a cable may be out before both its ends find each other again.
+const REMEMBER_DOWN: Duration = Duration::from_secs(3600);
+/// How long those are that said goodbye: so that old news does not bring them back.
+const REMEMBER_LEFT: Duration = Duration::from_secs(60);
 /// So many members are known at most, the dead included: about 20 MB.
 const MEMBERS_MAX: usize = 1 << 16;
 
@@ -27,7 +29,7 @@ pub enum State {
     Suspect,
     /// It is dead, or cut off.
     Down,
-    /// It said goodbye.
+    /// It said goodbye, or another process has its address.
     Left,
 }
 
@@ -73,10 +75,10 @@ pub struct Roster {
     members: BTreeMap<NodeId, Member>,
     live: BTreeMap<NodeId, Identity>,
     suspects: BTreeSet<NodeId>,
-    /// Who of the dead did not say goodbye.
+    /// Who of the dead may come back.
     lost: BTreeSet<NodeId>,
     /// Whose address it is, of the live.
-    addresses: HashMap<SocketAddr, NodeId>,
+    addresses: BTreeMap<SocketAddr, NodeId>,
     /// When suspects are buried and the dead forgotten.
     deadlines: BTreeSet<(Time, NodeId)>,
     deadline_of: BTreeMap<NodeId, Time>,
@@ -102,10 +104,14 @@ impl Roster {
             }
             let incarnation = self.members[&other.node].incarnation;
             change.down.push(other);
-            self.put(Member { identity: other, incarnation, state: State::Down }, now + REMEMBER_DOWN);
+            self.put(Member { identity: other, incarnation, state: State::Left }, now + REMEMBER_LEFT);
         }
         let was = self.live.get(&node).copied();
-        let until = if member.state == State::Suspect { now + grace } else { now + REMEMBER_DOWN };
+        let until = match member.state {
+            State::Suspect => now + grace,
+            State::Left => now + REMEMBER_LEFT,
+            State::Alive | State::Down => now + REMEMBER_DOWN,
+        };
         self.put(member, until);
         match (was, member.state.is_live()) {
             (None, true) => change.up = Some(member.identity),
@@ -177,6 +183,11 @@ impl Roster {
         self.members.get(&node)
     }
 
+    /// All that are known of.
+    pub fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+
     /// Members that are alive or suspect.
     pub const fn live(&self) -> &BTreeMap<NodeId, Identity> {
         &self.live
@@ -187,7 +198,12 @@ impl Roster {
         &self.suspects
     }
 
-    /// The next after `node`, around, of the dead that did not say goodbye.
+    /// The dead that may come back.
+    pub const fn lost(&self) -> &BTreeSet<NodeId> {
+        &self.lost
+    }
+
+    /// The next of them after `node`, around.
     pub fn lost_after(&self, node: NodeId) -> Option<NodeId> {
         use std::ops::Bound::{Excluded, Unbounded};
         self.lost.range((Excluded(node), Unbounded)).chain(&self.lost).next().copied()

@@ -1,0 +1,187 @@
+//! Watching: a member probes those after it in the circles, suspects who does not answer, and greets the lost.
+
+use super::message::Purpose;
+use super::roster::{Member, State};
+use super::{Membership, NEWS_AFTER};
+use crate::identity::{Identity, NodeId};
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How often a member probes one of those it watches, in turn; each is watched by as many, out of step.
+const PROBE_PERIOD: Duration = Duration::from_millis(300);
+/// How long a direct answer may take before others are asked to probe.
+const PROBE_RTT: Duration = Duration::from_millis(120);
+/// So many others are asked to probe a member that does not answer.
+const RELAYS: usize = 3;
+/// How often one of the lost is greeted, in turn: what heals a parted field. The dead deny it.
+const GREET_LOST_EVERY: Duration = Duration::from_secs(2);
+/// So many members that we hold for dead and others do not are greeted at once.
+const DOUBTS_AT_ONCE: usize = 8;
+/// A member that ought to watch us, and has not been heard for so long, is probed itself: it may have died before
+/// we became partners.
+const UNWATCHED: Duration = Duration::from_secs(3);
+/// For so long after a death all that are watched are probed at once: others may have gone with it.
+const WARY_FOR: Duration = Duration::from_secs(2);
+
+/// A probe under way.
+#[derive(Debug)]
+struct Probe {
+    target: NodeId,
+    number: u32,
+    /// When others are to be asked; `None` once they are.
+    relay_at: Option<Time>,
+}
+
+/// What a member keeps of those it watches.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// Probes without an answer.
+    probes: Vec<Probe>,
+    probe_at: Time,
+    number: u32,
+    /// When partners were heard last: who was just now needs no probe.
+    heard: BTreeMap<NodeId, Time>,
+    wary_until: Time,
+    greet_at: Time,
+    /// Who of the lost was greeted last.
+    greeted: NodeId,
+    /// Before this the return of a lost member does not make us greet all of them.
+    greet_all_at: Time,
+}
+
+impl Watch {
+    pub(super) fn new(me: NodeId, now: Time) -> Self {
+        Self {
+            probes: Vec::new(),
+            // Members that start together do not probe together.
+            probe_at: now + PROBE_PERIOD.mul_f64((me.0 >> 32) as f64 / f64::from(u32::MAX)),
+            number: 0,
+            heard: BTreeMap::new(),
+            wary_until: now,
+            greet_at: now,
+            greeted: me,
+            greet_all_at: now,
+        }
+    }
+
+    /// True if the answer to this probe has not come.
+    pub(super) fn awaits(&self, target: NodeId, number: u32) -> bool {
+        self.probes.iter().any(|probe| (probe.target, probe.number) == (target, number))
+    }
+
+    /// Somebody has died.
+    pub(super) fn be_wary(&mut self, now: Time) {
+        self.wary_until = now + WARY_FOR;
+    }
+
+    /// Names the partners; new ones are taken for heard.
+    pub(super) fn keep(&mut self, partners: &BTreeSet<NodeId>, now: Time) {
+        self.heard.retain(|node, _| partners.contains(node));
+        for node in partners {
+            self.heard.entry(*node).or_insert(now);
+        }
+    }
+}
+
+impl Membership {
+    /// When something here is due.
+    pub(super) fn next_watch(&self) -> Option<Time> {
+        let probe = (!self.live().is_empty()).then_some(self.watch.probe_at);
+        let relay = self.watch.probes.iter().filter_map(|probe| probe.relay_at).min();
+        let greet = (!self.roster.lost().is_empty()).then_some(self.watch.greet_at);
+        let doubts = (!self.doubts.is_empty()).then_some(self.now + NEWS_AFTER);
+        [probe, relay, greet, doubts].into_iter().flatten().min()
+    }
+
+    /// Something came from this member.
+    pub(super) fn hear(&mut self, node: NodeId) {
+        self.watch.probes.retain(|probe| probe.target != node);
+        if self.news.is_partner(node) {
+            self.watch.heard.insert(node, self.now);
+        }
+    }
+
+    /// Probes, and judges those that did not answer.
+    pub(super) fn probe(&mut self) {
+        let now = self.now;
+        let late = |probe: &&mut Probe| probe.relay_at.is_some_and(|at| at <= now);
+        let mut to_relay = Vec::new();
+        for probe in self.watch.probes.iter_mut().filter(late) {
+            probe.relay_at = None;
+            to_relay.push((probe.target, probe.number));
+        }
+        for (target, number) in to_relay {
+            self.ask_others_to_probe(target, number);
+        }
+        if self.watch.probe_at > now {
+            return;
+        }
+        // Who wakes up late has been starved, or stopped, and the answers may lie unread.
+        let starved = now - self.watch.probe_at > PROBE_RTT;
+        self.watch.probe_at = now + self.paced(PROBE_PERIOD);
+        for probe in std::mem::take(&mut self.watch.probes) {
+            if !starved {
+                self.raise(probe.target);
+            }
+        }
+        self.watch.number = self.watch.number.wrapping_add(1);
+        let mut watched: Vec<NodeId> = self.roster.rings().after(self.me.node).into_iter().collect();
+        let turn = self.watch.number as usize % watched.len().max(1);
+        watched.rotate_left(turn);
+        watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= PROBE_PERIOD));
+        let wary = now < self.watch.wary_until || !self.suspects().is_empty();
+        watched.truncate(if wary { usize::MAX } else { 1 });
+        let silent = |node: &NodeId| self.watch.heard.get(node).is_none_or(|at| now - *at >= UNWATCHED);
+        let unwatching = self.news.partners().filter(|node| silent(node) && !watched.contains(node));
+        watched.extend(unwatching.collect::<Vec<_>>());
+        watched.retain(|node| self.live().contains_key(node));
+        for target in watched {
+            let (number, relay_at) = (self.watch.number, Some(now + self.paced(PROBE_RTT)));
+            self.watch.probes.push(Probe { target, number, relay_at });
+            self.send(self.live()[&target], Purpose::Ping(number));
+        }
+    }
+
+    fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {
+        let others = self.news.partners().filter(|node| *node != target && !self.suspects().contains(node));
+        let relays: Vec<Identity> = others.filter_map(|node| self.live().get(&node).copied()).take(RELAYS).collect();
+        let Some(target) = self.live().get(&target).copied() else { return };
+        for relay in relays {
+            self.send(relay, Purpose::Relay(target, number));
+        }
+    }
+
+    /// Suspects a member, and tells it so: who lives denies it.
+    pub(super) fn raise(&mut self, node: NodeId) {
+        let Some(known) = self.roster.get(node).copied().filter(|known| known.state == State::Alive) else { return };
+        self.learn_member(Member { state: State::Suspect, ..known }, None);
+        self.send(known.identity, Purpose::Ping(0));
+    }
+
+    /// Greets some of those who are held for dead: who lives denies it.
+    pub(super) fn greet(&mut self) {
+        for _ in 0..DOUBTS_AT_ONCE {
+            let Some(node) = self.doubts.pop_first() else { break };
+            if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
+                self.send(doubtful.identity, Purpose::Ping(0));
+            }
+        }
+        if self.watch.greet_at > self.now {
+            return;
+        }
+        self.watch.greet_at = self.now + GREET_LOST_EVERY;
+        if let Some(lost) = self.roster.lost_after(self.watch.greeted).and_then(|node| self.roster.get(node)).copied() {
+            self.watch.greeted = lost.identity.node;
+            self.send(lost.identity, Purpose::Ping(0));
+        }
+    }
+
+    /// One of the lost is back: a cable may be in again that was between us and more of them.
+    pub(super) fn greet_all(&mut self) {
+        if self.watch.greet_all_at <= self.now {
+            self.watch.greet_all_at = self.now + GREET_LOST_EVERY;
+            self.doubts.extend(self.roster.lost());
+        }
+    }
+}

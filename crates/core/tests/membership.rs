@@ -1,0 +1,270 @@
+//! Members alone, without chunks: who joins is known to all, who dies is missed by all, who lives is not, and
+//! nobody has to talk with more than a few.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::membership::{Effects, Membership};
+use vfield_core::placement::mix;
+use vfield_core::record::Snapshot;
+use vfield_core::time::Time;
+
+/// What a datagram takes on its way.
+const DELAY: Duration = Duration::from_millis(1);
+const COMPARE_EVERY: Duration = vfield_core::config::SYNC_EVERY;
+
+enum Event {
+    Datagram(usize, Vec<u8>),
+    Tick(usize),
+    /// The first exchanges notes with the second.
+    Sync(usize, usize),
+    /// A member compares notes with a partner, as nodes do now and then.
+    Compare(usize, u32),
+}
+
+/// Members, and a network between them that loses what a rule says.
+struct Room {
+    now: Time,
+    members: Vec<Membership>,
+    dead: BTreeSet<usize>,
+    events: BinaryHeap<Reverse<(Time, u64)>>,
+    what: BTreeMap<u64, Event>,
+    numbered: u64,
+    wakes: Vec<Option<Time>>,
+    /// With whom each has exchanged datagrams.
+    contacts: Vec<BTreeSet<usize>>,
+    datagrams: u64,
+    loses: Box<dyn Fn(u64, usize, usize) -> bool>,
+    deaths: Vec<(Time, usize, usize)>,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            now: Time::ZERO,
+            members: Vec::new(),
+            dead: BTreeSet::new(),
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            numbered: 0,
+            wakes: Vec::new(),
+            contacts: Vec::new(),
+            datagrams: 0,
+            loses: Box::new(|_, _, _| false),
+            deaths: Vec::new(),
+        }
+    }
+
+    /// A member that knows the first one and exchanges notes with it as nodes do.
+    fn join(&mut self) -> usize {
+        let at = self.members.len();
+        let addr = SocketAddr::from(([198, 18, (at >> 8) as u8, at as u8], 4000));
+        let me = Identity { addr, node: NodeId(mix(at as u64 + 1)), generation: 1000 + at as u64 };
+        self.members.push(Membership::new(me, self.now));
+        self.wakes.push(None);
+        self.contacts.push(BTreeSet::new());
+        self.at(COMPARE_EVERY, Event::Compare(at, 0));
+        if at > 0 {
+            for after in [1, 200, 400, 700, 1200, 2200] {
+                self.at(Duration::from_millis(after), Event::Sync(at, 0));
+            }
+        }
+        at
+    }
+
+    fn at(&mut self, after: Duration, event: Event) {
+        self.numbered += 1;
+        self.events.push(Reverse((self.now + after, self.numbered)));
+        self.what.insert(self.numbered, event);
+    }
+
+    fn apply(&mut self, at: usize, effects: Effects) {
+        for (addr, bytes) in effects.datagrams {
+            let to = self.members.iter().position(|member| member.me().addr == addr).expect("an address of the room");
+            self.datagrams += 1;
+            self.contacts[at].insert(to);
+            self.contacts[to].insert(at);
+            if !(self.loses)(self.datagrams, at, to) {
+                self.at(DELAY, Event::Datagram(to, bytes));
+            }
+        }
+        let deaths: Vec<_> = effects.down.iter().map(|member| (self.now, at, self.named(member.node))).collect();
+        self.deaths.extend(deaths);
+        if let Some(wake) = self.members[at].next_wake()
+            && self.wakes[at].is_none_or(|set| wake < set)
+        {
+            self.wakes[at] = Some(wake);
+            self.at(wake - self.now, Event::Tick(at));
+        }
+    }
+
+    fn named(&self, node: NodeId) -> usize {
+        self.members.iter().position(|member| member.me().node == node).expect("a member of the room")
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(&Reverse((at, number))) = self.events.peek().filter(|Reverse((at, _))| *at <= end) {
+            self.events.pop();
+            self.now = at;
+            match self.what.remove(&number).unwrap() {
+                Event::Tick(member) if !self.dead.contains(&member) => {
+                    self.wakes[member] = None;
+                    let effects = self.members[member].tick(at);
+                    self.apply(member, effects);
+                }
+                Event::Datagram(to, bytes) if !self.dead.contains(&to) => {
+                    let effects = self.members[to].datagram(&bytes, at);
+                    self.apply(to, effects);
+                }
+                Event::Compare(member, number) => {
+                    self.at(COMPARE_EVERY, Event::Compare(member, number + 1));
+                    if let Some(partner) = self.members[member].partner(number) {
+                        let partner = self.named(partner.node);
+                        self.at(DELAY, Event::Sync(member, partner));
+                    }
+                }
+                Event::Sync(a, b) if (self.loses)(self.numbered, a, b) => {}
+                Event::Sync(a, b) if !self.dead.contains(&a) && !self.dead.contains(&b) => {
+                    let (told, answer): (Snapshot, Snapshot) = (self.members[a].snapshot(), self.members[b].snapshot());
+                    let effects = self.members[b].learn(told, at);
+                    self.apply(b, effects);
+                    let effects = self.members[a].learn(answer, at);
+                    self.apply(a, effects);
+                }
+                _ => {}
+            }
+        }
+        self.now = end;
+    }
+
+    fn living(&self) -> Vec<usize> {
+        (0..self.members.len()).filter(|at| !self.dead.contains(at)).collect()
+    }
+
+    /// True if each of the living knows just the other ones, and suspects nobody.
+    fn agrees(&self) -> bool {
+        let living = self.living();
+        let nodes: BTreeSet<NodeId> = living.iter().map(|at| self.members[*at].me().node).collect();
+        living.iter().map(|at| &self.members[*at]).all(|member| {
+            let mut known: BTreeSet<NodeId> = member.live().keys().copied().collect();
+            known.insert(member.me().node);
+            known == nodes && member.suspects().is_empty()
+        })
+    }
+
+    fn until_agreed(&mut self, limit: Duration) -> Duration {
+        let start = self.now;
+        while !self.agrees() {
+            let sizes = || self.living().iter().map(|at| self.members[*at].live().len() + 1).collect::<Vec<_>>();
+            assert!(self.now - start < limit, "no agreement within {limit:?}: {:?}", sizes());
+            self.run(Duration::from_millis(20));
+        }
+        self.now - start
+    }
+}
+
+fn room(count: usize) -> Room {
+    let mut room = Room::new();
+    for _ in 0..count {
+        room.join();
+        room.run(Duration::from_millis(7));
+    }
+    room.until_agreed(Duration::from_secs(4));
+    room
+}
+
+#[test]
+fn a_room_that_comes_up_at_once_knows_itself_soon() {
+    for count in [2, 9, 50, 200] {
+        let room = room(count);
+        assert!(room.deaths.is_empty(), "{:?}", room.deaths);
+    }
+}
+
+#[test]
+fn nobody_talks_with_more_than_a_few() {
+    for count in [50, 200] {
+        let mut room = room(count);
+        room.run(Duration::from_secs(30));
+        let mut contacts: Vec<usize> = room.contacts.iter().map(BTreeSet::len).collect();
+        contacts.remove(0);
+        let mean = contacts.iter().sum::<usize>() as f64 / contacts.len() as f64;
+        assert!(mean < 18.0, "{count} members talk with {mean:.1} others each");
+        let before = room.datagrams;
+        room.run(Duration::from_secs(10));
+        let rate = (room.datagrams - before) as f64 / 10.0 / count as f64;
+        assert!(rate < 10.0, "{rate:.1} datagrams a second each in a field of {count} where nothing happens");
+    }
+}
+
+#[test]
+fn a_death_is_known_to_all_within_two_seconds() {
+    for (count, victim) in [(3, 1), (10, 4), (50, 17), (200, 0)] {
+        let mut room = room(count);
+        room.run(Duration::from_secs(5));
+        room.dead.insert(victim);
+        let took = room.until_agreed(Duration::from_secs(4));
+        assert!(took < Duration::from_secs(2), "{count} members took {took:?}");
+        assert!(room.deaths.iter().all(|(_, _, who)| *who == victim), "{:?}", room.deaths);
+    }
+}
+
+#[test]
+fn a_third_that_dies_at_once_is_found_and_nobody_else_is_buried() {
+    let mut room = room(60);
+    room.run(Duration::from_secs(5));
+    room.dead.extend((0..60).filter(|at| at % 3 == 1));
+    room.until_agreed(Duration::from_secs(10));
+    assert!(room.deaths.iter().all(|(_, _, who)| who % 3 == 1));
+}
+
+#[test]
+fn losing_every_tenth_datagram_kills_nobody() {
+    let mut room = room(40);
+    room.loses = Box::new(|number, _, _| mix(number).is_multiple_of(10));
+    room.run(Duration::from_secs(60));
+    assert!(room.deaths.is_empty(), "{:?}", room.deaths);
+    room.dead.insert(7);
+    room.until_agreed(Duration::from_secs(5));
+}
+
+#[test]
+fn a_parted_field_comes_together_again() {
+    for cut in [1, 5, 20] {
+        let mut room = room(40);
+        room.loses = Box::new(move |_, from, to| (from < cut) != (to < cut));
+        room.run(Duration::from_secs(30));
+        let sizes: Vec<usize> = room.members.iter().map(|member| member.live().len() + 1).collect();
+        assert!(sizes.iter().enumerate().all(|(at, &size)| size == if at < cut { cut } else { 40 - cut }), "{sizes:?}");
+        room.loses = Box::new(|_, _, _| false);
+        let took = room.until_agreed(Duration::from_secs(60));
+        assert!(took < Duration::from_secs(30), "{cut} of 40 came back after {took:?}");
+    }
+}
+
+#[test]
+fn a_goodbye_is_believed_at_once() {
+    let mut room = room(30);
+    let effects = room.members[9].leave(room.now);
+    room.apply(9, effects);
+    room.dead.insert(9);
+    let took = room.until_agreed(Duration::from_secs(2));
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[test]
+fn a_member_that_is_slandered_denies_it() {
+    let mut room = room(20);
+    for by in 0..5 {
+        let victim = room.members[12].me().node;
+        let effects = room.members[by].suspect(victim, room.now);
+        room.apply(by, effects);
+    }
+    room.run(Duration::from_millis(300));
+    assert!(room.agrees());
+    room.run(Duration::from_secs(5));
+    assert!(room.deaths.is_empty());
+}
