@@ -160,18 +160,22 @@ impl Node {
         }
     }
 
-    /// Most chunks a fill may have under way: half of the window, less at a lower boost. While somebody reads
-    /// here, few: what they read goes into the store as well, and what is fetched far from there keeps the field out
-    /// of step.
-    fn fill_chunks(&self, chunk_bytes: u64) -> u64 {
+    /// Most chunks a fill may have under way: half of the window, less at a lower boost. Of a small store so much
+    /// less that it spans as much of the image as a full one: nodes that fill together then all fetch from the same
+    /// part of it, the one where readers begin. While somebody reads here, few: what they read goes into the store as
+    /// well, and what is fetched far from there keeps the field out of step.
+    fn fill_chunks(&self, image: &Image) -> u64 {
         let share = self.config.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
-        if self.now < self.reading_until { FILL_BESIDE_READERS } else { (share / chunk_bytes).max(1) }
+        let span = share / image.inventory.geometry().chunk_bytes();
+        let chunks = u128::from(span) * u128::from(image.fill.arc().length) / u128::from(image.map.ring().size());
+        let reading = self.now < self.reading_until || !self.reads.is_empty();
+        if reading { FILL_BESIDE_READERS } else { (chunks as u64).max(FILL_BESIDE_READERS) }
     }
 
     /// Walks the fill on.
     pub(super) fn fill(&mut self, id: ImageId) {
         let Some(image) = self.images.get(&id) else { return };
-        let chunks = self.fill_chunks(image.inventory.geometry().chunk_bytes());
+        let chunks = self.fill_chunks(image);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
         // What nobody has for now does not hold up the rest, within a bound.
