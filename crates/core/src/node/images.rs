@@ -265,11 +265,12 @@ impl Node {
         self.take_arc(id, Arc { length: arc.length - arc.length.div_ceil(8), ..arc });
     }
 
-    /// Commits to another arc, and begins to fill it.
+    /// Commits to another arc, and begins to fill it where readers are: what they come by need not be fetched later.
     pub(super) fn take_arc(&mut self, id: ImageId, arc: Arc) {
         let now = self.now;
+        let from = self.reads_from(id).map_or(0, |chunk| chunk.0);
         let Some(image) = self.images.get_mut(&id) else { return };
-        image.fill = Fill::new(image.map.ring().size(), arc, 0, now);
+        image.fill = Fill::new(image.map.ring().size(), arc, from, now);
         image.told_filled = false;
         for fetch in image.fetches.values_mut() {
             fetch.fill = false;

@@ -47,6 +47,11 @@ impl Node {
         }
     }
 
+    /// The first chunk of an image that a reader of this machine waits for.
+    pub(super) fn reads_from(&self, id: ImageId) -> Option<Chunk> {
+        self.reads.values().filter(|reader| reader.image == id).map(|reader| reader.chunk).min()
+    }
+
     pub(super) fn cancel_read(&mut self, token: Token) {
         let Some(reader) = self.reads.remove(&token) else { return };
         if let Some(fetch) = self.images.get_mut(&reader.image).and_then(|image| image.fetches.get_mut(&reader.chunk)) {

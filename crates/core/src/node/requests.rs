@@ -291,7 +291,8 @@ impl Node {
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
-        if entry.reach.is_chain() {
+        // A fill may be anywhere; that a neighbour is elsewhere does not mean that it is out of step with readers.
+        if entry.reach.is_chain() && entry.priority != Priority::Fill {
             self.peers.out_of_step(entry.peer, self.now);
             self.unpark(entry.peer, true);
             // Whoever may only just begin is asked once more.
