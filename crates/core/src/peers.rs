@@ -49,6 +49,8 @@ pub struct Peer {
     window: u64,
     /// True if it has passed chunks on and not refused since.
     in_step: bool,
+    /// True if it has ever passed chunks on.
+    has_begun: bool,
     /// Refusals to pass a chunk on since it last did.
     out_of_step: u32,
     aside_until: Option<Time>,
@@ -172,7 +174,7 @@ impl Peers {
     /// It passed a chunk on along the chain.
     pub fn in_step(&mut self, node: NodeId) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        (peer.in_step, peer.out_of_step, peer.aside_until) = (true, 0, None);
+        (peer.in_step, peer.has_begun, peer.out_of_step, peer.aside_until) = (true, true, 0, None);
     }
 
     /// True if it has passed chunks on and not refused since.
@@ -192,9 +194,11 @@ impl Peers {
         }
     }
 
-    /// True if it has refused to pass chunks on a moment ago and for the first times: it may only just begin.
+    /// True if it has refused to pass chunks on a moment ago and for the first times: it may only just begin. One
+    /// that passes others on refuses for another reason: perhaps it waits for us, and must not be waited for.
     pub fn may_begin(&self, node: NodeId, now: Time) -> bool {
-        !self.may_be_in_step(node, now) && self.peers.get(&node).is_some_and(|peer| peer.out_of_step <= BEGINNINGS)
+        let begins = |peer: &Peer| !peer.has_begun && peer.out_of_step <= BEGINNINGS;
+        !self.may_be_in_step(node, now) && self.peers.get(&node).is_some_and(begins)
     }
 
     /// True unless it has refused to pass chunks on lately.

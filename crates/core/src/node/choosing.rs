@@ -160,7 +160,10 @@ impl Node {
     /// several the nearest upstream.
     fn chain_source(&self, image: &Image, homes: &[Holding]) -> Option<NodeId> {
         let keeps_all = image.fill.arc().length == image.map.ring().size();
-        if !keeps_all && image.map.participants().len() < CROWD {
+        // Who has just come knows few, perhaps of many; those who then ask homes and those who take from their neighbours
+        // would fetch everything twice, and could wait for each other.
+        let few = image.map.participants().len() < CROWD && self.now >= image.blind_until;
+        if !keeps_all && few {
             return None;
         }
         let me = self.me().node;

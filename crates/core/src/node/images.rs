@@ -23,6 +23,8 @@ const FILL_BESIDE_READERS: u64 = 2;
 
 /// So long after this node's start others may still start.
 const YOUNG: Duration = Duration::from_secs(2);
+/// So long after this node's start it may not know yet of those who are there: until notes were compared once.
+const BLIND: Duration = Duration::from_millis(250);
 
 /// One image on this node.
 pub(super) struct Image {
@@ -32,6 +34,8 @@ pub(super) struct Image {
     pub chain: Chain,
     /// Until when those who were switched on together with this node may still be about to begin.
     pub young_until: Time,
+    /// Until when there may be a crowd that this node does not know of.
+    pub blind_until: Time,
     pub inventory: Inventory,
     pub fetches: BTreeMap<Chunk, Fetch>,
     pub fill: Fill,
@@ -98,6 +102,7 @@ impl Node {
             map,
             chain,
             young_until: self.now + YOUNG,
+            blind_until: self.now + BLIND,
             inventory: Inventory::new(geometry, capacity, transient),
             fetches: BTreeMap::new(),
             fill: Fill::new(geometry.chunks(), arc, 0, start),

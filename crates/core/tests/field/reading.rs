@@ -76,9 +76,9 @@ fn a_room_that_starts_at_once_loads_the_origin_little_more_than_once() {
         let readers = field.read_all(&nodes, 0);
         field.until_read(&readers, secs(30));
         let sent = field.hosts[0].sent_of(0);
-        // The first of them still ask homes to relay, the later ones the chain: the two do not share what they
-        // fetch, which costs small stores up to two thirds of an image.
-        let most = if capacity < 603 { 603 * 17 / 10 } else { 603 * 12 / 10 };
+        // On links this fast, neighbours that start are often further apart than what those without stores keep: they
+        // then find each other out of step. Of other seeds some take up to 1.8 images, with stores of any size.
+        let most = if capacity == 0 { 603 * 15 / 10 } else { 603 * 12 / 10 };
         assert!(sent <= most, "the origin sent {sent} chunks of 603 to stores of {capacity}");
         if capacity > 0 {
             let settled = |field: &Field| field.filled(&nodes) && field.covered(&nodes) && field.bare(0) == 0;

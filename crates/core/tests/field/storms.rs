@@ -46,6 +46,30 @@ fn a_cold_room_comes_near_the_limit() {
     }
 }
 
+/// Stores of 6 %, which fill while everybody reads, from the moment they are switched on.
+#[test]
+fn a_cold_room_with_small_stores_comes_near_the_limit() {
+    for seed in 1..4 {
+        let (chunks, count) = (1024, 30);
+        let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
+        field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
+        field.rate = RATE;
+        field.origin(None, &[0]);
+        let began = field.now;
+        let start = |_| {
+            field.run(ms(5));
+            let node = field.join(0, &[(0, chunks * 6 / 100)]);
+            field.read(node, 0, field.images[0].data())
+        };
+        let readers: Vec<usize> = (0..count).map(start).collect();
+        field.until_read(&readers, secs(100));
+        let link = Duration::from_secs_f64((chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64);
+        let time = (field.now - began).as_secs_f64() / link.as_secs_f64();
+        let origin = field.hosts[0].sent_of(0) as f64 / chunks as f64;
+        assert!(time <= 1.2 && origin <= 1.1, "{time} of what the link needs, {origin} images from the origin");
+    }
+}
+
 /// Nobody keeps anything for longer than others need it on the way.
 #[test]
 fn a_room_without_stores_comes_near_the_limit() {
