@@ -108,13 +108,14 @@ mod golden {
             records: Vec::new(),
         };
         let expected = concat!(
-            "0500000019000000",
+            "050000001a000000",
             "0000000000000000",
             "01",
             "00c6120007e121",
             "888e98a8c0e0808101",
             "80d095ffbc31",
             "03",
+            "00",
             "00"
         );
         assert_eq!(hexadecimal(&wire::snapshot_frame(Kind::Sync, 0, snapshot)), expected);

@@ -66,25 +66,32 @@ fn readers_from_the_first_moment_load_the_origin_little_more_than_once() {
     assert!(sent <= 603 * 13 / 10, "the origin sent {sent} chunks of 603");
 }
 
-/// A room whose machines are all switched on at the same moment: none knows of another when it chooses its arc.
+/// A room whose machines are all switched on at the same moment: none knows of another when it chooses its arc. On links
+/// this fast, neighbours that start are often further apart than what they keep, and then find each other out of
+/// step: single rooms take up to 1.8 images, so it is the middle one that is held to a bound.
 #[test]
 fn a_room_that_starts_at_once_loads_the_origin_little_more_than_once() {
-    for (seed, capacity) in [(12, 120), (13, 603), (14, 0)] {
-        let mut field = one_image(seed);
-        field.config = in_step(field.config);
-        let nodes: Vec<usize> = (0..10).map(|_| field.join(0, &[(0, capacity)])).collect();
-        let readers = field.read_all(&nodes, 0);
-        field.until_read(&readers, secs(30));
-        let sent = field.hosts[0].sent_of(0);
-        // On links this fast, neighbours that start are often further apart than what those without stores keep: they
-        // then find each other out of step. Of other seeds some take up to 1.8 images, with stores of any size.
-        let most = if capacity == 0 { 603 * 15 / 10 } else { 603 * 12 / 10 };
-        assert!(sent <= most, "the origin sent {sent} chunks of 603 to stores of {capacity}");
-        if capacity > 0 {
-            let settled = |field: &Field| field.filled(&nodes) && field.covered(&nodes) && field.bare(0) == 0;
-            field.until("covered", secs(20), settled);
-        }
+    for capacity in [120, 603, 0] {
+        let mut sent: Vec<u64> = (12..17).map(|seed| sent_to_a_room_that_starts(seed, capacity)).collect();
+        sent.sort_unstable();
+        let most = if capacity == 0 { 603 * 14 / 10 } else { 603 * 13 / 10 };
+        assert!(sent[2] <= most && sent[4] <= 603 * 2, "the origin sent {sent:?} of 603 to stores of {capacity}");
     }
+}
+
+/// How many chunks the origin sends until all of a room have read all of it.
+fn sent_to_a_room_that_starts(seed: u64, capacity: u64) -> u64 {
+    let mut field = one_image(seed);
+    field.config = in_step(field.config);
+    let nodes: Vec<usize> = (0..10).map(|_| field.join(0, &[(0, capacity)])).collect();
+    let readers = field.read_all(&nodes, 0);
+    field.until_read(&readers, secs(30));
+    let sent = field.hosts[0].sent_of(0);
+    if capacity > 0 {
+        let settled = |field: &Field| field.filled(&nodes) && field.covered(&nodes) && field.bare(0) == 0;
+        field.until("covered", secs(20), settled);
+    }
+    sent
 }
 
 /// With the stores full the origin is not asked for anything, and all nodes send about alike.
