@@ -10,19 +10,49 @@ const STREAMS: usize = 16;
 /// A reader may skip, or come out of order, by so many chunks and still count as sequential: clients with
 /// several connections or requests in flight do (nbdcopy: 4 x 16 requests of 256 KiB).
 const SLACK: u64 = 64;
+/// Of so many chunks up to the furthest that was read, more than half have to have been read. In an image of a few
+/// thousand chunks the [`STREAMS`] with their slack lie nearly everywhere, so that reads all over it fit one of
+/// them by chance; but they leave gaps.
+const DENSE: u64 = 64;
 /// The window begins with so many chunks and doubles as the reader goes on.
 const WINDOW_MIN: u64 = 4;
 
 #[derive(Debug, Clone, Default)]
 struct Stream {
+    /// The first chunk read.
+    from: u64,
     /// One past the highest chunk read.
     next: u64,
+    /// Which of the last [`DENSE`] chunks before `next` were read; bit 0 is the one right before it.
+    seen: u64,
     /// One past the last chunk suggested.
     suggested: u64,
     window: u64,
-    /// Reads that fitted so far.
+    /// Reads that fitted, and went further, so far.
     hits: u32,
     used: u64,
+}
+
+impl Stream {
+    /// Notes which chunks were read.
+    fn read(&mut self, read: Range<u64>) {
+        if read.end > self.next {
+            self.seen = u32::try_from(read.end - self.next).ok().and_then(|by| self.seen.checked_shl(by)).unwrap_or(0);
+            self.next = read.end;
+        }
+        self.seen |= lowest(self.next - read.start) & !lowest(self.next - read.end);
+    }
+
+    /// True if what was read leaves few gaps.
+    fn is_dense(&self) -> bool {
+        let span = self.next.saturating_sub(self.from).min(DENSE);
+        u64::from((self.seen & lowest(span)).count_ones()) * 2 > span
+    }
+}
+
+/// The lowest bits, at most 64.
+fn lowest(bits: u64) -> u64 {
+    u32::try_from(bits).ok().and_then(|bits| 1u64.checked_shl(bits)).map_or(u64::MAX, |above| above - 1)
 }
 
 /// The readers of one image.
@@ -48,18 +78,15 @@ impl ReadAhead {
         }
         let follows = |stream: &Stream| read.start <= stream.next + SLACK && read.end + SLACK >= stream.next;
         let Some(at) = self.streams.iter().position(follows) else {
-            self.begin(read.end);
+            self.begin(read);
             return 0..0;
         };
         let (window_max, chunks, clock) = (self.window_max, self.chunks, self.clock);
         let stream = &mut self.streams[at];
         stream.used = clock;
-        if read.end <= stream.next {
-            return 0..0;
-        }
-        stream.next = read.end;
-        stream.hits += 1;
-        if stream.hits < 2 {
+        stream.hits += u32::from(read.end > stream.next);
+        stream.read(read);
+        if stream.hits < 2 || !stream.is_dense() {
             return 0..0;
         }
         stream.suggested = stream.suggested.max(stream.next);
@@ -73,8 +100,10 @@ impl ReadAhead {
         from..stream.suggested
     }
 
-    fn begin(&mut self, next: u64) {
-        let stream = Stream { next, suggested: next, window: 0, hits: 0, used: self.clock };
+    fn begin(&mut self, read: Range<u64>) {
+        let mut stream = Stream { from: read.start, next: read.start, used: self.clock, ..Stream::default() };
+        stream.read(read);
+        stream.suggested = stream.next;
         if self.streams.len() < STREAMS {
             self.streams.push(stream);
         } else if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.used) {

@@ -6,6 +6,7 @@ mod faults;
 mod joining;
 mod leaving;
 mod reading;
+mod scattered;
 mod storms;
 mod waiting;
 

@@ -44,6 +44,17 @@ proptest! {
         prop_assert!(suggested <= 8, "{} chunks suggested", suggested);
     }
 
+    /// Reads all over a small image, where any two lie near each other: little is fetched for nothing.
+    #[test]
+    fn scattered_readers_of_small_images_are_left_alone(places in prop::collection::vec(0u64..1 << 10, 500)) {
+        let mut ahead = ReadAhead::new(1 << 10, 128);
+        let suggested: u64 = places.into_iter().map(|place| {
+            let next = ahead.note(place..place + 1);
+            next.end.saturating_sub(next.start)
+        }).sum();
+        prop_assert!(suggested <= 50, "{} chunks suggested", suggested);
+    }
+
     /// Whatever is read, nothing past the end is suggested and no more than the window at a time.
     #[test]
     fn suggestions_stay_within_the_image(
