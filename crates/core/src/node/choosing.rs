@@ -87,8 +87,9 @@ impl Node {
                 if !has && reach == Reach::HOLDER {
                     break;
                 }
-                // Among many that have it the neighbour is but one, unless it is in step anyway.
-                if has && holders.len() > 1 && !peers.is_in_step(peer) {
+                // Among many that have it the neighbour is but one, unless it is in step anyway. And whoever reads here
+                // and there is in step with nobody.
+                if (has || !fetch.stream) && holders.len() > 1 && !peers.is_in_step(peer) {
                     break;
                 }
                 if room(&peer) {

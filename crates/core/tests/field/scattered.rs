@@ -42,24 +42,25 @@ fn scatter(field: &mut Field, nodes: &[usize], count: u64) -> f64 {
     bytes as f64 / (field.now - start).as_secs_f64() / RATE as f64
 }
 
-/// Three tenths of the image lie in each store. If the least loaded of a chunk's three holders is always asked, as far
-/// as the asker knows, eight reads at a time give 1.3 times the link's rate.
+/// Three tenths of the image lie in each store. If each asks the least loaded of a chunk's three holders, as far as it
+/// knows, ideal queues and eight reads at a time give the slowest 1.5 times the link's rate.
 #[test]
 fn scattered_reads_fill_the_links() {
-    let mut field = Field::new(1, vec![Original::usual(1, 1024)]);
-    field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
-    field.rate = RATE;
-    field.origin(None, &[0]);
-    let start = |_| {
-        field.run(ms(5));
-        field.join(0, &[(0, 308)])
-    };
-    let nodes: Vec<usize> = (0..10).map(start).collect();
-    field.until("filled", secs(60), |field| field.filled(&nodes) && field.covered(&nodes));
-    field.run(secs(5));
-    let before = field.hosts[0].sent_of(0);
-    let rate = scatter(&mut field, &nodes, 500);
-    println!("rate {rate}");
-    assert!(rate >= 1.3, "{rate} times the link's rate");
-    assert_eq!(field.hosts[0].sent_of(0), before, "the origin is not needed");
+    for seed in 1..4 {
+        let mut field = Field::new(seed, vec![Original::usual(1, 1024)]);
+        field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
+        field.rate = RATE;
+        field.origin(None, &[0]);
+        let start = |_| {
+            field.run(ms(5));
+            field.join(0, &[(0, 308)])
+        };
+        let nodes: Vec<usize> = (0..10).map(start).collect();
+        field.until("filled", secs(60), |field| field.filled(&nodes) && field.covered(&nodes));
+        field.run(secs(5));
+        let before = field.hosts[0].sent_of(0);
+        let rate = scatter(&mut field, &nodes, 500);
+        assert!(rate >= 1.35, "{rate} times the link's rate");
+        assert_eq!(field.hosts[0].sent_of(0), before, "the origin is not needed");
+    }
 }
