@@ -145,9 +145,10 @@ impl Node {
         }
         let now = self.now;
         let old = self.requests.iter().filter(|(_, request)| now - request.sent >= CHECK_EVERY);
-        let old: Vec<(RequestId, Request)> = old.map(|(id, request)| (*id, *request)).collect();
-        for (id, request) in old {
-            if self.requests.contains_key(&id) {
+        let old: Vec<RequestId> = old.map(|(id, _)| *id).collect();
+        for id in old {
+            // One that was looked at before may have made an orphan of this one.
+            if let Some(request) = self.requests.get(&id).copied() {
                 self.check_one(&request);
             }
         }
