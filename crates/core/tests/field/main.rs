@@ -7,6 +7,7 @@ mod joining;
 mod leaving;
 mod reading;
 mod scattered;
+mod stagger;
 mod storms;
 mod waiting;
 

@@ -1,0 +1,44 @@
+//! One after the other comes and reads everything in order: those who are ahead serve those behind.
+
+use crate::secs;
+use crate::support::field::Field;
+use crate::support::original::Original;
+use std::time::Duration;
+
+/// 100 Mbit/s.
+const RATE: u64 = 12_500_000;
+
+/// One more node every `gap`, with a store for everything, that reads all as soon as it is there. Returns by how much
+/// each took longer than its link needs, and how many images the origin sent.
+fn stagger(seed: u64, count: usize, chunks: u64, gap: Duration) -> (Vec<f64>, f64) {
+    let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
+    field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
+    field.rate = RATE;
+    field.origin(None, &[0]);
+    let capacity = field.images[0].chunks();
+    let start = |_| {
+        let node = field.join(0, &[(0, capacity)]);
+        let (reader, began) = (field.read(node, 0, 0..chunks), field.now);
+        field.run(gap);
+        (reader, began)
+    };
+    let began: Vec<_> = (0..count).map(start).collect();
+    let readers: Vec<usize> = began.iter().map(|(reader, _)| *reader).collect();
+    field.until_read(&readers, secs(100));
+    let limit = (chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64;
+    // A reader that is done has waited for nothing since its end.
+    let time = |(reader, began): &(usize, _)| (field.readers[*reader].since - *began).as_secs_f64() / limit;
+    (began.iter().map(time).collect(), field.hosts[0].sent_of(0) as f64 / chunks as f64)
+}
+
+/// The sum of the uplinks is enough for all, but only if nobody takes from one whom another needs more: those who come
+/// while nobody has everything yet are some way off the limit of 1.0.
+#[test]
+fn latecomers_are_served_by_those_ahead() {
+    for seed in 1..4 {
+        let (times, origin) = stagger(seed, 20, 1024, secs(1));
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        assert!(mean <= 1.35 && times.iter().all(|time| *time <= 2.2), "{times:?} of what the link needs");
+        assert!(origin <= 1.05, "the origin sent {origin} images");
+    }
+}
