@@ -26,8 +26,9 @@ const ASIDE: Duration = Duration::from_millis(50);
 /// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
 const BEGINNINGS: u32 = 2;
 const ASIDE_MAX: Duration = Duration::from_secs(2);
-/// See [`Peers::choose`].
-const CHOICES: usize = 3;
+/// So many candidates are all compared: chunks often have three holders. Of more, two choices do most of the good, and
+/// nodes that fill are not led to ask ever more of their peers.
+const FEW: usize = 3;
 /// Weight of a new delay in the mean (RFC 6298: 1/8 for the mean, 1/4 for the deviation).
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
@@ -112,9 +113,9 @@ impl Peers {
         }
     }
 
-    /// Chooses whom to ask: of three random candidates the one that should answer soonest, by its measured
-    /// delay and by what it owes us already. Two choices do most of the good (Mitzenmacher, 2001), but images are often
-    /// held three times, and then the third costs nothing. All must be usable.
+    /// Chooses whom to ask: of two random candidates the one that should answer sooner, by its measured
+    /// delay and by what it owes us already (Mitzenmacher's two choices, 2001); of a few, all are compared. All must be
+    /// usable.
     pub fn choose(&mut self, candidates: &[NodeId]) -> Option<NodeId> {
         if !self.round_robin || candidates.len() < 2 {
             return candidates.first().copied();
@@ -124,7 +125,8 @@ impl Peers {
         };
         let mut left = candidates.to_vec();
         let mut best: Option<(u64, NodeId)> = None;
-        for _ in 0..CHOICES.min(candidates.len()) {
+        let looks = if candidates.len() <= FEW { FEW } else { 2 };
+        for _ in 0..looks.min(candidates.len()) {
             self.turn = self.turn.wrapping_add(0x9E37_79B9_7F4A_7C15);
             let node = left.swap_remove((mix(self.turn) % left.len() as u64) as usize);
             if best.is_none_or(|(least, _)| cost(node) < least) {

@@ -69,6 +69,7 @@ impl Node {
         let having: Vec<NodeId> = homes.iter().filter(has).map(|home| home.node).collect();
         let holders: Vec<NodeId> = having.iter().copied().filter(|&node| usable(node)).collect();
         let origins_too = having.is_empty();
+        let settled = homes.iter().all(|home| home.filled.count == image.map.ring().size());
         if let Some(source) = self.chain_source(image, &homes) {
             let mine = chain::distance(source, me);
             let before = image.chain.upstream(me).take_while(|node| chain::distance(source, *node) < mine);
@@ -88,8 +89,8 @@ impl Node {
                     break;
                 }
                 // Among many that have it the neighbour is but one, unless it is in step anyway. And whoever reads here
-                // and there is in step with nobody.
-                if (has || !fetch.stream) && holders.len() > 1 && !peers.is_in_step(peer) {
+                // and there is in step with nobody; while stores fill, though, the first reads of a crowd look like that.
+                if (has || (!fetch.stream && settled)) && holders.len() > 1 && !peers.is_in_step(peer) {
                     break;
                 }
                 if room(&peer) {
