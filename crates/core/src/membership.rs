@@ -4,7 +4,7 @@
 //! suspects that do not deny it in time; news rides on every datagram. But nobody talks to members
 //! drawn at random: each has a few partners, its neighbours in some circles ([`rings`]), probes
 //! those after it, and passes news on to all of them. So a member's talk does not grow with the field, and
-//! a death has witnesses who look every [`PROBE_PERIOD`].
+//! a death has witnesses who look every 300 ms.
 //!
 //! Called by [`crate::node::Node`] with datagrams, snapshots and the time; gives back datagrams to send, and who
 //! came and went. Knows nothing of chunks, draws no lots, and sleeps until [`Membership::next_wake`].
