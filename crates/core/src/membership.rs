@@ -167,6 +167,7 @@ impl Membership {
         for item in items {
             match item {
                 Item::Member(member) => self.learn_member(member, Some(from.node)),
+                Item::Record(record) if record.node == self.me.node => {}
                 Item::Record(record) => self.learn_record(record, Some(from.node)),
             }
         }
@@ -199,7 +200,9 @@ impl Membership {
                 self.doubts.insert(node);
             }
         }
-        for record in snapshot.records {
+        // What this node holds, it knows best.
+        let me = self.me.node;
+        for record in snapshot.records.into_iter().filter(|record| record.node != me) {
             self.learn_record(record, from);
         }
         self.finish()
@@ -374,9 +377,7 @@ impl Membership {
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
         let key = RecordKey { node: record.node, image: record.image };
-        // What this node holds, it knows best.
-        let ours = record.node == self.me.node && from.is_some();
-        if !ours && self.records.learn(record) {
+        if self.records.learn(record) {
             self.pass_on(Topic::Record(key), from);
         }
     }

@@ -5,10 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::{Identity, NodeId};
+use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Effects, Membership};
-use vfield_core::placement::mix;
-use vfield_core::record::Snapshot;
+use vfield_core::placement::{Arc, Filled, mix};
+use vfield_core::record::{Record, Snapshot};
 use vfield_core::time::Time;
 
 /// What a datagram takes on its way.
@@ -267,4 +269,30 @@ fn a_member_that_is_slandered_denies_it() {
     assert!(room.agrees());
     room.run(Duration::from_secs(5));
     assert!(room.deaths.is_empty());
+}
+
+#[test]
+fn nobody_else_says_what_a_member_holds() {
+    let mut room = room(2);
+    let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header").encode();
+    let record = |version, capacity| Record {
+        node: room.members[1].me().node,
+        version,
+        image: ImageId([1; 32]),
+        name: "image".to_owned(),
+        header,
+        origin: false,
+        arc: Arc { start: 0, length: capacity },
+        filled: Filled { from: 0, count: 0 },
+        leaving: false,
+    };
+    let (mine, forged) = (record(1, 10), record(9, 200));
+    let effects = room.members[1].announce(mine.clone(), room.now);
+    room.apply(1, effects);
+    let effects = room.members[1].learn(Snapshot { members: Vec::new(), records: vec![forged] }, room.now);
+    room.apply(1, effects);
+    room.run(Duration::from_secs(1));
+    for member in &room.members {
+        assert_eq!(member.records().iter().collect::<Vec<_>>(), [&mine]);
+    }
 }
