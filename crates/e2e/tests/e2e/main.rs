@@ -8,4 +8,5 @@ mod hostile;
 mod joining;
 mod limits;
 mod loss;
+mod storms;
 mod waiting;

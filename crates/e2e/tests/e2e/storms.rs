@@ -1,0 +1,62 @@
+//! Everybody reads everything at once, over thin links: whatever befalls some, the others get every byte, soon, and the
+//! origin sends little more than one image.
+
+use vfield_e2e::{Outcome, program};
+use vfield_lab::bytes::MIB;
+use vfield_lab::need::{Need, have};
+use vfield_lab::storm::{Event, Plan, Programs, Sample, play_role, run};
+
+/// A freeze, by far more than the second that is promised: the machine that tests may be busy with other things.
+const FREEZE_S: f64 = 4.0;
+
+/// Not a test: what the processes of the hosts run, this program being their program as well.
+#[test]
+#[ignore = "run by other tests"]
+fn process_of_a_host() {
+    play_role();
+}
+
+fn storm(plan: &Plan) -> Result<Sample, vfield_lab::LabError> {
+    let words = ["--exact", "storms::process_of_a_host", "--ignored", "--nocapture"].map(str::to_owned);
+    let this = std::env::current_exe().expect("a running program has a path");
+    run(plan, &Programs { helper: (this, words.to_vec()), vfield: program::vfield().path().to_owned() })
+}
+
+fn all_but(sample: &Sample, spared: usize) {
+    assert!(sample.errors.is_empty(), "{:?} {}", sample.errors, sample.line());
+    assert_eq!(sample.ok + spared, sample.nodes.len(), "{}", sample.line());
+    let untouched = sample.nodes.iter().filter(|node| node.fate.is_none());
+    let longest = untouched.map(|node| node.longest_gap_s).fold(0.0, f64::max);
+    assert!(longest < FREEZE_S, "{longest} s without a byte: {}", sample.line());
+}
+
+#[test]
+fn bad_weather_in_a_storm_stops_nobody_else() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    for (events, spared) in
+        [(vec!["0.8s:kill:2", "1.1s:leave:4"], 2), (vec!["0.9s:stop:3"], 1), (vec!["1.0s:join:2"], 0)]
+    {
+        let events: Vec<Event> = events.iter().map(|event| event.parse().expect("an event")).collect();
+        let sample = storm(&Plan { readers: 6, size_bytes: 24 * MIB, events, limit_s: 90.0, ..Plan::default() })?;
+        all_but(&sample, spared);
+        assert!(sample.origin_copies < 2.0, "{}", sample.line());
+    }
+    Ok(())
+}
+
+/// Stores that hold a third of the image together, and none at all: the origin sends it about once all the same.
+#[test]
+fn a_storm_on_little_memory_loads_the_origin_about_once() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    for store in ["4%", "0"] {
+        let plan = Plan { readers: 8, size_bytes: 24 * MIB, store: store.to_owned(), limit_s: 90.0, ..Plan::default() };
+        let sample = storm(&plan)?;
+        all_but(&sample, 0);
+        assert!(sample.origin_copies < 1.6, "store {store}: {}", sample.line());
+    }
+    Ok(())
+}
