@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Every wait ends after so many seconds, the test then fails.
@@ -128,6 +129,12 @@ fn a_second_origin_adds_an_image() {
     let addr = first.addr();
     let second = bench.start("c1", &["serve", "bb.img", "--join", &addr, "--listen", "127.0.0.1:0"]);
     second.wait("filled");
+    // News takes a moment.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !String::from_utf8_lossy(&first.ask(&["status"]).stdout).contains("bb.img") {
+        assert!(Instant::now() < deadline, "the first node never heard of the second image");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let complaint = |line: &[&str]| String::from_utf8(bench.run(line).stderr).unwrap();
     let listen = ["--listen", "127.0.0.1:0"];
     assert!(complaint(&[&["join", &addr][..], &listen].concat()).contains("the field has several images"));
