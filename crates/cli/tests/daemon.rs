@@ -1,6 +1,6 @@
 //! Daemons with real nodes on loopback, spoken to as a person or a script would.
 //!
-//! Every address has a port of the system's choice. Nothing sleeps: `status --wait` is what waits.
+//! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
