@@ -12,6 +12,7 @@ use crate::values::nbd_uri::NbdUri;
 use crate::values::rate::Rate;
 use crate::values::size::Size;
 use crate::values::store::Store;
+use crate::values::zone::ZoneName;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -173,6 +174,10 @@ pub struct DaemonOptions {
     /// The address that other nodes are told, where it is not the one listened on
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<Address>,
+    /// The zone of this node, such as its rack: chunks come into a zone about once, and nodes of
+    /// other zones are asked only for what none of its own has [default: one zone for all]
+    #[arg(long, value_name = "NAME", help_heading = "Network")]
+    pub zone: Option<ZoneName>,
     /// The daemon's control socket
     #[command(flatten)]
     pub control: ControlOptions,

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use vfield_core::chunk::ChunkSize;
+use vfield_core::identity::Zone;
 use vfield_export::nbd;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 
@@ -129,6 +130,7 @@ fn node(
         listen,
         any_port,
         advertise,
+        zone: daemon.zone.map_or_else(Zone::default, |zone| zone.0),
         bootstrap,
         serve: Vec::new(),
         join: Vec::new(),

@@ -13,6 +13,7 @@ use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::size::Size;
 use crate::values::store::Store;
+use crate::values::zone::ZoneName;
 use serde::Deserialize;
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
@@ -39,6 +40,7 @@ pub struct Settings {
     io_timeout: Option<Timeout>,
     listen: Option<Address>,
     advertise: Option<Address>,
+    zone: Option<ZoneName>,
     control: Option<PathBuf>,
     json: bool,
     threads: Option<NonZeroUsize>,
@@ -123,6 +125,7 @@ impl Settings {
         options.io_timeout = options.io_timeout.or(self.io_timeout);
         options.listen = options.listen.or(self.listen);
         options.advertise = options.advertise.or(self.advertise);
+        options.zone = options.zone.or(self.zone);
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.threads = options.threads.or(self.threads);

@@ -12,3 +12,4 @@ pub mod nbd_uri;
 pub mod rate;
 pub mod size;
 pub mod store;
+pub mod zone;

@@ -1,6 +1,8 @@
-//! Who a node is: an id for its lifetime, an address, and a generation that settles who is newer.
+//! Who a node is: an id for its lifetime, an address, a generation that settles who is newer, and its zone.
 
-use serde::{Deserialize, Serialize};
+use crate::placement::map::mix;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -29,4 +31,82 @@ pub struct Identity {
     pub node: NodeId,
     /// Milliseconds since 1970 at its start; of two processes at one address the later one is real.
     pub generation: u64,
+    /// With whom it shares what it holds.
+    pub zone: Zone,
+}
+
+/// A zone: nodes that are near each other, such as those of a rack. All of them know each other; of other zones they
+/// know a few. A node that is told of none is in the zone without a name.
+///
+/// Kept in place, since a node knows many identities; no longer than an IPv4 network's usual notation.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Zone([u8; Zone::LENGTH_MAX]);
+
+impl Zone {
+    /// Longest name, in bytes: `198.18.255.255/32`, as a subnet is written, has 17.
+    pub const LENGTH_MAX: usize = 20;
+
+    /// The zone of this name: letters, digits and `-_.:/`, at most [`Zone::LENGTH_MAX`] of them, or none.
+    pub fn named(name: &str) -> Option<Self> {
+        let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+        let mut bytes = [0; Self::LENGTH_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        name.bytes().all(sound).then_some(Self(bytes))
+    }
+
+    /// Its name; empty for the zone without one.
+    pub fn name(&self) -> &str {
+        let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(Self::LENGTH_MAX);
+        std::str::from_utf8(&self.0[..length]).expect("ASCII, as it was checked")
+    }
+
+    /// Its place in the order of zones, which is the same everywhere: 64 bits of a hash of the name.
+    pub fn place(&self) -> u64 {
+        self.0.chunks(8).fold(0, |place, part| {
+            let mut bytes = [0; 8];
+            bytes[..part.len()].copy_from_slice(part);
+            mix(place ^ u64::from_le_bytes(bytes))
+        })
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name())
+    }
+}
+
+impl Serialize for Zone {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = <&str>::deserialize(deserializer)?;
+        Self::named(name).ok_or_else(|| D::Error::custom("no name of a zone"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_has_a_short_plain_name() {
+        for name in ["", "rack-17", "198.18.255.255/32", "abcdefghijklmnopqrst"] {
+            assert_eq!(Zone::named(name).expect("a name").name(), name);
+        }
+        for name in ["abcdefghijklmnopqrstu", "a b", "a\0b", "r\u{e4}ck"] {
+            assert_eq!(Zone::named(name), None, "{name:?}");
+        }
+        assert_ne!(Zone::named("a").map(|zone| zone.place()), Zone::named("b").map(|zone| zone.place()));
+    }
 }

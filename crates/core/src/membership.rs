@@ -6,6 +6,8 @@
 //! those after it, and passes news on to all of them. So a member's talk does not grow with the field, and
 //! a death has witnesses who look every 300 ms.
 //!
+//! A node is a member among the nodes of its zone; a gateway is one among the gateways of all zones too ([`Level`]).
+//!
 //! Called by [`crate::node::Node`] with datagrams, snapshots and the time; gives back datagrams to send, and who
 //! came and went. Knows nothing of chunks, draws no lots, and sleeps until [`Membership::next_wake`].
 
@@ -17,8 +19,9 @@ mod watch;
 
 use crate::config::{TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
-use crate::record::{Record, RecordKey, Records, Snapshot};
+use crate::record::{Record, RecordKey, Records};
 use crate::time::Time;
+pub use message::Level;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
 use roster::Roster;
@@ -65,8 +68,19 @@ pub struct Effects {
     pub doubt: bool,
 }
 
-/// The members of the field and their records.
+impl Effects {
+    /// These, then others.
+    pub fn add(&mut self, other: Self) {
+        self.datagrams.extend(other.datagrams);
+        self.up.extend(other.up);
+        self.down.extend(other.down);
+        self.doubt |= other.doubt;
+    }
+}
+
+/// The members of a zone, or of the backbone, and their records.
 pub struct Membership {
+    level: Level,
     me: Identity,
     incarnation: u32,
     /// It has said goodbye: nothing is sent any more.
@@ -91,9 +105,10 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// A field with one member.
-    pub fn new(me: Identity, now: Time) -> Self {
+    /// A zone, or a backbone, with one member.
+    pub fn new(level: Level, me: Identity, now: Time) -> Self {
         Self {
+            level,
             me,
             incarnation: 0,
             gone: false,
@@ -149,7 +164,7 @@ impl Membership {
         self.now = now;
         let Some((head, items)) = message::parse(bytes) else { return Effects::default() };
         let Head { from, purpose, .. } = head;
-        if from.node == self.me.node || from.addr == self.me.addr || self.gone {
+        if from.node == self.me.node || from.addr == self.me.addr || self.gone || !self.admits(&from) {
             return Effects::default();
         }
         if head.to != self.me.node {
@@ -160,9 +175,7 @@ impl Membership {
             return self.finish();
         }
         self.learn_member(Member { identity: from, incarnation: head.incarnation, state: State::Alive }, None);
-        if self.roster.get(from.node).is_some_and(|known| known.state == State::Down) {
-            self.doubts.insert(from.node);
-        }
+        self.doubt(from.node);
         self.hear(from.node);
         for item in items {
             match item {
@@ -187,22 +200,21 @@ impl Membership {
     }
 
     /// Takes in what another member told us when we met.
-    pub fn learn(&mut self, snapshot: Snapshot, now: Time) -> Effects {
+    pub fn learn(&mut self, members: Vec<Member>, records: Vec<Record>, now: Time) -> Effects {
         self.now = now;
         let news = |member: &&Member| self.roster.get(member.identity.node).is_none();
-        let few = snapshot.members.iter().filter(news).count() <= PASSED_ON;
+        let few = members.iter().filter(news).count() <= PASSED_ON;
         // Said by nobody, it is passed on to all; said by this node, to none.
         let from = (!few).then_some(self.me.node);
-        for member in snapshot.members {
-            let node = member.identity.node;
+        for member in members {
             self.learn_member(member, from);
-            if member.state.is_live() && self.roster.get(node).is_some_and(|known| known.state == State::Down) {
-                self.doubts.insert(node);
+            if member.state.is_live() {
+                self.doubt(member.identity.node);
             }
         }
         // What this node holds, it knows best.
         let me = self.me.node;
-        for record in snapshot.records.into_iter().filter(|record| record.node != me) {
+        for record in records.into_iter().filter(|record| record.node != me) {
             self.learn_record(record, from);
         }
         self.finish()
@@ -212,9 +224,7 @@ impl Membership {
     pub fn met(&mut self, identity: Identity, now: Time) -> Effects {
         self.now = now;
         self.learn_member(Member { identity, incarnation: 0, state: State::Alive }, None);
-        if self.roster.get(identity.node).is_some_and(|known| known.state == State::Down) {
-            self.doubts.insert(identity.node);
-        }
+        self.doubt(identity.node);
         self.finish()
     }
 
@@ -265,14 +275,12 @@ impl Membership {
         self.finish()
     }
 
-    /// What to tell a node that we meet.
-    pub fn snapshot(&self) -> Snapshot {
+    /// What to tell another member that we meet: all that we know of members, ourselves first, and what the living say.
+    pub fn snapshot(&self) -> (Vec<Member>, Vec<Record>) {
         let live = self.roster.live();
         let of_the_living = self.records.iter().filter(|r| r.node == self.me.node || live.contains_key(&r.node));
-        Snapshot {
-            members: std::iter::once(self.myself()).chain(self.roster.iter().copied()).collect(),
-            records: of_the_living.cloned().collect(),
-        }
+        let members = std::iter::once(self.myself()).chain(self.roster.iter().copied());
+        (members.collect(), of_the_living.cloned().collect())
     }
 
     /// Live members other than this node, suspects among them.
@@ -303,6 +311,11 @@ impl Membership {
         self.forming = forming;
     }
 
+    /// True if a node is known, dead or alive.
+    pub fn knows(&self, node: NodeId) -> bool {
+        self.roster.get(node).is_some()
+    }
+
     /// All records, of the dead too until they are swept out.
     pub const fn records(&self) -> &Records {
         &self.records
@@ -319,27 +332,39 @@ impl Membership {
         if self.forming { time * TALK_FORMING } else { time }
     }
 
+    /// True for a node that can be a member here.
+    fn admits(&self, identity: &Identity) -> bool {
+        self.level == Level::Backbone || identity.zone == self.me.zone
+    }
+
+    /// A node seems to live: if we hold it for dead, it is to be greeted.
+    fn doubt(&mut self, node: NodeId) {
+        if self.roster.get(node).is_some_and(|known| known.state == State::Down) {
+            self.doubts.insert(node);
+        }
+    }
+
     fn finish(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
 
     fn head(&self, to: NodeId, purpose: Purpose) -> Head {
-        Head { from: self.me, incarnation: self.incarnation, to, purpose }
+        Head { level: self.level, from: self.me, incarnation: self.incarnation, to, purpose }
     }
 
     fn learn_member(&mut self, member: Member, from: Option<NodeId>) {
-        let Member { identity, incarnation, state } = member;
+        let Member { identity, state, .. } = member;
         if identity.node == self.me.node {
             return self.deny(member);
         }
-        if identity.addr == self.me.addr {
-            // Who died here before us, as far as this node is concerned.
+        if identity.addr == self.me.addr || !self.admits(&identity) {
+            // Who died here before us, as far as this node is concerned; or a stranger.
             return;
         }
         let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
         let was_suspect = self.suspects().contains(&identity.node);
         let was_lost = self.roster.lost().contains(&identity.node);
-        let change = self.roster.learn(Member { identity, incarnation, state }, self.now, self.paced(grace));
+        let change = self.roster.learn(member, self.now, self.paced(grace));
         if !change.news {
             return;
         }
@@ -430,7 +455,8 @@ impl Membership {
         self.effects.datagrams.push((to.addr, draft.finish()));
     }
 
-    const fn myself(&self) -> Member {
+    /// What it says of itself.
+    pub const fn myself(&self) -> Member {
         Member { identity: self.me, incarnation: self.incarnation, state: State::Alive }
     }
 

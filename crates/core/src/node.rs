@@ -9,6 +9,7 @@
 mod choosing;
 mod field;
 mod images;
+mod outside;
 mod reads;
 mod repair;
 mod requests;
@@ -23,7 +24,7 @@ use crate::config::Config;
 use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::Membership;
+use crate::membership::{Level, Membership};
 use crate::peers::Peers;
 use crate::reach::Reach;
 use crate::record::Snapshot;
@@ -117,7 +118,7 @@ pub enum Input {
 pub enum Output {
     /// Send a gossip datagram.
     Datagram(SocketAddr, Vec<u8>),
-    /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`], its answer [`Input::Learned`].
+    /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer [`Input::Learned`].
     Sync(Identity),
     /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.
     Request {
@@ -180,6 +181,8 @@ pub enum Notice {
 #[derive(Debug)]
 enum Timer {
     Member,
+    Backbone,
+    SeekOutside,
     Seek,
     Check,
     Overdue(ImageId, Chunk),
@@ -199,7 +202,9 @@ pub struct Node {
     config: Config,
     now: Time,
     seed: u64,
+    /// The members of this node's zone.
     membership: Membership,
+    outside: outside::Outside,
     /// When membership is going to be woken.
     member_at: Option<Time>,
     /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them at once.
@@ -241,10 +246,11 @@ impl Node {
     /// A node alone in its field. `seed` makes all its choices repeatable; give each node its own.
     pub fn new(me: Identity, config: Config, seed: u64, now: Time) -> Self {
         let mut node = Self {
-            membership: Membership::new(me, now),
+            membership: Membership::new(Level::Zone, me, now),
+            outside: outside::Outside::default(),
             member_at: None,
             mapped: 0,
-            peers: Peers::new(seed, config.round_robin),
+            peers: Peers::new(config.round_robin),
             config,
             now,
             seed,
@@ -289,15 +295,9 @@ impl Node {
         self.run_timers();
         match input {
             Input::Wake => {}
-            Input::Datagram(bytes) => {
-                let effects = self.membership.datagram(&bytes, self.now);
-                self.apply(effects);
-            }
+            Input::Datagram(bytes) => self.datagram(&bytes),
             Input::Met(identity) => self.met(identity),
-            Input::Learned(snapshot) => {
-                let effects = self.membership.learn(snapshot, self.now);
-                self.apply(effects);
-            }
+            Input::Learned(snapshot) => self.learned(snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
             Input::CancelRead(token) => self.cancel_read(token),
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
@@ -315,7 +315,7 @@ impl Node {
             Input::Redirected(request, node) => self.redirected(request, node),
             Input::Lost(request) => self.lost(request),
             Input::Progress(node) => {
-                self.membership.heard(node, self.now);
+                self.heard(node);
                 self.peers.progressed(node, self.now);
             }
             Input::Broken(node) => self.broken(node),
@@ -335,11 +335,6 @@ impl Node {
     /// When to call with [`Input::Wake`] if nothing else happens before.
     pub fn next_wake(&self) -> Option<Time> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
-    }
-
-    /// What to tell a node that we meet.
-    pub fn snapshot(&self) -> Snapshot {
-        self.membership.snapshot()
     }
 
     fn set(&mut self, after: Duration, timer: Timer) {
@@ -362,6 +357,8 @@ impl Node {
                     let effects = self.membership.tick(self.now);
                     self.apply(effects);
                 }
+                Timer::Backbone => self.wake_outside(),
+                Timer::SeekOutside => self.seek_outside(),
                 Timer::Seek => self.seek(),
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(image, chunk),
@@ -375,6 +372,7 @@ impl Node {
                 Timer::Sync => self.sync(),
                 Timer::Sweep => {
                     self.membership.sweep();
+                    self.sweep_outside();
                     self.set(crate::config::SYNC_EVERY, Timer::Sweep);
                 }
             }

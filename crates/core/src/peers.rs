@@ -81,14 +81,13 @@ impl Peer {
 #[derive(Debug)]
 pub struct Peers {
     peers: BTreeMap<NodeId, Peer>,
-    turn: u64,
     round_robin: bool,
 }
 
 impl Peers {
-    /// Nobody yet. `seed` makes choices repeatable; without `round_robin` the first candidate is taken.
-    pub fn new(seed: u64, round_robin: bool) -> Self {
-        Self { peers: BTreeMap::new(), turn: seed, round_robin }
+    /// Nobody yet. Without `round_robin` the first candidate is taken.
+    pub const fn new(round_robin: bool) -> Self {
+        Self { peers: BTreeMap::new(), round_robin }
     }
 
     /// What is known of one.
@@ -115,8 +114,8 @@ impl Peers {
 
     /// Chooses whom to ask: of two random candidates the one that should answer sooner, by its measured
     /// delay and by what it owes us already (Mitzenmacher's two choices, 2001); of a few, all are compared. All must be
-    /// usable.
-    pub fn choose(&mut self, candidates: &[NodeId]) -> Option<NodeId> {
+    /// usable. `dice` is any number, another one each time.
+    pub fn choose(&self, candidates: &[NodeId], dice: u64) -> Option<NodeId> {
         if !self.round_robin || candidates.len() < 2 {
             return candidates.first().copied();
         }
@@ -126,9 +125,8 @@ impl Peers {
         let mut left = candidates.to_vec();
         let mut best: Option<(u64, NodeId)> = None;
         let looks = if candidates.len() <= FEW { FEW } else { 2 };
-        for _ in 0..looks.min(candidates.len()) {
-            self.turn = self.turn.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let node = left.swap_remove((mix(self.turn) % left.len() as u64) as usize);
+        for look in 0..looks.min(candidates.len()) {
+            let node = left.swap_remove((mix(dice.wrapping_add(look as u64)) % left.len() as u64) as usize);
             if best.is_none_or(|(least, _)| cost(node) < least) {
                 best = Some((cost(node), node));
             }

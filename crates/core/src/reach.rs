@@ -3,9 +3,13 @@
 //!
 //! A node that is asked with some reach may wait for, or send, only a request of less reach on the asker's
 //! behalf. So along any line of nodes that wait for each other the reach falls, whatever each of them
-//! believes of the field, and no line can close. Three kinds of requests share the one scale: to a node
-//! that is believed to have the chunk ([`Reach::HOLDER`]), along the chain ([`crate::placement::Chain`]), where
-//! the reach is the distance of the asked node from where the chunk comes from, and to a home that is to relay it.
+//! believes of the field, and no line can close. All kinds of requests share the one scale, from the last step of the
+//! longest way to its first: to a node that is believed to have the chunk ([`Reach::HOLDER`]); from zone to zone, and
+//! within a zone, along the crowd ([`crate::placement::Crowd`]), where the reach is the distance of the asked node from where
+//! the chunk comes from; to the gateway where it enters a zone ([`Reach::GATEWAY`]), between those two; and to a
+//! home that is to relay it.
+
+use crate::placement::crowd::Distance;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,16 +18,23 @@ pub struct Reach(pub u32);
 impl Reach {
     /// Only who has the chunk is to answer.
     pub const HOLDER: Self = Self(0);
-    /// All around the chain.
-    pub const CHAIN_MAX: Self = Self(u32::MAX - 2);
+    /// From a node of a zone to a gateway of it.
+    pub const GATEWAY: Self = Self(1 << Distance::BITS);
+    /// The longest way through a crowd.
+    pub const CROWD_MAX: Self = Self(u32::MAX - 2);
     /// From one home to the first home.
     pub const HOME: Self = Self(u32::MAX - 1);
     /// From a reader to a home.
     pub const READER: Self = Self(u32::MAX);
 
-    /// Along the chain, to a node at this distance ([`crate::placement::chain::distance`]) from the source.
-    pub fn of_chain(distance: u64) -> Self {
-        Self((distance >> 32) as u32).min(Self::CHAIN_MAX)
+    /// Along the crowd of a zone, to a node at this distance from the source.
+    pub fn in_zone(distance: Distance) -> Self {
+        Self(Self::GATEWAY.0.saturating_add(1).saturating_add(distance.0)).min(Self::CROWD_MAX)
+    }
+
+    /// From zone to zone, to a gateway of one at this distance from the source's.
+    pub fn outside(distance: Distance) -> Self {
+        Self(distance.0.saturating_add(1)).min(Self(Self::GATEWAY.0 - 1))
     }
 
     /// What is left for the node that was asked.
@@ -33,11 +44,21 @@ impl Reach {
 
     /// True if the asked node is to relay as a home, whether it wants the chunk itself or not.
     pub fn is_relay(self) -> bool {
-        self > Self::CHAIN_MAX
+        self > Self::CROWD_MAX
+    }
+
+    /// True if the asked node is to get it from outside its zone if it is a gateway, whether it wants it itself or not.
+    pub fn is_gateway(self) -> bool {
+        self == Self::GATEWAY
     }
 
     /// True if the asked node is to pass the chunk on only if it comes by there anyway.
-    pub fn is_chain(self) -> bool {
-        self > Self::HOLDER && self <= Self::CHAIN_MAX
+    pub fn is_crowd(self) -> bool {
+        self > Self::HOLDER && self <= Self::CROWD_MAX
+    }
+
+    /// True if it comes from another zone.
+    pub fn is_outside(self) -> bool {
+        self > Self::HOLDER && self < Self::GATEWAY
     }
 }

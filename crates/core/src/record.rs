@@ -64,10 +64,16 @@ pub struct RecordKey {
 /// What a node tells another when they meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Members it knows of, itself included, the dead too.
+    /// Itself, then, if both are in one zone, all members it knows of there, the dead too.
     pub members: Vec<Member>,
     /// What they have said.
     pub records: Vec<Record>,
+    /// Gateways: between two of them all, the sender first, else a few.
+    pub gateways: Vec<Member>,
+    /// What these have said; else for each image what somebody said of it.
+    pub outside: Vec<Record>,
+    /// True between two gateways.
+    pub backbone: bool,
 }
 
 /// At most so many records are kept: 16 images on 4 000 nodes, 20 MB.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
 /// Longest rest of a greeting: an identity takes about 40 bytes.
@@ -297,6 +297,8 @@ pub fn snapshot_frame(kind: Kind, request: u64, mut snapshot: Snapshot) -> Vec<u
     while body.len() > SNAPSHOT_MAX as usize {
         snapshot.members.truncate(snapshot.members.len() / 2);
         snapshot.records.truncate(snapshot.records.len() / 2);
+        snapshot.gateways.truncate(snapshot.gateways.len() / 2);
+        snapshot.outside.truncate(snapshot.outside.len() / 2);
         body = encode(&snapshot);
     }
     let mut out = FrameHeader::new(kind, request, body.len() as u32).encode().to_vec();

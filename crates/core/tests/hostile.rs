@@ -6,7 +6,7 @@ use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::membership::{Member, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
@@ -105,7 +105,7 @@ fn state_of(number: u8) -> State {
 fn identity(node: u64, generation: u64) -> Identity {
     // Two of the nodes claim one address.
     let addr = SocketAddr::from(([198, 18, 0, 1 + (node % 6) as u8], 4000));
-    Identity { addr, node: NodeId(node), generation }
+    Identity { addr, node: NodeId(node), generation, zone: Zone::default() }
 }
 
 fn header(image: u8) -> Header {
@@ -154,7 +154,7 @@ impl Bench {
         }
         // Another member, for datagrams that are nearly right.
         let mut other = Node::new(identity(1, 1), Config::default(), 7, now);
-        other.handle(now, Input::Learned(node.snapshot()));
+        other.handle(now, Input::Learned(node.snapshot(&identity(1, 1))));
         let id = ImageId([0; 32]);
         let config =
             ImageConfig { id, name: "image-0".to_owned(), header: header(0), origin: false, capacity_bytes: 1 << 24 };
@@ -193,7 +193,11 @@ impl Bench {
                     incarnation: *incarnation,
                     state: state_of(*state),
                 });
-                Input::Learned(Snapshot { members: members.collect(), records: claims.iter().map(record).collect() })
+                Input::Learned(Snapshot {
+                    members: members.collect(),
+                    records: claims.iter().map(record).collect(),
+                    ..Snapshot::default()
+                })
             }
             Step::Read(of, start, length) => {
                 self.tokens += 1;

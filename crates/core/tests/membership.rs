@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Effects, Membership};
+use vfield_core::membership::{Effects, Level, Membership};
 use vfield_core::placement::{Arc, Filled, mix};
-use vfield_core::record::{Record, Snapshot};
+use vfield_core::record::Record;
 use vfield_core::time::Time;
 
 /// What a datagram takes on its way.
@@ -63,8 +63,9 @@ impl Room {
     fn join(&mut self) -> usize {
         let at = self.members.len();
         let addr = SocketAddr::from(([198, 18, (at >> 8) as u8, at as u8], 4000));
-        let me = Identity { addr, node: NodeId(mix(at as u64 + 1)), generation: 1000 + at as u64 };
-        self.members.push(Membership::new(me, self.now));
+        let me =
+            Identity { addr, node: NodeId(mix(at as u64 + 1)), generation: 1000 + at as u64, zone: Zone::default() };
+        self.members.push(Membership::new(Level::Zone, me, self.now));
         self.wakes.push(None);
         self.contacts.push(BTreeSet::new());
         self.at(COMPARE_EVERY, Event::Compare(at, 0));
@@ -130,10 +131,10 @@ impl Room {
                 }
                 Event::Sync(a, b) if (self.loses)(self.numbered, a, b) => {}
                 Event::Sync(a, b) if !self.dead.contains(&a) && !self.dead.contains(&b) => {
-                    let (told, answer): (Snapshot, Snapshot) = (self.members[a].snapshot(), self.members[b].snapshot());
-                    let effects = self.members[b].learn(told, at);
+                    let (told, answer) = (self.members[a].snapshot(), self.members[b].snapshot());
+                    let effects = self.members[b].learn(told.0, told.1, at);
                     self.apply(b, effects);
-                    let effects = self.members[a].learn(answer, at);
+                    let effects = self.members[a].learn(answer.0, answer.1, at);
                     self.apply(a, effects);
                 }
                 _ => {}
@@ -289,7 +290,7 @@ fn nobody_else_says_what_a_member_holds() {
     let (mine, forged) = (record(1, 10), record(9, 200));
     let effects = room.members[1].announce(mine.clone(), room.now);
     room.apply(1, effects);
-    let effects = room.members[1].learn(Snapshot { members: Vec::new(), records: vec![forged] }, room.now);
+    let effects = room.members[1].learn(Vec::new(), vec![forged], room.now);
     room.apply(1, effects);
     room.run(Duration::from_secs(1));
     for member in &room.members {

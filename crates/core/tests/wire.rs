@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use vfield_core::chunk::{Chunk, ChunkSize};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
 use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
@@ -20,7 +20,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 fn identity() -> Identity {
     let addr = SocketAddr::from(([198, 18, 0, 7], 4321));
-    Identity { addr, node: NodeId(0x0102_0304_0506_0708), generation: 1_700_000_000_000 }
+    Identity { addr, node: NodeId(0x0102_0304_0506_0708), generation: 1_700_000_000_000, zone: Zone::default() }
 }
 
 fn record() -> Record {
@@ -106,15 +106,22 @@ mod golden {
         let snapshot = Snapshot {
             members: vec![Member { identity: identity(), incarnation: 3, state: State::Alive }],
             records: Vec::new(),
+            gateways: Vec::new(),
+            outside: Vec::new(),
+            backbone: false,
         };
         let expected = concat!(
-            "050000001a000000",
+            "050000001e000000",
             "0000000000000000",
             "01",
             "00c6120007e121",
             "888e98a8c0e0808101",
             "80d095ffbc31",
+            "00",
             "03",
+            "00",
+            "00",
+            "00",
             "00",
             "00"
         );
@@ -201,7 +208,7 @@ fn a_snapshot_of_a_huge_field_still_fits() {
     let members =
         (0..20_000).map(|node| Member { identity: member(node), incarnation: 0, state: State::Alive }).collect();
     let records = (0..10_000).map(|node| Record { node: NodeId(node), ..record() }).collect();
-    let frame = wire::snapshot_frame(Kind::Synced, 1, Snapshot { members, records });
+    let frame = wire::snapshot_frame(Kind::Synced, 1, Snapshot { members, records, ..Snapshot::default() });
     let head: [u8; HEADER] = frame[..HEADER].try_into().expect("a header");
     let header = FrameHeader::decode(&head).expect("a frame that can be sent");
     assert_eq!(header.length as usize, frame.len() - HEADER);
@@ -244,7 +251,7 @@ fn only_newer_records_are_news() {
 prop_compose! {
     fn any_identity()(v4: bool, ip: [u8; 4], ip6: [u8; 16], port: u16, node: u64, generation: u64) -> Identity {
         let addr = if v4 { SocketAddr::from((ip, port)) } else { SocketAddr::from((ip6, port)) };
-        Identity { addr, node: NodeId(node), generation }
+        Identity { addr, node: NodeId(node), generation, zone: Zone::default() }
     }
 }
 
@@ -338,7 +345,7 @@ proptest! {
         request: u64,
         cut: u16,
     ) {
-        let snapshot = Snapshot { members, records };
+        let snapshot = Snapshot { members, records, ..Snapshot::default() };
         let frame = wire::snapshot_frame(Kind::Synced, request, snapshot.clone());
         let body = &frame[HEADER..];
         prop_assert_eq!(wire::decode_snapshot(body), Ok(snapshot));

@@ -4,7 +4,6 @@ use crate::config::ImageSelector;
 use crate::driver::Driver;
 use crate::greet::{self, GreetError};
 use crate::node::StartError;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,7 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
     let (mut stream, greeting) = greet::dial(addr, me).await?;
     driver.apply(Input::Met(greeting.identity));
     let exchange = async {
-        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot()));
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
         stream.write_all(&frame).await?;
         let mut head = [0; HEADER];
         stream.read_exact(&mut head).await?;
@@ -66,12 +65,12 @@ pub struct Known {
 
 /// All images that the field has, by id.
 pub fn known_images(driver: &Driver) -> Vec<Known> {
-    let snapshot = driver.look(|core| core.snapshot());
-    let sound = snapshot.records.into_iter().filter_map(|record| {
+    let records = driver.look(|core| core.known_images());
+    let sound = records.into_iter().filter_map(|record| {
         let header = Header::decode(&record.header).ok()?;
-        Some((record.image, Known { id: record.image, name: record.name, header }))
+        Some(Known { id: record.image, name: record.name, header })
     });
-    sound.collect::<BTreeMap<_, _>>().into_values().collect()
+    sound.collect()
 }
 
 /// Finds the wanted images; without a wish the field's only one. Waits a little for them to show up.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
+use vfield_core::identity::Zone;
 use vfield_core::image::ImageId;
 
 /// Port of a node when none is given, TCP and UDP.
@@ -19,6 +20,8 @@ pub struct NodeConfig {
     /// The address that others are told; without it the listening address, or, where that is
     /// unspecified (`0.0.0.0`), the one this machine uses towards the bootstrap nodes.
     pub advertise: Option<SocketAddr>,
+    /// The nodes with which it shares what it holds: see [`Zone`].
+    pub zone: Zone,
     /// Any members of the field; empty for its first node.
     pub bootstrap: Vec<SocketAddr>,
     /// Files to publish.

@@ -50,7 +50,7 @@ impl Purpose {
     /// What comes along the chain is one long stream in the order of the image: on two lanes it would come in
     /// two orders, and its two halves would fight for the link.
     fn of(ask: &Ask) -> Self {
-        if ask.priority == Priority::Demand && !ask.reach.is_chain() { Self::Demand } else { Self::Bulk }
+        if ask.priority == Priority::Demand && !ask.reach.is_crowd() { Self::Demand } else { Self::Bulk }
     }
 }
 
@@ -78,7 +78,7 @@ impl Links {
 
     /// Exchanges snapshots with a peer; the answer goes to the core.
     pub fn sync(&self, driver: &Arc<Driver>, peer: Identity) {
-        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot()));
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&peer)));
         self.lane(driver, peer, Purpose::Demand).send(&frame);
     }
 

@@ -126,7 +126,8 @@ impl Node {
     pub async fn start(config: NodeConfig, events: EventSink) -> Result<Self, StartError> {
         let origins = publish(&config, &events).await?;
         let (listener, udp, listening) = listen(&config).await?;
-        let me = Identity { addr: advertised(&config, listening), node: NodeId(random()?), generation: now_ms() };
+        let (addr, zone) = (advertised(&config, listening), config.zone);
+        let me = Identity { addr, node: NodeId(random()?), generation: now_ms(), zone };
         events(Event::Listening { addr: listening });
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);

@@ -200,7 +200,7 @@ impl Serving<'_> {
             Kind::Sync => {
                 let snapshot = wire::decode_snapshot(payload)?;
                 self.driver.apply(Input::Learned(snapshot));
-                let mine = self.driver.look(|core| core.snapshot());
+                let mine = self.driver.look(|core| core.snapshot(&self.peer));
                 self.answers.opened();
                 self.answers.before(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
             }

@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vfield_core::chunk::Chunk;
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::ImageId;
 use vfield_core::reach;
 use vfield_core::record::Snapshot;
@@ -67,13 +67,13 @@ impl Guest {
             refused(explain(&error)).hint("check --peer; `vfield status` on a member lists the nodes of a field")
         })?;
         // Replaced by what it says itself.
-        let nobody = Identity { addr, node: NodeId(0), generation: 0 };
+        let nobody = Identity { addr, node: NodeId(0), generation: 0, zone: Zone::default() };
         let mut guest = Self { socket, peer: nobody, addr, payload: Vec::new() };
         let greeting = guest.greeting().map_err(|error| {
             refused(error.to_string()).hint("give the address at which a node of this version listens for others")
         })?;
         guest.peer = greeting.identity;
-        let identity = Identity { addr: guest.peer.addr, node: id, generation: 0 };
+        let identity = Identity { node: id, generation: 0, ..guest.peer };
         guest.send(&wire::greeting(&Greeting { identity, you: addr }))?;
         Ok(guest)
     }

@@ -8,11 +8,22 @@ use serde::{Deserialize, Serialize};
 /// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
 pub const DATAGRAM_MAX: usize = 1400;
 /// First bytes of each: who does not know them is not told anything. The last is the version.
-const MAGIC: [u8; 4] = *b"VFG\x01";
+const MAGIC: [u8; 4] = *b"VFG\x02";
+
+/// Between whom it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Level {
+    /// The nodes of one zone.
+    Zone,
+    /// The gateways of all zones.
+    Backbone,
+}
 
 /// From whom, to whom, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
+    /// Among whom.
+    pub level: Level,
     /// The sender.
     pub from: Identity,
     /// The sender's incarnation.
@@ -81,6 +92,12 @@ fn append<T: Serialize>(bytes: Vec<u8>, value: &T) -> Vec<u8> {
     postcard::to_extend(value, bytes).expect("plain data without maps or unsized sequences always encodes")
 }
 
+/// Among whom a datagram is, if it is one.
+pub fn level(bytes: &[u8]) -> Option<Level> {
+    let body = bytes.strip_prefix(&MAGIC)?;
+    postcard::take_from_bytes(body).ok().map(|(level, _)| level)
+}
+
 /// Reads a datagram: its head and an iterator over the news that can be read.
 pub fn parse(bytes: &[u8]) -> Option<(Head, impl Iterator<Item = Item> + '_)> {
     let body = bytes.strip_prefix(&MAGIC)?;
@@ -98,21 +115,29 @@ pub fn parse(bytes: &[u8]) -> Option<(Head, impl Iterator<Item = Item> + '_)> {
 mod tests {
     use super::super::roster::State;
     use super::*;
+    use crate::identity::Zone;
 
     #[test]
     fn what_is_written_is_read() {
         let addr = ([198, 18, 0, 1], 4000).into();
-        let identity = |node| Identity { addr, node: NodeId(node), generation: 1_700_000_000_000 };
-        let head = Head { from: identity(1), incarnation: 2, to: NodeId(3), purpose: Purpose::Relay(identity(4), 5) };
+        let identity =
+            |node| Identity { addr, node: NodeId(node), generation: 1_700_000_000_000, zone: Zone::default() };
+        let head = Head {
+            level: Level::Backbone,
+            from: identity(1),
+            incarnation: 2,
+            to: NodeId(3),
+            purpose: Purpose::Relay(identity(4), 5),
+        };
         let mut draft = Draft::new(&head);
         let item = |node| Item::Member(Member { identity: identity(node), incarnation: 7, state: State::Suspect });
         let fitted = (0..).take_while(|node| draft.add(&item(*node))).count();
         let bytes = draft.finish();
         assert!(bytes.len() <= DATAGRAM_MAX && fitted > 40, "{fitted} items in {} bytes", bytes.len());
         let (read, items) = parse(&bytes).expect("sound");
-        assert_eq!(read, head);
+        assert_eq!((read, level(&bytes)), (head, Some(Level::Backbone)));
         assert!(items.eq((0..fitted as u64).map(item)));
         assert!((0..bytes.len()).all(|length| parse(&bytes[..length]).is_none_or(|(read, _)| read == head)));
-        assert!(parse(b"VFG\x02 and more").is_none());
+        assert!(parse(b"VFG\x01 and more").is_none());
     }
 }

@@ -19,7 +19,7 @@ const CIRCLES: usize = 3;
 #[derive(Debug, Default)]
 pub struct Rings([BTreeSet<(u64, NodeId)>; CIRCLES]);
 
-/// Where a member stands in a circle. The first is in the order of ids, like the chain: its neighbours there are
+/// Where a member stands in a circle. The first is in the order of ids, like the crowd's: its neighbours there are
 /// those with which it shares chunks.
 fn place(circle: usize, node: NodeId) -> (u64, NodeId) {
     (if circle == 0 { node.0 } else { mix(node.0 ^ mix(circle as u64)) }, node)

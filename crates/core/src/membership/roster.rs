@@ -126,9 +126,7 @@ impl Roster {
         if let Some(was) = self.live.remove(&node) {
             self.addresses.remove(&was.addr);
         }
-        if let Some(deadline) = self.deadline_of.remove(&node) {
-            self.deadlines.remove(&(deadline, node));
-        }
+        self.clear_deadline(node);
         if member.state.is_live() {
             self.live.insert(node, member.identity);
             self.addresses.insert(addr, node);
@@ -152,15 +150,12 @@ impl Roster {
 
     /// A suspect whose time is up; the dead whose time is up are forgotten on the way.
     pub fn due(&mut self, now: Time) -> Option<Member> {
-        while let Some(&(at, node)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
+        while let Some(&(_, node)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
             let member = self.members[&node];
             if member.state == State::Suspect {
                 return Some(member);
             }
-            self.deadlines.remove(&(at, node));
-            self.deadline_of.remove(&node);
-            self.lost.remove(&node);
-            self.members.remove(&node);
+            self.forget(node);
         }
         None
     }
@@ -169,12 +164,19 @@ impl Roster {
     pub fn forget_the_dead(&mut self) {
         let dead: Vec<NodeId> =
             self.members.values().filter(|member| !member.state.is_live()).map(|member| member.identity.node).collect();
-        for node in dead {
-            self.members.remove(&node);
-            self.lost.remove(&node);
-            if let Some(deadline) = self.deadline_of.remove(&node) {
-                self.deadlines.remove(&(deadline, node));
-            }
+        dead.into_iter().for_each(|node| self.forget(node));
+    }
+
+    /// Forgets one who is dead.
+    fn forget(&mut self, node: NodeId) {
+        self.members.remove(&node);
+        self.lost.remove(&node);
+        self.clear_deadline(node);
+    }
+
+    fn clear_deadline(&mut self, node: NodeId) {
+        if let Some(deadline) = self.deadline_of.remove(&node) {
+            self.deadlines.remove(&(deadline, node));
         }
     }
 
@@ -226,12 +228,17 @@ fn set(nodes: &mut BTreeSet<NodeId>, node: NodeId, member: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Zone;
 
     const GRACE: Duration = Duration::from_secs(1);
 
     fn member(node: u64, port: u16, generation: u64, incarnation: u32, state: State) -> Member {
         let addr = SocketAddr::from(([198, 18, 0, 1], port));
-        Member { identity: Identity { addr, node: NodeId(node), generation }, incarnation, state }
+        Member {
+            identity: Identity { addr, node: NodeId(node), generation, zone: Zone::default() },
+            incarnation,
+            state,
+        }
     }
 
     #[test]

@@ -3,19 +3,20 @@
 use super::Node;
 use super::images::Image;
 use crate::chunk::Chunk;
+use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::placement::{Holding, chain};
+use crate::placement::Holding;
 use crate::reach::Reach;
 use crate::wire::Priority;
 
 /// A hash page that no home and no origin has is asked for from so many nodes at a time that may have read it.
 const STRANGERS_MAX: usize = 8;
-/// So many nodes upstream in the chain are considered: the next, and those after it if that one is not
+/// So many nodes upstream in the crowd are considered: the next, and those after it if that one is not
 /// in step, too slow, or gone.
 const NEIGHBOURS: usize = 3;
 
-/// With fewer nodes than this, and small stores, there is no chain: all may well ask all, and a chunk that comes by
+/// With fewer nodes than this, and small stores, there is no crowd: all may well ask all, and a chunk that comes by
 /// way of its home is kept there. Who keeps all is home of all.
 const CROWD: usize = 8;
 
@@ -29,6 +30,23 @@ pub(super) struct Source {
     pub rank: Option<Reach>,
 }
 
+impl Source {
+    /// A node that has said that it has the chunk. That may be out of date, and of two nodes that each
+    /// believe that the other has it neither may wait for the other.
+    const fn holder(peer: NodeId) -> Self {
+        Self { peer, reach: Reach::HOLDER, rank: Some(Reach::HOLDER) }
+    }
+
+    /// An origin, which has it for sure.
+    const fn origin(peer: NodeId) -> Self {
+        Self { peer, reach: Reach::HOLDER, rank: None }
+    }
+
+    const fn passing(peer: NodeId, reach: Reach) -> Self {
+        Self { peer, reach, rank: Some(reach) }
+    }
+}
+
 /// What to do about a chunk that is wanted.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Choice {
@@ -39,142 +57,271 @@ pub(super) enum Choice {
 }
 
 impl Node {
-    /// Whom to ask for a chunk: the neighbour in the chain, if it is in step; else one that has it; else the
-    /// home that is to relay it; else an origin.
+    /// Whom to ask for a chunk: the neighbour in the crowd, if it is in step; else one that has it; else the
+    /// home that is to relay it; else an origin, or the gateway through which it comes into this zone.
     pub(super) fn choose(&mut self, id: ImageId, chunk: Chunk) -> Choice {
-        let (me, now) = (self.me().node, self.now);
+        let dice = self.dice();
         let Some(image) = self.images.get(&id) else { return Choice::Nobody };
         let Some(fetch) = image.fetches.get(&chunk) else { return Choice::Nobody };
-        let (bytes, priority) = (image.inventory.geometry().length(chunk), fetch.priority);
-        let (live, peers) = (self.membership.live(), &self.peers);
-        let usable =
-            |node: NodeId| live.contains_key(&node) && !fetch.tried.contains(&node) && peers.is_usable(node, now);
-        let room = |node: &NodeId| peers.has_room(*node, bytes, priority);
-        let homes = image.map.homes(chunk);
-        let has = |home: &&Holding| home.node != me && image.map.has(home, chunk);
-        // An origin has it for sure. What others have said may be out of date, and of two nodes that each
-        // believe that the other has it neither may wait for the other.
-        let likely = |peer| Choice::Ask(Source { peer, reach: Reach::HOLDER, rank: Some(Reach::HOLDER) });
-        let surely = |peer| Choice::Ask(Source { peer, reach: Reach::HOLDER, rank: None });
-        if let Some(peer) = fetch.advice.filter(|&node| node != me && usable(node)) {
-            return likely(peer);
-        }
-        let origins: Vec<NodeId> = image.map.origins().iter().copied().filter(|&node| usable(node)).collect();
-        if let Some(&peer) = origins.first().filter(|_| fetch.insist) {
-            return surely(peer);
-        }
+        let (homes, bytes) = (image.map.homes(chunk), image.inventory.geometry().length(chunk));
+        let having = homes.iter().filter(|home| home.node != self.me().node && image.map.has(home, chunk));
+        let having: Vec<NodeId> = having.map(|home| home.node).collect();
+        let mut choosing =
+            Choosing { node: self, image, fetch, chunk, bytes, dice, homes, having, holders: Vec::new() };
+        choosing.holders = choosing.having.iter().copied().filter(|node| choosing.usable(*node)).collect();
+        choosing.choose()
+    }
+}
 
-        // The chain.
-        let mut full = None;
-        let having: Vec<NodeId> = homes.iter().filter(has).map(|home| home.node).collect();
-        let holders: Vec<NodeId> = having.iter().copied().filter(|&node| usable(node)).collect();
-        let origins_too = having.is_empty();
-        let settled = homes.iter().all(|home| home.filled.count == image.map.ring().size());
-        if let Some(source) = self.chain_source(image, &homes) {
-            let mine = chain::distance(source, me);
-            let before = image.chain.upstream(me).take_while(|node| chain::distance(source, *node) < mine);
-            let before = before.filter(|node| usable(*node));
-            let before = before.filter(|node| origins_too || !image.map.origins().contains(node));
-            let (in_step, aside): (Vec<NodeId>, Vec<NodeId>) =
-                before.take(NEIGHBOURS).partition(|node| peers.may_be_in_step(*node, now));
-            // In a room that is switched on the neighbour may only just begin; a reader that is alone need not wait.
-            let patient = priority != Priority::Demand || now < image.young_until;
-            if let Some(&peer) = aside.first().filter(|peer| patient && peers.may_begin(**peer, now)) {
-                return Choice::Park(peer);
-            }
-            for peer in in_step {
-                let reach = Reach::of_chain(chain::distance(source, peer)).min(fetch.reach);
-                let has = peer == source || having.contains(&peer);
-                if !has && reach == Reach::HOLDER {
-                    break;
-                }
-                // Among many that have it the neighbour is but one, unless it is in step anyway. And whoever reads here
-                // and there is in step with nobody; while stores fill, though, the first reads of a crowd look like that.
-                if (has || (!fetch.stream && settled)) && holders.len() > 1 && !peers.is_in_step(peer) {
-                    break;
-                }
-                if room(&peer) {
-                    let rank = (!image.map.origins().contains(&peer)).then_some(reach);
-                    return Choice::Ask(Source { peer, reach, rank });
-                }
-                full = full.or(Some(peer));
-                if !fetch.overdue {
-                    break;
-                }
-            }
-            match full {
-                Some(peer) if fetch.overdue => {
-                    // Windows that wait for each other around the chain would wait for ever.
-                    let reach = Reach::of_chain(chain::distance(source, peer)).min(fetch.reach);
-                    return Choice::Ask(Source { peer, reach, rank: Some(reach) });
-                }
-                Some(peer) => return Choice::Park(peer),
-                None => {}
-            }
-        }
+/// One choice, and what it is made from.
+struct Choosing<'a> {
+    node: &'a Node,
+    image: &'a Image,
+    fetch: &'a Fetch,
+    chunk: Chunk,
+    bytes: u64,
+    dice: u64,
+    homes: Vec<Holding>,
+    /// Homes that have said that they have it.
+    having: Vec<NodeId>,
+    /// Those of them that can be asked.
+    holders: Vec<NodeId>,
+}
 
-        // Those who have it take turns.
-        let free: Vec<NodeId> = holders.iter().copied().filter(room).collect();
-        if let Some(peer) = self.peers.choose(&free) {
-            return likely(peer);
-        }
-        if let Some(peer) = self.peers.choose(&holders) {
-            return if fetch.overdue { likely(peer) } else { Choice::Park(peer) };
-        }
+/// Where a chunk enters the crowd of this zone, so that all nodes agree.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// At a node that has it.
+    Holder(NodeId),
+    /// At a gateway, which is to get it.
+    Gateway(NodeId),
+    /// At this node, which is the gateway.
+    Here,
+}
 
-        // A home asks as one, so that two homes never wait for each other.
-        let peers = &self.peers;
-        let room = |node: &NodeId| peers.has_room(*node, bytes, priority);
-        let usable =
-            |node: NodeId| live.contains_key(&node) && !fetch.tried.contains(&node) && peers.is_usable(node, now);
-        let is_home = homes.iter().any(|home| home.node == me);
-        let reach = fetch.reach.min(if is_home { Reach::HOME } else { Reach::READER });
-        let first = homes.iter().map(|home| home.node).find(|&node| node == me || usable(node));
-        let participants = || image.map.participants().iter().copied().filter(|&node| node == me || usable(node));
-        let relay = if homes.is_empty() { image.map.relay(chunk, participants()) } else { first };
-        let relay = relay.filter(|&node| node != me && reach.is_relay());
-        if let Some(peer) = relay {
-            return if room(&peer) || fetch.overdue {
-                Choice::Ask(Source { peer, reach, rank: Some(reach) })
-            } else {
-                Choice::Park(peer)
-            };
-        }
-        let mut others: Vec<NodeId> =
-            homes.iter().map(|home| home.node).filter(|&node| node != me && usable(node)).collect();
-        // Whoever has data has had the pages above it, whether it is their home or not.
-        if !image.inventory.geometry().is_data(chunk) && fetch.tried.len() < STRANGERS_MAX {
-            others.extend(image.map.participants().iter().filter(|&&node| node != me && usable(node)));
-        }
-        let free: Vec<NodeId> = origins.iter().copied().filter(room).collect();
-        if let Some(peer) = self.peers.choose(&free) {
-            return surely(peer);
-        }
-        if let Some(peer) = self.peers.choose(&origins) {
-            return if fetch.overdue { surely(peer) } else { Choice::Park(peer) };
-        }
-        // What homes have said of themselves is a moment old: they may have it by now.
-        self.peers.choose(&others).map_or(Choice::Nobody, likely)
+impl Choosing<'_> {
+    fn choose(&self) -> Choice {
+        self.advised()
+            .or_else(|| self.from_crowd())
+            .or_else(|| self.from_holder())
+            .or_else(|| self.from_relay())
+            .or_else(|| self.from_origin())
+            .or_else(|| self.from_gateway())
+            .or_else(|| self.from_outside())
+            .unwrap_or_else(|| self.from_anybody())
     }
 
-    /// Where in the chain a chunk comes from, so that all nodes agree: while stores fill, what each says that it has
-    /// reaches some earlier than others, so only full stores count; else an origin; else whoever fills. Of
-    /// several the nearest upstream.
-    fn chain_source(&self, image: &Image, homes: &[Holding]) -> Option<NodeId> {
-        let keeps_all = image.fill.arc().length == image.map.ring().size();
-        // Who has just come knows few, perhaps of many; those who then ask homes and those who take from their neighbours
-        // would fetch everything twice, and could wait for each other.
-        let few = image.map.participants().len() < CROWD && self.now >= image.blind_until;
-        if !keeps_all && few {
+    fn me(&self) -> NodeId {
+        self.node.me().node
+    }
+
+    fn usable(&self, node: NodeId) -> bool {
+        let untried = node != self.me() && !self.fetch.tried.contains(&node);
+        untried && self.node.identity_of(node).is_some() && self.node.peers.is_usable(node, self.node.now)
+    }
+
+    fn has_room(&self, node: NodeId) -> bool {
+        self.node.peers.has_room(node, self.bytes, self.fetch.priority)
+    }
+
+    /// True if this node may ask its own zone on behalf of those who wait.
+    fn may_ask_zone(&self) -> bool {
+        self.fetch.reach >= Reach::GATEWAY
+    }
+
+    /// What an origin said.
+    fn advised(&self) -> Option<Choice> {
+        if let Some(peer) = self.fetch.advice.filter(|node| self.usable(*node)) {
+            return Some(Choice::Ask(Source::holder(peer)));
+        }
+        let mut origins = self.image.map.origins().iter().copied().filter(|node| self.usable(*node));
+        origins.next().filter(|_| self.fetch.insist).map(|peer| Choice::Ask(Source::origin(peer)))
+    }
+
+    /// One of those upstream in the crowd of this zone.
+    fn from_crowd(&self) -> Option<Choice> {
+        let (source, at_source) = match self.entry().filter(|_| self.may_ask_zone())? {
+            Entry::Holder(node) => (node, Reach::HOLDER),
+            Entry::Gateway(node) => (node, Reach::GATEWAY),
+            Entry::Here => return None,
+        };
+        let origins = self.image.map.origins();
+        let origins_too = self.having.is_empty();
+        let line = self.image.crowd.upstream(self.me(), source, self.chunk).into_iter();
+        let steps = line.filter(|(peer, _)| origins_too || !origins.contains(peer)).map(|(peer, distance)| Step {
+            peer,
+            reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
+            has: peer == source || self.having.contains(&peer),
+        });
+        self.along(steps)
+    }
+
+    /// The first of a line of nodes upstream that is in step and can take more.
+    fn along(&self, line: impl Iterator<Item = Step>) -> Option<Choice> {
+        let (fetch, peers, now) = (self.fetch, &self.node.peers, self.node.now);
+        let line = line.filter(|step| self.usable(step.peer)).take(NEIGHBOURS);
+        let (in_step, aside): (Vec<Step>, Vec<Step>) = line.partition(|step| peers.may_be_in_step(step.peer, now));
+        // In a room that is switched on the neighbour may only just begin; a reader that is alone need not wait.
+        let patient = fetch.priority != Priority::Demand || now < self.image.young_until;
+        if let Some(step) = aside.first().filter(|step| patient && peers.may_begin(step.peer, now)) {
+            return Some(Choice::Park(step.peer));
+        }
+        let size = self.image.map.ring().size();
+        let settled = self.homes.iter().all(|home| home.filled.count == size);
+        let mut full: Option<Step> = None;
+        for step in in_step {
+            let Step { peer, reach, has } = step;
+            if !has && reach == Reach::HOLDER {
+                break;
+            }
+            // Among many that have it the neighbour is but one, unless it is in step anyway. And whoever reads here
+            // and there is in step with nobody; while stores fill, though, the first reads of a crowd look like that.
+            if (has || (!fetch.stream && settled)) && self.holders.len() > 1 && !peers.is_in_step(peer) {
+                break;
+            }
+            if self.has_room(peer) {
+                let origin = self.image.map.origins().contains(&peer);
+                return Some(Choice::Ask(Source { peer, reach, rank: (!origin).then_some(reach) }));
+            }
+            full = full.or(Some(step));
+            if !fetch.overdue {
+                break;
+            }
+        }
+        // Windows that wait for each other around the crowd would wait for ever.
+        full.map(
+            |Step { peer, reach, .. }| {
+                if fetch.overdue { Choice::Ask(Source::passing(peer, reach)) } else { Choice::Park(peer) }
+            },
+        )
+    }
+
+    /// Those who have it take turns.
+    fn from_holder(&self) -> Option<Choice> {
+        self.one_of(&self.holders, Source::holder)
+    }
+
+    /// One of several that are as good as each other, with room if any has.
+    fn one_of(&self, nodes: &[NodeId], source: impl Fn(NodeId) -> Source) -> Option<Choice> {
+        let free: Vec<NodeId> = nodes.iter().copied().filter(|node| self.has_room(*node)).collect();
+        if let Some(peer) = self.node.peers.choose(&free, self.dice) {
+            return Some(Choice::Ask(source(peer)));
+        }
+        self.node.peers.choose(nodes, self.dice).map(|peer| self.ask_or_park(source(peer)))
+    }
+
+    fn ask_or_park(&self, source: Source) -> Choice {
+        if self.has_room(source.peer) || self.fetch.overdue { Choice::Ask(source) } else { Choice::Park(source.peer) }
+    }
+
+    /// The first home, which is to relay what nobody has: homes ask as one, so that two never wait for each other.
+    fn from_relay(&self) -> Option<Choice> {
+        let me = self.me();
+        let is_home = self.homes.iter().any(|home| home.node == me);
+        let reach = self.fetch.reach.min(if is_home { Reach::HOME } else { Reach::READER });
+        if !reach.is_relay() {
             return None;
         }
-        let me = self.me().node;
-        let size = image.map.ring().size();
-        let nearest = |nodes: &mut dyn Iterator<Item = NodeId>| {
-            nodes.filter(|node| *node != me).min_by_key(|source| chain::distance(*source, me))
+        let could = |node: &NodeId| *node == me || self.usable(*node);
+        let relay = if self.homes.is_empty() {
+            self.image.map.relay(self.chunk, self.image.map.participants().iter().copied().filter(could))
+        } else {
+            self.homes.iter().map(|home| home.node).find(could)
         };
-        nearest(&mut homes.iter().filter(|home| home.filled.count == size).map(|home| home.node))
-            .or_else(|| nearest(&mut image.map.origins().iter().copied()))
-            .or_else(|| nearest(&mut homes.iter().filter(|home| home.filled.count > 0).map(|home| home.node)))
+        relay.filter(|node| *node != me).map(|peer| self.ask_or_park(Source::passing(peer, reach)))
     }
+
+    /// An origin; but in a field of zones those are for the gateways, each for the chunks that enter there.
+    fn from_origin(&self) -> Option<Choice> {
+        if matches!(self.entry(), Some(Entry::Gateway(_))) && self.usable_gateways().next().is_some() {
+            return None;
+        }
+        let origins = self.image.map.origins().iter().copied().filter(|node| self.usable(*node));
+        self.one_of(&origins.collect::<Vec<_>>(), Source::origin)
+    }
+
+    /// A gateway of this zone, the one whose turn it is first.
+    fn from_gateway(&self) -> Option<Choice> {
+        if !self.may_ask_zone() || matches!(self.entry(), Some(Entry::Here)) {
+            return None;
+        }
+        let peer = self.usable_gateways().next()?;
+        Some(self.ask_or_park(Source::passing(peer, Reach::GATEWAY)))
+    }
+
+    fn usable_gateways(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.image.gateways.in_turn(self.chunk).filter(|node| self.usable(*node))
+    }
+
+    fn is_gateway(&self) -> bool {
+        self.image.gateways.contains(self.me())
+    }
+
+    /// A gateway of another zone, if this node is one.
+    fn from_outside(&self) -> Option<Choice> {
+        if !self.is_gateway() {
+            return None;
+        }
+        let ways = self.image.outside.upstream(self.node.me().zone, self.chunk);
+        let steps = ways.iter().filter_map(|way| {
+            let peer = way.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
+            Some(Step { peer, reach: Reach::outside(way.distance).min(self.fetch.reach), has: false })
+        });
+        self.along(steps).or_else(|| {
+            // Nobody on the way is in step: straight to where it is.
+            let last = ways.last()?;
+            let reach = Reach::outside(last.distance).min(self.fetch.reach);
+            let peer = last.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
+            Some(self.ask_or_park(Source::passing(peer, reach)))
+        })
+    }
+
+    /// What homes have said of themselves is a moment old: they may have it by now.
+    fn from_anybody(&self) -> Choice {
+        let mut others: Vec<NodeId> =
+            self.homes.iter().map(|home| home.node).filter(|node| self.usable(*node)).collect();
+        // Whoever has data has had the pages above it, whether it is their home or not.
+        if !self.image.inventory.geometry().is_data(self.chunk) && self.fetch.tried.len() < STRANGERS_MAX {
+            others.extend(self.image.map.participants().iter().filter(|node| self.usable(**node)));
+        }
+        let other = self.node.peers.choose(&others, self.dice);
+        other.map_or(Choice::Nobody, |peer| Choice::Ask(Source::holder(peer)))
+    }
+
+    /// Where in the crowd the chunk comes from, so that all nodes agree: while stores fill, what each says that it has
+    /// reaches some earlier than others, so only full stores count; else the gateway, or in a field without zones an
+    /// origin; else whoever fills. Of several the nearest upstream.
+    fn entry(&self) -> Option<Entry> {
+        let image = self.image;
+        let size = image.map.ring().size();
+        let keeps_all = image.fill.arc().length == size;
+        // Who has just come knows few, perhaps of many; those who then ask homes and those who take from their neighbours
+        // would fetch everything twice, and could wait for each other.
+        let few = image.map.participants().len() < CROWD && self.node.now >= image.blind_until;
+        let crowd = keeps_all || !few;
+        let full = || self.nearest(self.homes.iter().filter(|home| home.filled.count == size).map(|home| home.node));
+        if let Some(holder) = full().filter(|_| crowd) {
+            return Some(Entry::Holder(holder));
+        }
+        if let Some(gateway) = image.gateways.in_turn(self.chunk).next() {
+            return Some(if gateway == self.me() { Entry::Here } else { Entry::Gateway(gateway) });
+        }
+        let filling = || self.nearest(self.homes.iter().filter(|home| home.filled.count > 0).map(|home| home.node));
+        let holder = self.nearest(image.map.origins().iter().copied()).or_else(filling);
+        holder.filter(|_| crowd).map(Entry::Holder)
+    }
+
+    fn nearest(&self, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
+        let me = self.me();
+        nodes.filter(|node| *node != me).min_by_key(|node| me.0.wrapping_sub(node.0))
+    }
+}
+
+/// One of those upstream.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    peer: NodeId,
+    reach: Reach,
+    /// True if it has said that it has the chunk.
+    has: bool,
 }

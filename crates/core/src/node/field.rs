@@ -5,7 +5,7 @@ use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::Effects;
-use crate::placement::{Chain, Holding, Map};
+use crate::placement::{Crowd, Holding, Map};
 use std::time::Duration;
 
 /// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
@@ -50,8 +50,10 @@ impl Node {
         let bereft = !effects.down.is_empty() && self.membership.live().is_empty();
         for member in effects.down {
             self.mapped = u64::MAX;
-            self.abandon(member.node);
-            self.peers.forget(member.node);
+            if self.identity_of(member.node).is_none() {
+                self.abandon(member.node);
+                self.peers.forget(member.node);
+            }
             self.out(Output::Notice(Notice::Down(member)));
         }
         if bereft && !self.leaving {
@@ -94,6 +96,9 @@ impl Node {
         self.peers.progressed(identity.node, self.now);
         let effects = self.membership.met(identity, self.now);
         self.apply(effects);
+        if identity.zone != self.me().zone {
+            self.contact(identity);
+        }
     }
 
     pub(super) fn broken(&mut self, node: NodeId) {
@@ -102,6 +107,7 @@ impl Node {
         self.mapped = u64::MAX;
         let effects = self.membership.suspect(node, self.now);
         self.apply(effects);
+        self.suspect_outside(node);
     }
 
     pub(super) fn misbehaved(&mut self, node: NodeId) {
@@ -136,6 +142,7 @@ impl Node {
     }
 
     pub(super) fn gone(&mut self) {
+        self.retire();
         let effects = self.membership.leave(self.now);
         self.apply(effects);
     }
@@ -153,11 +160,13 @@ impl Node {
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
-            image.chain = Chain::of(&image.map);
+            image.gateways = self.gateways(id);
+            image.crowd = Crowd::of(image.map.participants().iter().copied(), image.gateways.nodes());
             self.images.insert(id, image);
             self.recount_soon(id);
             self.repair_soon(id);
         }
+        self.stand();
         // Somebody may have now what nobody had.
         self.retry_waiting();
     }
@@ -204,6 +213,7 @@ impl Node {
         if covered != image.told_covered {
             image.told_covered = covered;
             self.out(Output::Notice(Notice::Coverage(id, covered)));
+            self.announce_outside();
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::fill::{Fill, Look};
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
 use crate::placement::map::mix;
-use crate::placement::{Arc, Chain, Filled, Map, Ring};
+use crate::placement::{Arc, Crowd, Filled, Gateways, Map, Ring, Zones};
 use crate::record::Record;
 use crate::time::Time;
 use crate::wire::Priority;
@@ -31,7 +31,12 @@ pub(super) struct Image {
     pub name: String,
     pub origin: bool,
     pub map: Map,
-    pub chain: Chain,
+    /// Those of this zone who read in step.
+    pub crowd: Crowd,
+    /// Through whom chunks come into this zone; none in a field without zones.
+    pub gateways: Gateways,
+    /// The other zones, as a gateway knows them.
+    pub outside: Zones,
     /// Until when those who were switched on together with this node may still be about to begin.
     pub young_until: Time,
     /// Until when there may be a crowd that this node does not know of.
@@ -92,7 +97,6 @@ impl Node {
         let transient = (self.config.transient_bytes / chunk_bytes).max(4);
         let mut map = Map::new(Ring::new(geometry.chunks()));
         self.fill_map(image.id, &mut map);
-        let chain = Chain::of(&map);
         let me = self.me().node;
         let arc = map.least_covered(arc_length(&geometry, capacity), me, self.seed);
         let start = self.now + Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
@@ -100,7 +104,9 @@ impl Node {
             name: image.name,
             origin: image.origin,
             map,
-            chain,
+            crowd: Crowd::default(),
+            gateways: Gateways::default(),
+            outside: Zones::default(),
             young_until: self.now + YOUNG,
             blind_until: self.now + BLIND,
             inventory: Inventory::new(geometry, capacity, transient),
@@ -116,6 +122,7 @@ impl Node {
         };
         self.images.insert(image.id, entry);
         self.announce(image.id);
+        self.mapped = u64::MAX;
         self.remap();
         self.set_fill(image.id);
         self.pump();

@@ -85,7 +85,8 @@ impl Node {
         let suspects = self.membership.suspects();
         let mut sole = 0;
         for image in self.images.values() {
-            if image.map.origins().iter().any(|origin| !suspects.contains(origin)) {
+            let elsewhere = image.outside.hold_all(self.me().zone);
+            if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains(origin)) {
                 continue;
             }
             let kept = |chunk| {

@@ -55,7 +55,7 @@ impl Node {
     fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
         let now = self.now;
         let Source { peer, reach, rank } = source;
-        let Some(identity) = self.membership.live().get(&peer).copied() else { return };
+        let Some(identity) = self.identity_of(peer).copied() else { return };
         self.asked += 1;
         let request = RequestId(self.asked);
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -238,7 +238,7 @@ impl Node {
         let (id, chunk, now) = (entry.image, entry.chunk, self.now);
         let (boost, window) = (self.config.join_boost, self.config.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
-        if entry.reach.is_chain() {
+        if entry.reach.is_crowd() {
             self.peers.in_step(entry.peer);
         }
         self.make_room(id);
@@ -293,7 +293,7 @@ impl Node {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
         // A fill may be anywhere; that a neighbour is elsewhere does not mean that it is out of step with readers.
-        if entry.reach.is_chain() && entry.priority != Priority::Fill {
+        if entry.reach.is_crowd() && entry.priority != Priority::Fill {
             self.peers.out_of_step(entry.peer, self.now);
             self.unpark(entry.peer, true);
             // Whoever may only just begin is asked once more.

@@ -1,9 +1,11 @@
 //! Peers that want a chunk which is not here: relay it, or say no.
 
+use super::images::Image;
 use super::{Node, Output};
 use crate::chunk::Chunk;
 use crate::fetch::Asker;
 use crate::image::ImageId;
+use crate::reach::Reach;
 use crate::wire::{Priority, Refusal};
 
 /// So many peers may wait for one chunk: more than a field has nodes in one zone.
@@ -23,6 +25,7 @@ impl Node {
 
     /// True if it is here, false if the asker waits for it now.
     fn join(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) -> Result<bool, Refusal> {
+        let me = self.me().node;
         let image = self.images.get_mut(&id).ok_or(Refusal::NoSuchImage)?;
         if image.inventory.geometry().chunk(chunk.0).is_none() {
             return Err(Refusal::NotHeld);
@@ -38,7 +41,10 @@ impl Node {
         // Whoever may reach no further may only wait for what is surely coming.
         let takes = match known {
             Some(fetch) => fetch.may_join(asker.reach),
-            None => asker.reach.is_relay() || (asker.reach.is_chain() && self.comes_by(id, chunk)),
+            None => {
+                let relays = asker.reach.is_relay() || (asker.reach.is_gateway() && image.gateways.contains(me));
+                relays || (asker.reach.is_crowd() && self.comes_by(id, chunk, asker.reach))
+            }
         };
         let image = self.images.get(&id).ok_or(Refusal::NoSuchImage)?;
         if !takes || image.origin {
@@ -52,15 +58,23 @@ impl Node {
     }
 
     /// True if this node will come by a chunk itself before long: it reads in order, or fills, a little before it.
-    fn comes_by(&self, id: ImageId, chunk: Chunk) -> bool {
+    fn comes_by(&self, id: ImageId, chunk: Chunk, reach: Reach) -> bool {
         let Some(image) = self.images.get(&id) else { return false };
+        if reach.is_outside() && self.is_in_zone(image, chunk) {
+            return true;
+        }
         let chunks = self.config.read_ahead_bytes / image.inventory.geometry().chunk_bytes();
         let ring = image.map.ring();
         if image.fill.is_near(chunk, chunks) && image.fill.arc().contains(ring.place(chunk), ring.size()) {
             return true;
         }
         let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
-        before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream)
+        before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || (reach.is_outside() && !fetch.askers.is_empty()))
+    }
+
+    /// True if another zone can have the chunk from this one: somebody here has said that it has it.
+    fn is_in_zone(&self, image: &Image, chunk: Chunk) -> bool {
+        !image.map.origins().is_empty() || image.map.homes(chunk).iter().any(|home| image.map.has(home, chunk))
     }
 
     /// Takes out askers that no longer wait. What is under way for them is kept when it comes: they, or

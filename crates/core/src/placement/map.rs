@@ -85,8 +85,7 @@ impl Map {
         let mut homes: Vec<Holding> =
             self.holdings.iter().filter(|h| h.arc.contains(place, self.ring.size())).copied().collect();
         if !homes.is_empty() {
-            let turn = chunk.0.wrapping_mul(TURN);
-            let first = ((u128::from(turn) * homes.len() as u128) >> 64) as usize;
+            let first = turn(chunk, homes.len());
             homes.rotate_left(first);
         }
         homes
@@ -161,6 +160,11 @@ impl Map {
         let others: Vec<Arc> = self.holdings.iter().filter(|h| h.node != me && !h.leaving).map(|h| h.arc).collect();
         Layers::of(&others, self.ring.size())
     }
+}
+
+/// Whose turn it is, of `count`, to be first for a chunk.
+pub(super) const fn turn(chunk: Chunk, count: usize) -> usize {
+    ((chunk.0.wrapping_mul(TURN) as u128 * count as u128) >> 64) as usize
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection that scatters all bits.

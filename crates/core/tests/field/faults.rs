@@ -177,7 +177,7 @@ fn nodes_that_believe_in_each_other_do_not_wait_for_each_other() {
             let ids: Vec<NodeId> = nodes.iter().map(|&node| field.hosts[node].identity.node).collect();
             for (at, &node) in nodes.iter().enumerate() {
                 let records = vec![full_holder(&field, ids[(at + 1) % count])];
-                field.input(node, Input::Learned(Snapshot { members: Vec::new(), records }));
+                field.input(node, Input::Learned(Snapshot { records, ..Snapshot::default() }));
             }
             let readers = field.read_all(&nodes, 0);
             field.until_read(&readers, secs(10));
@@ -197,7 +197,7 @@ fn false_hopes_end_when_an_origin_comes() {
     let ids = nodes.map(|node| field.hosts[node].identity.node);
     for (at, &node) in nodes.iter().enumerate() {
         let records = vec![full_holder(&field, ids[1 - at])];
-        field.input(node, Input::Learned(Snapshot { members: Vec::new(), records }));
+        field.input(node, Input::Learned(Snapshot { records, ..Snapshot::default() }));
     }
     let readers = field.read_all(&nodes, 0);
     field.run(secs(3));

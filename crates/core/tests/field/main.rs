@@ -10,6 +10,7 @@ mod scattered;
 mod stagger;
 mod storms;
 mod waiting;
+mod zones;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -14,29 +14,29 @@ fn ms(milliseconds: u64) -> Duration {
 }
 
 /// How often each of the candidates is chosen in so many tries.
-fn shares(peers: &mut Peers, candidates: &[NodeId]) -> Vec<usize> {
-    let chosen: Vec<Option<NodeId>> = (0..1000).map(|_| peers.choose(candidates)).collect();
+fn shares(peers: &Peers, candidates: &[NodeId]) -> Vec<usize> {
+    let chosen: Vec<Option<NodeId>> = (0..1000).map(|dice| peers.choose(candidates, dice * 16)).collect();
     candidates.iter().map(|node| chosen.iter().filter(|chosen| **chosen == Some(*node)).count()).collect()
 }
 
 #[test]
 fn equals_take_turns() {
-    let mut peers = Peers::new(1, true);
-    assert_eq!(peers.choose(&[]), None);
+    let peers = Peers::new(true);
+    assert_eq!(peers.choose(&[], 1), None);
     let candidates: Vec<NodeId> = (0..5).map(NodeId).collect();
-    let shares = shares(&mut peers, &candidates);
+    let shares = shares(&peers, &candidates);
     assert!(shares.iter().all(|share| *share > 120 && *share < 280), "{shares:?}");
 }
 
 #[test]
 fn without_turns_the_first_is_taken() {
-    let mut peers = Peers::new(1, false);
-    assert_eq!(shares(&mut peers, &[B, A]), [1000, 0]);
+    let peers = Peers::new(false);
+    assert_eq!(shares(&peers, &[B, A]), [1000, 0]);
 }
 
 #[test]
 fn the_loaded_and_the_slow_are_asked_less() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     for node in [A, B] {
         peers.asked(node, 1, Priority::Demand, at(0));
         peers.ended(node, 1, Priority::Demand, Some(ms(1)), at(1));
@@ -44,17 +44,17 @@ fn the_loaded_and_the_slow_are_asked_less() {
     for _ in 0..10 {
         peers.asked(A, 1, Priority::Demand, at(1));
     }
-    assert_eq!(shares(&mut peers, &[A, B]), [0, 1000]);
+    assert_eq!(shares(&peers, &[A, B]), [0, 1000]);
     for _ in 0..10 {
         peers.ended(A, 1, Priority::Demand, Some(ms(50)), at(50));
     }
     assert_eq!((peers.of(A).map(|peer| peer.outstanding), peers.owed(A)), (Some(0), 0));
-    assert_eq!(shares(&mut peers, &[A, B]), [0, 1000], "it was slow");
+    assert_eq!(shares(&peers, &[A, B]), [0, 1000], "it was slow");
 }
 
 #[test]
 fn patience_follows_the_delay() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     for step in 0..50 {
         peers.asked(A, 1, Priority::Demand, at(step * 100));
         peers.ended(A, 1, Priority::Demand, Some(ms(20)), at(step * 100 + 20));
@@ -66,7 +66,7 @@ fn patience_follows_the_delay() {
 /// Silence counts from the first request that is owed, and any byte ends it.
 #[test]
 fn only_debtors_are_silent() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     assert_eq!(peers.silent_for(A, at(5000)), Duration::ZERO);
     peers.asked(A, 1, Priority::Demand, at(5000));
     peers.asked(A, 1, Priority::Demand, at(5400));
@@ -80,7 +80,7 @@ fn only_debtors_are_silent() {
 
 #[test]
 fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     peers.asked(A, 1, Priority::Demand, at(0));
     assert!(peers.stalled(A, at(700)), "news");
     assert!(!peers.stalled(A, at(750)), "no news");
@@ -94,7 +94,7 @@ fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
 
 #[test]
 fn broken_links_are_tried_again_soon() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     peers.broken(A, at(0));
     assert!(!peers.is_usable(A, at(400)));
     assert_eq!(peers.trouble(A, at(400)), Some("unreachable"));
@@ -104,7 +104,7 @@ fn broken_links_are_tried_again_soon() {
 /// Each lie costs twice as long as the one before; nothing but time helps, and death is no way out.
 #[test]
 fn lies_cost_more_each_time() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     let mut last = Duration::ZERO;
     for _ in 0..30 {
         let pause = peers.lied(A, at(0));
@@ -123,7 +123,7 @@ fn lies_cost_more_each_time() {
 #[test]
 fn windows_follow_what_is_delivered() {
     const CHUNK: u64 = 64 << 10;
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     let asks = |peers: &mut Peers| {
         let mut asked = 0;
         while peers.has_room(A, CHUNK, Priority::Demand) && asked < 1000 {
@@ -149,7 +149,7 @@ fn windows_follow_what_is_delivered() {
 /// A neighbour that does not pass chunks on is left alone for longer each time, and forgiven at once.
 #[test]
 fn a_neighbour_out_of_step_is_put_aside_for_longer_each_time() {
-    let mut peers = Peers::new(1, true);
+    let mut peers = Peers::new(true);
     peers.asked(A, 1, Priority::Demand, at(0));
     for (time, pause) in [(0, 50), (100, 100), (300, 200)] {
         peers.out_of_step(A, at(time));

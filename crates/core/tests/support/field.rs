@@ -15,7 +15,7 @@ use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::config::Config;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::node::{ImageConfig, Input, Node, Notice, Output};
 use vfield_core::placement::map::mix;
 use vfield_core::reach::Reach;
@@ -82,6 +82,10 @@ pub struct Field {
     pub loss_percent: u64,
     /// Bytes a second of the links of machines that are started from now on.
     pub rate: u64,
+    /// Their zone.
+    pub zone: Zone,
+    /// How many chunks have come into each zone from others.
+    pub crossed: BTreeMap<Zone, u64>,
     pub(super) queue: BTreeMap<(Time, u64), Event>,
     sequence: u64,
     random: u64,
@@ -107,6 +111,8 @@ impl Field {
             config,
             loss_percent: 0,
             rate: GIGABIT,
+            zone: Zone::default(),
+            crossed: BTreeMap::new(),
             queue: BTreeMap::new(),
             sequence: 0,
             random: mix(seed),
@@ -154,12 +160,13 @@ impl Field {
 
     fn start_at(&mut self, addr: SocketAddr, via: Option<usize>) -> usize {
         let index = self.hosts.len();
-        let identity = Identity { addr, node: NodeId(self.dice()), generation: 1000 + index as u64 };
+        let identity = Identity { addr, node: NodeId(self.dice()), generation: 1000 + index as u64, zone: self.zone };
         let node = Node::new(identity, self.config.clone(), self.dice(), self.now);
         self.hosts.push(Host { rate: self.rate, ..Host::new(node, identity) });
         if let Some(via) = via {
             self.link(index, via);
-            let (mine, theirs) = (self.hosts[index].node.snapshot(), self.hosts[via].node.snapshot());
+            let (me, other) = (self.hosts[index].identity, self.hosts[via].identity);
+            let (mine, theirs) = (self.hosts[index].node.snapshot(&other), self.hosts[via].node.snapshot(&me));
             self.input(via, Input::Learned(mine));
             self.input(index, Input::Learned(theirs));
         }
@@ -353,7 +360,7 @@ impl Field {
             Message::Sync(snapshot, answer) => {
                 self.input(to, Input::Learned(snapshot));
                 if answer {
-                    let mine = self.hosts[to].node.snapshot();
+                    let mine = self.hosts[to].node.snapshot(&self.hosts[from].identity);
                     self.send(to, from, Message::Sync(mine, false), 1000);
                 }
             }
@@ -420,7 +427,7 @@ impl Field {
             }
             Output::Sync(identity) => {
                 if let Some(to) = self.reach(host, identity) {
-                    let mine = self.hosts[host].node.snapshot();
+                    let mine = self.hosts[host].node.snapshot(&identity);
                     self.send(host, to, Message::Sync(mine, true), 1000);
                 }
             }
@@ -522,6 +529,10 @@ impl Field {
         *self.hosts[host].sent.entry((image, chunk)).or_default() += 1;
         let wrong = self.hosts[host].fault == Fault::Lying;
         let bytes = self.images[image].geometry.length(chunk);
+        let into = self.hosts[asker.connection.0 as usize].identity.zone;
+        if into != self.hosts[host].identity.zone {
+            *self.crossed.entry(into).or_default() += 1;
+        }
         self.send(host, asker.connection.0 as usize, Message::Data { request, wrong }, bytes);
     }
 

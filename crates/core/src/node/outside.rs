@@ -1,0 +1,374 @@
+//! Beyond the zone: the gateways of all zones, who know each other, and the way to them for all others.
+//!
+//! A node knows every member of its own zone, and of other zones only a few contacts. The eldest nodes of a zone are its
+//! gateways. Those are members of the backbone as well, where each says for its zone what the zone's stores
+//! hold, as if the zone were one node. Who is a gateway follows from what all members of a zone know; nobody is asked.
+
+use super::{Node, Output, Timer};
+use crate::identity::{Identity, NodeId, Zone};
+use crate::image::ImageId;
+use crate::membership::message::{self, Level};
+use crate::membership::{Effects, Member, Membership, State};
+use crate::placement::zones::Stock;
+use crate::placement::{Arc, Filled, Gateways, Zones};
+use crate::record::{Record, Snapshot};
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// So many contacts are remembered in each of so many zones. Whoever comes is told of those in its own zone, so that
+/// all find each other who are switched on at once.
+const CONTACTS: usize = 3;
+const CONTACT_ZONES_MAX: usize = 4096;
+/// So many gateways of other zones are told to those who are not gateways.
+const TOLD: usize = 8;
+/// So many images are remembered that only other zones have.
+const IMAGES_MAX: usize = 1024;
+/// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
+const RETIRE_AFTER: Duration = Duration::from_secs(5);
+/// How often a gateway that knows no other zone looks for one, and how often the others compare notes.
+const SEEK_EVERY: Duration = Duration::from_millis(500);
+const SYNC_EVERY: Duration = Duration::from_secs(10);
+
+/// What a node knows beyond its zone.
+#[derive(Default)]
+pub(super) struct Outside {
+    pub backbone: Option<Membership>,
+    contacts: BTreeMap<Zone, Vec<Identity>>,
+    /// Images as other zones have them, any record of each.
+    images: BTreeMap<ImageId, Record>,
+    /// When the backbone is going to be woken.
+    woken_at: Option<Time>,
+    /// Since when this node is a gateway no more.
+    idle_since: Option<Time>,
+    seeking: bool,
+    syncs: u32,
+    version: u64,
+}
+
+impl Node {
+    /// A node of the field that can be asked for something.
+    pub(super) fn identity_of(&self, node: NodeId) -> Option<&Identity> {
+        let outside = || self.outside.backbone.as_ref().and_then(|backbone| backbone.live().get(&node));
+        self.membership.live().get(&node).or_else(outside)
+    }
+
+    /// True in a field of zones.
+    fn is_zoned(&self) -> bool {
+        self.me().zone != Zone::default() || !self.outside.contacts.is_empty()
+    }
+
+    /// What to tell a node that we meet.
+    pub fn snapshot(&self, to: &Identity) -> Snapshot {
+        let (members, records) = self.membership.snapshot();
+        let theirs = self.outside.contacts.get(&to.zone).into_iter().flatten();
+        let mut snapshot = Snapshot { members, records, ..Snapshot::default() };
+        let same_zone = to.zone == self.me().zone;
+        match &self.outside.backbone {
+            Some(backbone) if backbone.live().contains_key(&to.node) => {
+                (snapshot.gateways, snapshot.outside) = backbone.snapshot();
+                snapshot.backbone = true;
+            }
+            Some(backbone) => {
+                let live = || backbone.live().values().filter(|gateway| gateway.node != to.node);
+                let (near, far): (Vec<&Identity>, Vec<&Identity>) = live().partition(|gateway| gateway.zone == to.zone);
+                let from = to.node.0 as usize % far.len().max(1);
+                let far = far.iter().cycle().skip(from).take(far.len().min(TOLD)).copied();
+                snapshot.gateways.push(backbone.myself());
+                snapshot.gateways.extend(near.into_iter().chain(theirs).chain(far).map(alive));
+            }
+            None => {
+                let mine = self.images.values().flat_map(|image| image.gateways.nodes());
+                let mine = mine.filter_map(|node| self.membership.live().get(node)).filter(|_| !same_zone);
+                let others = self.outside.contacts.values().flatten().take(TOLD);
+                snapshot.gateways.extend(theirs.chain(mine).chain(others).map(alive));
+            }
+        }
+        if !same_zone {
+            snapshot.members.truncate(1);
+            snapshot.records.clear();
+        }
+        if !same_zone && !snapshot.backbone {
+            let images: BTreeMap<ImageId, &Record> =
+                self.known_records().map(|record| (record.image, record)).collect();
+            snapshot.outside = images.into_values().cloned().collect();
+        }
+        snapshot
+    }
+
+    /// What is known of images, of whatever zone; origins last.
+    fn known_records(&self) -> impl Iterator<Item = &Record> {
+        let (origins, others): (Vec<&Record>, Vec<&Record>) =
+            self.membership.records().iter().partition(|record| record.origin);
+        self.outside.images.values().chain(others).chain(origins)
+    }
+
+    /// One record of each image that is known in the field.
+    pub fn known_images(&self) -> Vec<Record> {
+        let images: BTreeMap<ImageId, &Record> = self.known_records().map(|record| (record.image, record)).collect();
+        images.into_values().cloned().collect()
+    }
+
+    /// Takes in what another node told us.
+    pub(super) fn learned(&mut self, snapshot: Snapshot) {
+        let Snapshot { members, records, gateways, outside, backbone: among_gateways } = snapshot;
+        let me = *self.me();
+        // Who does not say who it is, is a guest.
+        let from = members.first().map(|member| member.identity);
+        if from.is_none_or(|from| from.zone == me.zone) {
+            let effects = self.membership.learn(members, records, self.now);
+            self.apply(effects);
+        }
+        let room = IMAGES_MAX.saturating_sub(self.outside.images.len());
+        let sound =
+            outside.iter().filter(|record| record.is_sound() && !self.outside.images.contains_key(&record.image));
+        let new: Vec<Record> = sound.take(room).cloned().collect();
+        self.outside.images.extend(new.into_iter().map(|record| (record.image, record)));
+        let mut seen: Vec<Identity> =
+            gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity).collect();
+        let Some(from) = from else { return };
+        seen.push(from);
+        let is_gateway = gateways.iter().any(|member| member.identity.node == from.node);
+        if let Some(backbone) = self.outside.backbone.as_mut().filter(|_| is_gateway) {
+            let mut effects = backbone.met(from, self.now);
+            if among_gateways {
+                effects.add(backbone.learn(gateways, outside, self.now));
+                self.mapped = u64::MAX;
+            }
+            self.apply_outside(effects);
+        }
+        for identity in seen {
+            self.contact(identity);
+        }
+    }
+
+    /// Remembers a node beyond those that membership knows; one of this node's own zone is met.
+    pub(super) fn contact(&mut self, identity: Identity) {
+        let me = *self.me();
+        if identity.node == me.node || identity.addr == me.addr {
+            return;
+        }
+        if identity.zone == me.zone {
+            if !self.membership.knows(identity.node) {
+                self.out(Output::Sync(identity));
+            }
+            return;
+        }
+        let zones = self.outside.contacts.len();
+        if zones >= CONTACT_ZONES_MAX && !self.outside.contacts.contains_key(&identity.zone) {
+            return;
+        }
+        let contacts = self.outside.contacts.entry(identity.zone).or_default();
+        if !contacts.iter().any(|known| known.node == identity.node) {
+            contacts.insert(0, identity);
+            contacts.truncate(CONTACTS);
+            if zones == 0 {
+                self.mapped = u64::MAX;
+            }
+        }
+    }
+
+    /// Decides who the gateways of an image are, from what all members of the zone know.
+    pub(super) fn gateways(&self, id: ImageId) -> Gateways {
+        if !self.is_zoned() {
+            return Gateways::default();
+        }
+        let records = || self.membership.records().iter().filter(|record| record.image == id && !record.leaving);
+        let member = |record: &Record| {
+            let me = self.me();
+            if record.node == me.node { Some(me) } else { self.membership.live().get(&record.node) }
+        };
+        let readers = Gateways::eldest(records().filter(|record| !record.origin).filter_map(member));
+        if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers }
+    }
+
+    /// Becomes a gateway, or ceases to be one, and says in the backbone what the zone has.
+    pub(super) fn stand(&mut self) {
+        let me = *self.me();
+        let called = self.images.values().any(|image| image.gateways.contains(me.node)) && !self.leaving;
+        match (&self.outside.backbone, called) {
+            (None, true) => {
+                self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));
+                self.outside.idle_since = None;
+                self.seek_outside();
+            }
+            (Some(_), true) => self.outside.idle_since = None,
+            (Some(_), false) => {
+                let since = *self.outside.idle_since.get_or_insert(self.now);
+                if self.now - since >= RETIRE_AFTER || self.leaving {
+                    self.retire();
+                } else {
+                    self.set(RETIRE_AFTER, Timer::Remap);
+                }
+            }
+            (None, false) => {}
+        }
+        self.announce_outside();
+        self.map_outside();
+    }
+
+    /// Leaves the backbone.
+    pub(super) fn retire(&mut self) {
+        let Some(mut backbone) = self.outside.backbone.take() else { return };
+        let members: Vec<Identity> = backbone.live().values().copied().collect();
+        let effects = backbone.leave(self.now);
+        self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
+        for gateway in members {
+            self.contact(gateway);
+            self.gone_outside(gateway.node);
+        }
+    }
+
+    /// Says for each image what this zone has, if that has changed.
+    pub(super) fn announce_outside(&mut self) {
+        let Some(backbone) = &self.outside.backbone else { return };
+        let (me, mut news) = (*self.me(), Vec::new());
+        for (id, image) in self.images.iter().filter(|(_, image)| image.gateways.contains(me.node)) {
+            let size = image.map.ring().size();
+            let whole = if image.told_covered { size } else { 0 };
+            let origin = image.origin || !image.map.origins().is_empty();
+            let (arc, filled) = (Arc { start: 0, length: whole }, Filled { from: 0, count: whole });
+            let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });
+            if known.is_none_or(|known| (known.arc, known.origin) != (arc, origin)) {
+                let (name, header) = (image.name.clone(), image.inventory.geometry().header().encode());
+                let version = me.generation + self.outside.version;
+                news.push(Record {
+                    node: me.node,
+                    version,
+                    image: *id,
+                    name,
+                    header,
+                    origin,
+                    arc,
+                    filled,
+                    leaving: false,
+                });
+            }
+        }
+        self.outside.version += u64::from(!news.is_empty());
+        for record in news {
+            let Some(backbone) = &mut self.outside.backbone else { return };
+            let effects = backbone.announce(record, self.now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// Makes the maps of zones anew.
+    fn map_outside(&mut self) {
+        let Some(backbone) = &self.outside.backbone else { return };
+        let me = *self.me();
+        for (id, image) in &mut self.images {
+            let records = backbone.records().iter().filter(|record| record.image == *id);
+            let said = records.filter_map(|record| {
+                let gateway = if record.node == me.node { &me } else { backbone.live().get(&record.node)? };
+                Some((gateway.zone, gateway.node, Stock { whole: record.arc.length > 0, origin: record.origin }))
+            });
+            image.outside = Zones::of(said);
+        }
+    }
+
+    /// Does what the backbone asks for.
+    pub(super) fn apply_outside(&mut self, effects: Effects) {
+        self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
+        for gateway in effects.up {
+            self.mapped = u64::MAX;
+            self.contact(gateway);
+        }
+        for gateway in effects.down {
+            self.gone_outside(gateway.node);
+            if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
+                contacts.retain(|contact| contact.node != gateway.node);
+            }
+        }
+        let next = self.outside.backbone.as_ref().and_then(Membership::next_wake);
+        if let Some(at) = next.filter(|at| self.outside.woken_at.is_none_or(|set| *at < set)) {
+            self.outside.woken_at = Some(at);
+            self.set(at - self.now, Timer::Backbone);
+        }
+    }
+
+    fn gone_outside(&mut self, gateway: NodeId) {
+        self.mapped = u64::MAX;
+        if !self.membership.live().contains_key(&gateway) {
+            self.abandon(gateway);
+            self.peers.forget(gateway);
+        }
+    }
+
+    /// Something came from a node, by whatever way.
+    pub(super) fn heard(&mut self, node: NodeId) {
+        self.membership.heard(node, self.now);
+        if let Some(backbone) = &mut self.outside.backbone {
+            backbone.heard(node, self.now);
+        }
+    }
+
+    /// Forgets what gateways that are gone have said.
+    pub(super) fn sweep_outside(&mut self) {
+        if let Some(backbone) = &mut self.outside.backbone {
+            backbone.sweep();
+        }
+    }
+
+    /// A node cannot be reached, or its connection broke.
+    pub(super) fn suspect_outside(&mut self, node: NodeId) {
+        if let Some(backbone) = &mut self.outside.backbone {
+            let effects = backbone.suspect(node, self.now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// Does what is due in the backbone.
+    pub(super) fn wake_outside(&mut self) {
+        self.outside.woken_at = None;
+        let now = self.now;
+        if let Some(backbone) = &mut self.outside.backbone {
+            let effects = backbone.tick(now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// A gossip datagram, to whichever of the two memberships it is for.
+    pub(super) fn datagram(&mut self, bytes: &[u8]) {
+        let now = self.now;
+        match (message::level(bytes), &mut self.outside.backbone) {
+            (Some(Level::Zone), _) => {
+                let effects = self.membership.datagram(bytes, now);
+                self.apply(effects);
+            }
+            (Some(Level::Backbone), Some(backbone)) => {
+                let before = backbone.records().changes();
+                let effects = backbone.datagram(bytes, now);
+                if backbone.records().changes() != before {
+                    self.mapped = u64::MAX;
+                }
+                self.apply_outside(effects);
+            }
+            (Some(Level::Backbone), None) | (None, _) => {}
+        }
+    }
+
+    /// Compares notes with other gateways: at once with some, then with all of them now and then.
+    pub(super) fn seek_outside(&mut self) {
+        self.outside.seeking = false;
+        let Some(backbone) = &self.outside.backbone else { return };
+        self.outside.syncs = self.outside.syncs.wrapping_add(1);
+        let alone = backbone.live().is_empty();
+        let partner = backbone.partner(self.outside.syncs);
+        let contacts = self.outside.contacts.values().flat_map(|contacts| contacts.first());
+        let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
+        let fellows = fellows.filter_map(|node| self.membership.live().get(node));
+        let known: Vec<Identity> = fellows.chain(contacts).copied().collect();
+        let turn = known.get(self.outside.syncs as usize % known.len().max(1)).copied();
+        let chosen = if alone { turn } else { partner };
+        self.outputs.extend(chosen.map(Output::Sync));
+        if !self.outside.seeking {
+            self.outside.seeking = true;
+            self.set(if alone { SEEK_EVERY } else { SYNC_EVERY }, Timer::SeekOutside);
+        }
+    }
+}
+
+fn alive(identity: &Identity) -> Member {
+    Member { identity: *identity, incarnation: 0, state: State::Alive }
+}

@@ -1,0 +1,70 @@
+//! Gateways: the few nodes of a zone through which chunks come into it, each for its share of them.
+
+use super::map::turn;
+use crate::chunk::Chunk;
+use crate::identity::{Identity, NodeId};
+
+/// A zone has so many: one may die at any time, and each has an extra copy of its share of the image to send. More of
+/// them would have to know each other.
+const GATEWAYS: usize = 4;
+
+/// The gateways of a zone for one image, sorted by node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gateways(Vec<NodeId>);
+
+impl Gateways {
+    /// Of all nodes that take part in an image the eldest: so nobody who comes takes the place of one who is there.
+    pub fn eldest<'a>(nodes: impl Iterator<Item = &'a Identity>) -> Self {
+        let mut nodes: Vec<(u64, NodeId)> = nodes.map(|identity| (identity.generation, identity.node)).collect();
+        nodes.sort_unstable();
+        nodes.truncate(GATEWAYS);
+        Self::of(nodes.into_iter().map(|(_, node)| node))
+    }
+
+    /// These.
+    pub fn of(nodes: impl Iterator<Item = NodeId>) -> Self {
+        let mut nodes: Vec<NodeId> = nodes.collect();
+        nodes.sort_unstable();
+        Self(nodes)
+    }
+
+    /// All of them.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.0
+    }
+
+    /// True if this is one.
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.0.contains(&node)
+    }
+
+    /// All of them, beginning with the one through which this chunk comes.
+    pub fn in_turn(&self, chunk: Chunk) -> impl Iterator<Item = NodeId> + '_ {
+        let (before, after) = self.0.split_at(turn(chunk, self.0.len()));
+        after.iter().chain(before).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Zone;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_eldest_take_turns() {
+        let addr = ([198, 18, 0, 1], 4000).into();
+        let node = |node: u64| Identity { addr, node: NodeId(node), generation: 100 - node, zone: Zone::default() };
+        let nodes: Vec<Identity> = (0..10).map(node).collect();
+        let gateways = Gateways::eldest(nodes.iter());
+        assert_eq!(gateways.nodes(), [6, 7, 8, 9].map(NodeId));
+        let mut first = BTreeMap::<NodeId, u32>::new();
+        for chunk in 0..1000 {
+            let turn: Vec<NodeId> = gateways.in_turn(Chunk(chunk)).collect();
+            assert_eq!(turn.len(), 4);
+            *first.entry(turn[0]).or_default() += 1;
+        }
+        assert!(first.values().all(|count| (240..260).contains(count)), "{first:?}");
+        assert_eq!(Gateways::default().in_turn(Chunk(5)).next(), None);
+    }
+}
