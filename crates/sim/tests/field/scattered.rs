@@ -1,7 +1,7 @@
 //! Everybody reads single chunks all over the image, some at a time, from small stores that are full.
 
-use crate::support::field::Field;
-use crate::support::original::Original;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 use crate::{ms, secs};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 /// clients that answer in order do. Returns the slowest node's rate, in shares of the link.
 fn scatter(field: &mut Field, nodes: &[usize], count: u64) -> f64 {
     let chunks = field.images[0].geometry.data_chunks();
-    let (start, mut number) = (field.now, 0);
+    let (start, mut number) = (field.now(), 0);
     let mut queues = vec![(count, VecDeque::new()); nodes.len()];
     while queues.iter().any(|(left, open)| *left > 0 || !open.is_empty()) {
         for (at, (left, open)) in queues.iter_mut().enumerate() {
@@ -36,10 +36,10 @@ fn scatter(field: &mut Field, nodes: &[usize], count: u64) -> f64 {
             }
         }
         field.run(LOOK_EVERY);
-        assert!(field.now - start < secs(100), "the readers do not come to an end\n{}", field.describe());
+        assert!(field.now() - start < secs(100), "the readers do not come to an end\n{}", field.describe());
     }
     let bytes = count * field.images[0].geometry.chunk_bytes();
-    bytes as f64 / (field.now - start).as_secs_f64() / RATE as f64
+    bytes as f64 / (field.now() - start).as_secs_f64() / RATE as f64
 }
 
 /// Three tenths of the image lie in each store. If each asks the least loaded of a chunk's three holders, as far as it
@@ -49,7 +49,7 @@ fn scattered_reads_fill_the_links() {
     for seed in 1..4 {
         let mut field = Field::new(seed, vec![Original::usual(1, 1024)]);
         field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
-        field.rate = RATE;
+        field.links.rate = RATE;
         field.origin(None, &[0]);
         let start = |_| {
             field.run(ms(5));
@@ -58,9 +58,9 @@ fn scattered_reads_fill_the_links() {
         let nodes: Vec<usize> = (0..10).map(start).collect();
         field.until("filled", secs(60), |field| field.filled(&nodes) && field.covered(&nodes));
         field.run(secs(5));
-        let before = field.hosts[0].sent_of(0);
+        let before = field.machines[0].sent_of(0);
         let rate = scatter(&mut field, &nodes, 500);
         assert!(rate >= 1.35, "{rate} times the link's rate");
-        assert_eq!(field.hosts[0].sent_of(0), before, "the origin is not needed");
+        assert_eq!(field.machines[0].sent_of(0), before, "the origin is not needed");
     }
 }

@@ -1,6 +1,6 @@
 //! Whole fields of cores with a virtual clock: what they promise each other and their readers.
 //!
-//! Every event of every test also passes the checks of [`support::checker`].
+//! Every event of every test also passes the checks of [`vfield_sim::checks`].
 
 mod faults;
 mod joining;
@@ -12,12 +12,9 @@ mod storms;
 mod waiting;
 mod zones;
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::time::Duration;
-use support::field::Field;
-use support::original::Original;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 
 fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)

@@ -1,6 +1,6 @@
 //! Reads without a holder: they wait, say so, and go on when it comes back.
 
-use crate::support::host::Fault;
+use vfield_sim::machine::Fault;
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Why;
@@ -14,11 +14,11 @@ fn a_read_without_a_holder_waits_and_goes_on_when_one_comes_back() {
     field.until_read(&[first], secs(2));
     field.kill(0, true);
     field.run(secs(3));
-    let chunk = (0..600).find(|chunk| !field.hosts[node].has(0, Chunk(*chunk))).expect("a chunk that is not here");
+    let chunk = (0..600).find(|chunk| !field.machines[node].has(0, Chunk(*chunk))).expect("a chunk that is not here");
     let reader = field.read(node, 0, chunk..chunk + 1);
     field.run(secs(5));
     assert!(!field.readers[reader].is_done());
-    let waiting = field.hosts[node].node.images()[0].waiting.clone();
+    let waiting = field.machines[node].node.images()[0].waiting.clone();
     assert!(!waiting.is_empty(), "nobody says what is waited for");
     assert_eq!(waiting[0].why, Why::NoHolder);
     assert!(waiting[0].wait >= secs(4) && waiting[0].wait <= secs(6), "{:?}", waiting[0]);
@@ -27,7 +27,7 @@ fn a_read_without_a_holder_waits_and_goes_on_when_one_comes_back() {
     let took = field.until_read(&[reader], secs(2));
     assert!(took < secs(2));
     field.run(secs(1));
-    assert!(field.hosts[node].node.images()[0].waiting.is_empty());
+    assert!(field.machines[node].node.images()[0].waiting.is_empty());
 }
 
 /// The only holder is cut off for a while, but nobody declares it dead: connections fail and come back.
@@ -56,7 +56,7 @@ fn the_timeout_makes_an_error_of_a_wait() {
     assert!(took >= secs(2), "failed after {took:?}");
     assert!(matches!(field.readers[reader].failed, Some(ReadError::TimedOut(_))));
     field.run(secs(1));
-    assert!(field.hosts[node].node.images()[0].waiting.is_empty(), "nobody waits any more");
+    assert!(field.machines[node].node.images()[0].waiting.is_empty(), "nobody waits any more");
 }
 
 /// The origin's file has changed: its chunks fail with that error, what others hold is read from them.
@@ -65,7 +65,7 @@ fn a_changed_source_is_told_apart() {
     let (mut field, nodes) = filled_field(4, 2, 150);
     field.set_fault(0, Fault::Changed);
     let chunk_with = |held: bool| {
-        let has = |chunk: &u64| nodes.iter().any(|&node| field.hosts[node].has(0, Chunk(*chunk)));
+        let has = |chunk: &u64| nodes.iter().any(|&node| field.machines[node].has(0, Chunk(*chunk)));
         (0..600).find(|chunk| has(chunk) == held).expect("such a chunk")
     };
     let (held, bare) = (chunk_with(true), chunk_with(false));
@@ -85,8 +85,8 @@ fn chunks_that_nobody_has_do_not_hold_up_a_fill() {
     field.run(secs(3));
     let late = field.join(nodes[0], &[(0, 603)]);
     let held = 603 - field.bare(0);
-    field.until("all that is left is copied", secs(10), |field| field.hosts[late].node.images()[0].stored == held);
+    field.until("all that is left is copied", secs(10), |field| field.machines[late].node.images()[0].stored == held);
     let origin = field.origin(Some(nodes[1]), &[0]);
     field.until("the rest too", secs(10), |field| field.filled(&[late]));
-    assert!(field.hosts[origin].sent_of(0) > 0);
+    assert!(field.machines[origin].sent_of(0) > 0);
 }

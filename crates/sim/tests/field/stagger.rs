@@ -1,8 +1,8 @@
 //! One after the other comes and reads everything in order: those who are ahead serve those behind.
 
 use crate::secs;
-use crate::support::field::Field;
-use crate::support::original::Original;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 use std::time::Duration;
 
 /// 100 Mbit/s.
@@ -13,12 +13,12 @@ const RATE: u64 = 12_500_000;
 fn stagger(seed: u64, count: usize, chunks: u64, gap: Duration) -> (Vec<f64>, f64) {
     let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
     field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
-    field.rate = RATE;
+    field.links.rate = RATE;
     field.origin(None, &[0]);
     let capacity = field.images[0].chunks();
     let start = |_| {
         let node = field.join(0, &[(0, capacity)]);
-        let (reader, began) = (field.read(node, 0, 0..chunks), field.now);
+        let (reader, began) = (field.read(node, 0, 0..chunks), field.now());
         field.run(gap);
         (reader, began)
     };
@@ -28,7 +28,7 @@ fn stagger(seed: u64, count: usize, chunks: u64, gap: Duration) -> (Vec<f64>, f6
     let limit = (chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64;
     // A reader that is done has waited for nothing since its end.
     let time = |(reader, began): &(usize, _)| (field.readers[*reader].since - *began).as_secs_f64() / limit;
-    (began.iter().map(time).collect(), field.hosts[0].sent_of(0) as f64 / chunks as f64)
+    (began.iter().map(time).collect(), field.machines[0].sent_of(0) as f64 / chunks as f64)
 }
 
 /// The sum of the uplinks is enough for all, but only if nobody takes from one whom another needs more: those who come

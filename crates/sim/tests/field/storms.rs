@@ -1,7 +1,7 @@
 //! Everybody reads everything at once, on links that are the limit: how near the readers come to it.
 
-use crate::support::field::Field;
-use crate::support::original::Original;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 use crate::{ms, secs};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const RATE: u64 = 6_250_000;
 fn room(seed: u64, chunks: u64, count: usize, capacity: u64) -> (Field, Vec<usize>) {
     let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
     field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
-    field.rate = RATE;
+    field.links.rate = RATE;
     field.origin(None, &[0]);
     let start = |_| {
         field.run(ms(5));
@@ -27,11 +27,11 @@ fn room(seed: u64, chunks: u64, count: usize, capacity: u64) -> (Field, Vec<usiz
 fn storm(field: &mut Field, nodes: &[usize]) -> (f64, f64) {
     let chunks = field.images[0].chunks();
     let bytes = chunks * field.images[0].geometry.chunk_bytes();
-    let before = field.hosts[0].sent_of(0);
+    let before = field.machines[0].sent_of(0);
     let readers = field.read_all(nodes, 0);
     let took = field.until_read(&readers, secs(400));
     let limit = Duration::from_secs_f64(bytes as f64 / RATE as f64);
-    let sent = field.hosts[0].sent_of(0) - before;
+    let sent = field.machines[0].sent_of(0) - before;
     (took.as_secs_f64() / limit.as_secs_f64(), sent as f64 / chunks as f64)
 }
 
@@ -53,9 +53,9 @@ fn a_cold_room_with_small_stores_comes_near_the_limit() {
         let (chunks, count) = (1024, 30);
         let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
         field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
-        field.rate = RATE;
+        field.links.rate = RATE;
         field.origin(None, &[0]);
-        let began = field.now;
+        let began = field.now();
         let start = |_| {
             field.run(ms(5));
             let node = field.join(0, &[(0, chunks * 6 / 100)]);
@@ -64,8 +64,8 @@ fn a_cold_room_with_small_stores_comes_near_the_limit() {
         let readers: Vec<usize> = (0..count).map(start).collect();
         field.until_read(&readers, secs(100));
         let link = Duration::from_secs_f64((chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64);
-        let time = (field.now - began).as_secs_f64() / link.as_secs_f64();
-        let origin = field.hosts[0].sent_of(0) as f64 / chunks as f64;
+        let time = (field.now() - began).as_secs_f64() / link.as_secs_f64();
+        let origin = field.machines[0].sent_of(0) as f64 / chunks as f64;
         assert!(time <= 1.2 && origin <= 1.1, "{time} of what the link needs, {origin} images from the origin");
     }
 }

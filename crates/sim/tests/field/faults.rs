@@ -1,8 +1,8 @@
 //! Peers that die, stall, lie or disagree: every read is answered in time, and the innocent stay innocent.
 
-use crate::support::field::Field;
-use crate::support::host::Fault;
-use crate::support::original::Original;
+use vfield_sim::field::Field;
+use vfield_sim::machine::Fault;
+use vfield_sim::original::Original;
 use crate::{field_of, filled_field, ms, one_image, secs};
 use std::time::Duration;
 use vfield_core::identity::NodeId;
@@ -20,12 +20,12 @@ fn a_silent_death_is_found_within_two_seconds() {
     for seed in 0..8 {
         let (mut field, nodes) = filled_field(seed, 5, 300);
         let dead = nodes[2];
-        let identity = field.hosts[dead].identity;
-        let start = field.now;
+        let identity = field.machines[dead].identity;
+        let start = field.now();
         field.kill(dead, false);
         field.run(ms(2500));
         for &node in nodes.iter().filter(|&&node| node != dead) {
-            let found = field.hosts[node].told_down(identity).map(|at| at - start);
+            let found = field.machines[node].told_down(identity).map(|at| at - start);
             assert!(found.is_some_and(|found| found <= secs(2)), "seed {seed}: node {node} found it after {found:?}");
         }
     }
@@ -133,20 +133,20 @@ fn a_liar_is_blamed_at_once_and_reads_are_served_elsewhere() {
     let small: Vec<usize> = (0..3).map(|_| field.join(0, &[(0, 0)])).collect();
     let readers = field.read_all(&small, 0);
     field.until_read(&readers, secs(10));
-    for host in &field.hosts {
+    for host in &field.machines {
         for (_, notice) in &host.notices {
             if let vfield_core::node::Notice::Blamed(node, _) = notice {
-                assert_eq!(*node, field.hosts[liar].identity.node, "an innocent one is blamed");
+                assert_eq!(*node, field.machines[liar].identity.node, "an innocent one is blamed");
             }
         }
     }
-    assert!(small.iter().all(|&node| field.hosts[node].blamed() >= 1));
+    assert!(small.iter().all(|&node| field.machines[node].blamed() >= 1));
     assert!(longest_wait(&field, &readers) < secs(1));
-    let wrong = field.hosts[liar].sent_of(0);
+    let wrong = field.machines[liar].sent_of(0);
     field.run(secs(5));
     let again = field.read(small[0], 0, 0..600);
     field.until_read(&[again], secs(10));
-    assert_eq!(field.hosts[liar].sent_of(0), wrong, "it was asked again");
+    assert_eq!(field.machines[liar].sent_of(0), wrong, "it was asked again");
 }
 
 fn full_holder(field: &Field, node: NodeId) -> Record {
@@ -174,7 +174,7 @@ fn nodes_that_believe_in_each_other_do_not_wait_for_each_other() {
             let mut field = one_image(30 + seed);
             let nodes: Vec<usize> = (0..count).map(|_| field.join(0, &[(0, 0)])).collect();
             field.run(secs(1));
-            let ids: Vec<NodeId> = nodes.iter().map(|&node| field.hosts[node].identity.node).collect();
+            let ids: Vec<NodeId> = nodes.iter().map(|&node| field.machines[node].identity.node).collect();
             for (at, &node) in nodes.iter().enumerate() {
                 let records = vec![full_holder(&field, ids[(at + 1) % count])];
                 field.input(node, Input::Learned(Snapshot { records, ..Snapshot::default() }));
@@ -194,7 +194,7 @@ fn false_hopes_end_when_an_origin_comes() {
     field.run(secs(1));
     field.kill(0, true);
     field.run(secs(2));
-    let ids = nodes.map(|node| field.hosts[node].identity.node);
+    let ids = nodes.map(|node| field.machines[node].identity.node);
     for (at, &node) in nodes.iter().enumerate() {
         let records = vec![full_holder(&field, ids[1 - at])];
         field.input(node, Input::Learned(Snapshot { records, ..Snapshot::default() }));
@@ -202,9 +202,9 @@ fn false_hopes_end_when_an_origin_comes() {
     let readers = field.read_all(&nodes, 0);
     field.run(secs(3));
     for &node in &nodes {
-        assert!(!field.hosts[node].node.images()[0].waiting.is_empty());
-        assert!(field.hosts[node].requests < 2 * 4 * 10 * 4, "{} requests in vain", field.hosts[node].requests);
-        let states: Vec<_> = field.hosts[node].node.members().iter().map(|member| member.state).collect();
+        assert!(!field.machines[node].node.images()[0].waiting.is_empty());
+        assert!(field.machines[node].traffic.requests < 2 * 4 * 10 * 4, "{} requests in vain", field.machines[node].traffic.requests);
+        let states: Vec<_> = field.machines[node].node.members().iter().map(|member| member.state).collect();
         assert!(!states.contains(&"stalled"), "an innocent one counts as stalled");
     }
     field.origin(Some(nodes[0]), &[0]);

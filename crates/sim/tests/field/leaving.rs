@@ -11,7 +11,7 @@ fn a_leaving_node_hands_over_what_only_it_holds() {
         field.run(secs(5));
         let going = nodes.remove(0);
         field.input(going, Input::Leave);
-        field.until("handed over", secs(15), |field| field.hosts[going].node.sole_chunks() == 0);
+        field.until("handed over", secs(15), |field| field.machines[going].node.sole_chunks() == 0);
         field.input(going, Input::Gone);
         field.run(ms(200));
         field.kill(going, true);
@@ -25,29 +25,29 @@ fn a_leaving_node_hands_over_what_only_it_holds() {
 #[test]
 fn a_goodbye_is_heard() {
     let (mut field, nodes) = filled_field(4, 4, 300);
-    let going = field.hosts[nodes[0]].identity;
+    let going = field.machines[nodes[0]].identity;
     field.input(nodes[0], Input::Leave);
     field.input(nodes[0], Input::Gone);
     field.kill(nodes[0], false);
     let others = nodes[1..].to_vec();
-    field.until("all know", secs(1), |field| others.iter().all(|&node| field.hosts[node].told_down(going).is_some()));
+    field.until("all know", secs(1), |field| others.iter().all(|&node| field.machines[node].told_down(going).is_some()));
 }
 
 /// The same address, another process: it is a new member, and the old one is gone.
 #[test]
 fn a_node_that_comes_back_at_its_address_is_a_new_one() {
     let (mut field, nodes) = filled_field(5, 3, 300);
-    let old = field.hosts[nodes[1]].identity;
+    let old = field.machines[nodes[1]].identity;
     field.kill(nodes[1], true);
     let back = field.rejoin(nodes[1], nodes[0], &[(0, 300)]);
     field.until("all know the new one", secs(3), |field| {
-        let alive = |host: &&crate::support::host::Host| host.alive;
-        let knows = |host: &crate::support::host::Host| {
+        let alive = |host: &&vfield_sim::machine::Machine| host.alive;
+        let knows = |host: &vfield_sim::machine::Machine| {
             let members = host.node.members();
             members.iter().filter(|member| member.identity.addr == old.addr).count() == 1
                 && members.iter().all(|member| member.identity.node != old.node)
         };
-        field.hosts.iter().filter(alive).all(knows)
+        field.machines.iter().filter(alive).all(knows)
     });
     field.until("filled", secs(10), |field| field.filled(&[back]));
 }

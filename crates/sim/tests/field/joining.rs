@@ -1,21 +1,21 @@
 //! Who is there: joining through anybody, stores that fill, coverage.
 
-use crate::support::field::Field;
-use crate::support::original::Original;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 use crate::{field_of, filled_field, ms, one_image, secs};
 
 /// Each machine joins through the one before it; all learn of all, though a fifth of the gossip is lost.
 #[test]
 fn joining_through_any_member_leads_to_all() {
     let mut field = one_image(1);
-    field.loss_percent = 20;
+    field.links.loss_percent = 20;
     for via in 0..9 {
         field.join(via, &[(0, 100)]);
         field.run(ms(50));
     }
-    field.until("all know all", secs(5), |field| field.hosts.iter().all(|host| host.node.members().len() == 10));
+    field.until("all know all", secs(5), |field| field.machines.iter().all(|host| host.node.members().len() == 10));
     let images = |field: &Field| {
-        field.hosts.iter().all(|host| host.node.images()[0].origins + u64::from(host.node.images()[0].origin) == 1)
+        field.machines.iter().all(|host| host.node.images()[0].origins + u64::from(host.node.images()[0].origin) == 1)
     };
     field.until("all know the origin", secs(5), images);
 }
@@ -28,15 +28,15 @@ fn fills_complete_and_coverage_is_announced() {
     field.run(ms(200));
     assert_eq!(field.bare(0), 0);
     let id = field.images[0].id;
-    for host in &field.hosts {
+    for host in &field.machines {
         assert!(host.told_coverage(id, true).is_some(), "nobody was told that the origin may leave");
     }
     for &node in &nodes {
-        let view = &field.hosts[node].node.images()[0];
+        let view = &field.machines[node].node.images()[0];
         assert_eq!((view.stored, view.capacity), (240, 240));
         assert_eq!(view.coverage.share, 1.0);
     }
-    assert_eq!(field.hosts[0].node.sole_chunks(), 0, "the origin may leave");
+    assert_eq!(field.machines[0].node.sole_chunks(), 0, "the origin may leave");
 }
 
 /// What nodes believe of coverage is never more than what there is.
@@ -55,7 +55,7 @@ fn coverage_is_never_claimed_too_early() {
 fn fills_load_the_origin_once() {
     let (field, nodes) = filled_field(4, 6, 603);
     assert!(field.filled(&nodes));
-    let sent = field.hosts[0].sent_of(0);
+    let sent = field.machines[0].sent_of(0);
     assert!(sent <= 603 * 11 / 10, "the origin sent {sent} chunks of 603");
 }
 
@@ -70,11 +70,11 @@ fn holes_cost_nothing() {
     let nodes = [field.join(0, &[(0, 5100)]), field.join(0, &[(0, 5100)])];
     field.until("stores filled", secs(10), |field| field.filled(&nodes));
     for node in nodes {
-        assert_eq!(field.hosts[node].node.images()[0].stored, populated);
+        assert_eq!(field.machines[node].node.images()[0].stored, populated);
     }
     let readers = field.read_all(&nodes, 0);
     field.until_read(&readers, secs(5));
-    assert!(field.hosts[0].sent_of(0) <= populated * 12 / 10);
+    assert!(field.machines[0].sent_of(0) <= populated * 12 / 10);
 }
 
 /// Two images on different nodes, one node with both.
@@ -91,15 +91,15 @@ fn images_do_not_mix() {
     field.until_read(&readers, secs(5));
     field.until("stores filled", secs(10), |field| field.filled(&nodes));
     field.until("covered", secs(3), |field| field.covered(&nodes));
-    assert_eq!(field.hosts[one].node.images().len(), 1);
-    assert_eq!(field.hosts[second].sent_of(0), 0);
+    assert_eq!(field.machines[one].node.images().len(), 1);
+    assert_eq!(field.machines[second].sent_of(0), 0);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     let run = |seed| {
         let (mut field, nodes) = field_of(seed, 4, 200);
-        field.loss_percent = 10;
+        field.links.loss_percent = 10;
         let readers = field.read_all(&nodes, 0);
         field.until_read(&readers, secs(20));
         field.kill(nodes[1], true);

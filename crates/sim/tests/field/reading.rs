@@ -1,6 +1,6 @@
 //! Readers: what they get, how fast, and how often the origin has to send it.
 
-use crate::support::field::Field;
+use vfield_sim::field::Field;
 use crate::{field_of, filled_field, ms, one_image, secs};
 
 /// Everybody reads everything at once from cold; returns how many times the image the origin sent.
@@ -9,7 +9,7 @@ fn cold(seed: u64, count: usize, capacity: u64) -> f64 {
     field.run(ms(300));
     let readers = field.read_all(&nodes, 0);
     field.until_read(&readers, secs(30));
-    field.hosts[0].sent_of(0) as f64 / field.images[0].chunks() as f64
+    field.machines[0].sent_of(0) as f64 / field.images[0].chunks() as f64
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn readers_from_the_first_moment_load_the_origin_little_more_than_once() {
     let nodes: Vec<usize> = (0..8).map(start).collect();
     let readers = field.read_all(&nodes, 0);
     field.until_read(&readers, secs(30));
-    let sent = field.hosts[0].sent_of(0);
+    let sent = field.machines[0].sent_of(0);
     assert!(sent <= 603 * 13 / 10, "the origin sent {sent} chunks of 603");
 }
 
@@ -86,7 +86,7 @@ fn sent_to_a_room_that_starts(seed: u64, capacity: u64) -> u64 {
     let nodes: Vec<usize> = (0..10).map(|_| field.join(0, &[(0, capacity)])).collect();
     let readers = field.read_all(&nodes, 0);
     field.until_read(&readers, secs(30));
-    let sent = field.hosts[0].sent_of(0);
+    let sent = field.machines[0].sent_of(0);
     if capacity > 0 {
         let settled = |field: &Field| field.filled(&nodes) && field.covered(&nodes) && field.bare(0) == 0;
         field.until("covered", secs(20), settled);
@@ -98,13 +98,13 @@ fn sent_to_a_room_that_starts(seed: u64, capacity: u64) -> u64 {
 #[test]
 fn warm_readers_share_the_work() {
     let (mut field, nodes) = filled_field(7, 6, 300);
-    let before = field.hosts[0].sent_of(0);
-    let sent_before: Vec<u64> = nodes.iter().map(|&node| field.hosts[node].sent_of(0)).collect();
+    let before = field.machines[0].sent_of(0);
+    let sent_before: Vec<u64> = nodes.iter().map(|&node| field.machines[node].sent_of(0)).collect();
     let readers = field.read_all(&nodes, 0);
     field.until_read(&readers, secs(10));
-    assert_eq!(field.hosts[0].sent_of(0), before);
+    assert_eq!(field.machines[0].sent_of(0), before);
     let sent: Vec<u64> =
-        nodes.iter().zip(sent_before).map(|(&node, before)| field.hosts[node].sent_of(0) - before).collect();
+        nodes.iter().zip(sent_before).map(|(&node, before)| field.machines[node].sent_of(0) - before).collect();
     let mean = sent.iter().sum::<u64>() / sent.len() as u64;
     assert!(sent.iter().all(|sent| *sent > mean / 2 && *sent < mean * 2), "{sent:?}");
 }
@@ -119,7 +119,7 @@ fn scattered_reads_are_answered() {
         let reader = field.read(node, 0, at..at + 1);
         field.until_read(&[reader], secs(1));
     }
-    assert!(field.hosts[node].requests <= 60 + 3 + 12, "{} requests for 60 chunks", field.hosts[node].requests);
+    assert!(field.machines[node].traffic.requests <= 60 + 3 + 12, "{} requests for 60 chunks", field.machines[node].traffic.requests);
 }
 
 /// One chunk that everybody wants at the same moment: its home fetches it once.
@@ -128,9 +128,9 @@ fn a_crowd_on_one_chunk_costs_the_origin_one_answer() {
     let (mut field, nodes) = field_of(9, 12, 20);
     field.run(ms(200));
     let chunk =
-        (0..600).find(|chunk| !nodes.iter().any(|&node| field.hosts[node].has(0, vfield_core::chunk::Chunk(*chunk))));
+        (0..600).find(|chunk| !nodes.iter().any(|&node| field.machines[node].has(0, vfield_core::chunk::Chunk(*chunk))));
     let chunk = chunk.expect("a chunk that no store has");
-    let sent = |field: &Field| field.hosts[0].sent.get(&(0, vfield_core::chunk::Chunk(chunk))).copied().unwrap_or(0);
+    let sent = |field: &Field| field.machines[0].times_sent(0, vfield_core::chunk::Chunk(chunk));
     let before = sent(&field);
     let readers: Vec<usize> = nodes.iter().map(|&node| field.read(node, 0, chunk..chunk + 1)).collect();
     field.until_read(&readers, secs(2));

@@ -1,4 +1,4 @@
-//! An image as the harness knows it: its numbering, and which chunks are all zeros. It has no bytes.
+//! An image as the simulator knows it: its numbering, and which chunks are all zeros. It has no bytes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,8 +8,11 @@ use vfield_core::image::{Geometry, Header, ImageId};
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Original {
+    /// Its id.
     pub id: ImageId,
+    /// Its name.
     pub name: String,
+    /// Its numbering.
     pub geometry: Geometry,
     zero: BTreeSet<Chunk>,
 }
@@ -30,7 +33,8 @@ impl Original {
         Self::of(number, data_chunks, ChunkSize::MIN, populated)
     }
 
-    fn of(number: u8, data_chunks: u64, size: ChunkSize, populated: &[Range<u64>]) -> Self {
+    /// `data_chunks` chunks of some size, of which only those in `populated` have data.
+    pub fn of(number: u8, data_chunks: u64, size: ChunkSize, populated: &[Range<u64>]) -> Self {
         let count = populated.iter().map(|range| range.end - range.start).sum();
         let geometry = Geometry::new(Header::new(data_chunks * size.bytes(), size, count).expect("a header"));
         let mut zero: BTreeSet<Chunk> = (0..data_chunks)
@@ -45,10 +49,12 @@ impl Original {
         Self { id: ImageId([number; 32]), name: format!("image-{number}"), geometry, zero }
     }
 
+    /// How many chunks and pages it has.
     pub fn chunks(&self) -> u64 {
         self.geometry.chunks()
     }
 
+    /// Its chunks of data.
     pub fn data(&self) -> Range<u64> {
         0..self.geometry.data_chunks()
     }
@@ -58,6 +64,12 @@ impl Original {
         self.chunks() - self.zero.len() as u64
     }
 
+    /// True if any chunk is all zeros.
+    pub fn is_sparse(&self) -> bool {
+        !self.zero.is_empty()
+    }
+
+    /// True if the chunk is all zeros.
     pub fn is_zero(&self, chunk: Chunk) -> bool {
         self.zero.contains(&chunk)
     }

@@ -1,0 +1,31 @@
+//! Single flight: one request for a chunk, two if the first is late; and the window bounds what is asked for.
+
+use crate::field::Field;
+use vfield_core::config::HEDGE_AFTER;
+
+pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
+    let host = &field.machines[machine];
+    let mut flights: Vec<_> = host.flights.iter().filter(|(_, flight)| !flight.cancelled).collect();
+    flights.sort_unstable_by_key(|(_, flight)| (flight.image, flight.chunk, flight.sent));
+    let (mut outstanding, mut hedges, mut longest) = (0, 0, 0);
+    for (at, (_, flight)) in flights.iter().enumerate() {
+        let bytes = field.images[usize::from(flight.image)].geometry.length(flight.chunk);
+        (outstanding, longest) = (outstanding + bytes, longest.max(bytes));
+        let same = |other: usize| {
+            let before = flights.get(at.checked_sub(other)?)?.1;
+            ((before.image, before.chunk) == (flight.image, flight.chunk)).then_some(before)
+        };
+        if same(2).is_some() {
+            return Err(format!("has three requests for {} of image {}", flight.chunk, flight.image));
+        }
+        if let Some(first) = same(1) {
+            let gap = flight.sent - first.sent;
+            if gap < HEDGE_AFTER && host.ahead.is_zero() {
+                return Err(format!("asks for {} a second time after {gap:?}", flight.chunk));
+            }
+            hedges += 1;
+        }
+    }
+    let bound = field.config.window_bytes + longest * (hedges + 1);
+    if outstanding > bound { Err(format!("has {outstanding} bytes outstanding, {bound} allowed")) } else { Ok(()) }
+}

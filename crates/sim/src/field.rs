@@ -1,0 +1,268 @@
+//! The field: machines, the network between them, readers, and the one queue of what happens next.
+//!
+//! Everything is drawn from one seed and the queue's order is total, so the same calls give the same run, to the
+//! last output. After each input the checkers look at the machine that had it.
+
+mod joining;
+mod lanes;
+mod looking;
+mod outputs;
+mod reading;
+mod receiving;
+mod sending;
+mod troubles;
+
+pub use joining::Arrival;
+
+use crate::checks::{Checks, Violation};
+use crate::clock::Queue;
+use crate::dice::Dice;
+use crate::explain::Explain;
+use crate::machine::{Fault, Machine};
+use crate::network::{Links, Packet, Packets, Pipe, Walls};
+use crate::original::Original;
+use crate::reader::Reader;
+use crate::trace::{Step, Trace};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use vfield_core::config::Config;
+use vfield_core::fetch::RequestId;
+use vfield_core::identity::NodeId;
+use vfield_core::node::{Input, Output};
+use vfield_core::time::Time;
+
+/// How often a machine that owes an answer says that it has not forgotten.
+const BEAT: Duration = Duration::from_millis(50);
+/// So often a condition is looked at while waiting for it.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What happens next.
+#[derive(Debug)]
+enum Event {
+    /// A core asked to be woken.
+    Wake(u32),
+    /// A machine's link is free for what waits to leave.
+    Leave(u32),
+    /// The first byte of a packet has come to the next link on its way.
+    Hop(u32),
+    /// All of a packet is there.
+    Deliver(u32),
+    /// The shell of a machine notices something.
+    Tell(u32, Box<Input>),
+    /// A request has ended without an answer.
+    Lost(u32, RequestId),
+    /// A machine tells another, which waits for it, that it has not forgotten.
+    Beat { from: u32, to: u32 },
+    /// A machine joins.
+    Join(u32),
+    /// A reader has its answer.
+    GoOn(u32),
+}
+
+/// The uplink of a zone.
+#[derive(Debug)]
+pub struct Zone {
+    /// Out of it.
+    pub up: Pipe,
+    /// Into it.
+    pub down: Pipe,
+    /// Bytes of chunks that came in.
+    pub payload_came: u64,
+}
+
+/// See the module.
+pub struct Field {
+    /// All machines that there ever were, by number.
+    pub machines: Vec<Machine>,
+    /// All images.
+    pub images: Vec<Original>,
+    /// All readers that there ever were.
+    pub readers: Vec<Reader>,
+    /// The settings of cores that are started from now on.
+    pub config: Config,
+    /// What the network is like.
+    pub links: Links,
+    /// The uplinks of the zones, by number.
+    pub zones: Vec<Zone>,
+    /// What checkers look at.
+    pub checks: Checks,
+    /// What was found wrong first. Nothing happens after it.
+    pub violation: Option<Violation>,
+    /// A violation is a panic, as tests want it.
+    pub strict: bool,
+    /// Machines keep what their cores had to say.
+    pub keeps_notices: bool,
+    /// What is written down of some machines.
+    pub explain: Explain,
+    /// What has happened so far, in numbers.
+    pub events: u64,
+    queue: Queue<Event>,
+    packets: Packets,
+    dice: Dice,
+    walls: Walls,
+    trace: Trace,
+    /// The machine that was started last at each place.
+    places: Vec<u32>,
+    /// Packets that came before one that was put on the wire earlier: by lane, way and number.
+    early: BTreeMap<(u32, u32, u8, u32), u32>,
+    /// Packets that came to a wall.
+    at_walls: Vec<u32>,
+    /// What happened to machines while they were paused.
+    frozen: BTreeMap<u32, Vec<Event>>,
+    /// Requests that a stalled machine has swallowed.
+    swallowed: Vec<Packet>,
+    /// Machines that have asked to join and wait for the answer.
+    arrivals: BTreeMap<u32, Arrival>,
+    /// A core's outputs while they are done.
+    outputs: Vec<Output>,
+}
+
+impl Field {
+    /// No machines yet. The window has 64 chunks, 64 more are kept besides each store.
+    pub fn new(seed: u64, images: Vec<Original>) -> Self {
+        let config =
+            Config { window_bytes: 1 << 20, transient_bytes: 1 << 20, read_ahead_bytes: 1 << 19, ..Config::default() };
+        Self {
+            machines: Vec::new(),
+            images,
+            readers: Vec::new(),
+            config,
+            links: Links::default(),
+            zones: Vec::new(),
+            checks: Checks::all(),
+            violation: None,
+            strict: true,
+            keeps_notices: true,
+            explain: Explain::default(),
+            events: 0,
+            queue: Queue::new(Time::after_start(Duration::from_secs(1))),
+            packets: Packets::default(),
+            dice: Dice::new(seed),
+            walls: Walls::default(),
+            trace: Trace::default(),
+            places: Vec::new(),
+            early: BTreeMap::new(),
+            at_walls: Vec::new(),
+            frozen: BTreeMap::new(),
+            swallowed: Vec::new(),
+            arrivals: BTreeMap::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Time {
+        self.queue.now()
+    }
+
+    /// Lets so much time pass, or less if something is found wrong.
+    #[track_caller]
+    pub fn run(&mut self, time: Duration) {
+        let end = self.now() + time;
+        while self.violation.is_none()
+            && let Some(event) = self.queue.pop(end)
+        {
+            self.events += 1;
+            self.happen(event);
+        }
+        if self.strict
+            && let Some(violation) = &self.violation
+        {
+            panic!("{violation}");
+        }
+    }
+
+    /// Gives a machine's core an input and does what it says.
+    pub fn input(&mut self, machine: usize, input: Input) {
+        if self.machines[machine].alive {
+            let now = self.now() + self.machines[machine].ahead;
+            let core = &mut self.machines[machine].node;
+            core.handle(now, input);
+            self.settle(machine);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(machine) => self.wake(machine),
+            Event::Leave(machine) => self.leave(machine),
+            Event::Hop(packet) => self.hop(packet),
+            Event::Deliver(packet) => self.deliver(packet),
+            Event::Tell(machine, input) => {
+                if self.machines[machine as usize].fault == Fault::Paused {
+                    self.frozen.entry(machine).or_default().push(Event::Tell(machine, input));
+                } else {
+                    self.input(machine as usize, *input);
+                }
+            }
+            Event::Lost(machine, request) => {
+                if self.machines[machine as usize].fault == Fault::Paused {
+                    self.frozen.entry(machine).or_default().push(Event::Lost(machine, request));
+                } else if self.land(machine as usize, request).is_some() {
+                    self.input(machine as usize, Input::Lost(request));
+                }
+            }
+            Event::Beat { from, to } => self.beat(from, to),
+            Event::Join(machine) => self.ask_to_join(machine),
+            Event::GoOn(reader) => self.go_on(reader as usize),
+        }
+    }
+
+    fn wake(&mut self, machine: u32) {
+        let host = &mut self.machines[machine as usize];
+        if host.wake_at != Some(self.queue.now()) {
+            return;
+        }
+        host.wake_at = None;
+        // A paused machine is woken when it goes on.
+        if host.fault != Fault::Paused {
+            self.input(machine as usize, Input::Wake);
+        }
+    }
+
+    fn schedule_wake(&mut self, machine: usize) {
+        let host = &mut self.machines[machine];
+        let Some(next) = host.node.next_wake() else { return };
+        let next = self.queue.now() + next.since(self.queue.now() + host.ahead);
+        if host.wake_at.is_none_or(|at| next < at) {
+            host.wake_at = Some(next);
+            self.queue.push(next, Event::Wake(machine as u32));
+        }
+    }
+
+    fn after(&mut self, wait: Duration, event: Event) {
+        self.queue.push(self.queue.now() + wait, event);
+    }
+
+    fn tell(&mut self, wait: Duration, machine: usize, input: Input) {
+        self.after(wait, Event::Tell(machine as u32, Box::new(input)));
+    }
+
+    /// Ends a request in flight.
+    fn land(&mut self, machine: usize, request: RequestId) -> Option<crate::machine::flights::Flight> {
+        let host = &mut self.machines[machine];
+        let flight = host.flights.remove(request)?;
+        if let Some(lane) = host.lanes.get_mut(&flight.to) {
+            lane.owed = lane.owed.saturating_sub(1);
+        }
+        Some(flight)
+    }
+
+    /// The machine that an id names.
+    fn number(&self, node: NodeId) -> Option<usize> {
+        let number = crate::machine::number_of(node);
+        (self.machines.get(number)?.identity.node == node).then_some(number)
+    }
+
+    fn image(&self, id: vfield_core::image::ImageId) -> usize {
+        self.images.iter().position(|image| image.id == id).expect("a known image")
+    }
+
+    fn note(&mut self, machine: usize, what: &'static str, about: [u64; 2]) {
+        self.trace.note(Step { at: self.queue.now(), machine: machine as u32, what, about });
+    }
+
+    fn violated(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+}

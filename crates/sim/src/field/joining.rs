@@ -1,0 +1,145 @@
+//! Machines that are switched on: at once, or by asking one that is there over the network.
+
+use super::{Event, Field, Zone};
+use crate::machine::shelf::Shelf;
+use crate::machine::{Machine, identity};
+use crate::network::{Message, Pipe, Port};
+use crate::original::Original;
+use crate::reader::Order;
+use std::time::Duration;
+use vfield_core::node::{ImageConfig, Input, Node};
+use vfield_core::placement::map::mix;
+
+/// What a machine does once it has joined.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Whom it asks.
+    pub via: usize,
+    /// Images that it takes part in, and how many chunks of each it holds.
+    pub images: Vec<(usize, u64)>,
+    /// What it reads then, and how many blocks at a time.
+    pub reads: Option<(usize, Order, usize)>,
+}
+
+impl Field {
+    /// A machine that is an origin of `images`; the first one founds the field.
+    pub fn origin(&mut self, via: Option<usize>, images: &[usize]) -> usize {
+        let machine = self.start(via);
+        for &image in images {
+            self.add_image(machine, image, true, 0);
+        }
+        machine
+    }
+
+    /// A machine that joins through `via` and holds so many chunks of each of `images`.
+    pub fn join(&mut self, via: usize, images: &[(usize, u64)]) -> usize {
+        let machine = self.start(Some(via));
+        for &(image, capacity) in images {
+            self.add_image(machine, image, false, capacity);
+        }
+        machine
+    }
+
+    /// A new process at the address of `old`.
+    pub fn rejoin(&mut self, old: usize, via: usize, images: &[(usize, u64)]) -> usize {
+        let machine = self.start_at(self.machines[old].place, Some(via));
+        for &(image, capacity) in images {
+            self.add_image(machine, image, false, capacity);
+        }
+        machine
+    }
+
+    /// A machine that has met `via` and takes part in no image yet.
+    pub fn start(&mut self, via: Option<usize>) -> usize {
+        self.start_at(self.places.len() as u32, via)
+    }
+
+    fn start_at(&mut self, place: u32, via: Option<usize>) -> usize {
+        let machine = self.switch_on(place);
+        if let Some(via) = via {
+            self.open(machine, via);
+            let (mine, theirs) = (self.machines[machine].node.snapshot(), self.machines[via].node.snapshot());
+            self.input(via, Input::Learned(mine));
+            self.input(machine, Input::Learned(theirs));
+        }
+        self.schedule_wake(machine);
+        machine
+    }
+
+    /// A machine that will join after `wait`, over the network as a daemon does.
+    pub fn arrive(&mut self, wait: Duration, arrival: Arrival) -> usize {
+        self.arrive_at(self.places.len() as u32, wait, arrival)
+    }
+
+    /// A new process at the address of `old`, which joins like [`Field::arrive`].
+    pub fn arrive_again(&mut self, old: usize, wait: Duration, arrival: Arrival) -> usize {
+        self.arrive_at(self.machines[old].place, wait, arrival)
+    }
+
+    fn arrive_at(&mut self, place: u32, wait: Duration, arrival: Arrival) -> usize {
+        let machine = self.switch_on(place);
+        self.arrivals.insert(machine as u32, arrival);
+        self.after(wait, Event::Join(machine as u32));
+        machine
+    }
+
+    pub(super) fn ask_to_join(&mut self, machine: u32) {
+        let from = machine as usize;
+        let Some(via) = self.arrivals.get(&machine).map(|arrival| arrival.via) else { return };
+        if !self.machines[from].alive {
+            return;
+        }
+        let peer = self.machines[via].identity;
+        let mine = Box::new(self.machines[from].node.snapshot());
+        if self.reach(from, peer).is_some() {
+            self.send(from, via, Message::Sync(mine));
+        }
+        // Until it is answered, as a daemon does.
+        self.after(JOIN_AGAIN, Event::Join(machine));
+        self.schedule_wake(from);
+    }
+
+    /// A machine that asked to join has its answer.
+    pub(super) fn joined(&mut self, machine: usize) {
+        let Some(arrival) = self.arrivals.remove(&(machine as u32)) else { return };
+        for (image, capacity) in arrival.images {
+            self.add_image(machine, image, false, capacity);
+        }
+        if let Some((image, order, depth)) = arrival.reads {
+            self.read_blocks(machine, image, order, depth);
+        }
+    }
+
+    fn switch_on(&mut self, place: u32) -> usize {
+        let machine = self.machines.len();
+        let identity = identity(machine, place, self.dice.roll());
+        let node = Node::new(identity, self.config.clone(), self.dice.roll(), self.now());
+        let zone = self.links.zone(place);
+        while self.zones.len() <= zone as usize {
+            let rate = self.links.zone_rate;
+            self.zones.push(Zone { up: Pipe::new(rate), down: Pipe::new(rate), payload_came: 0 });
+        }
+        self.machines.push(Machine::new(node, identity, place, zone, Port::new(self.links.rate)));
+        if self.places.len() <= place as usize {
+            self.places.resize(place as usize + 1, u32::MAX);
+        }
+        self.places[place as usize] = machine as u32;
+        self.note(machine, "starts", [u64::from(place), mix(identity.node.0)]);
+        machine
+    }
+
+    /// A machine takes part in an image from now on.
+    pub fn add_image(&mut self, machine: usize, image: usize, origin: bool, capacity: u64) {
+        let Original { id, name, geometry, .. } = &self.images[image];
+        let capacity_bytes = capacity * geometry.chunk_bytes();
+        let config = ImageConfig { id: *id, name: name.clone(), header: *geometry.header(), origin, capacity_bytes };
+        let now = self.now() + self.machines[machine].ahead;
+        let host = &mut self.machines[machine];
+        host.put_up(image, Shelf { origin, ..Shelf::default() });
+        host.node.add_image(now, config);
+        self.settle(machine);
+    }
+}
+
+/// A machine that has no answer asks again after so long: the daemon's bound for a snapshot.
+const JOIN_AGAIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,134 @@
+//! Lanes: how machines connect, and what happens when connections break.
+
+use super::{BEAT, Event, Field};
+use crate::machine::Fault;
+use crate::network::Message;
+use std::time::Duration;
+use vfield_core::fetch::ConnectionId;
+use vfield_core::identity::Identity;
+use vfield_core::node::Input;
+
+/// A connection that nobody answers is given up after so long: the daemon's bound.
+const CONNECT: Duration = Duration::from_millis(500);
+
+/// How the shell of the asked machine names a lane.
+pub(super) fn connection(owner: usize, epoch: u32) -> ConnectionId {
+    ConnectionId(u64::from(epoch) << 32 | owner as u64)
+}
+
+/// The inverse of [`connection`].
+pub(super) const fn owner_of(connection: ConnectionId) -> (usize, u32) {
+    ((connection.0 & 0xFFFF_FFFF) as usize, (connection.0 >> 32) as u32)
+}
+
+impl Field {
+    /// Connects if need be; `None` if the other cannot be reached, which breaks what is in flight to it.
+    pub(super) fn reach(&mut self, machine: usize, peer: Identity) -> Option<usize> {
+        let to = self.number(peer.node)?;
+        let open = self.machines[machine].lanes.get(&(to as u32)).is_some_and(|lane| lane.open);
+        let round_trip = self.links.delay * 2;
+        if self.machines[to].alive {
+            let (a, b) = (machine as u32, to as u32);
+            if !open && (self.walls.stop(a, b) || self.walls.stop(b, a)) {
+                self.unreachable(machine, to, CONNECT);
+                return None;
+            }
+            self.open(machine, to);
+            return Some(to);
+        }
+        let replaced = self.places[self.machines[to].place as usize] as usize != to;
+        if !open || replaced {
+            // Nobody listens there, or another process does.
+            self.close(machine, to, round_trip);
+            self.unreachable(machine, to, round_trip);
+        }
+        None
+    }
+
+    fn unreachable(&mut self, machine: usize, to: usize, after: Duration) {
+        let node = self.machines[to].identity.node;
+        self.tell(after, machine, Input::Broken(node));
+        self.lose_flights(machine, to, after);
+    }
+
+    /// Opens a lane, if it is not open.
+    pub(super) fn open(&mut self, machine: usize, to: usize) {
+        let lane = self.machines[machine].lanes.entry(to as u32).or_default();
+        if lane.open {
+            return;
+        }
+        lane.epoch += 1;
+        (lane.open, lane.sent, lane.came) = (true, [0; 2], [0; 2]);
+        self.machines[to].callers.insert(machine as u32);
+        let (first, second) = (self.machines[machine].identity, self.machines[to].identity);
+        if self.machines[to].fault != Fault::Paused {
+            self.tell(Duration::ZERO, machine, Input::Met(second));
+        }
+        self.tell(Duration::ZERO, to, Input::Met(first));
+    }
+
+    /// Closes the lane from `machine` to `to`: all on it is lost, and the other notices after a while. True if it was
+    /// open.
+    pub(super) fn close(&mut self, machine: usize, to: usize, after: Duration) -> bool {
+        let Some(lane) = self.machines[machine].lanes.get_mut(&(to as u32)).filter(|lane| lane.open) else {
+            return false;
+        };
+        lane.open = false;
+        let gone = connection(machine, lane.epoch);
+        let key = (machine as u32, to as u32);
+        let early = self.early.extract_if((key.0, key.1, 0, 0)..=(key.0, key.1, u8::MAX, u32::MAX), |_, _| true);
+        let early: Vec<u32> = early.map(|(_, packet)| packet).collect();
+        for packet in early {
+            self.packets.remove(packet);
+        }
+        self.machines[to].callers.remove(&(machine as u32));
+        if self.machines[to].alive {
+            self.tell(after, to, Input::AskerGone(gone));
+        }
+        true
+    }
+
+    /// Both connections between two machines break.
+    pub fn break_link(&mut self, a: usize, b: usize) {
+        let reset = self.links.delay;
+        for (from, to) in [(a, b), (b, a)] {
+            if self.close(from, to, reset) {
+                let node = self.machines[to].identity.node;
+                self.tell(reset, from, Input::Broken(node));
+            }
+            self.lose_flights(from, to, reset);
+        }
+    }
+
+    pub(super) fn lose_flights(&mut self, machine: usize, to: usize, after: Duration) {
+        let flights = self.machines[machine].flights.iter().filter(|(_, flight)| flight.to as usize == to);
+        for request in flights.map(|(request, _)| request).collect::<Vec<_>>() {
+            self.after(after, Event::Lost(machine as u32, request));
+        }
+    }
+
+    /// From now on `from` gives `to`, which asked it for something, signs of life until it has answered.
+    pub(super) fn begin_to_beat(&mut self, from: usize, to: usize) {
+        if let Some(lane) = self.machines[to].lanes.get_mut(&(from as u32))
+            && !lane.beating
+        {
+            lane.beating = true;
+            self.after(BEAT, Event::Beat { from: from as u32, to: to as u32 });
+        }
+    }
+
+    pub(super) fn beat(&mut self, from: u32, to: u32) {
+        let well = |machine: u32| self.machines[machine as usize].alive;
+        let goes_on = well(from) && well(to);
+        let stuck = matches!(self.machines[from as usize].fault, Fault::Stalled | Fault::Paused);
+        let Some(lane) = self.machines[to as usize].lanes.get_mut(&from) else { return };
+        if !(goes_on && lane.open && lane.owed > 0) {
+            lane.beating = false;
+            return;
+        }
+        if !stuck {
+            self.send(from as usize, to as usize, Message::Patience);
+        }
+        self.after(BEAT, Event::Beat { from, to });
+    }
+}

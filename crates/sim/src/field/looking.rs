@@ -1,0 +1,99 @@
+//! Looking at a field from outside: conditions, waiting for them, and words for those that do not come.
+
+use super::{Field, LOOK_EVERY};
+use std::fmt::Write as _;
+use std::time::Duration;
+use vfield_core::chunk::Chunk;
+
+impl Field {
+    /// Lets time pass until something holds, and says how much; panics if it does not within `limit`.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, limit: Duration, holds: impl FnMut(&Self) -> bool) -> Duration {
+        match self.try_until(limit, holds) {
+            Some(took) => took,
+            None => panic!("not within {limit:?}: {what}\n{}", self.describe()),
+        }
+    }
+
+    /// The same, `None` if it does not hold within `limit` or something is found wrong.
+    pub fn try_until(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> Option<Duration> {
+        let start = self.now();
+        while !holds(self) {
+            if self.now() - start >= limit || self.violation.is_some() {
+                return None;
+            }
+            self.run(LOOK_EVERY);
+        }
+        Some(self.now() - start)
+    }
+
+    /// Waits until all readers have read all they wanted.
+    #[track_caller]
+    pub fn until_read(&mut self, readers: &[usize], limit: Duration) -> Duration {
+        let took = self.until("readers done", limit, |field| readers.iter().all(|at| field.readers[*at].is_done()));
+        for &reader in readers {
+            assert_eq!(self.readers[reader].failed, None, "reader {reader} failed");
+        }
+        took
+    }
+
+    /// True if all stores of `machines` are full.
+    pub fn filled(&self, machines: &[usize]) -> bool {
+        machines.iter().all(|machine| self.machines[*machine].node.is_filled())
+    }
+
+    /// True if each of `machines` believes that all its images are covered.
+    pub fn covered(&self, machines: &[usize]) -> bool {
+        machines.iter().all(|machine| self.machines[*machine].node.is_covered())
+    }
+
+    /// How many chunks of an image no living store holds, in truth.
+    pub fn bare(&self, image: usize) -> u64 {
+        let original = &self.images[image];
+        let shelves = || self.machines.iter().filter(|machine| machine.alive).filter_map(|machine| machine.shelf(image));
+        let held = |chunk| shelves().any(|shelf| shelf.held.contains(chunk));
+        (0..original.chunks()).map(Chunk).filter(|chunk| !original.is_zero(*chunk) && !held(*chunk)).count() as u64
+    }
+
+    /// A hash of all outputs so far, with their times.
+    pub fn trace(&self) -> blake3::Hash {
+        self.trace.hash()
+    }
+
+    /// The last things that happened, in words.
+    pub fn last_steps(&self) -> Vec<String> {
+        self.trace.last().iter().map(ToString::to_string).collect()
+    }
+
+    /// Packets on their way, or in line.
+    pub fn packets(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Each machine's view, for those who look for what went wrong.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| machine.alive) {
+            let _ = writeln!(text, "machine {at} ({} flights)", machine.flights.len());
+            for view in machine.node.images() {
+                let waiting = view.waiting.len();
+                let _ = writeln!(
+                    text,
+                    "  {}: {} of {} stored, {} transient, filled {}, {:?}, {waiting} waiting {:?}",
+                    view.name,
+                    view.stored,
+                    view.capacity,
+                    view.transient,
+                    view.filled,
+                    view.coverage,
+                    view.waiting.first()
+                );
+            }
+        }
+        for (at, reader) in self.readers.iter().enumerate().filter(|(_, reader)| !reader.is_done()) {
+            let position = reader.position();
+            let _ = writeln!(text, "reader {at} on machine {}: {} read, at {position:?}", reader.machine, reader.read);
+        }
+        text
+    }
+}

@@ -1,0 +1,149 @@
+//! What cores want done, done: evictions first, as the shell does.
+
+use super::{Event, Field};
+use crate::checks;
+use crate::machine::flights::Flight;
+use crate::machine::place_of;
+use crate::network::Message;
+use std::time::Duration;
+use vfield_core::fetch::RequestId;
+use vfield_core::identity::Identity;
+use vfield_core::image::ImageId;
+use vfield_core::chunk::Chunk;
+use vfield_core::node::{Input, Notice, Output};
+use vfield_core::wire::Refusal;
+
+impl Field {
+    /// Takes the outputs of a core and does what they say.
+    pub(super) fn settle(&mut self, machine: usize) {
+        let now = self.now() + self.machines[machine].ahead;
+        let mut outputs = std::mem::take(&mut self.outputs);
+        let core = &mut self.machines[machine].node;
+        // What is due at once, like a store's next wishes, does not wait for a timer.
+        if core.next_wake().is_some_and(|at| at <= now) {
+            core.handle(now, Input::Wake);
+        }
+        while let Some(output) = self.machines[machine].node.poll() {
+            if let Output::Evict(id, chunk) = output {
+                self.evict(machine, id, chunk);
+            } else {
+                outputs.push(output);
+            }
+        }
+        for output in outputs.drain(..) {
+            self.perform(machine, output);
+        }
+        self.outputs = outputs;
+        self.machines[machine].inputs += 1;
+        self.schedule_wake(machine);
+        if let Err(violation) = self.checks.after_input(self, machine) {
+            self.violated(violation);
+        }
+    }
+
+    fn evict(&mut self, machine: usize, id: ImageId, chunk: Chunk) {
+        let image = self.image(id);
+        self.note(machine, "drops", [image as u64, chunk.0]);
+        let was = self.machines[machine].shelf_mut(image).is_some_and(|shelf| shelf.held.remove(chunk));
+        if !was {
+            self.violated(checks::violation(self, "inventory", machine, format!("drops {chunk}, which is not there")));
+        }
+    }
+
+    fn perform(&mut self, machine: usize, output: Output) {
+        match output {
+            Output::Datagram(addr, bytes) => {
+                self.note(machine, "gossips", [bytes.len() as u64, 0]);
+                self.trace.bytes(&bytes);
+                let lost = self.links.loss_percent > 0 && self.dice.percent(self.links.loss_percent);
+                let to = place_of(addr).and_then(|place| self.places.get(place as usize).copied());
+                if let Some(to) = to.filter(|to| !lost && (*to as usize) < self.machines.len()) {
+                    self.send(machine, to as usize, Message::Datagram(bytes));
+                } else {
+                    self.machines[machine].traffic.control_sent += self.links.on_the_wire(bytes.len() as u64);
+                }
+            }
+            Output::Sync(identity) => {
+                if let Some(to) = self.reach(machine, identity) {
+                    let mine = Box::new(self.machines[machine].node.snapshot());
+                    self.send(machine, to, Message::Sync(mine));
+                }
+            }
+            Output::Request { .. } => self.ask(machine, output),
+            Output::CancelRequest(request, _) => self.cancel(machine, request),
+            Output::Serve { asker, image, chunk, priority } => {
+                let image = self.image(image);
+                if self.machines[machine].has(image, chunk) {
+                    self.serve(machine, asker, image, chunk, priority);
+                } else {
+                    self.refuse(machine, asker, Refusal::NotHeld);
+                }
+            }
+            Output::Refuse(asker, refusal) => self.refuse(machine, asker, refusal),
+            Output::Answer(token, result) => self.answered(machine, token, result),
+            Output::Evict(..) => unreachable!("done before"),
+            Output::Notice(notice) => self.noticed(machine, notice),
+        }
+    }
+
+    fn ask(&mut self, machine: usize, output: Output) {
+        let Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _ } = output else { return };
+        self.note(machine, "asks", [request.0, chunk.0]);
+        let image = self.image(image) as u16;
+        let sent = self.now();
+        let Some(to) = self.number(peer.node) else {
+            let to = machine as u32;
+            self.machines[machine].flights.insert(request, Flight { to, image, cancelled: false, called_off: false, chunk, sent });
+            return self.after(self.links.delay, Event::Lost(machine as u32, request));
+        };
+        let host = &mut self.machines[machine];
+        let flight = Flight { to: to as u32, image, cancelled: false, called_off: false, chunk, sent };
+        host.flights.insert(request, flight);
+        host.traffic.requests += 1;
+        if self.reach(machine, peer).is_some() {
+            if let Some(lane) = self.machines[machine].lanes.get_mut(&(to as u32)) {
+                lane.owed += 1;
+            }
+            self.send(machine, to, Message::Get { request, image, chunk, priority, reach, insists });
+        }
+    }
+
+    fn cancel(&mut self, machine: usize, request: RequestId) {
+        let Some(flight) = self.machines[machine].flights.get_mut(request) else {
+            let what = format!("cancels {request:?}, which is not in flight");
+            return self.violated(checks::violation(self, "requests", machine, what));
+        };
+        flight.cancelled = true;
+        let to = flight.to as usize;
+        self.note(machine, "cancels", [request.0, 0]);
+        self.send(machine, to, Message::Cancel(request));
+    }
+
+    fn noticed(&mut self, machine: usize, notice: Notice) {
+        match &notice {
+            Notice::Up(member) => self.note(machine, "sees", [member.node.0, 0]),
+            Notice::Down(member) => self.gone(machine, *member),
+            Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),
+            Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
+            Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
+        }
+        if let Err(violation) = self.checks.notice(self, machine, &notice) {
+            self.violated(violation);
+        }
+        if self.keeps_notices {
+            self.machines[machine].notices.push((self.queue.now(), notice));
+        }
+    }
+
+    /// A core believes that another is gone: its shell closes the lanes to it.
+    fn gone(&mut self, machine: usize, member: Identity) {
+        self.note(machine, "buries", [member.node.0, 0]);
+        for shelf in self.machines[machine].shelves.iter_mut().flatten() {
+            shelf.forget(member.node);
+        }
+        if let Some(to) = self.number(member.node) {
+            self.close(machine, to, self.links.delay);
+            self.lose_flights(machine, to, Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Readers of machines: what they ask their cores for, and how they go on.
+
+use super::Field;
+use crate::checks;
+use crate::reader::{Order, Reader};
+use std::ops::Range;
+use std::time::Duration;
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::Token;
+use vfield_core::node::Input;
+use vfield_core::read_ahead::ReadAhead;
+use vfield_core::source::ReadError;
+use vfield_core::wire::Priority;
+
+/// So many chunks are asked for at once, as a client with requests of 128 KiB does.
+const READ_CHUNKS: u64 = 8;
+
+impl Field {
+    /// A reader on `machine` begins to read chunks of an image in order.
+    pub fn read(&mut self, machine: usize, image: usize, chunks: Range<u64>) -> usize {
+        self.read_blocks(machine, image, Order::Along { chunks, step: READ_CHUNKS }, 1)
+    }
+
+    /// Reads a whole image on each of `machines` at the same time.
+    pub fn read_all(&mut self, machines: &[usize], image: usize) -> Vec<usize> {
+        let data = self.images[image].data();
+        machines.iter().map(|&machine| self.read(machine, image, data.clone())).collect()
+    }
+
+    /// A reader begins to read blocks in some order, so many at a time.
+    pub fn read_blocks(&mut self, machine: usize, image: usize, order: Order, depth: usize) -> usize {
+        let geometry = &self.images[image].geometry;
+        let ahead = if self.config.read_ahead { self.config.read_ahead_bytes / geometry.chunk_bytes() } else { 0 };
+        let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
+        self.readers.push(Reader::new(machine, image, order, depth, ahead, self.now()));
+        let reader = self.readers.len() - 1;
+        self.go_on(reader);
+        reader
+    }
+
+    /// A reader takes what is here and asks for more.
+    pub(super) fn go_on(&mut self, at: usize) {
+        let now = self.queue.now();
+        let reader = &mut self.readers[at];
+        let host = &self.machines[reader.machine];
+        let (on, image) = (reader.machine, reader.image);
+        if !host.alive {
+            return;
+        }
+        let id = self.images[image].id;
+        let mut moved = 0;
+        loop {
+            for block in &mut reader.open {
+                let before = block.left.start;
+                while block.token.is_none() && !block.left.is_empty() && host.has(image, Chunk(block.left.start)) {
+                    block.left.start += 1;
+                }
+                if block.left.start > before {
+                    (block.since, moved) = (now, moved + block.left.start - before);
+                }
+            }
+            if let Some(times) = &mut reader.times {
+                times.extend(reader.open.iter().filter(|block| block.left.is_empty()).map(|block| now - block.begun));
+            }
+            reader.open.retain(|block| !block.left.is_empty());
+            let Some(block) = reader.begin(now) else { break };
+            let ahead = reader.ahead.note(block);
+            if !ahead.is_empty() {
+                let input = Input::Prefetch { image: id, chunks: ahead, priority: Priority::ReadAhead };
+                self.queue.push(now, super::Event::Tell(on as u32, Box::new(input)));
+            }
+        }
+        if moved > 0 || reader.is_done() {
+            reader.moved(moved, now);
+        }
+        for block in 0..reader.open.len() {
+            if reader.open[block].token.is_some() {
+                continue;
+            }
+            let token = reader.token(at);
+            let block = &mut reader.open[block];
+            block.token = Some(token);
+            let input = Input::Read { token, image: id, chunks: block.left.clone() };
+            self.queue.push(now, super::Event::Tell(on as u32, Box::new(input)));
+        }
+    }
+
+    /// The core answers a reader.
+    pub(super) fn answered(&mut self, machine: usize, token: Token, result: Result<(), ReadError>) {
+        self.note(machine, "answers", [token.0, u64::from(result.is_ok())]);
+        let (at, now) = (Reader::of(token), self.now());
+        let Some(reader) = self.readers.get_mut(at) else { return };
+        let image = reader.image;
+        let Some(block) = reader.answered(token, now) else {
+            let what = format!("answers {token:?}, which does not wait");
+            return self.violated(checks::violation(self, "reads", machine, what));
+        };
+        let chunk = Chunk(block.left.start);
+        match result {
+            Ok(()) if !self.machines[machine].has(image, chunk) => {
+                let what = format!("answers {token:?}, but {chunk} is not here");
+                self.violated(checks::violation(self, "reads", machine, what));
+            }
+            Ok(()) => {}
+            Err(error) => reader.failed = Some(error),
+        }
+        if self.readers[at].failed.is_none() {
+            self.queue.push(now, super::Event::GoOn(at as u32));
+        }
+    }
+
+    /// The longest that any of these readers waited for one chunk.
+    pub fn longest_wait(&self, readers: &[usize]) -> Duration {
+        readers.iter().map(|at| self.readers[*at].longest_wait).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,149 @@
+//! How messages come in: in the order of their lanes, past walls, into shells and cores.
+
+use super::lanes::connection;
+use super::{Event, Field};
+use crate::machine::Fault;
+use crate::machine::lane::Way;
+use crate::network::{Message, Packet};
+use vfield_core::fetch::{Asker, RequestId};
+use vfield_core::identity::NodeId;
+use vfield_core::node::Input;
+
+impl Field {
+    /// All of a packet is there.
+    pub(super) fn deliver(&mut self, at: u32) {
+        let &mut Packet { from, to, epoch, number, ref message, .. } = self.packets.at(at);
+        let way = message.way();
+        if !self.machines[to as usize].alive {
+            self.packets.remove(at);
+            return;
+        }
+        if !self.walls.is_empty() && self.walls.stop(from, to) {
+            if way.is_none() {
+                self.packets.remove(at);
+            } else {
+                // TCP sends it again until it comes through.
+                self.at_walls.push(at);
+            }
+            return;
+        }
+        if self.machines[to as usize].fault == Fault::Paused {
+            self.frozen.entry(to).or_default().push(Event::Deliver(at));
+            return;
+        }
+        if let Some(way) = way {
+            let (owner, other) = if way == Way::Forward { (from, to) } else { (to, from) };
+            let lane = self.machines[owner as usize].lanes.get_mut(&other);
+            let Some(lane) = lane.filter(|lane| lane.open && lane.epoch == epoch) else {
+                self.packets.remove(at);
+                return;
+            };
+            let came = &mut lane.came[way as usize];
+            if *came != number {
+                self.early.insert((owner, other, way as u8, number), at);
+                return;
+            }
+            *came += 1;
+            let next = *came;
+            if !self.early.is_empty()
+                && let Some(early) = self.early.remove(&(owner, other, way as u8, next))
+            {
+                self.queue.push(self.queue.now(), Event::Deliver(early));
+            }
+        }
+        let packet = self.packets.remove(at);
+        self.receive(packet);
+    }
+
+    /// The shell of a machine reads a message.
+    pub(super) fn receive(&mut self, packet: Packet) {
+        let stalled = self.machines[packet.to as usize].fault == Fault::Stalled;
+        if stalled && matches!(packet.message, Message::Get { .. } | Message::Cancel(_)) {
+            self.swallowed.push(packet);
+            return;
+        }
+        let Packet { from, to, epoch, message, .. } = packet;
+        let (from, to) = (from as usize, to as usize);
+        match message {
+            Message::Get { .. } => self.asked(from, to, epoch, &message),
+            Message::Cancel(request) => {
+                if let Some(flight) = self.machines[from].flights.get_mut(request) {
+                    flight.called_off = true;
+                }
+                self.input(to, Input::CancelAsked(connection(from, epoch), request.0));
+            }
+            Message::Data { request, wrong } => self.arrive_chunk(from, to, request, wrong),
+            Message::Refuse(request, refusal) => {
+                if self.land(to, request).is_some() {
+                    self.explain.refused(to, from);
+                    self.input(to, Input::Refused(request, refusal));
+                }
+            }
+            Message::Redirect(request, node) => {
+                if self.land(to, request).is_some() {
+                    self.input(to, Input::Redirected(request, node));
+                }
+            }
+            Message::Sync(snapshot) => {
+                self.input(to, Input::Learned(*snapshot));
+                let mine = Box::new(self.machines[to].node.snapshot());
+                self.send(to, from, Message::Synced(mine));
+            }
+            Message::Synced(snapshot) => {
+                self.input(to, Input::Learned(*snapshot));
+                self.joined(to);
+            }
+            Message::Patience => {
+                let node = self.machines[from].identity.node;
+                self.input(to, Input::Progress(node));
+            }
+            Message::Datagram(bytes) => self.input(to, Input::Datagram(bytes)),
+        }
+    }
+
+    /// A request comes: the shell answers it if it can, else the core sees it.
+    fn asked(&mut self, from: usize, to: usize, epoch: u32, message: &Message) {
+        let &Message::Get { request, image, chunk, priority, reach, insists } = message else { return };
+        let asker = Asker { connection: connection(from, epoch), request: request.0, reach };
+        let (peer, now, number) = (self.machines[from].identity.node, self.now(), usize::from(image));
+        self.begin_to_beat(to, from);
+        let instead = self.machines[to].shelf_mut(number).and_then(|shelf| shelf.instead(chunk, peer, insists, now));
+        if let Some(node) = instead {
+            self.redirect(to, from, request, node);
+        } else if self.machines[to].has(number, chunk) {
+            self.serve(to, asker, number, chunk, priority);
+        } else {
+            let image = self.images[number].id;
+            self.input(to, Input::Asked { asker, image, chunk, priority });
+        }
+    }
+
+    fn redirect(&mut self, from: usize, to: usize, request: RequestId, node: NodeId) {
+        self.machines[from].traffic.refusals += 1;
+        self.send(from, to, Message::Redirect(request, node));
+    }
+
+    /// A chunk has come: verified with its parent, which has to be here, then kept.
+    fn arrive_chunk(&mut self, from: usize, machine: usize, request: RequestId, wrong: bool) {
+        let Some(flight) = self.land(machine, request) else { return };
+        let (image, chunk) = (usize::from(flight.image), flight.chunk);
+        let original = &self.images[image];
+        let bytes = original.geometry.length(chunk);
+        let host = &mut self.machines[machine];
+        host.traffic.payload_came += bytes;
+        self.explain.came(machine, from, bytes);
+        let parent = original.geometry.parent(chunk);
+        let checkable = parent.is_none_or(|(page, _)| host.has(image, page));
+        if !checkable {
+            self.input(machine, Input::Unusable(request));
+        } else if wrong {
+            self.input(machine, Input::Corrupt(request));
+        } else {
+            let zeros = original.zero_children(chunk);
+            if let Some(shelf) = host.shelf_mut(image) {
+                shelf.keep(original, chunk);
+            }
+            self.input(machine, Input::Arrived { request, zeros });
+        }
+    }
+}

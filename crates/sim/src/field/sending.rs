@@ -1,0 +1,235 @@
+//! How messages leave: put in line, onto the wire, over the links on their way.
+
+use super::lanes::{connection, owner_of};
+use super::{Event, Field};
+use crate::machine::lane::Way;
+use crate::network::{Message, Packet};
+use crate::network::packet::Hop;
+use std::time::Duration;
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::{Asker, RequestId};
+use vfield_core::record::Snapshot;
+use vfield_core::wire::{self, Priority, Refusal};
+
+/// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and fair.
+const SMALL: u64 = 4096;
+/// About how long a member and a record (without its name) are in a snapshot, in bytes.
+const MEMBER_BYTES: u64 = 24;
+const RECORD_BYTES: u64 = 112;
+
+fn snapshot_bytes(snapshot: &Snapshot) -> u64 {
+    let named: u64 = snapshot.records.iter().map(|record| record.name.len() as u64 + RECORD_BYTES).sum();
+    wire::HEADER as u64 + snapshot.members.len() as u64 * MEMBER_BYTES + named
+}
+
+impl Field {
+    /// Bytes of a message, headers of the network not counted.
+    fn length(&self, message: &Message, from: usize, to: usize) -> u64 {
+        let header = wire::HEADER as u64;
+        match message {
+            Message::Get { .. } => wire::GET_FRAME as u64,
+            Message::Cancel(_) | Message::Refuse(..) | Message::Patience => header,
+            Message::Redirect(..) => header + 8,
+            Message::Sync(snapshot) | Message::Synced(snapshot) => snapshot_bytes(snapshot),
+            Message::Datagram(bytes) => bytes.len() as u64,
+            Message::Data { request, .. } => {
+                let _ = from;
+                let flight = self.machines[to].flights.get(*request);
+                flight.map_or(0, |flight| self.images[usize::from(flight.image)].geometry.length(flight.chunk)) + header
+            }
+        }
+    }
+
+    /// Sends something short, or notes to compare. Without an open lane nothing happens.
+    pub(super) fn send(&mut self, from: usize, to: usize, message: Message) {
+        self.send_with(from, to, message, Priority::Demand, None);
+    }
+
+    fn send_with(&mut self, from: usize, to: usize, message: Message, priority: Priority, on: Option<u32>) {
+        let way = message.way();
+        let epoch = match way {
+            None => 0,
+            Some(way) => {
+                let (owner, other) = if way == Way::Forward { (from, to) } else { (to, from) };
+                let Some(lane) = self.machines[owner].lanes.get(&(other as u32)) else { return };
+                if !lane.open || on.is_some_and(|epoch| epoch != lane.epoch) {
+                    return;
+                }
+                lane.epoch
+            }
+        };
+        let length = self.length(&message, from, to);
+        let data = matches!(message, Message::Data { .. });
+        let bytes = self.links.on_the_wire(length);
+        if !data {
+            self.machines[from].traffic.control_sent += bytes;
+        }
+        let hop = if self.machines[from].zone == self.machines[to].zone { Hop::Down } else { Hop::ZoneOut };
+        let (from, to) = (from as u32, to as u32);
+        let packet =
+            Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, left: Duration::ZERO, message };
+        let packet = self.packets.insert(packet);
+        if bytes < SMALL && !data {
+            return self.squeeze(packet);
+        }
+        let now = self.now();
+        let port = &mut self.machines[from as usize].port;
+        port.line_up(packet, priority);
+        if !port.awaited {
+            port.awaited = true;
+            let at = port.up.free.max(now);
+            self.queue.push(at, Event::Leave(from));
+        }
+    }
+
+    /// A short message goes past what waits.
+    fn squeeze(&mut self, packet: u32) {
+        let now = self.now();
+        self.put_on_the_wire(packet);
+        let &mut Packet { from, to, bytes, hop, .. } = self.packets.at(packet);
+        let (from, to, bytes) = (from as usize, to as usize, u64::from(bytes));
+        let mut takes = self.machines[from].port.up.squeeze(bytes, now) + self.machines[to].port.down.squeeze(bytes, now);
+        if hop == Hop::ZoneOut {
+            let (out, into) = (self.machines[from].zone as usize, self.machines[to].zone as usize);
+            takes += self.zones[out].up.squeeze(bytes, now) + self.zones[into].down.squeeze(bytes, now);
+            takes += self.links.zone_delay;
+        }
+        let delay = self.delay();
+        self.after(takes + delay, Event::Deliver(packet));
+    }
+
+    fn delay(&mut self) -> Duration {
+        let jitter = self.links.jitter.as_nanos() as u64;
+        let drawn = if jitter == 0 { 0 } else { self.dice.roll() % jitter };
+        self.links.delay + Duration::from_nanos(drawn)
+    }
+
+    /// From here on its place among those of its lane is fixed.
+    fn put_on_the_wire(&mut self, packet: u32) {
+        let packet = self.packets.at(packet);
+        let Some(way) = packet.message.way() else { return };
+        let (owner, other) = if way == Way::Forward { (packet.from, packet.to) } else { (packet.to, packet.from) };
+        if let Some(lane) = self.machines[owner as usize].lanes.get_mut(&other)
+            && lane.epoch == packet.epoch
+        {
+            packet.number = lane.sent[way as usize];
+            lane.sent[way as usize] += 1;
+        }
+    }
+
+    /// The link of a machine takes what comes next in line.
+    pub(super) fn leave(&mut self, machine: u32) {
+        let now = self.now();
+        let host = machine as usize;
+        self.machines[host].port.awaited = false;
+        while self.machines[host].port.up.free <= now {
+            let Some(packet) = self.machines[host].port.next() else { return };
+            if !self.machines[host].alive || !self.is_wanted(packet) {
+                self.packets.remove(packet);
+                continue;
+            }
+            self.put_on_the_wire(packet);
+            let &mut Packet { to, bytes, .. } = self.packets.at(packet);
+            if let Message::Data { request, .. } = self.packets.at(packet).message {
+                self.count_payload(host, to as usize, request);
+            }
+            let (start, left) = self.machines[host].port.up.carry(u64::from(bytes), Duration::ZERO, now);
+            self.packets.at(packet).left = left;
+            let delay = self.delay();
+            self.queue.push(start + delay, Event::Hop(packet));
+        }
+        let port = &mut self.machines[host].port;
+        if !port.is_idle() {
+            port.awaited = true;
+            self.queue.push(port.up.free, Event::Leave(machine));
+        }
+    }
+
+    fn count_payload(&mut self, from: usize, to: usize, request: RequestId) {
+        let Some(flight) = self.machines[to].flights.get(request) else { return };
+        let (image, chunk) = (usize::from(flight.image), flight.chunk);
+        let bytes = self.images[image].geometry.length(chunk);
+        let keeps = self.keeps_notices;
+        let host = &mut self.machines[from];
+        host.traffic.payload_sent += bytes;
+        if let Some(shelf) = host.shelf_mut(image) {
+            shelf.sent += 1;
+            if keeps {
+                *shelf.times_sent.entry(chunk).or_default() += 1;
+            }
+        }
+    }
+
+    /// False if its lane is gone, or a chunk has been called off: then a refusal goes instead.
+    fn is_wanted(&mut self, packet: u32) -> bool {
+        let &mut Packet { from, to, epoch, ref message, .. } = self.packets.at(packet);
+        let (way, data) = (message.way(), if let Message::Data { request, .. } = message { Some(*request) } else { None });
+        let Some(way) = way else { return true };
+        let (owner, other) = if way == Way::Forward { (from, to) } else { (to, from) };
+        let lane = self.machines[owner as usize].lanes.get(&other);
+        if !lane.is_some_and(|lane| lane.open && lane.epoch == epoch) {
+            return false;
+        }
+        let Some(request) = data else { return true };
+        let flight = self.machines[to as usize].flights.get(request);
+        match flight {
+            Some(flight) if flight.called_off => {
+                self.send(from as usize, to as usize, Message::Refuse(request, Refusal::NotHeld));
+                false
+            }
+            flight => flight.is_some(),
+        }
+    }
+
+    /// The first byte of a packet has come to the next link on its way.
+    pub(super) fn hop(&mut self, at: u32) {
+        let now = self.now();
+        let packet = self.packets.at(at);
+        let (bytes, left) = (u64::from(packet.bytes), packet.left);
+        let (from, to) = (packet.from as usize, packet.to as usize);
+        match packet.hop {
+            Hop::ZoneOut => {
+                packet.hop = Hop::ZoneIn;
+                let zone = self.machines[from].zone as usize;
+                let (start, left) = self.zones[zone].up.carry(bytes, left, now);
+                self.packets.at(at).left = left;
+                self.queue.push(start + self.links.zone_delay, Event::Hop(at));
+            }
+            Hop::ZoneIn => {
+                packet.hop = Hop::Down;
+                let data = matches!(packet.message, Message::Data { .. });
+                let zone = &mut self.zones[self.machines[to].zone as usize];
+                zone.payload_came += if data { bytes } else { 0 };
+                let (start, left) = zone.down.carry(bytes, left, now);
+                self.packets.at(at).left = left;
+                self.queue.push(start, Event::Hop(at));
+            }
+            Hop::Down => {
+                let (start, left) = self.machines[to].port.down.carry(bytes, left, now);
+                self.queue.push(start + left, Event::Deliver(at));
+            }
+        }
+    }
+
+    /// Sends a chunk that is here to one that asked for it.
+    pub(super) fn serve(&mut self, from: usize, asker: Asker, image: usize, chunk: Chunk, priority: Priority) {
+        let (to, epoch) = owner_of(asker.connection);
+        let request = RequestId(asker.request);
+        debug_assert_eq!(connection(to, epoch), asker.connection);
+        self.note(from, "serves", [asker.request, (image as u64) << 48 | chunk.0]);
+        if self.machines[from].fault == crate::machine::Fault::Changed && self.machines[from].is_origin(image) {
+            return self.refuse(from, asker, Refusal::SourceChanged);
+        }
+        let wrong = self.machines[from].fault == crate::machine::Fault::Lying;
+        self.machines[from].has_lied |= wrong;
+        self.send_with(from, to, Message::Data { request, wrong }, priority, Some(epoch));
+    }
+
+    /// Refuses a request.
+    pub(super) fn refuse(&mut self, from: usize, asker: Asker, refusal: Refusal) {
+        let (to, epoch) = owner_of(asker.connection);
+        self.machines[from].traffic.refusals += 1;
+        let message = Message::Refuse(RequestId(asker.request), refusal);
+        self.send_with(from, to, message, Priority::Demand, Some(epoch));
+    }
+}

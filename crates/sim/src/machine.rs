@@ -1,0 +1,202 @@
+//! A machine of the field: a core, and the shell's side of what it says: shelves, lanes, requests in flight.
+
+pub mod flights;
+pub mod lane;
+pub mod shelf;
+
+use crate::network::Port;
+use flights::Flights;
+use lane::Lane;
+use shelf::Shelf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use vfield_core::chunk::Chunk;
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::image::ImageId;
+use vfield_core::node::{Node, Notice};
+use vfield_core::time::Time;
+
+/// How a machine misbehaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Not at all.
+    None,
+    /// Keeps its connections and its gossip, and answers no request.
+    Stalled,
+    /// Nothing runs on it, and nothing of it breaks: stopped, or a paused virtual machine.
+    Paused,
+    /// Sends wrong bytes.
+    Lying,
+    /// As an origin: the file has changed.
+    Changed,
+}
+
+/// What a machine has sent and received so far.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Traffic {
+    /// Bytes of chunks sent.
+    pub payload_sent: u64,
+    /// Bytes of chunks that came.
+    pub payload_came: u64,
+    /// Bytes of everything else sent: gossip, requests, refusals, advice, notes, signs of life.
+    pub control_sent: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// Refusals and redirections sent.
+    pub refusals: u64,
+}
+
+/// See the module.
+pub struct Machine {
+    /// Its core.
+    pub node: Node,
+    /// Who it is.
+    pub identity: Identity,
+    /// Its place: machines that were started one after the other at the same address share it.
+    pub place: u32,
+    /// The zone it is in.
+    pub zone: u32,
+    /// It runs.
+    pub alive: bool,
+    /// How it misbehaves.
+    pub fault: Fault,
+    /// It has sent wrong bytes.
+    pub has_lied: bool,
+    /// How far its clock is ahead of the field's.
+    pub ahead: Duration,
+    /// What it has of each image of the field.
+    pub shelves: Vec<Option<Box<Shelf>>>,
+    /// Its requests in flight.
+    pub flights: Flights,
+    /// Its connections, by the machine that they lead to.
+    pub lanes: BTreeMap<u32, Lane>,
+    /// Machines that have an open connection to it.
+    pub callers: BTreeSet<u32>,
+    /// When its core is going to be woken.
+    pub wake_at: Option<Time>,
+    /// Its link.
+    pub port: Port,
+    /// What went over its link.
+    pub traffic: Traffic,
+    /// What its core had to say, if the field keeps it.
+    pub notices: Vec<(Time, Notice)>,
+    /// How often its core was given something.
+    pub inputs: u64,
+}
+
+/// The bits of a node's id that are the number of its machine, so that whom an id names needs no search; the others are
+/// drawn.
+const NUMBER_BITS: u32 = 24;
+/// Most machines of a field.
+pub const MACHINES_MAX: usize = 1 << NUMBER_BITS;
+/// The port on which all nodes listen.
+const PORT: u16 = 4000;
+
+/// Who the machine with this number is, at some place, started as the `number`-th. The one maker of identities.
+pub fn identity(number: usize, place: u32, drawn: u64) -> Identity {
+    assert!(number < MACHINES_MAX, "{number} machines are too many");
+    let addr = SocketAddr::from((Ipv4Addr::from(10 << 24 | place), PORT));
+    let node = NodeId(drawn << NUMBER_BITS | number as u64);
+    Identity { addr, node, generation: 1000 + number as u64 }
+}
+
+/// The number of the machine that an id names; it may not exist, since anybody may say anything.
+pub const fn number_of(node: NodeId) -> usize {
+    node.0 as usize & (MACHINES_MAX - 1)
+}
+
+/// The place that an address names, if it is one of the field's.
+pub fn place_of(addr: SocketAddr) -> Option<u32> {
+    match addr {
+        SocketAddr::V4(addr) if addr.port() == PORT && addr.ip().octets()[0] == 10 => {
+            Some(u32::from(*addr.ip()) & 0xFF_FFFF)
+        }
+        _ => None,
+    }
+}
+
+impl Machine {
+    /// A machine that has just been switched on.
+    pub fn new(node: Node, identity: Identity, place: u32, zone: u32, port: Port) -> Self {
+        Self {
+            node,
+            identity,
+            place,
+            zone,
+            alive: true,
+            fault: Fault::None,
+            has_lied: false,
+            ahead: Duration::ZERO,
+            shelves: Vec::new(),
+            flights: Flights::default(),
+            lanes: BTreeMap::new(),
+            callers: BTreeSet::new(),
+            wake_at: None,
+            port,
+            traffic: Traffic::default(),
+            notices: Vec::new(),
+            inputs: 0,
+        }
+    }
+
+    /// What it has of an image, if it takes part in it.
+    pub fn shelf(&self, image: usize) -> Option<&Shelf> {
+        self.shelves.get(image)?.as_deref()
+    }
+
+    /// See [`Machine::shelf`].
+    pub fn shelf_mut(&mut self, image: usize) -> Option<&mut Shelf> {
+        self.shelves.get_mut(image)?.as_deref_mut()
+    }
+
+    /// Takes part in an image from now on.
+    pub fn put_up(&mut self, image: usize, shelf: Shelf) {
+        if self.shelves.len() <= image {
+            self.shelves.resize_with(image + 1, || None);
+        }
+        self.shelves[image] = Some(Box::new(shelf));
+    }
+
+    /// True if a read of the chunk needs nobody else.
+    pub fn has(&self, image: usize, chunk: Chunk) -> bool {
+        self.shelf(image).is_some_and(|shelf| shelf.has(chunk))
+    }
+
+    /// True if it is an origin of an image.
+    pub fn is_origin(&self, image: usize) -> bool {
+        self.shelf(image).is_some_and(|shelf| shelf.origin)
+    }
+
+    /// True if it runs and does what a node does.
+    pub fn is_well(&self) -> bool {
+        self.alive && self.fault == Fault::None
+    }
+
+    /// How many chunks it sent of an image.
+    pub fn sent_of(&self, image: usize) -> u64 {
+        self.shelf(image).map_or(0, |shelf| shelf.sent)
+    }
+
+    /// How often it sent a chunk of an image.
+    pub fn times_sent(&self, image: usize, chunk: Chunk) -> u32 {
+        self.shelf(image).and_then(|shelf| shelf.times_sent.get(&chunk).copied()).unwrap_or(0)
+    }
+
+    /// When it first said that coverage is complete, or no longer.
+    pub fn told_coverage(&self, id: ImageId, complete: bool) -> Option<Time> {
+        let told = |notice: &Notice| *notice == Notice::Coverage(id, complete);
+        self.notices.iter().find(|(_, notice)| told(notice)).map(|(at, _)| *at)
+    }
+
+    /// When it said of another that it is down.
+    pub fn told_down(&self, other: Identity) -> Option<Time> {
+        let told = |notice: &Notice| matches!(notice, Notice::Down(down) if down.node == other.node);
+        self.notices.iter().find(|(_, notice)| told(notice)).map(|(at, _)| *at)
+    }
+
+    /// Whom it has blamed.
+    pub fn blamed(&self) -> usize {
+        self.notices.iter().filter(|(_, notice)| matches!(notice, Notice::Blamed(..))).count()
+    }
+}

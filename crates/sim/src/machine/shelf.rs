@@ -1,0 +1,114 @@
+//! What a machine has of one image: which chunks its store holds, which it knows to be zero, what it sent.
+
+use crate::original::Original;
+use std::collections::BTreeMap;
+use vfield_core::chunk::Chunk;
+use vfield_core::directory::Directory;
+use vfield_core::identity::NodeId;
+use vfield_core::time::Time;
+
+/// A set of chunk numbers, a bit each; what was never touched takes nothing.
+#[derive(Debug, Default, Clone)]
+pub struct Set {
+    words: Vec<u64>,
+    count: u64,
+}
+
+impl Set {
+    /// True if the chunk is in it.
+    pub fn contains(&self, chunk: Chunk) -> bool {
+        self.words.get((chunk.0 / 64) as usize).is_some_and(|word| word >> (chunk.0 % 64) & 1 == 1)
+    }
+
+    /// Puts a chunk in; true if it was not there.
+    pub fn insert(&mut self, chunk: Chunk) -> bool {
+        let (at, bit) = ((chunk.0 / 64) as usize, 1 << (chunk.0 % 64));
+        if at >= self.words.len() {
+            self.words.resize(at + 1, 0);
+        }
+        let new = self.words[at] & bit == 0;
+        self.words[at] |= bit;
+        self.count += u64::from(new);
+        new
+    }
+
+    /// Takes a chunk out; true if it was there.
+    pub fn remove(&mut self, chunk: Chunk) -> bool {
+        let was = self.contains(chunk);
+        if was {
+            self.words[(chunk.0 / 64) as usize] &= !(1 << (chunk.0 % 64));
+            self.count -= 1;
+        }
+        was
+    }
+
+    /// How many.
+    pub const fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// True if there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    /// It can read all of the image from a file.
+    pub origin: bool,
+    /// What is here, the transient too.
+    pub held: Set,
+    /// What is known to be zero.
+    pub zero: Set,
+    /// As an origin: to whom it sent what.
+    pub directory: Directory,
+    /// Chunks sent.
+    pub sent: u64,
+    /// How often each chunk was sent, if the field keeps that.
+    pub times_sent: BTreeMap<Chunk, u32>,
+}
+
+impl Shelf {
+    /// True if a read of the chunk needs nobody else.
+    pub fn has(&self, chunk: Chunk) -> bool {
+        self.origin || self.held.contains(chunk) || self.zero.contains(chunk)
+    }
+
+    /// Keeps a chunk that has been verified; a page tells which chunks below it are zero.
+    pub fn keep(&mut self, original: &Original, chunk: Chunk) {
+        self.held.insert(chunk);
+        if original.is_sparse() && !original.geometry.is_data(chunk) {
+            for child in original.geometry.children(chunk).map(Chunk).filter(|child| original.is_zero(*child)) {
+                self.know_zero(original, child);
+            }
+        }
+    }
+
+    fn know_zero(&mut self, original: &Original, chunk: Chunk) {
+        self.zero.insert(chunk);
+        for child in original.geometry.children(chunk) {
+            self.know_zero(original, Chunk(child));
+        }
+    }
+
+    /// As an origin: whom `asker` should ask instead.
+    pub fn instead(&mut self, chunk: Chunk, asker: NodeId, insists: bool, now: Time) -> Option<NodeId> {
+        if !self.origin {
+            return None;
+        }
+        if insists {
+            self.directory.sent_to(chunk, asker, now);
+            return None;
+        }
+        self.directory.instead(chunk, asker, now)
+    }
+
+    /// A node is gone: nobody is sent to it any more.
+    pub fn forget(&mut self, gone: NodeId) {
+        if self.origin {
+            self.directory.forget(gone);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The network between machines: what travels, what it costs, and how long it is on its way.
+//!
+//! Each machine has a port of its own rate in each direction; what leaves waits in line, the more urgent first. Links
+//! cut through: the first byte of a message goes on as soon as it has come. Zones hang on uplinks that all their
+//! machines share. Short messages do not wait behind chunks, as on links with short, fair queues; they take
+//! their share of the rate all the same.
+
+pub mod packet;
+pub mod port;
+pub mod walls;
+
+pub use packet::{Message, Packet, Packets};
+pub use port::{Pipe, Port};
+pub use walls::Walls;
+
+use std::time::Duration;
+
+/// Bytes a second of Gigabit Ethernet.
+pub const GIGABIT: u64 = 125_000_000;
+
+/// What links between machines are like.
+#[derive(Debug, Clone)]
+pub struct Links {
+    /// Bytes a second of each machine's link, in each direction; of machines that are started from now on.
+    pub rate: u64,
+    /// From one end to the other, for one bit.
+    pub delay: Duration,
+    /// Up to so much more, drawn for each message.
+    pub jitter: Duration,
+    /// Of each hundred datagrams so many are lost.
+    pub loss_percent: u64,
+    /// Bytes on the wire for each packet besides its payload, and the payload that a full one has; no headers at all if
+    /// `packet_payload` is 0.
+    pub packet_headers: u64,
+    /// See [`Links::packet_headers`].
+    pub packet_payload: u64,
+    /// Machines of each zone; 0: all are in one.
+    pub zone_size: usize,
+    /// Bytes a second of each zone's uplink, in each direction.
+    pub zone_rate: u64,
+    /// What a message costs on its way between zones besides.
+    pub zone_delay: Duration,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self {
+            rate: GIGABIT,
+            delay: Duration::from_micros(150),
+            jitter: Duration::from_micros(100),
+            loss_percent: 0,
+            packet_headers: 0,
+            packet_payload: 0,
+            zone_size: 0,
+            zone_rate: 10 * GIGABIT,
+            zone_delay: Duration::from_micros(100),
+        }
+    }
+}
+
+impl Links {
+    /// Ethernet with IPv4, TCP and its timestamps: 1448 of the 1514 bytes that a shaper counts are payload.
+    pub const ETHERNET: (u64, u64) = (66, 1448);
+
+    /// Bytes that `bytes` of payload take on the wire.
+    pub const fn on_the_wire(&self, bytes: u64) -> u64 {
+        if self.packet_payload == 0 { bytes } else { bytes + bytes.div_ceil(self.packet_payload) * self.packet_headers }
+    }
+
+    /// The zone of a place.
+    pub fn zone(&self, place: u32) -> u32 {
+        (place as usize).checked_div(self.zone_size).unwrap_or(0) as u32
+    }
+}
+
+/// How long so many bytes take at so many a second.
+pub const fn takes(bytes: u64, rate: u64) -> Duration {
+    Duration::from_nanos(bytes * 1_000_000_000 / rate)
+}

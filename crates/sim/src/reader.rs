@@ -1,0 +1,175 @@
+//! A reader of one machine: reads an image block after block, as an export's client does, and notes how it waited.
+
+use crate::dice::Dice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use vfield_core::fetch::Token;
+use vfield_core::read_ahead::ReadAhead;
+use vfield_core::source::ReadError;
+use vfield_core::time::Time;
+
+/// In which order blocks are read.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// These chunks, so many at a time.
+    Along {
+        /// What is left.
+        chunks: Range<u64>,
+        /// Chunks of a block.
+        step: u64,
+    },
+    /// Blocks at random places.
+    Random {
+        /// Where.
+        dice: Dice,
+        /// Chunks of the image.
+        chunks: u64,
+        /// Chunks of a block.
+        step: u64,
+        /// How many blocks are left.
+        left: u64,
+    },
+    /// As it was recorded: for all readers the same list, and how much of it has been read.
+    Recorded(Arc<Vec<Range<u64>>>, usize),
+}
+
+impl Order {
+    fn next(&mut self) -> Option<Range<u64>> {
+        match self {
+            Self::Along { chunks, step } => {
+                let start = chunks.start;
+                chunks.start = chunks.end.min(start + *step);
+                (start < chunks.end).then_some(start..chunks.start)
+            }
+            Self::Random { dice, chunks, step, left } => {
+                *left = left.checked_sub(1)?;
+                let start = dice.among(0..chunks.div_ceil(*step)) * *step;
+                Some(start..(start + *step).min(*chunks))
+            }
+            Self::Recorded(list, at) => {
+                *at += 1;
+                list.get(*at - 1).cloned()
+            }
+        }
+    }
+}
+
+/// A read in flight.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// What of it has not been read.
+    pub left: Range<u64>,
+    /// When it was begun.
+    pub begun: Time,
+    /// Since when it waits for the first of that.
+    pub since: Time,
+    /// What the core answers with, while it waits.
+    pub token: Option<Token>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Reader {
+    /// On this machine.
+    pub machine: usize,
+    /// Of this image of the field.
+    pub image: usize,
+    order: Order,
+    depth: usize,
+    /// Reads in flight, the oldest first.
+    pub open: Vec<Block>,
+    /// Recognises its order.
+    pub ahead: ReadAhead,
+    /// Chunks read.
+    pub read: u64,
+    /// When it started.
+    pub started: Time,
+    /// When it last got on; once it is done, when that was.
+    pub since: Time,
+    /// The longest that it waited for one chunk.
+    pub longest_wait: Duration,
+    /// The longest that it did not get on at all.
+    pub longest_stall: Duration,
+    /// Times from asking for a block to having it, of those that had to wait, if they are kept.
+    pub times: Option<Vec<Duration>>,
+    /// How often it waited.
+    pub waits: u32,
+    /// Why it gave up.
+    pub failed: Option<ReadError>,
+    tokens: u64,
+    ended: bool,
+}
+
+impl Reader {
+    /// Begins at `now`. `ahead_chunks` chunks are read ahead of a sequential one, of `total`.
+    pub fn new(machine: usize, image: usize, order: Order, depth: usize, ahead: ReadAhead, now: Time) -> Self {
+        Self {
+            machine,
+            image,
+            order,
+            depth,
+            open: Vec::with_capacity(depth),
+            ahead,
+            read: 0,
+            started: now,
+            since: now,
+            longest_wait: Duration::ZERO,
+            longest_stall: Duration::ZERO,
+            times: None,
+            waits: 0,
+            failed: None,
+            tokens: 0,
+            ended: false,
+        }
+    }
+
+    /// True if it has read all it wanted, or has given up.
+    pub fn is_done(&self) -> bool {
+        (self.ended && self.open.is_empty()) || self.failed.is_some()
+    }
+
+    /// Begins the next block, if there is one and fewer than its depth are in flight.
+    pub fn begin(&mut self, now: Time) -> Option<Range<u64>> {
+        if self.ended || self.open.len() >= self.depth {
+            return None;
+        }
+        let next = self.order.next();
+        self.ended = next.is_none();
+        let left = next?;
+        self.open.push(Block { left: left.clone(), begun: now, since: now, token: None });
+        Some(left)
+    }
+
+    /// A token that it has not used before.
+    pub fn token(&mut self, me: usize) -> Token {
+        self.tokens += 1;
+        Token((me as u64) << 32 | self.tokens)
+    }
+
+    /// The reader that a token belongs to.
+    pub const fn of(token: Token) -> usize {
+        (token.0 >> 32) as usize
+    }
+
+    /// It got on by so many chunks.
+    pub fn moved(&mut self, chunks: u64, now: Time) {
+        self.longest_stall = self.longest_stall.max(now - self.since);
+        self.read += chunks;
+        self.since = now;
+    }
+
+    /// One of its reads is answered; `None` if that one did not wait.
+    pub fn answered(&mut self, token: Token, now: Time) -> Option<&Block> {
+        let block = self.open.iter_mut().find(|block| block.token == Some(token))?;
+        block.token = None;
+        self.waits += 1;
+        self.longest_wait = self.longest_wait.max(now - block.since);
+        Some(block)
+    }
+
+    /// The first chunk that it has not read.
+    pub fn position(&self) -> Option<u64> {
+        self.open.iter().map(|block| block.left.start).min()
+    }
+}
