@@ -1,6 +1,9 @@
 //! What is written down about some machines so that one can see why their readers waited.
 
+use crate::field::Field;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
 
 /// What came to one machine since it was last looked at.
 #[derive(Debug, Default, Clone)]
@@ -46,4 +49,34 @@ impl Explain {
     pub fn take(&mut self, machine: usize) -> Notes {
         self.notes.get_mut(&machine).map(std::mem::take).unwrap_or_default()
     }
+}
+
+/// One line: where its reader is, what waits, from whom how much came.
+pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> String {
+    let host = &field.machines[machine];
+    let mut text = format!("{:7.1} s machine {machine}:", at.as_secs_f64());
+    for reader in field.readers.iter().filter(|reader| reader.machine == machine) {
+        let total = field.images[reader.image].geometry.data_chunks();
+        let place = reader.position().map_or_else(|| "done".to_owned(), |chunk| format!("at {chunk}"));
+        let _ = write!(text, " {place}, {} of {total} read;", reader.read);
+    }
+    for view in host.node.images() {
+        let _ = write!(text, " {} stored, {} kept a while;", view.stored, view.transient);
+    }
+    let mut asked: BTreeMap<u32, usize> = BTreeMap::new();
+    for (_, flight) in host.flights.iter().filter(|(_, flight)| !flight.cancelled) {
+        *asked.entry(flight.to).or_default() += 1;
+    }
+    let _ = write!(text, " {} asked for {:?};", host.flights.len(), most(asked));
+    let came = notes.came.iter().map(|(from, bytes)| (*from, bytes >> 10)).collect();
+    let _ = write!(text, " KiB came {:?}; refused {:?}", most(came), most(notes.refused.clone()));
+    text
+}
+
+/// Those with the highest numbers, highest first: a line has room for a few.
+fn most<K: Ord + Copy, V: Ord + Copy>(numbers: BTreeMap<K, V>) -> Vec<(K, V)> {
+    let mut pairs: Vec<(K, V)> = numbers.into_iter().collect();
+    pairs.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+    pairs.truncate(6);
+    pairs
 }

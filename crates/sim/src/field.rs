@@ -12,7 +12,7 @@ mod receiving;
 mod sending;
 mod troubles;
 
-pub use joining::Arrival;
+pub use joining::{Arrival, Reads};
 
 use crate::checks::{Checks, Violation};
 use crate::clock::Queue;
@@ -55,6 +55,8 @@ enum Event {
     Beat { from: u32, to: u32 },
     /// A machine joins.
     Join(u32),
+    /// A machine begins to read.
+    Begin(u32, Box<Reads>),
     /// A reader has its answer.
     GoOn(u32),
 }
@@ -204,6 +206,10 @@ impl Field {
             }
             Event::Beat { from, to } => self.beat(from, to),
             Event::Join(machine) => self.ask_to_join(machine),
+            Event::Begin(machine, reads) => {
+                let Reads { image, order, depth } = *reads;
+                self.read_blocks(machine as usize, image, order, depth);
+            }
             Event::GoOn(reader) => self.go_on(reader as usize),
         }
     }

@@ -1,9 +1,11 @@
 //! The simulator: many cores on a modelled network and a virtual clock, from one seed, repeatable to the byte.
 //!
-//! [`field::Field`] is the harness: machines, links, readers, one queue of events. Tests drive it directly.
+//! [`field::Field`] is the harness: machines, links, readers, one queue of events; tests drive it directly.
+//! [`scenario`] says what is to happen as plain data, [`commands`] is the command line that runs it.
 
 pub mod checks;
 pub mod clock;
+pub mod commands;
 pub mod dice;
 pub mod explain;
 pub mod field;
@@ -11,4 +13,6 @@ pub mod machine;
 pub mod network;
 pub mod original;
 pub mod reader;
+pub mod report;
+pub mod scenario;
 pub mod trace;

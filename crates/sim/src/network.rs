@@ -18,6 +18,16 @@ use std::time::Duration;
 /// Bytes a second of Gigabit Ethernet.
 pub const GIGABIT: u64 = 125_000_000;
 
+/// In which order messages leave a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discipline {
+    /// First come, first served, whoever they are for.
+    Fifo,
+    /// Connections share the link fairly, message by message; of one connection the more urgent goes first. So it is on
+    /// machines with TCP.
+    Fair,
+}
+
 /// What links between machines are like.
 #[derive(Debug, Clone)]
 pub struct Links {
@@ -27,6 +37,8 @@ pub struct Links {
     pub delay: Duration,
     /// Up to so much more, drawn for each message.
     pub jitter: Duration,
+    /// In which order messages leave.
+    pub discipline: Discipline,
     /// Of each hundred datagrams so many are lost.
     pub loss_percent: u64,
     /// Bytes on the wire for each packet besides its payload, and the payload that a full one has; no headers at all if
@@ -48,6 +60,7 @@ impl Default for Links {
             rate: GIGABIT,
             delay: Duration::from_micros(150),
             jitter: Duration::from_micros(100),
+            discipline: Discipline::Fifo,
             loss_percent: 0,
             packet_headers: 0,
             packet_payload: 0,

@@ -18,7 +18,18 @@ pub struct Arrival {
     /// Images that it takes part in, and how many chunks of each it holds.
     pub images: Vec<(usize, u64)>,
     /// What it reads then, and how many blocks at a time.
-    pub reads: Option<(usize, Order, usize)>,
+    pub reads: Option<Reads>,
+}
+
+/// What a reader does.
+#[derive(Debug)]
+pub struct Reads {
+    /// Of this image.
+    pub image: usize,
+    /// In this order.
+    pub order: Order,
+    /// So many blocks at a time.
+    pub depth: usize,
 }
 
 impl Field {
@@ -105,9 +116,14 @@ impl Field {
         for (image, capacity) in arrival.images {
             self.add_image(machine, image, false, capacity);
         }
-        if let Some((image, order, depth)) = arrival.reads {
+        if let Some(Reads { image, order, depth }) = arrival.reads {
             self.read_blocks(machine, image, order, depth);
         }
+    }
+
+    /// Machines that run and have not joined yet.
+    pub fn waiting_to_join(&self) -> usize {
+        self.arrivals.keys().filter(|machine| self.machines[**machine as usize].alive).count()
     }
 
     fn switch_on(&mut self, place: u32) -> usize {

@@ -50,7 +50,8 @@ impl Field {
     /// How many chunks of an image no living store holds, in truth.
     pub fn bare(&self, image: usize) -> u64 {
         let original = &self.images[image];
-        let shelves = || self.machines.iter().filter(|machine| machine.alive).filter_map(|machine| machine.shelf(image));
+        let shelves =
+            || self.machines.iter().filter(|machine| machine.alive).filter_map(|machine| machine.shelf(image));
         let held = |chunk| shelves().any(|shelf| shelf.held.contains(chunk));
         (0..original.chunks()).map(Chunk).filter(|chunk| !original.is_zero(*chunk) && !held(*chunk)).count() as u64
     }

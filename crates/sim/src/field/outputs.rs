@@ -6,10 +6,10 @@ use crate::machine::flights::Flight;
 use crate::machine::place_of;
 use crate::network::Message;
 use std::time::Duration;
+use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
-use vfield_core::chunk::Chunk;
 use vfield_core::node::{Input, Notice, Output};
 use vfield_core::wire::Refusal;
 
@@ -87,13 +87,17 @@ impl Field {
     }
 
     fn ask(&mut self, machine: usize, output: Output) {
-        let Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _ } = output else { return };
+        let Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _ } = output else {
+            return;
+        };
         self.note(machine, "asks", [request.0, chunk.0]);
         let image = self.image(image) as u16;
         let sent = self.now();
         let Some(to) = self.number(peer.node) else {
             let to = machine as u32;
-            self.machines[machine].flights.insert(request, Flight { to, image, cancelled: false, called_off: false, chunk, sent });
+            self.machines[machine]
+                .flights
+                .insert(request, Flight { to, image, cancelled: false, called_off: false, chunk, sent });
             return self.after(self.links.delay, Event::Lost(machine as u32, request));
         };
         let host = &mut self.machines[machine];

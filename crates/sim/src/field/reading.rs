@@ -1,6 +1,6 @@
 //! Readers of machines: what they ask their cores for, and how they go on.
 
-use super::Field;
+use super::{Event, Field, Reads};
 use crate::checks;
 use crate::reader::{Order, Reader};
 use std::ops::Range;
@@ -38,6 +38,11 @@ impl Field {
         reader
     }
 
+    /// A reader begins after a while.
+    pub fn read_later(&mut self, wait: Duration, machine: usize, reads: Reads) {
+        self.after(wait, Event::Begin(machine as u32, Box::new(reads)));
+    }
+
     /// A reader takes what is here and asks for more.
     pub(super) fn go_on(&mut self, at: usize) {
         let now = self.queue.now();
@@ -67,7 +72,7 @@ impl Field {
             let ahead = reader.ahead.note(block);
             if !ahead.is_empty() {
                 let input = Input::Prefetch { image: id, chunks: ahead, priority: Priority::ReadAhead };
-                self.queue.push(now, super::Event::Tell(on as u32, Box::new(input)));
+                self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
             }
         }
         if moved > 0 || reader.is_done() {
@@ -81,7 +86,7 @@ impl Field {
             let block = &mut reader.open[block];
             block.token = Some(token);
             let input = Input::Read { token, image: id, chunks: block.left.clone() };
-            self.queue.push(now, super::Event::Tell(on as u32, Box::new(input)));
+            self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
         }
     }
 
@@ -105,7 +110,7 @@ impl Field {
             Err(error) => reader.failed = Some(error),
         }
         if self.readers[at].failed.is_none() {
-            self.queue.push(now, super::Event::GoOn(at as u32));
+            self.queue.push(now, Event::GoOn(at as u32));
         }
     }
 

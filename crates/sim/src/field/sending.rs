@@ -3,8 +3,8 @@
 use super::lanes::{connection, owner_of};
 use super::{Event, Field};
 use crate::machine::lane::Way;
-use crate::network::{Message, Packet};
 use crate::network::packet::Hop;
+use crate::network::{Discipline, Message, Packet};
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, RequestId};
@@ -66,15 +66,18 @@ impl Field {
         }
         let hop = if self.machines[from].zone == self.machines[to].zone { Hop::Down } else { Hop::ZoneOut };
         let (from, to) = (from as u32, to as u32);
-        let packet =
-            Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, left: Duration::ZERO, message };
+        let packet = Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, left: Duration::ZERO, message };
         let packet = self.packets.insert(packet);
         if bytes < SMALL && !data {
             return self.squeeze(packet);
         }
         let now = self.now();
+        let (line, priority) = match self.links.discipline {
+            Discipline::Fifo => (0, Priority::Demand),
+            Discipline::Fair => (to, priority),
+        };
         let port = &mut self.machines[from as usize].port;
-        port.line_up(packet, priority);
+        port.line_up(packet, bytes as u32, line, priority);
         if !port.awaited {
             port.awaited = true;
             let at = port.up.free.max(now);
@@ -88,7 +91,8 @@ impl Field {
         self.put_on_the_wire(packet);
         let &mut Packet { from, to, bytes, hop, .. } = self.packets.at(packet);
         let (from, to, bytes) = (from as usize, to as usize, u64::from(bytes));
-        let mut takes = self.machines[from].port.up.squeeze(bytes, now) + self.machines[to].port.down.squeeze(bytes, now);
+        let mut takes =
+            self.machines[from].port.up.squeeze(bytes, now) + self.machines[to].port.down.squeeze(bytes, now);
         if hop == Hop::ZoneOut {
             let (out, into) = (self.machines[from].zone as usize, self.machines[to].zone as usize);
             takes += self.zones[out].up.squeeze(bytes, now) + self.zones[into].down.squeeze(bytes, now);
@@ -163,7 +167,8 @@ impl Field {
     /// False if its lane is gone, or a chunk has been called off: then a refusal goes instead.
     fn is_wanted(&mut self, packet: u32) -> bool {
         let &mut Packet { from, to, epoch, ref message, .. } = self.packets.at(packet);
-        let (way, data) = (message.way(), if let Message::Data { request, .. } = message { Some(*request) } else { None });
+        let (way, data) =
+            (message.way(), if let Message::Data { request, .. } = message { Some(*request) } else { None });
         let Some(way) = way else { return true };
         let (owner, other) = if way == Way::Forward { (from, to) } else { (to, from) };
         let lane = self.machines[owner as usize].lanes.get(&other);

@@ -34,8 +34,11 @@ impl Field {
                 swallowed.into_iter().partition(|packet| packet.to as usize == machine);
             self.swallowed = still;
             for packet in heard {
-                let (owner, other) =
-                    if packet.message.way() == Some(Way::Back) { (packet.to, packet.from) } else { (packet.from, packet.to) };
+                let (owner, other) = if packet.message.way() == Some(Way::Back) {
+                    (packet.to, packet.from)
+                } else {
+                    (packet.from, packet.to)
+                };
                 let lane = self.machines[owner as usize].lanes.get(&other);
                 if lane.is_some_and(|lane| lane.open && lane.epoch == packet.epoch) {
                     self.receive(packet);

@@ -1,7 +1,7 @@
 //! The two ends of a link: what leaves waits in line, the more urgent first; what comes is taken as it comes.
 
 use super::takes;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
@@ -42,37 +42,82 @@ impl Pipe {
     }
 }
 
-/// Where a machine is connected.
+/// So much of what a connection is to send has been handed to the kernel, where nothing overtakes it any more: as the
+/// daemon bounds it.
+const WRITTEN_MAX: u64 = 128 << 10;
+
+/// What waits to leave on one connection.
+#[derive(Debug, Default)]
+struct Outgoing {
+    /// In the kernel: packets and their bytes.
+    written: VecDeque<(u32, u32)>,
+    written_bytes: u64,
+    /// Not yet, by priority.
+    lines: [VecDeque<(u32, u32)>; 3],
+}
+
+impl Outgoing {
+    fn write(&mut self) {
+        while self.written_bytes < WRITTEN_MAX
+            && let Some(next) = self.lines.iter_mut().find_map(VecDeque::pop_front)
+        {
+            self.written_bytes += u64::from(next.1);
+            self.written.push_back(next);
+        }
+    }
+}
+
+/// Where a machine is connected. Connections share the way out fairly, message by message; of one connection the
+/// more urgent goes first.
 #[derive(Debug)]
 pub struct Port {
     /// Out of the machine.
     pub up: Pipe,
     /// Into it.
     pub down: Pipe,
-    /// Messages that wait to leave, by priority: numbers of packets.
-    pub lines: [VecDeque<u32>; 3],
     /// It is going to be looked at when it is free.
     pub awaited: bool,
+    /// What waits, by the machine that it is for.
+    waiting: BTreeMap<u32, Outgoing>,
+    /// Whose turn it is: all that something waits for.
+    turns: VecDeque<u32>,
 }
 
 impl Port {
     /// A link with so many bytes a second in each direction.
-    pub fn new(rate: u64) -> Self {
-        Self { up: Pipe::new(rate), down: Pipe::new(rate), lines: Default::default(), awaited: false }
+    pub const fn new(rate: u64) -> Self {
+        let (up, down) = (Pipe::new(rate), Pipe::new(rate));
+        Self { up, down, awaited: false, waiting: BTreeMap::new(), turns: VecDeque::new() }
     }
 
-    /// Lines a message up.
-    pub fn line_up(&mut self, packet: u32, priority: Priority) {
-        self.lines[priority as usize].push_back(packet);
+    /// Lines up a packet of so many bytes.
+    pub fn line_up(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority) {
+        let turns = &mut self.turns;
+        let outgoing = self.waiting.entry(to).or_insert_with(|| {
+            turns.push_back(to);
+            Outgoing::default()
+        });
+        outgoing.lines[priority as usize].push_back((packet, bytes));
+        outgoing.write();
     }
 
     /// What leaves next.
     pub fn next(&mut self) -> Option<u32> {
-        self.lines.iter_mut().find_map(VecDeque::pop_front)
+        let to = self.turns.pop_front()?;
+        let outgoing = self.waiting.get_mut(&to)?;
+        let (packet, bytes) = outgoing.written.pop_front()?;
+        outgoing.written_bytes -= u64::from(bytes);
+        outgoing.write();
+        if outgoing.written.is_empty() {
+            self.waiting.remove(&to);
+        } else {
+            self.turns.push_back(to);
+        }
+        Some(packet)
     }
 
     /// True if nothing waits.
     pub fn is_idle(&self) -> bool {
-        self.lines.iter().all(VecDeque::is_empty)
+        self.turns.is_empty()
     }
 }

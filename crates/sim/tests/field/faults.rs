@@ -1,14 +1,14 @@
 //! Peers that die, stall, lie or disagree: every read is answered in time, and the innocent stay innocent.
 
-use vfield_sim::field::Field;
-use vfield_sim::machine::Fault;
-use vfield_sim::original::Original;
 use crate::{field_of, filled_field, ms, one_image, secs};
 use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Snapshot};
+use vfield_sim::field::Field;
+use vfield_sim::machine::Fault;
+use vfield_sim::original::Original;
 
 fn longest_wait(field: &Field, readers: &[usize]) -> Duration {
     readers.iter().map(|at| field.readers[*at].longest_wait).max().unwrap_or_default()
@@ -203,7 +203,11 @@ fn false_hopes_end_when_an_origin_comes() {
     field.run(secs(3));
     for &node in &nodes {
         assert!(!field.machines[node].node.images()[0].waiting.is_empty());
-        assert!(field.machines[node].traffic.requests < 2 * 4 * 10 * 4, "{} requests in vain", field.machines[node].traffic.requests);
+        assert!(
+            field.machines[node].traffic.requests < 2 * 4 * 10 * 4,
+            "{} requests in vain",
+            field.machines[node].traffic.requests
+        );
         let states: Vec<_> = field.machines[node].node.members().iter().map(|member| member.state).collect();
         assert!(!states.contains(&"stalled"), "an innocent one counts as stalled");
     }

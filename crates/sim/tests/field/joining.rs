@@ -1,8 +1,8 @@
 //! Who is there: joining through anybody, stores that fill, coverage.
 
+use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_sim::field::Field;
 use vfield_sim::original::Original;
-use crate::{field_of, filled_field, ms, one_image, secs};
 
 /// Each machine joins through the one before it; all learn of all, though a fifth of the gossip is lost.
 #[test]

@@ -30,7 +30,8 @@ fn a_goodbye_is_heard() {
     field.input(nodes[0], Input::Gone);
     field.kill(nodes[0], false);
     let others = nodes[1..].to_vec();
-    field.until("all know", secs(1), |field| others.iter().all(|&node| field.machines[node].told_down(going).is_some()));
+    field
+        .until("all know", secs(1), |field| others.iter().all(|&node| field.machines[node].told_down(going).is_some()));
 }
 
 /// The same address, another process: it is a new member, and the old one is gone.

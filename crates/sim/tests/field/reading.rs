@@ -1,7 +1,7 @@
 //! Readers: what they get, how fast, and how often the origin has to send it.
 
-use vfield_sim::field::Field;
 use crate::{field_of, filled_field, ms, one_image, secs};
+use vfield_sim::field::Field;
 
 /// Everybody reads everything at once from cold; returns how many times the image the origin sent.
 fn cold(seed: u64, count: usize, capacity: u64) -> f64 {
@@ -119,7 +119,11 @@ fn scattered_reads_are_answered() {
         let reader = field.read(node, 0, at..at + 1);
         field.until_read(&[reader], secs(1));
     }
-    assert!(field.machines[node].traffic.requests <= 60 + 3 + 12, "{} requests for 60 chunks", field.machines[node].traffic.requests);
+    assert!(
+        field.machines[node].traffic.requests <= 60 + 3 + 12,
+        "{} requests for 60 chunks",
+        field.machines[node].traffic.requests
+    );
 }
 
 /// One chunk that everybody wants at the same moment: its home fetches it once.
@@ -127,8 +131,8 @@ fn scattered_reads_are_answered() {
 fn a_crowd_on_one_chunk_costs_the_origin_one_answer() {
     let (mut field, nodes) = field_of(9, 12, 20);
     field.run(ms(200));
-    let chunk =
-        (0..600).find(|chunk| !nodes.iter().any(|&node| field.machines[node].has(0, vfield_core::chunk::Chunk(*chunk))));
+    let chunk = (0..600)
+        .find(|chunk| !nodes.iter().any(|&node| field.machines[node].has(0, vfield_core::chunk::Chunk(*chunk))));
     let chunk = chunk.expect("a chunk that no store has");
     let sent = |field: &Field| field.machines[0].times_sent(0, vfield_core::chunk::Chunk(chunk));
     let before = sent(&field);

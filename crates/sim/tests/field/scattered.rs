@@ -1,11 +1,11 @@
 //! Everybody reads single chunks all over the image, some at a time, from small stores that are full.
 
-use vfield_sim::field::Field;
-use vfield_sim::original::Original;
 use crate::{ms, secs};
 use std::collections::VecDeque;
 use std::time::Duration;
 use vfield_core::placement::map::mix;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 
 /// 100 Mbit/s.
 const RATE: u64 = 12_500_000;

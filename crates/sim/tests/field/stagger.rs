@@ -1,9 +1,9 @@
 //! One after the other comes and reads everything in order: those who are ahead serve those behind.
 
 use crate::secs;
+use std::time::Duration;
 use vfield_sim::field::Field;
 use vfield_sim::original::Original;
-use std::time::Duration;
 
 /// 100 Mbit/s.
 const RATE: u64 = 12_500_000;

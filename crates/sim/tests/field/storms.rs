@@ -1,9 +1,9 @@
 //! Everybody reads everything at once, on links that are the limit: how near the readers come to it.
 
-use vfield_sim::field::Field;
-use vfield_sim::original::Original;
 use crate::{ms, secs};
 use std::time::Duration;
+use vfield_sim::field::Field;
+use vfield_sim::original::Original;
 
 /// 50 Mbit/s.
 const RATE: u64 = 6_250_000;

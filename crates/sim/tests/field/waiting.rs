@@ -1,10 +1,10 @@
 //! Reads without a holder: they wait, say so, and go on when it comes back.
 
-use vfield_sim::machine::Fault;
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Why;
 use vfield_core::source::ReadError;
+use vfield_sim::machine::Fault;
 
 #[test]
 fn a_read_without_a_holder_waits_and_goes_on_when_one_comes_back() {

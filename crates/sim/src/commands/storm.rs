@@ -1,0 +1,328 @@
+//! `storm`: everybody reads one image at once.
+
+use super::Failure;
+use crate::dice::Dice;
+use crate::explain;
+use crate::field::{Arrival, Field, Reads};
+use crate::machine::Fault;
+use crate::network::walls::Wall;
+use crate::network::{Discipline, Links};
+use crate::original::Original;
+use crate::reader::{Order, Reader};
+use crate::report::{Spread, StormReport, peak_rss_bytes};
+use crate::scenario::storm::{Queueing, Reading, Storm};
+use crate::scenario::units::Boost;
+use crate::scenario::weather::Trouble;
+use clap::Args;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use vfield_core::chunk::ChunkSize;
+use vfield_core::config::Config;
+use vfield_core::node::Input;
+use vfield_core::time::Time;
+
+/// `storm` and its options.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// What it is made of
+    #[command(flatten)]
+    pub storm: Storm,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Processes that are started together do not start in one instant: within this.
+const START_WITHIN: Duration = Duration::from_millis(50);
+/// Time for the news of the last store that filled to reach everybody.
+const SETTLE: Duration = Duration::from_secs(5);
+/// So often the storm is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often what machines do is written down.
+const EXPLAIN_EVERY: Duration = Duration::from_secs(1);
+/// With `--explain`: so many machines at a time.
+const EXPLAINED: usize = 3;
+
+/// Runs a storm and prints its result.
+///
+/// # Errors
+/// Options that make no sense; readers that do not come to their end.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let storm = &options.storm;
+    storm.check().map_err(Failure::Usage)?;
+    let began = Instant::now();
+    let mut run = Run::new(storm);
+    run.prepare()?;
+    run.blow();
+    let report = run.report(began);
+    if options.json {
+        println!("{}", serde_json::to_string(&report).unwrap_or_default());
+    } else {
+        println!("{}", report.line());
+    }
+    if report.unfinished > 0 {
+        return Err(Failure::Unfinished(format!("{} readers did not come to their end", report.unfinished)));
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    storm: &'a Storm,
+    field: Field,
+    dice: Dice,
+    start: Time,
+    /// Machines whose readers are not expected to come to their end.
+    excused: BTreeSet<usize>,
+    /// When each machine was to start.
+    starts: Vec<Time>,
+    before: Counters,
+    /// Readers that there will be, as far as is known.
+    to_begin: usize,
+}
+
+/// What had happened before the start.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counters {
+    origin: u64,
+    payload: u64,
+    control: u64,
+    requests: u64,
+    refusals: u64,
+    zone: u64,
+}
+
+impl Counters {
+    fn of(field: &Field) -> Self {
+        let sum = |count: fn(&crate::machine::Traffic) -> u64| field.machines.iter().map(|m| count(&m.traffic)).sum();
+        Self {
+            origin: field.machines[0].traffic.payload_sent,
+            payload: sum(|traffic| traffic.payload_came),
+            control: sum(|traffic| traffic.control_sent),
+            requests: sum(|traffic| traffic.requests),
+            refusals: sum(|traffic| traffic.refusals),
+            zone: field.zones.iter().map(|zone| zone.payload_came).max().unwrap_or(0),
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(storm: &'a Storm) -> Self {
+        let size = ChunkSize::new(storm.chunk as u32).expect("checked");
+        let chunks = storm.image.div_ceil(storm.chunk);
+        let image = Original::of(1, chunks, size, std::slice::from_ref(&(0..chunks)));
+        let mut field = Field::new(storm.seed, vec![image]);
+        let (packet_headers, packet_payload) = if storm.no_headers { (0, 0) } else { Links::ETHERNET };
+        field.links = Links {
+            rate: storm.link,
+            delay: storm.delay,
+            jitter: storm.delay / 2,
+            zone_size: storm.zone_size.unwrap_or(0),
+            zone_rate: storm.zone_uplink,
+            discipline: if storm.queueing == Queueing::Fair { Discipline::Fair } else { Discipline::Fifo },
+            packet_headers,
+            packet_payload,
+            ..Links::default()
+        };
+        field.config = Config { join_boost: 9, ..Config::default() };
+        field.checks = crate::checks::Checks::rare();
+        field.keeps_notices = false;
+        for &machine in &storm.trace_node {
+            field.explain.watch(machine);
+        }
+        let start = field.now();
+        let dice = Dice::new(storm.seed ^ 0x57_04_14);
+        Self {
+            storm,
+            field,
+            dice,
+            start,
+            excused: BTreeSet::new(),
+            starts: Vec::new(),
+            before: Counters::default(),
+            to_begin: 0,
+        }
+    }
+
+    fn reading(&mut self) -> Reads {
+        let (chunks, step) =
+            (self.field.images[0].geometry.data_chunks(), (self.storm.block / self.storm.chunk).max(1));
+        let order = match self.storm.order {
+            Reading::Sequential => Order::Along { chunks: 0..chunks, step },
+            Reading::Random => {
+                Order::Random { dice: Dice::new(self.dice.roll()), chunks, step, left: chunks.div_ceil(step) }
+            }
+        };
+        Reads { image: 0, order, depth: self.storm.depth }
+    }
+
+    /// Switches a machine on after a while; it reads once it has joined if it `reads`.
+    fn switch_on(&mut self, wait: Duration, reads: bool) -> usize {
+        let geometry = self.field.images[0].geometry;
+        let capacity = self.storm.store.chunks(geometry.chunks(), geometry.chunk_bytes(), self.dice.roll());
+        let boost = match self.storm.join_boost {
+            Boost::Fixed(boost) => boost,
+            Boost::Random => self.dice.among(0..10) as u8,
+        };
+        self.field.config.join_boost = boost;
+        let reads = if reads { Some(self.reading()) } else { None };
+        self.starts.push(self.field.now() + wait);
+        self.field.arrive(wait, Arrival { via: 0, images: vec![(0, capacity)], reads })
+    }
+
+    /// All until the readers start.
+    fn prepare(&mut self) -> Result<(), Failure> {
+        let origin = self.field.origin(None, &[0]);
+        self.starts.push(self.field.now());
+        assert_eq!(origin, 0, "the origin is the first machine");
+        let nodes: Vec<usize> = (1..=self.storm.nodes).collect();
+        if !self.storm.warm {
+            for node in 0..nodes.len() {
+                let drawn = self.dice.roll() % START_WITHIN.as_nanos() as u64;
+                let wait = self.storm.stagger.map_or(Duration::from_nanos(drawn), |gap| gap * node as u32);
+                self.switch_on(wait, true);
+            }
+            return Ok(());
+        }
+        for node in 0..nodes.len() {
+            self.switch_on(START_WITHIN * node as u32 / 10, false);
+        }
+        let ready = |field: &Field| field.waiting_to_join() == 0 && field.filled(&nodes);
+        if self.field.try_until(self.storm.limit, ready).is_none() {
+            return Err(Failure::Unfinished("the stores do not fill".to_owned()));
+        }
+        self.field.run(SETTLE);
+        if self.storm.origin_gone {
+            self.field.input(0, Input::Leave);
+            self.field.run(SETTLE);
+            self.field.input(0, Input::Gone);
+            self.field.run(Duration::from_millis(100));
+            self.field.kill(0, true);
+            self.field.run(SETTLE);
+        }
+        self.before = Counters::of(&self.field);
+        self.start = self.field.now();
+        let gap = self.storm.stagger.unwrap_or_default();
+        for node in nodes {
+            let reads = self.reading();
+            let wait = gap * (node as u32 - 1);
+            self.starts[node] = self.start + wait;
+            self.field.read_later(wait, node, reads);
+            self.to_begin += 1;
+        }
+        Ok(())
+    }
+
+    /// The storm itself.
+    fn blow(&mut self) {
+        let mut events = self.storm.event.clone();
+        events.sort_by_key(|event| event.after);
+        let mut events = events.into_iter().peekable();
+        let mut explained = self.start;
+        let limit = self.start + self.storm.limit;
+        while self.field.now() < limit && (events.peek().is_some() || !self.is_over()) {
+            let now = self.field.now();
+            while let Some(event) = events.next_if(|event| self.start + event.after <= now) {
+                self.befall(event.trouble);
+            }
+            let next = events.peek().map_or(LOOK_EVERY, |event| (self.start + event.after).since(now));
+            self.field.run(next.clamp(Duration::from_nanos(1), LOOK_EVERY));
+            if self.field.now() >= explained + EXPLAIN_EVERY {
+                explained = explained + EXPLAIN_EVERY;
+                self.explain();
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.field.waiting_to_join() == 0
+            && self.field.readers.len() >= self.to_begin
+            && self.counted().all(Reader::is_done)
+    }
+
+    fn counted(&self) -> impl Iterator<Item = &Reader> {
+        self.field.readers.iter().filter(|reader| !self.excused.contains(&reader.machine))
+    }
+
+    fn befall(&mut self, trouble: Trouble) {
+        if trouble.ends_reading() {
+            self.excused.extend(trouble.machine());
+        }
+        match trouble {
+            Trouble::Slow(machine, factor) => self.field.slow(machine, factor),
+            Trouble::Stop(machine) => self.field.set_fault(machine, Fault::Paused),
+            Trouble::Kill(machine) => self.field.kill(machine, true),
+            Trouble::Leave(machine) => {
+                self.field.input(machine, Input::Leave);
+                self.field.input(machine, Input::Gone);
+                self.field.kill(machine, true);
+            }
+            Trouble::Cut(machine) => {
+                let (one, all) = (BTreeSet::from([machine as u32]), (0..self.field.machines.len() as u32).collect());
+                self.field.build(Wall { from: one, to: all });
+                let (one, all) = (BTreeSet::from([machine as u32]), (0..self.field.machines.len() as u32).collect());
+                self.field.build(Wall { from: all, to: one });
+            }
+            Trouble::Back(machine) => {
+                self.field.slow(machine, 1);
+                self.field.set_fault(machine, Fault::None);
+                self.field.tear_all_down();
+            }
+            Trouble::Join(count) => {
+                for _ in 0..count {
+                    self.switch_on(Duration::ZERO, true);
+                }
+            }
+        }
+    }
+
+    fn explain(&mut self) {
+        let mut machines = self.field.explain.machines();
+        if self.storm.explain {
+            let mut slow: Vec<(u64, usize)> =
+                self.counted().filter(|reader| !reader.is_done()).map(|reader| (reader.read, reader.machine)).collect();
+            slow.sort_unstable();
+            for (_, machine) in slow.into_iter().take(EXPLAINED) {
+                machines.push(machine);
+                self.field.explain.watch(machine);
+            }
+        }
+        for machine in machines {
+            let notes = self.field.explain.take(machine);
+            eprintln!("{}", explain::line(&self.field, machine, &notes, self.field.now() - self.start));
+        }
+    }
+
+    fn report(&self, began: Instant) -> StormReport {
+        let storm = self.storm;
+        let limit = storm.limit_s();
+        let after = Counters::of(&self.field);
+        let finished: Vec<&Reader> = self.counted().filter(|reader| reader.is_done()).collect();
+        let ends: Vec<f64> = finished.iter().map(|reader| (reader.since - self.start).as_secs_f64() / limit).collect();
+        let own = finished.iter().map(|reader| (reader.since - self.starts[reader.machine]).as_secs_f64() / limit);
+        let whole = Spread::of(ends.iter().copied());
+        let payload = (after.payload - self.before.payload).max(1) as f64;
+        let per_chunk = |count: u64| count as f64 * storm.chunk as f64 / payload;
+        StormReport {
+            nodes: storm.nodes,
+            image_bytes: storm.image,
+            link_bytes_per_s: storm.link,
+            finish_over_limit: whole.most,
+            median_over_limit: whole.median,
+            first_over_limit: whole.least,
+            finish_s: whole.most * limit,
+            own_over_limit: Spread::of(own),
+            unfinished: self.counted().count() - finished.len() + self.field.waiting_to_join(),
+            origin_copies: (after.origin - self.before.origin) as f64 / storm.image as f64,
+            zone_copies: storm.zone_size.map(|_| (after.zone - self.before.zone) as f64 / storm.image as f64),
+            control_share: (after.control - self.before.control) as f64 / payload,
+            longest_stall_s: finished.iter().map(|r| r.longest_stall.as_secs_f64()).fold(0.0, f64::max),
+            requests_per_chunk: per_chunk(after.requests - self.before.requests),
+            refusals_per_chunk: per_chunk(after.refusals - self.before.refusals),
+            seed: storm.seed,
+            trace: self.field.trace().to_hex().to_string(),
+            events: self.field.events,
+            wall_s: began.elapsed().as_secs_f64(),
+            peak_rss_bytes: peak_rss_bytes(),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a run says of itself: one JSON object, or a few lines.
+
+use serde::Serialize;
+
+/// Least, median and most of some numbers.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// The one in the middle.
+    pub median: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of some numbers; all NaN, which JSON has as null, of none.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
+        let mut numbers: Vec<f64> = numbers.into_iter().collect();
+        numbers.sort_by(f64::total_cmp);
+        let at = |at: usize| numbers.get(at).copied().unwrap_or(f64::NAN);
+        Self { least: at(0), median: at(numbers.len() / 2), most: at(numbers.len().saturating_sub(1)) }
+    }
+}
+
+/// The result of a storm.
+#[derive(Debug, Serialize)]
+pub struct StormReport {
+    /// Readers that were to read all.
+    pub nodes: usize,
+    /// Length of the image.
+    pub image_bytes: u64,
+    /// Bytes a second of a link.
+    pub link_bytes_per_s: u64,
+    /// When the last reader was done, in times that the link needs for the image.
+    pub finish_over_limit: f64,
+    /// When half of them were.
+    pub median_over_limit: f64,
+    /// When the first was.
+    pub first_over_limit: f64,
+    /// When the last was, in seconds.
+    pub finish_s: f64,
+    /// Each reader's own time, from its own start, likewise.
+    pub own_over_limit: Spread,
+    /// Readers that did not come to their end in time.
+    pub unfinished: usize,
+    /// Bytes of chunks that the origin sent, in images.
+    pub origin_copies: f64,
+    /// Bytes of chunks that came into the zone that most came into, in images; null without zones.
+    pub zone_copies: Option<f64>,
+    /// Bytes of gossip, requests, refusals, notes and signs of life for each byte of payload.
+    pub control_share: f64,
+    /// The longest that a reader did not get on at all, in seconds.
+    pub longest_stall_s: f64,
+    /// Requests for each chunk that came.
+    pub requests_per_chunk: f64,
+    /// Refusals for each chunk that came.
+    pub refusals_per_chunk: f64,
+    /// All chance follows from it.
+    pub seed: u64,
+    /// The hash of all that happened.
+    pub trace: String,
+    /// Events of the simulation.
+    pub events: u64,
+    /// Time that it took, in seconds.
+    pub wall_s: f64,
+    /// Memory that it took.
+    pub peak_rss_bytes: u64,
+}
+
+impl StormReport {
+    /// One line for people.
+    pub fn line(&self) -> String {
+        format!(
+            "N={} S={:.1} MB: last {:.3} of S/B ({:.2} s), median {:.3}, first {:.3}; own {:.2} {:.2} {:.2}; origin x{:.3}, \
+             zone x{}, control {:.2} %, longest stall {:.2} s, unfinished {}; {} events in {:.1} s, {} MiB",
+            self.nodes,
+            self.image_bytes as f64 / 1e6,
+            self.finish_over_limit,
+            self.finish_s,
+            self.median_over_limit,
+            self.first_over_limit,
+            self.own_over_limit.least,
+            self.own_over_limit.median,
+            self.own_over_limit.most,
+            self.origin_copies,
+            self.zone_copies.map_or_else(|| "-".to_owned(), |copies| format!("{copies:.3}")),
+            self.control_share * 100.0,
+            self.longest_stall_s,
+            self.unfinished,
+            self.events,
+            self.wall_s,
+            self.peak_rss_bytes >> 20,
+        )
+    }
+}
+
+/// The most memory that this process has had, as the kernel counts it; 0 if it does not say.
+pub fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}

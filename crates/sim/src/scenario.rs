@@ -1,0 +1,5 @@
+//! What is to happen, as plain data: from flags, or drawn from a seed.
+
+pub mod storm;
+pub mod units;
+pub mod weather;
