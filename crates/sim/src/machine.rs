@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::ImageId;
 use vfield_core::node::{Node, Notice};
 use vfield_core::time::Time;
@@ -93,12 +93,12 @@ pub const MACHINES_MAX: usize = 1 << NUMBER_BITS;
 /// The port on which all nodes listen.
 const PORT: u16 = 4000;
 
-/// Who the machine with this number is, at some place, started as the `number`-th. The one maker of identities.
-pub fn identity(number: usize, place: u32, drawn: u64) -> Identity {
+/// Who the machine with this number is, at some place in some zone, started as the `number`-th. The one maker of identities.
+pub fn identity(number: usize, place: u32, zone: Zone, drawn: u64) -> Identity {
     assert!(number < MACHINES_MAX, "{number} machines are too many");
     let addr = SocketAddr::from((Ipv4Addr::from(10 << 24 | place), PORT));
     let node = NodeId(drawn << NUMBER_BITS | number as u64);
-    Identity { addr, node, generation: 1000 + number as u64 }
+    Identity { addr, node, generation: 1000 + number as u64, zone }
 }
 
 /// The number of the machine that an id names; it may not exist, since anybody may say anything.

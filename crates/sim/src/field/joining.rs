@@ -2,11 +2,12 @@
 
 use super::{Event, Field, Zone};
 use crate::machine::shelf::Shelf;
-use crate::machine::{Machine, identity};
+use crate::machine::{self, Machine};
 use crate::network::{Message, Pipe, Port};
 use crate::original::Original;
 use crate::reader::Order;
 use std::time::Duration;
+use vfield_core::identity;
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::placement::map::mix;
 
@@ -69,7 +70,8 @@ impl Field {
         let machine = self.switch_on(place);
         if let Some(via) = via {
             self.open(machine, via);
-            let (mine, theirs) = (self.machines[machine].node.snapshot(), self.machines[via].node.snapshot());
+            let (me, other) = (self.machines[machine].identity, self.machines[via].identity);
+            let (mine, theirs) = (self.machines[machine].node.snapshot(&other), self.machines[via].node.snapshot(&me));
             self.input(via, Input::Learned(mine));
             self.input(machine, Input::Learned(theirs));
         }
@@ -101,7 +103,7 @@ impl Field {
             return;
         }
         let peer = self.machines[via].identity;
-        let mine = Box::new(self.machines[from].node.snapshot());
+        let mine = Box::new(self.machines[from].node.snapshot(&peer));
         if self.reach(from, peer).is_some() {
             self.send(from, via, Message::Sync(mine));
         }
@@ -128,9 +130,12 @@ impl Field {
 
     fn switch_on(&mut self, place: u32) -> usize {
         let machine = self.machines.len();
-        let identity = identity(machine, place, self.dice.roll());
-        let node = Node::new(identity, self.config.clone(), self.dice.roll(), self.now());
         let zone = self.links.zone(place);
+        // In a field without zones no node is told of one.
+        let named = (self.links.zone_size > 0).then(|| identity::Zone::named(&format!("zone-{zone}")));
+        let named = named.flatten().unwrap_or_default();
+        let identity = machine::identity(machine, place, named, self.dice.roll());
+        let node = Node::new(identity, self.config.clone(), self.dice.roll(), self.now());
         while self.zones.len() <= zone as usize {
             let rate = self.links.zone_rate;
             self.zones.push(Zone { up: Pipe::new(rate), down: Pipe::new(rate), payload_came: 0 });

@@ -65,7 +65,7 @@ impl Field {
             }
             Output::Sync(identity) => {
                 if let Some(to) = self.reach(machine, identity) {
-                    let mine = Box::new(self.machines[machine].node.snapshot());
+                    let mine = Box::new(self.machines[machine].node.snapshot(&identity));
                     self.send(machine, to, Message::Sync(mine));
                 }
             }

@@ -86,7 +86,7 @@ impl Field {
             }
             Message::Sync(snapshot) => {
                 self.input(to, Input::Learned(*snapshot));
-                let mine = Box::new(self.machines[to].node.snapshot());
+                let mine = Box::new(self.machines[to].node.snapshot(&self.machines[from].identity));
                 self.send(to, from, Message::Synced(mine));
             }
             Message::Synced(snapshot) => {
