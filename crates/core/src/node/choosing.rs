@@ -147,7 +147,7 @@ impl Choosing<'_> {
         };
         let origins = self.image.map.origins();
         let origins_too = self.having.is_empty();
-        let line = self.image.crowd.upstream(self.me(), source, self.chunk).into_iter();
+        let line = self.image.crowd.upstream(self.me(), source);
         let steps = line.filter(|(peer, _)| origins_too || !origins.contains(peer)).map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
@@ -262,7 +262,7 @@ impl Choosing<'_> {
         if !self.is_gateway() {
             return None;
         }
-        let ways = self.image.outside.upstream(self.node.me().zone, self.chunk);
+        let ways = self.image.outside.upstream(self.node.me().zone);
         let steps = ways.iter().filter_map(|way| {
             let peer = way.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
             Some(Step { peer, reach: Reach::outside(way.distance).min(self.fetch.reach), has: false })

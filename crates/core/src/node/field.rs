@@ -161,7 +161,7 @@ impl Node {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
             image.gateways = self.gateways(id);
-            image.crowd = Crowd::of(image.map.participants().iter().copied(), image.gateways.nodes());
+            image.crowd = Crowd::of(image.map.participants().iter().copied());
             self.images.insert(id, image);
             self.recount_soon(id);
             self.repair_soon(id);

@@ -3,7 +3,6 @@
 
 use super::crowd::{Crowd, Distance};
 use super::gateways::Gateways;
-use crate::chunk::Chunk;
 use crate::identity::{NodeId, Zone};
 use std::collections::BTreeMap;
 
@@ -54,12 +53,12 @@ impl Zones {
             members.into_iter().map(|(place, members)| (place, station(members))).collect();
         // What an origin's zone sends is enough if it sends it once.
         let passing = stations.iter().filter(|(_, station)| !station.stock.origin);
-        let crowd = Crowd::of(passing.map(|(place, _)| *place), &[]);
+        let crowd = Crowd::of(passing.map(|(place, _)| *place));
         Self { stations, crowd }
     }
 
-    /// Through which zones a chunk comes into `zone`: the nearest first, the one that has it last. Empty if there is no other.
-    pub fn upstream(&self, zone: Zone, chunk: Chunk) -> Vec<Way<'_>> {
+    /// Through which zones chunks come into `zone`: the nearest first, the one that has them last. Empty if there is no other.
+    pub fn upstream(&self, zone: Zone) -> Vec<Way<'_>> {
         let me = place(zone);
         let others = || self.stations.iter().filter(|(place, _)| **place != me);
         let having = others().filter(|(_, station)| station.stock.whole || station.stock.origin);
@@ -67,7 +66,7 @@ impl Zones {
         // If nobody is known to have all of it, each may have some: all around.
         let furthest = || others().map(|(place, _)| *place).max_by_key(|place| me.0.wrapping_sub(place.0));
         let Some(source) = nearest.or_else(furthest) else { return Vec::new() };
-        let line = self.crowd.upstream(me, source, chunk).into_iter();
+        let line = self.crowd.upstream(me, source);
         let way = |(place, distance)| Some(Way { gateways: &self.stations.get(&place)?.gateways, distance });
         line.filter_map(way).collect()
     }
@@ -104,12 +103,10 @@ mod tests {
             let origin = Stock { origin: true, ..NONE };
             let said = (0..zones).map(|number| (zone(number), NodeId(number), if number == 1 { origin } else { NONE }));
             let map = Zones::of(said);
-            for chunk in [Chunk(8), Chunk(9)] {
-                for number in (0..zones).filter(|number| *number != 1) {
-                    let way = map.upstream(zone(number), chunk);
-                    assert_eq!(way.last().map(|last| last.gateways.nodes()), Some(&[NodeId(1)][..]));
-                    assert!(way.is_sorted_by(|a, b| a.distance > b.distance));
-                }
+            for number in (0..zones).filter(|number| *number != 1) {
+                let way = map.upstream(zone(number));
+                assert_eq!(way.last().map(|last| last.gateways.nodes()), Some(&[NodeId(1)][..]));
+                assert!(way.is_sorted_by(|a, b| a.distance > b.distance));
             }
         }
     }
@@ -117,8 +114,8 @@ mod tests {
     #[test]
     fn without_a_whole_zone_all_others_are_asked() {
         let map = Zones::of((0..5).map(|number| (zone(number), NodeId(number), NONE)));
-        assert_eq!(map.upstream(zone(2), Chunk(0)).len(), 4);
+        assert_eq!(map.upstream(zone(2)).len(), 4);
         assert!(!map.hold_all(zone(2)));
-        assert!(Zones::of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
+        assert!(Zones::of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2)).is_empty());
     }
 }
