@@ -42,6 +42,8 @@ pub struct StormReport {
     pub finish_s: f64,
     /// Each reader's own time, from its own start, likewise.
     pub own_over_limit: Spread,
+    /// The same of each machine, in fields of up to 1000 of them; the machine's number and its time.
+    pub nodes_over_limit: Vec<(usize, f64)>,
     /// Readers that did not come to their end in time.
     pub unfinished: usize,
     /// Bytes of chunks that the origin sent, in images.

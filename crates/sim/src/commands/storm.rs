@@ -40,6 +40,8 @@ const SETTLE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often what machines do is written down.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(1);
+/// The times of so many readers are listed.
+const LISTED: usize = 1000;
 /// With `--explain`: so many machines at a time.
 const EXPLAINED: usize = 3;
 
@@ -298,7 +300,7 @@ impl<'a> Run<'a> {
         let after = Counters::of(&self.field);
         let finished: Vec<&Reader> = self.counted().filter(|reader| reader.is_done()).collect();
         let ends: Vec<f64> = finished.iter().map(|reader| (reader.since - self.start).as_secs_f64() / limit).collect();
-        let own = finished.iter().map(|reader| (reader.since - self.starts[reader.machine]).as_secs_f64() / limit);
+        let own = |reader: &&Reader| (reader.since - self.starts[reader.machine]).as_secs_f64() / limit;
         let whole = Spread::of(ends.iter().copied());
         let payload = (after.payload - self.before.payload).max(1) as f64;
         let per_chunk = |count: u64| count as f64 * storm.chunk as f64 / payload;
@@ -310,7 +312,8 @@ impl<'a> Run<'a> {
             median_over_limit: whole.median,
             first_over_limit: whole.least,
             finish_s: whole.most * limit,
-            own_over_limit: Spread::of(own),
+            own_over_limit: Spread::of(finished.iter().map(own)),
+            nodes_over_limit: finished.iter().take(LISTED).map(|reader| (reader.machine, own(reader))).collect(),
             unfinished: self.counted().count() - finished.len() + self.field.waiting_to_join(),
             origin_copies: (after.origin - self.before.origin) as f64 / storm.image as f64,
             zone_copies: storm.zone_size.map(|_| (after.zone - self.before.zone) as f64 / storm.image as f64),
