@@ -3,21 +3,16 @@
 use super::Failure;
 use crate::dice::Dice;
 use crate::explain;
-use crate::field::{Arrival, Field, Reads};
+use crate::field::{Field, Reads};
 use crate::machine::Fault;
 use crate::network::walls::Wall;
-use crate::network::{Discipline, Links};
-use crate::original::Original;
 use crate::reader::{Order, Reader};
 use crate::report::{Spread, StormReport, peak_rss_bytes};
-use crate::scenario::storm::{Queueing, Reading, Storm};
-use crate::scenario::units::Boost;
+use crate::scenario::storm::{Reading, Storm};
 use crate::scenario::weather::Trouble;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use vfield_core::chunk::ChunkSize;
-use vfield_core::config::Config;
 use vfield_core::node::Input;
 use vfield_core::time::Time;
 
@@ -34,8 +29,6 @@ pub struct Options {
 
 /// Processes that are started together do not start in one instant: within this.
 const START_WITHIN: Duration = Duration::from_millis(50);
-/// Time for the news of the last store that filled to reach everybody.
-const SETTLE: Duration = Duration::from_secs(5);
 /// So often the storm is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often what machines do is written down.
@@ -109,45 +102,19 @@ impl Counters {
 
 impl<'a> Run<'a> {
     fn new(storm: &'a Storm) -> Self {
-        let size = ChunkSize::new(storm.chunk as u32).expect("checked");
-        let chunks = storm.image.div_ceil(storm.chunk);
-        let image = Original::of(1, chunks, size, std::slice::from_ref(&(0..chunks)));
-        let mut field = Field::new(storm.seed, vec![image]);
-        let (packet_headers, packet_payload) = if storm.no_headers { (0, 0) } else { Links::ETHERNET };
-        field.links = Links {
-            rate: storm.link,
-            delay: storm.delay,
-            jitter: storm.delay / 2,
-            zone_size: storm.zone_size.unwrap_or(0),
-            zone_rate: storm.zone_uplink,
-            discipline: if storm.queueing == Queueing::Fair { Discipline::Fair } else { Discipline::Fifo },
-            packet_headers,
-            packet_payload,
-            ..Links::default()
-        };
-        field.config = Config { join_boost: 9, ..Config::default() };
-        field.checks = crate::checks::Checks::rare();
-        field.keeps_notices = false;
+        let mut field = storm.room.field();
         for &machine in &storm.trace_node {
             field.explain.watch(machine);
         }
         let start = field.now();
-        let dice = Dice::new(storm.seed ^ 0x57_04_14);
-        Self {
-            storm,
-            field,
-            dice,
-            start,
-            excused: BTreeSet::new(),
-            starts: Vec::new(),
-            before: Counters::default(),
-            to_begin: 0,
-        }
+        let dice = Dice::new(storm.room.seed ^ 0x57_04_14);
+        let starts = vec![start];
+        Self { storm, field, dice, start, excused: BTreeSet::new(), starts, before: Counters::default(), to_begin: 0 }
     }
 
     fn reading(&mut self) -> Reads {
-        let (chunks, step) =
-            (self.field.images[0].geometry.data_chunks(), (self.storm.block / self.storm.chunk).max(1));
+        let chunks = self.field.images[0].geometry.data_chunks();
+        let step = (self.storm.block / self.storm.room.chunk).max(1);
         let order = match self.storm.order {
             Reading::Sequential => Order::Along { chunks: 0..chunks, step },
             Reading::Random => {
@@ -157,59 +124,36 @@ impl<'a> Run<'a> {
         Reads { image: 0, order, depth: self.storm.depth }
     }
 
-    /// Switches a machine on after a while; it reads once it has joined if it `reads`.
-    fn switch_on(&mut self, wait: Duration, reads: bool) -> usize {
-        let geometry = self.field.images[0].geometry;
-        let capacity = self.storm.store.chunks(geometry.chunks(), geometry.chunk_bytes(), self.dice.roll());
-        let boost = match self.storm.join_boost {
-            Boost::Fixed(boost) => boost,
-            Boost::Random => self.dice.among(0..10) as u8,
-        };
-        self.field.config.join_boost = boost;
-        let reads = if reads { Some(self.reading()) } else { None };
+    /// Switches a machine on after a while, which reads once it has joined.
+    fn switch_on(&mut self, wait: Duration) {
+        let reads = self.reading();
         self.starts.push(self.field.now() + wait);
-        self.field.arrive(wait, Arrival { via: 0, images: vec![(0, capacity)], reads })
+        self.storm.room.switch_on(&mut self.field, &mut self.dice, wait, Some(reads));
     }
 
     /// All until the readers start.
     fn prepare(&mut self) -> Result<(), Failure> {
-        let origin = self.field.origin(None, &[0]);
-        self.starts.push(self.field.now());
-        assert_eq!(origin, 0, "the origin is the first machine");
-        let nodes: Vec<usize> = (1..=self.storm.nodes).collect();
+        let room = &self.storm.room;
         if !self.storm.warm {
-            for node in 0..nodes.len() {
+            for node in 0..room.nodes {
                 let drawn = self.dice.roll() % START_WITHIN.as_nanos() as u64;
                 let wait = self.storm.stagger.map_or(Duration::from_nanos(drawn), |gap| gap * node as u32);
-                self.switch_on(wait, true);
+                self.switch_on(wait);
             }
             return Ok(());
         }
-        for node in 0..nodes.len() {
-            self.switch_on(START_WITHIN * node as u32 / 10, false);
-        }
-        let ready = |field: &Field| field.waiting_to_join() == 0 && field.filled(&nodes);
-        if self.field.try_until(self.storm.limit, ready).is_none() {
-            return Err(Failure::Unfinished("the stores do not fill".to_owned()));
-        }
-        self.field.run(SETTLE);
+        let nodes = room.warm_up(&mut self.field, &mut self.dice).map_err(Failure::Unfinished)?;
         if self.storm.origin_gone {
-            self.field.input(0, Input::Leave);
-            self.field.run(SETTLE);
-            self.field.input(0, Input::Gone);
-            self.field.run(Duration::from_millis(100));
-            self.field.kill(0, true);
-            self.field.run(SETTLE);
+            room.send_off_the_origin(&mut self.field);
         }
         self.before = Counters::of(&self.field);
         self.start = self.field.now();
         let gap = self.storm.stagger.unwrap_or_default();
-        for node in nodes {
-            let reads = self.reading();
-            let wait = gap * (node as u32 - 1);
-            self.starts[node] = self.start + wait;
+        self.to_begin = nodes.len();
+        for (number, node) in nodes.into_iter().enumerate() {
+            let (reads, wait) = (self.reading(), gap * number as u32);
+            self.starts.push(self.start + wait);
             self.field.read_later(wait, node, reads);
-            self.to_begin += 1;
         }
         Ok(())
     }
@@ -220,7 +164,7 @@ impl<'a> Run<'a> {
         events.sort_by_key(|event| event.after);
         let mut events = events.into_iter().peekable();
         let mut explained = self.start;
-        let limit = self.start + self.storm.limit;
+        let limit = self.start + self.storm.room.limit;
         while self.field.now() < limit && (events.peek().is_some() || !self.is_over()) {
             let now = self.field.now();
             while let Some(event) = events.next_if(|event| self.start + event.after <= now) {
@@ -271,7 +215,7 @@ impl<'a> Run<'a> {
             }
             Trouble::Join(count) => {
                 for _ in 0..count {
-                    self.switch_on(Duration::ZERO, true);
+                    self.switch_on(Duration::ZERO);
                 }
             }
         }
@@ -295,7 +239,7 @@ impl<'a> Run<'a> {
     }
 
     fn report(&self, began: Instant) -> StormReport {
-        let storm = self.storm;
+        let storm = &self.storm.room;
         let limit = storm.limit_s();
         let after = Counters::of(&self.field);
         let finished: Vec<&Reader> = self.counted().filter(|reader| reader.is_done()).collect();

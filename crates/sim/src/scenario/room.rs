@@ -1,0 +1,154 @@
+//! A room: an origin and machines on one network, the part that all scenarios with flags have in common.
+
+use super::units::{self, Boost, Store};
+use crate::checks::Checks;
+use crate::dice::Dice;
+use crate::field::{Arrival, Field, Reads};
+use crate::network::{Discipline, Links};
+use crate::original::Original;
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
+use vfield_core::config::Config;
+use vfield_core::node::Input;
+
+/// How connections share a machine's way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Queueing {
+    /// Fairly, as TCP does.
+    Fair,
+    /// First come, first served.
+    Fifo,
+}
+
+/// What a room is made of.
+#[derive(Debug, Clone, Args)]
+pub struct Room {
+    /// Machines besides the origin's
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
+    pub nodes: usize,
+    /// Length of the image, in binary units
+    #[arg(long, default_value = "256M", value_parser = units::bytes, value_name = "SIZE")]
+    pub image: u64,
+    /// Rate of each machine's link, each way on its own, in bits a second
+    #[arg(long, default_value = "1G", value_parser = units::rate, value_name = "RATE")]
+    pub link: u64,
+    /// What each node holds: a share, a size, or random
+    #[arg(long, default_value = "100%", value_name = "STORE")]
+    pub store: Store,
+    /// Machines of each zone [default: all are in one]
+    #[arg(long, value_name = "K")]
+    pub zone_size: Option<usize>,
+    /// Rate of each zone's uplink, each way on its own
+    #[arg(long, default_value = "10G", value_parser = units::rate, value_name = "RATE")]
+    pub zone_uplink: u64,
+    /// How eagerly stores fill: 0 to 9, or random
+    #[arg(long, default_value = "9", value_name = "BOOST")]
+    pub join_boost: Boost,
+    /// From one machine to another, one way
+    #[arg(long, default_value = "100us", value_parser = units::time, value_name = "TIME")]
+    pub delay: Duration,
+    /// Chunk size: a power of two from 16K to 1M, which only this fixes: the product's default is 64K
+    #[arg(long, default_value = "64K", value_parser = units::bytes, value_name = "SIZE")]
+    pub chunk: u64,
+    /// How connections share a machine's way out
+    #[arg(long, default_value = "fair")]
+    pub queueing: Queueing,
+    /// Links without headers: all of their rate is payload
+    #[arg(long)]
+    pub no_headers: bool,
+    /// All chance follows from it
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Simulated time after which a run is cut off
+    #[arg(long, default_value = "1h", value_parser = units::time, value_name = "TIME")]
+    pub limit: Duration,
+    /// Begin also if it would take more than 16 GB or an hour
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Nodes that are started before anything happens are started this far apart, as a script does.
+const START_APART: Duration = Duration::from_millis(5);
+/// Time for the news of the last store that filled to reach everybody.
+const SETTLE: Duration = Duration::from_secs(5);
+
+impl Room {
+    /// Why this cannot be built, if it cannot.
+    ///
+    /// # Errors
+    /// In words for the one who typed it.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
+        refuse(self.nodes == 0, "--nodes: there is at least one")?;
+        refuse(self.nodes >= 1 << 20, "--nodes: at most a million")?;
+        let power = self.chunk.is_power_of_two() && (16 << 10..=1 << 20).contains(&self.chunk);
+        refuse(!power, "--chunk: a power of two from 16K to 1M")?;
+        refuse(self.zone_size == Some(0), "--zone-size: a zone has at least one machine")?;
+        refuse(self.delay > Duration::from_secs(10), "--delay: at most 10 s")
+    }
+
+    /// How long a link needs for the whole image if headers took nothing, in seconds.
+    pub fn limit_s(&self) -> f64 {
+        self.image as f64 / self.link as f64
+    }
+
+    /// The field, with an origin (machine 0) and nobody else.
+    pub fn field(&self) -> Field {
+        let size = ChunkSize::new(self.chunk as u32).expect("checked");
+        let chunks = self.image.div_ceil(self.chunk);
+        let image = Original::of(1, chunks, size, std::slice::from_ref(&(0..chunks)));
+        let mut field = Field::new(self.seed, vec![image]);
+        let (packet_headers, packet_payload) = if self.no_headers { (0, 0) } else { Links::ETHERNET };
+        field.links = Links {
+            rate: self.link,
+            delay: self.delay,
+            jitter: self.delay / 2,
+            zone_size: self.zone_size.unwrap_or(0),
+            zone_rate: self.zone_uplink,
+            discipline: if self.queueing == Queueing::Fair { Discipline::Fair } else { Discipline::Fifo },
+            packet_headers,
+            packet_payload,
+            ..Links::default()
+        };
+        field.config = Config { join_boost: 9, ..Config::default() };
+        field.checks = Checks::rare();
+        field.keeps_notices = false;
+        field.origin(None, &[0]);
+        field
+    }
+
+    /// Switches a machine on after a while; once it has joined it reads, if `reads`.
+    pub fn switch_on(&self, field: &mut Field, dice: &mut Dice, wait: Duration, reads: Option<Reads>) -> usize {
+        let geometry = field.images[0].geometry;
+        let capacity = self.store.chunks(geometry.chunks(), geometry.chunk_bytes(), dice.roll());
+        field.config.join_boost = match self.join_boost {
+            Boost::Fixed(boost) => boost,
+            Boost::Random => dice.among(0..10) as u8,
+        };
+        field.arrive(wait, Arrival { via: 0, images: vec![(0, capacity)], reads })
+    }
+
+    /// Switches all on and waits until their stores are full and everybody knows.
+    ///
+    /// # Errors
+    /// If that takes longer than a run may.
+    pub fn warm_up(&self, field: &mut Field, dice: &mut Dice) -> Result<Vec<usize>, String> {
+        let start = |node| self.switch_on(field, dice, START_APART * node as u32, None);
+        let nodes: Vec<usize> = (0..self.nodes).map(start).collect();
+        let ready = |field: &Field| field.waiting_to_join() == 0 && field.filled(&nodes);
+        field.try_until(self.limit, ready).ok_or("the stores do not fill within --limit")?;
+        field.run(SETTLE);
+        Ok(nodes)
+    }
+
+    /// The origin says goodbye and goes.
+    pub fn send_off_the_origin(&self, field: &mut Field) {
+        field.input(0, Input::Leave);
+        field.run(SETTLE);
+        field.input(0, Input::Gone);
+        field.run(self.delay * 4);
+        field.kill(0, true);
+        field.run(SETTLE);
+    }
+}
