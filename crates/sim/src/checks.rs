@@ -2,8 +2,12 @@
 //! the readers do or which fault was brought about.
 
 mod blame;
+mod coverage;
 mod flights;
 mod inventory;
+mod quiet;
+mod reads;
+mod views;
 
 use crate::field::Field;
 use std::fmt;
@@ -33,6 +37,15 @@ impl fmt::Display for Violation {
 /// A violation, now.
 pub fn violation(field: &Field, checker: &'static str, machine: usize, what: String) -> Violation {
     Violation { checker, at: field.now(), machine, what }
+}
+
+/// What is not well yet, once nothing is wrong any more: `None` if everything is.
+pub fn converged(field: &Field) -> Option<Violation> {
+    let all: [(&'static str, fn(&Field) -> Result<(), (usize, String)>); 4] =
+        [("views", views::check), ("reads-end", reads::check), ("coverage", coverage::check), ("quiet", quiet::check)];
+    all.into_iter().find_map(|(checker, check)| {
+        check(field).err().map(|(machine, what)| violation(field, checker, machine, what))
+    })
 }
 
 /// Looking at a whole inventory at every input would cost more than all else.

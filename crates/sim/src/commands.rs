@@ -1,27 +1,40 @@
 //! The command line: what each command does, and the one table of exit codes.
 
+pub mod chaos;
+pub mod evidence;
+pub mod replay;
 pub mod storm;
 
 use clap::{Parser, Subcommand};
 
 /// Run many cores of V-FIELD on a modelled network and a virtual clock.
 #[derive(Debug, Parser)]
-#[command(name = "sim", max_term_width = 110, after_help = EXIT_CODES)]
+#[command(name = "sim", bin_name = "cargo sim --", max_term_width = 110, after_help = EXIT_CODES)]
+#[command(arg_required_else_help = true)]
 pub struct Options {
+    /// Chaos of new seeds for so many hours
+    #[arg(long, value_name = "H")]
+    pub hours: Option<f64>,
     /// What to do
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all is well; 1 the run failed for another reason, or readers did not come to their end; 2 options that \
-make no sense";
+Exit codes: 0 all is well; 1 readers did not come to their end; 2 options or files that make no sense, or a run that \
+does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, blame); 4 a bound was exceeded \
+(flights, inventory); 5 not everything became well after all faults were mended (views, reads-end, coverage, quiet); \
+6 a core panicked; 7 a trace of another version, or one that this build does not repeat";
 
 /// See [`Options`].
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Everybody reads one image at once
     Storm(storm::Options),
+    /// Small fields in which everything goes wrong, drawn from seeds
+    Chaos(chaos::Options),
+    /// Repeat what a trace file tells of
+    Replay(replay::Options),
 }
 
 /// How a run ended.
@@ -30,17 +43,28 @@ pub enum Failure {
     /// Readers did not come to their end.
     #[error("{0}")]
     Unfinished(String),
-    /// Options that make no sense.
+    /// Options or files that make no sense.
     #[error("{0}")]
     Usage(String),
+    /// A checker found something; which, and what.
+    #[error("{1}")]
+    Violation(&'static str, String),
+    /// A trace that this build does not repeat.
+    #[error("{0}")]
+    Strange(String),
 }
 
 impl Failure {
     /// The process's exit code.
-    pub const fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             Self::Unfinished(_) => 1,
             Self::Usage(_) => 2,
+            Self::Violation("flights" | "inventory", _) => 4,
+            Self::Violation("views" | "reads-end" | "coverage" | "quiet", _) => 5,
+            Self::Violation("panic", _) => 6,
+            Self::Violation(..) => 3,
+            Self::Strange(_) => 7,
         }
     }
 }
@@ -50,7 +74,12 @@ impl Failure {
 /// # Errors
 /// See [`Failure`].
 pub fn run(options: &Options) -> Result<(), Failure> {
-    match &options.command {
-        Command::Storm(options) => storm::run(options),
+    match (&options.command, options.hours) {
+        (Some(_), Some(_)) => Err(Failure::Usage("--hours soaks with chaos: without a command".to_owned())),
+        (None, Some(hours)) => chaos::soak(hours),
+        (None, None) => Err(Failure::Usage("nothing to do: see --help".to_owned())),
+        (Some(Command::Storm(options)), None) => storm::run(options),
+        (Some(Command::Chaos(options)), None) => chaos::run(options),
+        (Some(Command::Replay(options)), None) => replay::run(options),
     }
 }

@@ -268,7 +268,8 @@ impl Field {
         self.trace.note(Step { at: self.queue.now(), machine: machine as u32, what, about });
     }
 
-    fn violated(&mut self, violation: Violation) {
+    /// Something was found wrong: nothing happens any more.
+    pub fn found(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
     }
 }

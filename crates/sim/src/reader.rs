@@ -35,6 +35,15 @@ pub enum Order {
 }
 
 impl Order {
+    /// In a word.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Along { .. } => "sequential",
+            Self::Random { .. } => "random",
+            Self::Recorded(..) => "recorded",
+        }
+    }
+
     fn next(&mut self) -> Option<Range<u64>> {
         match self {
             Self::Along { chunks, step } => {

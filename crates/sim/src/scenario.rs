@@ -1,5 +1,6 @@
 //! What is to happen, as plain data: from flags, or drawn from a seed.
 
+pub mod chaos;
 pub mod room;
 pub mod storm;
 pub mod units;

@@ -5,6 +5,7 @@ use crate::chunk::Chunk;
 use crate::fetch::Why;
 use crate::identity::Identity;
 use crate::image::ImageId;
+use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
 use std::time::Duration;
 
@@ -113,6 +114,11 @@ impl Node {
             view(*identity, state)
         });
         std::iter::once(view(me, "self")).chain(others).collect()
+    }
+
+    /// The arc that this node's store of an image is committed to.
+    pub fn arc(&self, id: ImageId) -> Option<Arc> {
+        self.images.get(&id).map(|image| image.fill.arc())
     }
 
     /// True once the stores of all images are as full as they are to be.

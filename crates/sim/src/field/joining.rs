@@ -14,8 +14,10 @@ use vfield_core::placement::map::mix;
 /// What a machine does once it has joined.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Whom it asks.
-    pub via: usize,
+    /// Whom it asks first; then any that is there. An origin that finds nobody founds the field anew.
+    pub via: Option<usize>,
+    /// It is an origin of its images.
+    pub origin: bool,
     /// Images that it takes part in, and how many chunks of each it holds.
     pub images: Vec<(usize, u64)>,
     /// What it reads then, and how many blocks at a time.
@@ -98,10 +100,18 @@ impl Field {
 
     pub(super) fn ask_to_join(&mut self, machine: u32) {
         let from = machine as usize;
-        let Some(via) = self.arrivals.get(&machine).map(|arrival| arrival.via) else { return };
+        let Some(arrival) = self.arrivals.get_mut(&machine) else { return };
+        let (first, origin) = (arrival.via.take(), arrival.origin);
         if !self.machines[from].alive {
             return;
         }
+        let there = first.filter(|via| self.machines[*via].alive).or_else(|| self.somebody());
+        let Some(via) = there else {
+            if origin && !self.machines.iter().any(|other| other.alive && !other.shelves.is_empty()) {
+                return self.joined(from);
+            }
+            return self.after(JOIN_AGAIN, Event::Join(machine));
+        };
         let peer = self.machines[via].identity;
         let mine = Box::new(self.machines[from].node.snapshot(&peer));
         if self.reach(from, peer).is_some() {
@@ -116,7 +126,7 @@ impl Field {
     pub(super) fn joined(&mut self, machine: usize) {
         let Some(arrival) = self.arrivals.remove(&(machine as u32)) else { return };
         for (image, capacity) in arrival.images {
-            self.add_image(machine, image, false, capacity);
+            self.add_image(machine, image, arrival.origin, capacity);
         }
         if let Some(Reads { image, order, depth }) = arrival.reads {
             self.read_blocks(machine, image, order, depth);

@@ -28,8 +28,7 @@ impl Field {
         let open = self.machines[machine].lanes.get(&(to as u32)).is_some_and(|lane| lane.open);
         let round_trip = self.links.delay * 2;
         if self.machines[to].alive {
-            let (a, b) = (machine as u32, to as u32);
-            if !open && (self.walls.stop(a, b) || self.walls.stop(b, a)) {
+            if !open && (self.is_walled_off(machine, to) || self.is_walled_off(to, machine)) {
                 self.unreachable(machine, to, CONNECT);
                 return None;
             }

@@ -56,6 +56,28 @@ impl Field {
         (0..original.chunks()).map(Chunk).filter(|chunk| !original.is_zero(*chunk) && !held(*chunk)).count() as u64
     }
 
+    /// The machine that was started last at a place.
+    pub fn at_place(&self, place: u32) -> Option<usize> {
+        self.places.get(place as usize).map(|machine| *machine as usize)
+    }
+
+    /// A machine that runs, is well and has joined, if there is one.
+    pub fn somebody(&self) -> Option<usize> {
+        let joined = |machine: usize| !self.arrivals.contains_key(&(machine as u32));
+        (0..self.machines.len()).find(|&machine| self.machines[machine].is_well() && joined(machine))
+    }
+
+    /// Machines that run and have joined.
+    pub fn there(&self) -> Vec<usize> {
+        let joined = |machine: &usize| !self.arrivals.contains_key(&(*machine as u32));
+        (0..self.machines.len()).filter(|machine| self.machines[*machine].alive).filter(joined).collect()
+    }
+
+    /// How much has happened.
+    pub const fn steps(&self) -> u64 {
+        self.trace.steps()
+    }
+
     /// A hash of all outputs so far, with their times.
     pub fn trace(&self) -> blake3::Hash {
         self.trace.hash()

@@ -37,7 +37,7 @@ impl Field {
         self.machines[machine].inputs += 1;
         self.schedule_wake(machine);
         if let Err(violation) = self.checks.after_input(self, machine) {
-            self.violated(violation);
+            self.found(violation);
         }
     }
 
@@ -46,7 +46,7 @@ impl Field {
         self.note(machine, "drops", [image as u64, chunk.0]);
         let was = self.machines[machine].shelf_mut(image).is_some_and(|shelf| shelf.held.remove(chunk));
         if !was {
-            self.violated(checks::violation(self, "inventory", machine, format!("drops {chunk}, which is not there")));
+            self.found(checks::violation(self, "inventory", machine, format!("drops {chunk}, which is not there")));
         }
     }
 
@@ -115,7 +115,7 @@ impl Field {
     fn cancel(&mut self, machine: usize, request: RequestId) {
         let Some(flight) = self.machines[machine].flights.get_mut(request) else {
             let what = format!("cancels {request:?}, which is not in flight");
-            return self.violated(checks::violation(self, "requests", machine, what));
+            return self.found(checks::violation(self, "requests", machine, what));
         };
         flight.cancelled = true;
         let to = flight.to as usize;
@@ -132,7 +132,7 @@ impl Field {
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
         }
         if let Err(violation) = self.checks.notice(self, machine, &notice) {
-            self.violated(violation);
+            self.found(violation);
         }
         if self.keeps_notices {
             self.machines[machine].notices.push((self.queue.now(), notice));

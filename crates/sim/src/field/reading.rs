@@ -98,13 +98,13 @@ impl Field {
         let image = reader.image;
         let Some(block) = reader.answered(token, now) else {
             let what = format!("answers {token:?}, which does not wait");
-            return self.violated(checks::violation(self, "reads", machine, what));
+            return self.found(checks::violation(self, "reads", machine, what));
         };
         let chunk = Chunk(block.left.start);
         match result {
             Ok(()) if !self.machines[machine].has(image, chunk) => {
                 let what = format!("answers {token:?}, but {chunk} is not here");
-                self.violated(checks::violation(self, "reads", machine, what));
+                self.found(checks::violation(self, "reads", machine, what));
             }
             Ok(()) => {}
             Err(error) => reader.failed = Some(error),

@@ -18,7 +18,7 @@ impl Field {
             self.packets.remove(at);
             return;
         }
-        if !self.walls.is_empty() && self.walls.stop(from, to) {
+        if !self.walls.is_empty() && self.is_walled_off(from as usize, to as usize) {
             if way.is_none() {
                 self.packets.remove(at);
             } else {

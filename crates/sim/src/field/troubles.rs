@@ -58,6 +58,11 @@ impl Field {
         self.walls.build(wall);
     }
 
+    /// True if nothing goes from one machine to another.
+    pub fn is_walled_off(&self, from: usize, to: usize) -> bool {
+        self.walls.stop(self.machines[from].place, self.machines[to].place)
+    }
+
     /// A wall is gone: what waited for that comes through after a while, in the order in which it was sent.
     pub fn tear_down(&mut self, wall: &Wall) {
         self.walls.tear_down(wall);

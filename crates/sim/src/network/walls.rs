@@ -1,8 +1,8 @@
-//! Walls: who cannot send to whom, for a while. A wall has two sides and stops one direction or both.
+//! Walls: from which places nothing goes to which others, for a while.
 
 use std::collections::BTreeSet;
 
-/// One wall: nothing goes from the machines of one set to those of the other.
+/// One wall: nothing goes from the places of one set to those of the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wall {
     /// From these.

@@ -126,7 +126,7 @@ impl Room {
             Boost::Fixed(boost) => boost,
             Boost::Random => dice.among(0..10) as u8,
         };
-        field.arrive(wait, Arrival { via: 0, images: vec![(0, capacity)], reads })
+        field.arrive(wait, Arrival { via: Some(0), origin: false, images: vec![(0, capacity)], reads })
     }
 
     /// Switches all on and waits until their stores are full and everybody knows.

@@ -1,0 +1,59 @@
+//! Every read ends once nothing is wrong any more, with its bytes, if a copy of them is left that can be found.
+//!
+//! Such a copy lies in the file of a live origin, or in the store of a live machine on the arc that it has told the field
+//! of. What is only kept for a while on the way of others, or lies on an arc that was given up, may be found or not. A
+//! machine that has lied does not count: others put it aside for a minute and longer.
+
+use crate::field::Field;
+use std::collections::BTreeSet;
+use vfield_core::chunk::Chunk;
+use vfield_core::placement::Ring;
+
+/// The machine and what its reader still waits for.
+pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
+    for reader in &field.readers {
+        let machine = reader.machine;
+        if let Some(error) = &reader.failed {
+            return Err((machine, format!("fails a read without a reason: {error}")));
+        }
+        if !field.machines[machine].alive || reader.is_done() {
+            continue;
+        }
+        let missing = reader.open.iter().map(|block| Chunk(block.left.start)).find(|chunk| can_be_had(field, machine, *chunk));
+        if let Some(chunk) = missing {
+            return Err((machine, format!("waits for {chunk}, of which there is a copy")));
+        }
+    }
+    Ok(())
+}
+
+/// True if the chunk, and every page above it, is here or has a copy elsewhere.
+fn can_be_had(field: &Field, machine: usize, chunk: Chunk) -> bool {
+    let geometry = &field.images[0].geometry;
+    let mut above = Some(chunk);
+    while let Some(chunk) = above {
+        if !field.machines[machine].has(0, chunk) && !holders(field, chunk).iter().any(|holder| *holder != machine) {
+            return false;
+        }
+        above = geometry.parent(chunk).map(|(page, _)| page);
+    }
+    true
+}
+
+/// Who surely can be asked for a chunk.
+pub(super) fn holders(field: &Field, chunk: Chunk) -> BTreeSet<usize> {
+    let ring = Ring::new(field.images[0].chunks());
+    let holds = |machine: &usize| {
+        let host = &field.machines[*machine];
+        if !host.is_well() || host.has_lied {
+            return false;
+        }
+        let Some(shelf) = host.shelf(0) else { return false };
+        if shelf.origin {
+            return true;
+        }
+        let arc = host.node.arc(field.images[0].id);
+        shelf.held.contains(chunk) && arc.is_some_and(|arc| arc.contains(ring.place(chunk), ring.size()))
+    };
+    (0..field.machines.len()).filter(holds).collect()
+}

@@ -1,0 +1,164 @@
+//! Faults: each a value that is drawn and written down before it is brought about.
+//!
+//! What may fail, and what is assumed meanwhile, is said at each kind. Common to all: what a core is told about its own
+//! machine is true, chunks in a machine's memory stay as they were verified, and the hash tree cannot be forged. Stores
+//! lie in memory, so a process that is started again has an empty one.
+
+use crate::field::{Arrival, Field, Reads};
+use crate::machine::Fault as Illness;
+use crate::network::walls::Wall;
+use crate::reader::Order;
+use std::fmt;
+use std::time::Duration;
+use vfield_core::node::Input;
+
+/// One kind of fault, and whom it befalls. Machines are named by their places; 0 is the origin's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The process dies: its connections break, others are refused.
+    Crash(usize),
+    /// The power of a machine fails: nobody is told, its connections stay silent.
+    PowerLoss(usize),
+    /// A machine that is off is switched on and joins through another: a later generation at its address, without what
+    /// its store held. One that runs stays as it is.
+    Start(usize),
+    /// A process is stopped, and goes on later where it left off: its memory, its connections and its store are as they
+    /// were, and what came meanwhile comes at once.
+    Pause(usize),
+    /// A paused machine goes on.
+    Resume(usize),
+    /// The node says goodbye and ends.
+    Leave(usize),
+    /// Nothing goes from some places to others; what was on its way waits. Connections do not break by themselves.
+    Cut(Vec<usize>, Vec<usize>),
+    /// That way is open again.
+    Mend(Vec<usize>, Vec<usize>),
+    /// Keeps its connections and its gossip, and answers no request.
+    Stall(usize),
+    /// Sends wrong bytes. It says of itself what is true otherwise.
+    Lie(usize),
+    /// It does what a node does again.
+    Heal(usize),
+    /// All connections between two machines are reset; new ones can be made at once.
+    Reset(usize, usize),
+    /// A link becomes slower by these factors, out and in.
+    Slow(usize, u64, u64),
+    /// A clock jumps ahead; it never goes back, since cores are given a monotonic one.
+    Jump(usize, Duration),
+    /// So many more machines join within one millisecond, each with so many hundredths of the image.
+    Join(usize, u64),
+    /// Of each hundred datagrams so many are lost.
+    Loss(u64),
+}
+
+/// A fault and its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// After the start.
+    pub at: Duration,
+    /// What is brought about.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}s {:?}", self.at.as_secs_f64(), self.fault)
+    }
+}
+
+/// What machines that are switched on do.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    /// Chunks of the image that each place holds.
+    pub stores: Vec<u64>,
+    /// What newcomers read: an order of the image's chunks, and how many blocks at a time.
+    pub order: Order,
+    /// See [`Habits::order`].
+    pub depth: usize,
+}
+
+impl Habits {
+    fn reads(&self) -> Option<Reads> {
+        Some(Reads { image: 0, order: self.order.clone(), depth: self.depth })
+    }
+}
+
+/// The machine that runs, or ran last, at a place.
+fn at(field: &Field, place: usize) -> usize {
+    field.at_place(place as u32).expect("a place that was drawn")
+}
+
+impl Fault {
+    /// Brings it about.
+    pub fn strike(&self, field: &mut Field, habits: &Habits) {
+        match self {
+            Self::Crash(place) => {
+                let machine = at(field, *place);
+                if field.machines[machine].alive {
+                    field.kill(machine, true);
+                }
+            }
+            Self::PowerLoss(place) => {
+                let machine = at(field, *place);
+                if field.machines[machine].alive {
+                    field.kill(machine, false);
+                }
+            }
+            Self::Start(place) => start(field, *place, habits),
+            Self::Pause(place) => ail(field, *place, Illness::Paused),
+            Self::Stall(place) => ail(field, *place, Illness::Stalled),
+            Self::Lie(place) => ail(field, *place, Illness::Lying),
+            Self::Resume(place) | Self::Heal(place) => ail(field, *place, Illness::None),
+            Self::Leave(place) => {
+                let machine = at(field, *place);
+                if field.machines[machine].alive && field.machines[machine].fault != Illness::Paused {
+                    field.input(machine, Input::Leave);
+                    field.input(machine, Input::Gone);
+                    field.kill(machine, true);
+                }
+            }
+            Self::Cut(from, to) => field.build(wall(from, to)),
+            Self::Mend(from, to) => field.tear_down(&wall(from, to)),
+            Self::Reset(a, b) => field.break_link(at(field, *a), at(field, *b)),
+            Self::Slow(place, out, into) => {
+                let (machine, rate) = (at(field, *place), field.links.rate);
+                let port = &mut field.machines[machine].port;
+                (port.up.rate, port.down.rate) = ((rate / out).max(1), (rate / into).max(1));
+            }
+            Self::Jump(place, by) => field.jump(at(field, *place), *by),
+            Self::Join(count, percent) => {
+                for _ in 0..*count {
+                    let capacity = field.images[0].chunks() * percent / 100;
+                    let images = vec![(0, capacity)];
+                    let arrival = Arrival { via: field.somebody(), origin: false, images, reads: habits.reads() };
+                    field.arrive(Duration::ZERO, arrival);
+                }
+            }
+            Self::Loss(percent) => field.links.loss_percent = *percent,
+        }
+    }
+}
+
+fn ail(field: &mut Field, place: usize, illness: Illness) {
+    let machine = at(field, place);
+    if field.machines[machine].alive {
+        field.set_fault(machine, illness);
+    }
+}
+
+fn start(field: &mut Field, place: usize, habits: &Habits) {
+    let old = at(field, place);
+    if field.machines[old].alive {
+        return;
+    }
+    let origin = place == 0;
+    let capacity = habits.stores.get(place).copied().unwrap_or(0);
+    let reads = if origin { None } else { habits.reads() };
+    let arrival = Arrival { via: field.somebody(), origin, images: vec![(0, capacity)], reads };
+    field.arrive_again(old, Duration::ZERO, arrival);
+}
+
+fn wall(from: &[usize], to: &[usize]) -> Wall {
+    let side = |places: &[usize]| places.iter().map(|place| *place as u32).collect();
+    Wall { from: side(from), to: side(to) }
+}

@@ -1,0 +1,245 @@
+//! Chaos: a small field, what its machines do, and all that goes wrong, drawn from one seed.
+
+use crate::dice::Dice;
+use crate::faults::{Fault, Habits, Planned};
+use crate::network::{Discipline, Links};
+use crate::original::Original;
+use crate::reader::Order;
+use serde::Serialize;
+use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
+use vfield_core::config::Config;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Chaos {
+    /// What all follows from.
+    pub seed: u64,
+    /// The image.
+    pub image: Original,
+    /// Places besides the origin's that are switched on at the start, and when.
+    pub starts: Vec<Duration>,
+    /// What machines hold and read.
+    pub habits: Habits,
+    /// The network.
+    pub links: Links,
+    /// The cores' settings.
+    pub config: Config,
+    /// What goes wrong, in the order of time.
+    pub faults: Vec<Planned>,
+    /// When everything is mended that can be.
+    pub heals_at: Duration,
+}
+
+/// What was drawn, for people.
+#[derive(Debug, Clone, Serialize)]
+pub struct Drawn {
+    /// What all follows from.
+    pub seed: u64,
+    /// The field.
+    pub field: String,
+    /// Each fault.
+    pub faults: Vec<String>,
+}
+
+/// Faults begin within so many milliseconds.
+const FAULTS_FOR: u64 = 8_000;
+
+impl Chaos {
+    /// The chaos of a seed.
+    pub fn drawn_from(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0xC4A0_5000);
+        let nodes = if dice.percent(70) { dice.among(2..12) } else { dice.among(12..41) } as usize;
+        let image = image(&mut dice);
+        let chunks = image.chunks();
+        let shape = dice.among(0..4);
+        let share = |dice: &mut Dice| match shape {
+            0 => 100,
+            1 => dice.among(0..30),
+            _ => dice.among(0..101),
+        };
+        let stores = (0..=nodes).map(|_| chunks * share(&mut dice) / 100).collect();
+        let together = dice.percent(50);
+        let within = if together { 50 } else { 3000 };
+        let starts = (0..nodes).map(|_| Duration::from_millis(dice.among(0..within))).collect();
+        let order = order(&mut dice, &image);
+        let depth = dice.one_of(&[1, 1, 2, 8]);
+        let links = links(&mut dice);
+        let config = Config {
+            window_bytes: dice.one_of(&[256 << 10, 1 << 20, 8 << 20]),
+            transient_bytes: dice.one_of(&[256 << 10, 1 << 20, 24 << 20]),
+            read_ahead_bytes: dice.one_of(&[0, 128 << 10, 512 << 10]),
+            join_boost: dice.among(0..10) as u8,
+            ..Config::default()
+        };
+        let mut faults = Vec::new();
+        for _ in 0..dice.among(0..7) {
+            incident(&mut dice, nodes, &mut faults);
+        }
+        faults.sort_by_key(|planned| planned.at);
+        let habits = Habits { stores, order, depth };
+        let last = faults.last().map_or(Duration::ZERO, |planned| planned.at);
+        let heals_at = last.max(Duration::from_millis(FAULTS_FOR)) + Duration::from_millis(500);
+        Self { seed, image, starts, habits, links, config, faults, heals_at }
+    }
+
+    /// What was drawn, in words.
+    pub fn in_words(&self) -> Drawn {
+        let Self { links, config, .. } = self;
+        let field = format!(
+            "{} nodes, {} chunks of {}, stores {:?}, {} bytes/s, {:?} + {:?}, window {}, transient {}, read-ahead {}, boost {}, \
+             {} reads of {:?} at a time, starts {:?}",
+            self.starts.len(),
+            self.image.chunks(),
+            self.image.geometry.chunk_bytes(),
+            &self.habits.stores[1..],
+            links.rate,
+            links.delay,
+            links.jitter,
+            config.window_bytes,
+            config.transient_bytes,
+            config.read_ahead_bytes,
+            config.join_boost,
+            self.habits.order.kind(),
+            self.habits.depth,
+            self.starts,
+        );
+        Drawn { seed: self.seed, field, faults: self.faults.iter().map(ToString::to_string).collect() }
+    }
+}
+
+fn image(dice: &mut Dice) -> Original {
+    let size = ChunkSize::new(dice.one_of(&[16 << 10, 16 << 10, 64 << 10])).expect("a size");
+    let chunks = if dice.percent(80) { dice.among(8..300) } else { dice.among(300..1200) };
+    if dice.percent(75) {
+        return Original::of(1, chunks, size, std::slice::from_ref(&(0..chunks)));
+    }
+    // With holes, sometimes larger than what one page tells of.
+    let (start, end) = (dice.among(0..chunks), dice.among(0..chunks + 1));
+    Original::of(1, chunks, size, std::slice::from_ref(&(start.min(end)..start.max(end).max(start + 1))))
+}
+
+fn order(dice: &mut Dice, image: &Original) -> Order {
+    let (chunks, step) = (image.geometry.data_chunks(), dice.one_of(&[1, 4, 8]));
+    if dice.percent(60) {
+        Order::Along { chunks: 0..chunks, step }
+    } else {
+        Order::Random { dice: Dice::new(dice.roll()), chunks, step, left: dice.among(1..chunks + 1).min(200) }
+    }
+}
+
+fn links(dice: &mut Dice) -> Links {
+    let delay = Duration::from_micros(dice.one_of(&[20, 100, 500, 3000]));
+    Links {
+        rate: dice.one_of(&[2_500_000, 12_500_000, 125_000_000, 1_250_000_000]),
+        delay,
+        jitter: delay * dice.among(0..3) as u32 / 2,
+        discipline: dice.one_of(&[Discipline::Fair, Discipline::Fifo]),
+        zone_size: dice.one_of(&[0, 0, 4, 8]),
+        zone_rate: dice.one_of(&[12_500_000, 1_250_000_000]),
+        ..Links::default()
+    }
+}
+
+/// One thing that goes wrong, and what mends it later, if anything does before all is mended.
+fn incident(dice: &mut Dice, nodes: usize, faults: &mut Vec<Planned>) {
+    let places = nodes as u64 + 1;
+    let at = dice.among(100..FAULTS_FOR);
+    let until = dice.among(at..FAULTS_FOR + 1);
+    let place = dice.among(1..places) as usize;
+    let mut plan = |ms: u64, fault| faults.push(Planned { at: Duration::from_millis(ms), fault });
+    match dice.among(0..17) {
+        0 => {
+            plan(at, Fault::Crash(place));
+            plan(until, Fault::Start(place));
+        }
+        1 => {
+            plan(at, Fault::PowerLoss(place));
+            plan(until, Fault::Start(place));
+        }
+        2 => {
+            plan(at, Fault::Pause(place));
+            plan(until, Fault::Resume(place));
+        }
+        3 => plan(at, Fault::Leave(place)),
+        4 => {
+            // A partition: all are on one side or the other.
+            let (one, other): (Vec<usize>, Vec<usize>) = (0..=nodes).partition(|_| dice.percent(50));
+            plan(at, Fault::Cut(one.clone(), other.clone()));
+            plan(at, Fault::Cut(other.clone(), one.clone()));
+            plan(until, Fault::Mend(one.clone(), other.clone()));
+            plan(until, Fault::Mend(other, one));
+        }
+        5 => {
+            // One way only.
+            let (one, other): (Vec<usize>, Vec<usize>) = (0..=nodes).partition(|_| dice.percent(30));
+            plan(at, Fault::Cut(one.clone(), other.clone()));
+            plan(until, Fault::Mend(one, other));
+        }
+        6 => {
+            let rest: Vec<usize> = (0..=nodes).filter(|other| *other != place).collect();
+            plan(at, Fault::Cut(vec![place], rest.clone()));
+            plan(at, Fault::Cut(rest.clone(), vec![place]));
+            plan(until, Fault::Mend(vec![place], rest.clone()));
+            plan(until, Fault::Mend(rest, vec![place]));
+        }
+        7 => {
+            plan(at, Fault::Stall(place));
+            plan(until, Fault::Heal(place));
+        }
+        8 => {
+            plan(at, Fault::Lie(place));
+            plan(until, Fault::Heal(place));
+        }
+        9 => {
+            // Now one end of it, now another.
+            for _ in 0..dice.among(1..20) {
+                let (a, b) = (dice.among(0..places) as usize, dice.among(0..places) as usize);
+                let when = dice.among(at..until.max(at + 1));
+                if a != b {
+                    plan(when, Fault::Reset(a, b));
+                }
+            }
+        }
+        10 => {
+            let factors = [dice.one_of(&[1, 10, 100]), dice.one_of(&[1, 10, 100])];
+            plan(at, Fault::Slow(place, factors[0], factors[1]));
+            plan(until, Fault::Slow(place, 1, 1));
+        }
+        11 => plan(at, Fault::Jump(place, Duration::from_millis(dice.one_of(&[400, 5_000, 3_600_000])))),
+        12 => {
+            // The origin goes, often before the stores have everything.
+            let gone = [Fault::Crash(0), Fault::PowerLoss(0), Fault::Leave(0)];
+            plan(at, gone[dice.among(0..3) as usize].clone());
+            if dice.percent(50) {
+                plan(until, Fault::Start(0));
+            }
+        }
+        13 => plan(at, Fault::Join(dice.among(1..10) as usize, dice.among(0..101))),
+        14 => {
+            // A third of all at once, with or without a goodbye.
+            let kind = dice.among(0..3);
+            for place in (1..=nodes).filter(|_| dice.percent(33)) {
+                plan(at, [Fault::Crash(place), Fault::PowerLoss(place), Fault::Leave(place)][kind as usize].clone());
+            }
+        }
+        15 => {
+            // A flapping node.
+            let period = dice.among(50..1500);
+            for round in 0..dice.among(2..8) {
+                plan(at + round * 2 * period, Fault::Crash(place));
+                plan(at + (round * 2 + 1) * period, Fault::Start(place));
+            }
+        }
+        _ => {
+            // A zone loses its power, and has it again.
+            let end = (place + dice.among(1..6) as usize).min(nodes);
+            for place in place..=end {
+                plan(at, Fault::PowerLoss(place));
+                plan(until, Fault::Start(place));
+            }
+            plan(at, Fault::Loss(dice.among(0..20)));
+            plan(until, Fault::Loss(0));
+        }
+    }
+}

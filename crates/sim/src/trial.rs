@@ -1,0 +1,136 @@
+//! One trial of chaos: first safety while things go wrong, then all is mended and liveness is demanded.
+
+use crate::checks::{Checks, Violation, converged};
+use crate::faults::Fault;
+use crate::field::{Arrival, Field, Reads};
+use crate::machine::Fault as Illness;
+use crate::scenario::chaos::Chaos;
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+/// Within so long after all is mended everything has to be well. The longest that a core waits for by itself is
+/// `SEEK_FOR`-like: a member that was taken for dead is greeted every 2 s, notes are compared every 10 s, slowed down
+/// in larger fields; three rounds of that.
+pub const MENDED_WITHIN: Duration = Duration::from_secs(45);
+/// So often it is looked at whether it is.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Once it is, it has to stay so for this long.
+const STAYS: Duration = Duration::from_secs(2);
+
+/// How a trial ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was found wrong, if anything was.
+    pub violation: Option<Violation>,
+    /// The hash of all that happened.
+    pub trace: String,
+    /// How much happened.
+    pub steps: u64,
+    /// The last of it, in words.
+    pub last: Vec<String>,
+    /// Each machine's view at the end, if something was found wrong.
+    pub view: String,
+    /// Simulated seconds.
+    pub simulated_s: f64,
+}
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Panics in trials are findings: they are noted, and not printed.
+pub fn note_panics() {
+    panic::set_hook(Box::new(|info| {
+        PANIC.with(|panic| *panic.borrow_mut() = Some(info.to_string().replace('\n', " ")));
+    }));
+}
+
+/// Runs one.
+pub fn run(chaos: &Chaos) -> Outcome {
+    let mut field = prepare(chaos);
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| play(chaos, &mut field)));
+    if let Err(payload) = ended {
+        let what = PANIC.with(|panic| panic.borrow_mut().take()).unwrap_or_else(|| words(payload.as_ref()));
+        field.violation = Some(Violation { checker: "panic", at: field.now(), machine: 0, what });
+    }
+    let view = if field.violation.is_some() { field.describe() } else { String::new() };
+    Outcome {
+        trace: field.trace().to_hex().to_string(),
+        steps: field.steps(),
+        last: field.last_steps(),
+        view,
+        simulated_s: field.now().since_start().as_secs_f64() - 1.0,
+        violation: field.violation,
+    }
+}
+
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panics".to_owned())
+}
+
+fn prepare(chaos: &Chaos) -> Field {
+    let mut field = Field::new(chaos.seed, vec![chaos.image.clone()]);
+    field.links = chaos.links.clone();
+    field.config = chaos.config.clone();
+    field.strict = false;
+    field.keeps_notices = false;
+    field.checks = Checks { blame: true, ..Checks::all() };
+    field
+}
+
+fn play(chaos: &Chaos, field: &mut Field) {
+    field.origin(None, &[0]);
+    let begin = field.now();
+    for (node, start) in chaos.starts.iter().enumerate() {
+        let reads = Reads { image: 0, order: chaos.habits.order.clone(), depth: chaos.habits.depth };
+        let images = vec![(0, chaos.habits.stores[node + 1])];
+        field.arrive(*start, Arrival { via: Some(0), origin: false, images, reads: Some(reads) });
+    }
+    for planned in &chaos.faults {
+        field.run((begin + planned.at).since(field.now()));
+        if field.violation.is_some() {
+            return;
+        }
+        planned.fault.strike(field, &chaos.habits);
+    }
+    field.run((begin + chaos.heals_at).since(field.now()));
+    if field.violation.is_none() {
+        mend(chaos, field);
+        demand(field);
+    }
+}
+
+/// Everything that can be mended is; who is dead stays dead.
+fn mend(chaos: &Chaos, field: &mut Field) {
+    field.tear_all_down();
+    Fault::Loss(0).strike(field, &chaos.habits);
+    for machine in 0..field.machines.len() {
+        if field.machines[machine].alive {
+            field.set_fault(machine, Illness::None);
+            field.slow(machine, 1);
+        }
+    }
+}
+
+/// Now everything has to become well, and stay so.
+fn demand(field: &mut Field) {
+    let deadline = field.now() + MENDED_WITHIN;
+    let mut well_since = None;
+    loop {
+        let amiss = converged(field);
+        match (amiss, well_since) {
+            (None, None) => well_since = Some(field.now()),
+            (None, Some(since)) if field.now() - since >= STAYS => return,
+            (None, Some(_)) => {}
+            (Some(_), _) if field.now() < deadline => well_since = None,
+            (Some(violation), _) => return field.found(violation),
+        }
+        field.run(LOOK_EVERY);
+        if field.violation.is_some() {
+            return;
+        }
+    }
+}
