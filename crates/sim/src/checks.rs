@@ -39,13 +39,15 @@ pub fn violation(field: &Field, checker: &'static str, machine: usize, what: Str
     Violation { checker, at: field.now(), machine, what }
 }
 
+/// Says which machine is not well, and why.
+type Check = fn(&Field) -> Result<(), (usize, String)>;
+
 /// What is not well yet, once nothing is wrong any more: `None` if everything is.
 pub fn converged(field: &Field) -> Option<Violation> {
-    let all: [(&'static str, fn(&Field) -> Result<(), (usize, String)>); 4] =
+    let all: [(&'static str, Check); 4] =
         [("views", views::check), ("reads-end", reads::check), ("coverage", coverage::check), ("quiet", quiet::check)];
-    all.into_iter().find_map(|(checker, check)| {
-        check(field).err().map(|(machine, what)| violation(field, checker, machine, what))
-    })
+    all.into_iter()
+        .find_map(|(checker, check)| check(field).err().map(|(machine, what)| violation(field, checker, machine, what)))
 }
 
 /// Looking at a whole inventory at every input would cost more than all else.

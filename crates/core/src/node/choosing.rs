@@ -102,13 +102,13 @@ enum Entry {
 impl Choosing<'_> {
     fn choose(&self) -> Choice {
         self.advised()
-            .or_else(|| self.from_crowd())
-            .or_else(|| self.from_holder())
-            .or_else(|| self.from_relay())
-            .or_else(|| self.from_origin())
-            .or_else(|| self.from_gateway())
-            .or_else(|| self.from_outside())
-            .unwrap_or_else(|| self.from_anybody())
+            .or_else(|| self.ask_crowd())
+            .or_else(|| self.ask_holder())
+            .or_else(|| self.ask_relay())
+            .or_else(|| self.ask_origin())
+            .or_else(|| self.ask_gateway())
+            .or_else(|| self.ask_outside())
+            .unwrap_or_else(|| self.ask_anybody())
     }
 
     fn me(&self) -> NodeId {
@@ -139,7 +139,7 @@ impl Choosing<'_> {
     }
 
     /// One of those upstream in the crowd of this zone.
-    fn from_crowd(&self) -> Option<Choice> {
+    fn ask_crowd(&self) -> Option<Choice> {
         let (source, at_source) = match self.entry().filter(|_| self.may_ask_zone())? {
             Entry::Holder(node) => (node, Reach::HOLDER),
             Entry::Gateway(node) => (node, Reach::GATEWAY),
@@ -197,7 +197,7 @@ impl Choosing<'_> {
     }
 
     /// Those who have it take turns.
-    fn from_holder(&self) -> Option<Choice> {
+    fn ask_holder(&self) -> Option<Choice> {
         self.one_of(&self.holders, Source::holder)
     }
 
@@ -215,7 +215,7 @@ impl Choosing<'_> {
     }
 
     /// The first home, which is to relay what nobody has: homes ask as one, so that two never wait for each other.
-    fn from_relay(&self) -> Option<Choice> {
+    fn ask_relay(&self) -> Option<Choice> {
         let me = self.me();
         let is_home = self.homes.iter().any(|home| home.node == me);
         let reach = self.fetch.reach.min(if is_home { Reach::HOME } else { Reach::READER });
@@ -232,7 +232,7 @@ impl Choosing<'_> {
     }
 
     /// An origin; but in a field of zones those are for the gateways, each for the chunks that enter there.
-    fn from_origin(&self) -> Option<Choice> {
+    fn ask_origin(&self) -> Option<Choice> {
         if matches!(self.entry(), Some(Entry::Gateway(_))) && self.usable_gateways().next().is_some() {
             return None;
         }
@@ -241,7 +241,7 @@ impl Choosing<'_> {
     }
 
     /// A gateway of this zone, the one whose turn it is first.
-    fn from_gateway(&self) -> Option<Choice> {
+    fn ask_gateway(&self) -> Option<Choice> {
         if !self.may_ask_zone() || matches!(self.entry(), Some(Entry::Here)) {
             return None;
         }
@@ -258,7 +258,7 @@ impl Choosing<'_> {
     }
 
     /// A gateway of another zone, if this node is one.
-    fn from_outside(&self) -> Option<Choice> {
+    fn ask_outside(&self) -> Option<Choice> {
         if !self.is_gateway() {
             return None;
         }
@@ -277,7 +277,7 @@ impl Choosing<'_> {
     }
 
     /// What homes have said of themselves is a moment old: they may have it by now.
-    fn from_anybody(&self) -> Choice {
+    fn ask_anybody(&self) -> Choice {
         let mut others: Vec<NodeId> =
             self.homes.iter().map(|home| home.node).filter(|node| self.usable(*node)).collect();
         // Whoever has data has had the pages above it, whether it is their home or not.

@@ -26,11 +26,14 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     if whole && !image.is_sparse() && bare > 0 {
         let capacity: u64 = there.iter().filter_map(|machine| capacity(field, *machine)).sum();
         let gone = (0..image.chunks()).map(Chunk).find(|chunk| {
-            !there.iter().any(|machine| field.machines[*machine].shelf(0).is_some_and(|shelf| shelf.held.contains(*chunk)))
+            !there
+                .iter()
+                .any(|machine| field.machines[*machine].shelf(0).is_some_and(|shelf| shelf.held.contains(*chunk)))
         });
         // A third more than the image: arcs of sizes that do not fit each other leave gaps that need a few moves.
         if capacity * 3 >= image.chunks() * 4 {
-            let what = format!("and all others hold {bare} chunks too few, {gone:?} among them, with room for {capacity}");
+            let what =
+                format!("and all others hold {bare} chunks too few, {gone:?} among them, with room for {capacity}");
             return Err((there[0], what));
         }
     }

@@ -19,7 +19,8 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         if !field.machines[machine].alive || reader.is_done() {
             continue;
         }
-        let missing = reader.open.iter().map(|block| Chunk(block.left.start)).find(|chunk| can_be_had(field, machine, *chunk));
+        let missing =
+            reader.open.iter().map(|block| Chunk(block.left.start)).find(|chunk| can_be_had(field, machine, *chunk));
         if let Some(chunk) = missing {
             return Err((machine, format!("waits for {chunk}, of which there is a copy")));
         }

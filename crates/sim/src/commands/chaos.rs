@@ -72,7 +72,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if options.json {
         println!("{}", serde_json::to_string(&found).unwrap_or_default());
     } else {
-        println!("{} runs, {} violations, {:.0} simulated seconds in {:.1} s", found.runs, found.violations, found.simulated_s, found.wall_s);
+        println!(
+            "{} runs, {} violations, {:.0} simulated seconds in {:.1} s",
+            found.runs, found.violations, found.simulated_s, found.wall_s
+        );
     }
     first.map_or(Ok(()), Err)
 }
@@ -82,20 +85,26 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// # Errors
 /// The first violation.
 pub fn soak(hours: f64) -> Result<(), Failure> {
-    let time = Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| Failure::Usage("--hours: a number of hours".into()))?;
-    let from = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()) << 20;
+    let time =
+        Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| Failure::Usage("--hours: a number of hours".into()))?;
+    let from =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()) << 20;
     println!("seeds from {from} on, for {hours} hours");
-    let options = Options { seeds: from..u64::MAX, keep_going: false, jobs: None, verbose: false, trace: None, json: false };
+    let options =
+        Options { seeds: from..u64::MAX, keep_going: false, jobs: None, verbose: false, trace: None, json: false };
     let (found, first) = hunt(&options, options.seeds.clone(), Some(Instant::now() + time));
     println!("{} runs, {} violations, {:.0} simulated seconds", found.runs, found.violations, found.simulated_s);
     first.map_or(Ok(()), Err)
 }
 
+/// Of one seed: how many seconds were simulated, what failed, in words, and who found it.
+type Tried = (u64, f64, Option<Failure>, String, &'static str);
+
 fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Found, Option<Failure>) {
     trial::note_panics();
     let began = Instant::now();
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
-    let results: Mutex<Vec<(u64, f64, Option<Failure>, String, &'static str)>> = Mutex::default();
+    let results: Mutex<Vec<Tried>> = Mutex::default();
     let jobs = options.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
     let work = || {
         while !stop.load(Ordering::Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline) {
@@ -112,11 +121,15 @@ fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Fou
             let failure = outcome.violation.as_ref().map(|violation| {
                 stop.store(!options.keep_going, Ordering::Relaxed);
                 let kept = Evidence::of_chaos(&chaos, &outcome).keep(options.trace.as_deref());
-                eprintln!("seed {seed}: {violation}\n  {kept}; repeat it: cargo sim -- chaos --seeds {seed}..{} --verbose", seed + 1);
+                eprintln!(
+                    "seed {seed}: {violation}\n  {kept}; repeat it: cargo sim -- chaos --seeds {seed}..{} --verbose",
+                    seed + 1
+                );
                 Failure::Violation(violation.checker, format!("seed {seed}: {violation}"))
             });
             let Outcome { simulated_s, violation, .. } = outcome;
-            let (what, checker) = violation.map_or((String::new(), ""), |violation| (violation.to_string(), violation.checker));
+            let (what, checker) =
+                violation.map_or((String::new(), ""), |violation| (violation.to_string(), violation.checker));
             let result = (seed, simulated_s, failure, what, checker);
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
         }

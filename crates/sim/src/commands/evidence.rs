@@ -42,7 +42,8 @@ impl Head {
     pub fn stranger(&self) -> Option<String> {
         let mine = (FORMAT, env!("CARGO_PKG_VERSION"), wire::VERSION);
         let theirs = (self.format, self.version.as_str(), self.protocol);
-        (mine != theirs).then(|| format!("a trace of another version: format, version and protocol are {theirs:?}, here {mine:?}"))
+        (mine != theirs)
+            .then(|| format!("a trace of another version: format, version and protocol are {theirs:?}, here {mine:?}"))
     }
 }
 

@@ -21,7 +21,8 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), Failure> {
     let name = options.file.display();
     let text = std::fs::read_to_string(&options.file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-    let kept: Kept = serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("{name} is no trace: {error}")))?;
+    let kept: Kept =
+        serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("{name} is no trace: {error}")))?;
     let head = kept.vfield_sim_trace;
     if let Some(why) = head.stranger() {
         return Err(Failure::Strange(format!("{name} is {why}")));

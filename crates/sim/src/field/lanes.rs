@@ -75,10 +75,11 @@ impl Field {
         lane.open = false;
         let gone = connection(machine, lane.epoch);
         let key = (machine as u32, to as u32);
-        let early = self.early.extract_if((key.0, key.1, 0, 0)..=(key.0, key.1, u8::MAX, u32::MAX), |_, _| true);
-        let early: Vec<u32> = early.map(|(_, packet)| packet).collect();
-        for packet in early {
-            self.packets.remove(packet);
+        let early = self.early.range((key.0, key.1, 0, 0)..=(key.0, key.1, u8::MAX, u32::MAX)).map(|(at, _)| *at);
+        for at in early.collect::<Vec<_>>() {
+            if let Some(packet) = self.early.remove(&at) {
+                self.packets.remove(packet);
+            }
         }
         self.machines[to].callers.remove(&(machine as u32));
         if self.machines[to].alive {

@@ -127,7 +127,7 @@ impl Field {
         let host = machine as usize;
         self.machines[host].port.awaited = false;
         while self.machines[host].port.up.free <= now {
-            let Some(packet) = self.machines[host].port.next() else { return };
+            let Some(packet) = self.machines[host].port.next_packet() else { return };
             if !self.machines[host].alive || !self.is_wanted(packet) {
                 self.packets.remove(packet);
                 continue;

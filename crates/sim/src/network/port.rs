@@ -102,7 +102,7 @@ impl Port {
     }
 
     /// What leaves next.
-    pub fn next(&mut self) -> Option<u32> {
+    pub fn next_packet(&mut self) -> Option<u32> {
         let to = self.turns.pop_front()?;
         let outgoing = self.waiting.get_mut(&to)?;
         let (packet, bytes) = outgoing.written.pop_front()?;
