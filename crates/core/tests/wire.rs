@@ -47,11 +47,12 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "01000000",
-            "1c000000",
+            "02000000",
+            "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
             "80d095ffbc31",
+            "00",
             "000a00000150"
         );
         assert_eq!(hexadecimal(&bytes), expected);
@@ -198,7 +199,7 @@ fn greetings_of_others_are_told_apart() {
     assert_eq!(head(|_| {}), Ok(good.len() - GREETING_HEAD));
     assert_eq!(head(|head| head[..4].copy_from_slice(b"GET ")), Err(WireError::NotVfield));
     assert_eq!(head(|head| head[8] = 9), Err(WireError::Version(9)));
-    assert_eq!(head(|head| head[14] = 1), Err(WireError::Length { length: 65_565, max: 1024 }));
+    assert_eq!(head(|head| head[14] = 1), Err(WireError::Length { length: 65_566, max: 1024 }));
 }
 
 /// What does not fit into a frame is left out, not sent as a frame that the other side would refuse.
