@@ -1,4 +1,5 @@
-//! Serves any [`vfield_core::source::BlockSource`] as NBD or FUSE. Knows nothing of peers.
+//! Serves any [`vfield_core::source::BlockSource`] as NBD, FUSE or ublk. Knows nothing of peers.
 
 pub mod fuse;
 pub mod nbd;
+pub mod ublk;

@@ -1,0 +1,276 @@
+//! The life of a block device: found or made, started or taken over, stopped and removed.
+//!
+//! Owns the order of control commands and the threads of the queues. The kernel keeps 64 bits for a device's server; here
+//! they are a mark made of the image's id, by which a daemon that is started again finds the device that it served before
+//! it died: nothing has to be remembered anywhere else. Invariants: an image has one device, and one live server;
+//! a device that we made is removed when its [`Device`] goes, and lives on only if the process dies. Called by
+//! [`super::export`]; the requests are `queue`'s.
+
+use super::abi::{self, ANY, Info, Parameters, State};
+use super::control::{ControlDevice, is, refused};
+use super::error::UblkError;
+use super::queue::{self, Shared};
+use super::{Options, REQUEST_BYTES_MAX, SECTOR_BYTES};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use vfield_core::source::BlockSource;
+
+/// How long a device may take to notice that its server died. It takes milliseconds, but if every place of a queue had a
+/// request that the server was waiting for, the kernel notices only when those are overdue, after 30 s.
+const NOTICE_MAX: Duration = Duration::from_secs(40);
+/// How often it is looked at meanwhile: the kernel does not say when.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// An image as a block device. Dropping it removes the device without grace.
+pub struct Device {
+    number: u32,
+    taken_over: bool,
+    grace: Duration,
+    /// Until it is stopped.
+    serving: Option<Serving>,
+}
+
+struct Serving {
+    control: ControlDevice,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How a device ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Nobody had it mounted.
+    Idle,
+    /// It was in use; its users see errors from now on.
+    Forced,
+}
+
+impl Device {
+    /// See [`super::export`].
+    pub(super) fn open(source: Arc<dyn BlockSource>, options: &Options) -> Result<Self, UblkError> {
+        let parameters = parameters(&*source)?;
+        let mut control = ControlDevice::open()?;
+        let mark = mark(&*source);
+        let lock = control.lock()?;
+        let (info, taken_over) = match left_behind(&mut control, mark, source.name())? {
+            Some(info) => (take_over(&mut control, info)?, true),
+            None => (make(&mut control, mark, parameters, options)?, false),
+        };
+        let device = open_device(info.device).map_err(refused("open its character device"));
+        // From here on others see that the device has a server.
+        drop(lock);
+        let device = device.inspect_err(|_| give_up(&mut control, info.device, taken_over))?;
+        let shared = Arc::new(Shared {
+            source,
+            runtime: options.runtime.clone(),
+            device,
+            size_bytes: parameters.sectors * SECTOR_BYTES,
+            closing: watch::Sender::new(false),
+        });
+        let started = start_queues(&shared, info).and_then(|threads| {
+            let started = if taken_over { control.end_recovery(info.device) } else { control.start(info.device) };
+            started.map(|()| threads)
+        });
+        match started {
+            Ok(threads) => {
+                let serving = Some(Serving { control, shared, threads });
+                Ok(Self { number: info.device, taken_over, grace: options.stop_grace, serving })
+            }
+            Err(source) => {
+                shared.closing.send_replace(true);
+                give_up(&mut control, info.device, taken_over);
+                Err(if taken_over {
+                    UblkError::NotTakenOver { path: block_path(info.device), source }
+                } else {
+                    refused("start a device")(source)
+                })
+            }
+        }
+    }
+
+    /// The block device, `/dev/ublkb0` for example.
+    pub fn path(&self) -> PathBuf {
+        block_path(self.number)
+    }
+
+    /// True if a server of this image had died and left the device behind, with whatever was asked of it since.
+    pub fn taken_over(&self) -> bool {
+        self.taken_over
+    }
+
+    /// Removes the device. Those who have it mounted get [`Options::stop_grace`] to unmount it, then they are cut
+    /// off: their reads fail. Blocks for that time and until requests under way are answered; in async code, call it from
+    /// `spawn_blocking`.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn stop(mut self) -> Result<Stopped, UblkError> {
+        let deadline = Instant::now() + self.grace;
+        while self.is_in_use() {
+            if Instant::now() >= deadline {
+                self.end()?;
+                return Ok(Stopped::Forced);
+            }
+            std::thread::sleep(RETRY);
+        }
+        self.end()?;
+        Ok(Stopped::Idle)
+    }
+
+    /// True while somebody has claimed the device for himself: a mount, a RAID, a device mapper.
+    fn is_in_use(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        rustix::fs::open(self.path(), flags, Mode::empty()).err() == Some(Errno::BUSY)
+    }
+
+    fn end(&mut self) -> Result<(), UblkError> {
+        let Some(Serving { mut control, shared, threads }) = self.serving.take() else { return Ok(()) };
+        // The kernel waits for the requests under way.
+        shared.closing.send_replace(true);
+        control.stop(self.number).map_err(refused("stop a device"))?;
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!(device = self.number, "a thread of a ublk queue panicked");
+            }
+        }
+        drop(shared);
+        control.delete(self.number).map_err(refused("remove a device"))
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Device").field(&self.path()).finish()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!(%error, device = self.number, "a ublk device stays until the next start");
+        }
+    }
+}
+
+/// What the device looks like: as long as the image, rounded up to a sector.
+fn parameters(source: &dyn BlockSource) -> Result<Parameters, UblkError> {
+    let size_bytes = source.size_bytes();
+    let too_long = || UblkError::TooLong { name: source.name().to_owned(), size_bytes };
+    // The page cache counts bytes in an i64.
+    let rounded = size_bytes.checked_next_multiple_of(SECTOR_BYTES).filter(|bytes| i64::try_from(*bytes).is_ok());
+    Ok(Parameters {
+        sectors: rounded.ok_or_else(too_long)? / SECTOR_BYTES,
+        request_sectors_max: REQUEST_BYTES_MAX / SECTOR_BYTES as u32,
+        // A larger one would keep file systems of smaller blocks from being mounted.
+        logical_block_shift: SECTOR_BYTES.ilog2() as u8,
+        // A page: what the page cache reads at least.
+        physical_block_shift: 12,
+        io_min_shift: 12,
+        // The kernel reads ahead by at least twice this.
+        io_opt_shift: source.chunk_bytes().clamp(1 << 12, REQUEST_BYTES_MAX).ilog2() as u8,
+    })
+}
+
+/// 64 bits that stand for an image.
+fn mark(source: &dyn BlockSource) -> u64 {
+    let text = format!("vfield ublk 1 {} {}", source.size_bytes(), source.description());
+    let hash = blake3::hash(text.as_bytes());
+    u64::from_ne_bytes(std::array::from_fn(|index| hash.as_bytes()[index]))
+}
+
+/// The device of this image whose server died, once the kernel has noticed that.
+fn left_behind(control: &mut ControlDevice, mark: u64, name: &str) -> Result<Option<Info>, UblkError> {
+    let deadline = Instant::now() + NOTICE_MAX;
+    loop {
+        let Some(info) = control.devices()?.into_iter().find(|info| info.mark == mark) else { return Ok(None) };
+        let in_use = || UblkError::InUse { name: name.to_owned(), path: block_path(info.device), server: info.server };
+        match info.state {
+            State::Quiesced => return Ok(Some(info)),
+            // Made and never started, or stopped and not removed: nobody can have it open.
+            State::Dead if open_device(info.device).is_ok() => {
+                control.delete(info.device).map_err(refused("remove a dead device"))?;
+            }
+            _ if is_alive(info.server) || Instant::now() >= deadline => return Err(in_use()),
+            _ => std::thread::sleep(RETRY),
+        }
+    }
+}
+
+/// True for a process that runs; one that was killed and not yet waited for does not.
+fn is_alive(process: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    // The state comes behind the name, which may contain anything.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+fn make(control: &mut ControlDevice, mark: u64, parameters: Parameters, options: &Options) -> Result<Info, UblkError> {
+    let wanted = Info {
+        queues: options.queues.get(),
+        depth: options.depth.get(),
+        state: State::Dead,
+        request_bytes_max: REQUEST_BYTES_MAX,
+        device: ANY,
+        server: 0,
+        flags: abi::USER_COPY | abi::USER_RECOVERY | abi::USER_RECOVERY_REISSUE,
+        mark,
+    };
+    let info = control.add(wanted).map_err(refused("add a device"))?;
+    let set = control.set_parameters(info.device, parameters);
+    set.inspect_err(|_| give_up(control, info.device, false)).map_err(refused("set the parameters of a device"))?;
+    Ok(info)
+}
+
+/// Begins to take over a quiesced device.
+fn take_over(control: &mut ControlDevice, info: Info) -> Result<Info, UblkError> {
+    let failed = |source| UblkError::NotTakenOver { path: block_path(info.device), source };
+    let deadline = Instant::now() + NOTICE_MAX;
+    loop {
+        match control.start_recovery(info.device) {
+            Ok(()) => return Ok(info),
+            // The dead process has not let go of everything yet.
+            Err(error) if is(&error, Errno::BUSY) && Instant::now() < deadline => std::thread::sleep(RETRY),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Opens the character device of a device, which has one server at a time.
+fn open_device(device: u32) -> io::Result<OwnedFd> {
+    let path = format!("/dev/ublkc{device}");
+    Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Starts a thread for each queue and waits until all of them ask for requests.
+fn start_queues(shared: &Arc<Shared>, info: Info) -> io::Result<Vec<JoinHandle<()>>> {
+    let (ready, told) = mpsc::channel();
+    let mut threads = Vec::new();
+    for number in 0..info.queues {
+        let (shared, ready) = (shared.clone(), ready.clone());
+        let thread = std::thread::Builder::new().name(format!("ublk{}q{number}", info.device));
+        threads.push(thread.spawn(move || queue::serve(shared, number, info.depth, &ready))?);
+    }
+    drop(ready);
+    for _ in &threads {
+        told.recv().unwrap_or_else(|_| Err(Errno::IO.into()))?;
+    }
+    Ok(threads)
+}
+
+/// Removes a device that could not be started; one that could not be taken over keeps waiting for a server.
+fn give_up(control: &mut ControlDevice, device: u32, taken_over: bool) {
+    if !taken_over && let Err(error) = control.delete(device) {
+        tracing::error!(%error, device, "a ublk device that was not started stays");
+    }
+}
+
+fn block_path(device: u32) -> PathBuf {
+    Path::new("/dev").join(format!("ublkb{device}"))
+}
