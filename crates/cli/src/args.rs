@@ -46,7 +46,7 @@ const JOIN_EXAMPLES: &str = "\
 Examples:
   vfield join 192.168.1.1 --store 128M --nbd unix:/run/nbd.sock
   vfield join 192.168.1.2 192.168.1.3 --store 30% --mount /mnt/field
-  vfield join lab-1 --image viver.squash --store all
+  vfield join lab-1 --image viver.squash --store all --ublk
   vfield join lab-1 --join-boost random                 when a whole room starts at once
 
 Attach what --nbd offers with, for example:
@@ -164,6 +164,9 @@ pub struct DaemonOptions {
     /// Show the images as files in this empty directory, through FUSE
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
     pub mount: Option<PathBuf>,
+    /// Make each image a block device, /dev/ublkb0 and so on (root; Linux 6.5 or later)
+    #[arg(long, help_heading = "Exports")]
+    pub ublk: bool,
     /// Fail a read that no live node could answer for so long [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Exports")]
     pub io_timeout: Option<Timeout>,

@@ -63,7 +63,7 @@ struct End {
 async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     let (place, listener) = Place::take(plan.control.as_deref())?;
-    exports::check(&plan.nbd, plan.mount.as_deref())?;
+    exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
     let (desk, mut orders) = Desk::new(place.path());
     let server = Server::start(listen(listener)?, desk.clone());
@@ -78,7 +78,7 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let exports = match Exports::start(&plan.nbd, plan.mount.as_deref(), node.sources()) {
+            let exports = match Exports::start(&plan.exports, node.sources()).await {
                 Ok(exports) => exports,
                 Err(failure) => {
                     node.leave(LAST_THREADS).await;

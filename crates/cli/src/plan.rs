@@ -28,16 +28,25 @@ const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
 pub struct Plan {
     /// What the node is told.
     pub node: NodeConfig,
-    /// Where NBD clients may connect.
-    pub nbd: Vec<nbd::Address>,
-    /// Where the images appear as files.
-    pub mount: Option<PathBuf>,
+    /// How the images can be attached on this machine.
+    pub exports: Places,
     /// Where the control socket was wished to be.
     pub control: Option<PathBuf>,
     /// Logs in JSON.
     pub json: bool,
     /// Threads that serve readers and other nodes.
     pub threads: NonZeroUsize,
+}
+
+/// Where the images are to be found.
+#[derive(Debug)]
+pub struct Places {
+    /// Where NBD clients may connect.
+    pub nbd: Vec<nbd::Address>,
+    /// Where the images appear as files.
+    pub mount: Option<PathBuf>,
+    /// Each image is a block device.
+    pub ublk: bool,
 }
 
 impl Plan {
@@ -105,7 +114,8 @@ impl Plan {
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let (control, json) = (daemon.control.control, daemon.json);
-        Ok(Self { node, nbd: places, mount: daemon.mount, control, json, threads })
+        let exports = Places { nbd: places, mount: daemon.mount, ublk: daemon.ublk };
+        Ok(Self { node, exports, control, json, threads })
     }
 }
 

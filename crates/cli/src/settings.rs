@@ -37,6 +37,7 @@ pub struct Settings {
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
     mount: Option<PathBuf>,
+    ublk: bool,
     io_timeout: Option<Timeout>,
     listen: Option<Address>,
     advertise: Option<Address>,
@@ -122,6 +123,7 @@ impl Settings {
     fn complete_daemon(self, mut options: DaemonOptions) -> DaemonOptions {
         fill(&mut options.nbd, &self.nbd);
         options.mount = options.mount.or(self.mount);
+        options.ublk |= self.ublk;
         options.io_timeout = options.io_timeout.or(self.io_timeout);
         options.listen = options.listen.or(self.listen);
         options.advertise = options.advertise.or(self.advertise);

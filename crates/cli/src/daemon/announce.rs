@@ -26,9 +26,10 @@ fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, places: &[S
     } else if listening.ip().is_unspecified() {
         lines.push("open to every network of this machine, unencrypted: made for a closed LAN".to_owned());
     }
-    lines.extend(places.iter().map(|place| match place.strip_prefix("fuse:") {
-        Some(dir) => format!("images are files in {dir}"),
-        None => format!("images are at {place}"),
+    lines.extend(places.iter().map(|place| match place.split_once(':') {
+        Some(("fuse", dir)) => format!("images are files in {dir}"),
+        Some(("ublk", device)) => format!("an image is the block device {device}"),
+        _ => format!("images are at {place}"),
     }));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
     lines

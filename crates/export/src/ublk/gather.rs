@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn pieces_of_all_kinds_come_in_their_order() {
-        let data: Vec<u8> = (0..200_000_u32).map(|n| (n * 31 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..200_000_u32).map(|n| ((n * 31) >> 3) as u8).collect();
         let from = file(&data);
         let pieces = || {
             vec![
