@@ -1,10 +1,11 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test lint bench storms clean
+.PHONY: help demo test test-boot lint bench storms clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
+	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
@@ -14,6 +15,9 @@ demo:
 
 test:
 	@scripts/test
+
+test-boot:
+	@scripts/test-boot
 
 lint:
 	@scripts/lint

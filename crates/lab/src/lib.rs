@@ -15,6 +15,7 @@ pub mod client;
 pub mod daemon;
 pub mod lab;
 pub mod link;
+pub mod machine;
 pub mod need;
 pub mod process;
 pub mod storm;
@@ -23,6 +24,7 @@ pub mod wait;
 pub use daemon::{Daemon, Vfield};
 pub use lab::{Host, Lab};
 pub use link::{Counters, Link};
+pub use machine::Machine;
 pub use process::Process;
 pub use wait::{Deadline, wait_until};
 

@@ -1,0 +1,59 @@
+# What the scripts have in common: daemons, waiting for states, and a status that says whether all was as it should be.
+set -uo pipefail
+
+vfield=/tmp/vfield
+cp /shared/vfield "$vfield"
+failures=0
+
+# fail WORDS: goes on, so that one run shows all that is wrong.
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# expect VALUE WANTED WORDS
+expect() { [[ $1 == "$2" ]] || fail "$3: $1 instead of $2"; }
+
+# must COMMAND: it has to succeed.
+must() { "$@" || fail "$* (status $?)"; }
+
+# must_not COMMAND: it has to fail.
+must_not() { if "$@"; then fail "succeeded: $*"; fi; }
+
+# until_true SECONDS COMMAND: waits for a state.
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [[ $SECONDS -lt $end ]] || { fail "not in time: $*"; return 1; }
+        sleep 0.05
+    done
+}
+
+# daemon NAME WORDS: starts one with a control socket of its own, and waits until its images can be read.
+declare -A pid
+daemon() {
+    local name=$1
+    shift
+    "$vfield" -v "$@" --control "/run/$name.sock" >>"/tmp/$name.log" 2>&1 &
+    pid[$name]=$!
+    until_true 30 "$vfield" status --control "/run/$name.sock" || cat "/tmp/$name.log"
+}
+
+# refused WANTED WORDS: the command has to fail, and to say why in one line and a hint.
+refused() {
+    local wanted=$1 said
+    shift
+    if said=$("$@" 2>&1); then fail "succeeded: $*"; fi
+    [[ $said == *"$wanted"* ]] || fail "$*: said not \"$wanted\" but: $said"
+    [[ $(wc -l <<<"$said") -le 2 ]] || fail "$*: more than a line and a hint: $said"
+}
+
+# stop NAME: politely.
+stop() {
+    kill "${pid[$1]}"
+    wait "${pid[$1]}" || fail "$1 ended with status $?: $(tail -n 5 "/tmp/$1.log")"
+}
+
+end() {
+    if dmesg | grep -E 'BUG|WARNING|I/O error|hung task|Call Trace'; then fail "the kernel complained"; fi
+    echo "$failures failures"
+    exit $((failures > 0))
+}

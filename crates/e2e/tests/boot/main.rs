@@ -1,0 +1,36 @@
+//! In machines of their own, booted for the purpose: what needs a kernel that the host may not have.
+//!
+//! Each test is a script beside this file, run by the first process of a machine under software emulation. `make
+//! test-boot` makes what they boot from and runs them.
+
+use std::time::Duration;
+use vfield_lab::Machine;
+use vfield_lab::need::{Need, have};
+
+/// What the scripts have in common.
+const COMMON: &str = include_str!("common.sh");
+
+/// Boots a machine for a script, which says by its status whether everything was as it should be.
+fn boot(name: &str, script: &str, limit: Duration) {
+    if !have(&[Need::Machine]) {
+        return;
+    }
+    let machine = Machine::find().expect("it was there just now");
+    let ran = machine.run(name, &format!("{COMMON}\n{script}"), limit).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(ran.status, Some(0), "{name}: {}", ran.console);
+}
+
+#[test]
+fn a_ublk_device_is_the_image_and_cannot_be_changed() {
+    boot("ublk", include_str!("ublk.sh"), Duration::from_secs(150));
+}
+
+#[test]
+fn a_killed_daemon_takes_its_ublk_device_over_again() {
+    boot("recovery", include_str!("recovery.sh"), Duration::from_secs(150));
+}
+
+#[test]
+fn what_ublk_lacks_is_said_in_one_line() {
+    boot("refusals", include_str!("refusals.sh"), Duration::from_secs(60));
+}
