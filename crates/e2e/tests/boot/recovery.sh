@@ -21,7 +21,6 @@ expect "$(sha256sum <$device)" "$sum" "bytes after a takeover"
 # While a file system's reads and direct ones are under way, three times.
 cat >reads.fio <<-FIO
 	[global]
-	readonly
 	filename=$device
 	direct=1
 	rw=randread
@@ -35,7 +34,7 @@ cat >reads.fio <<-FIO
 	ioengine=psync
 	bs=1m
 FIO
-fio --output-format=json --output=fio.json reads.fio &
+fio --readonly --eta=never --output-format=json --output=fio.json reads.fio &
 reader=$!
 (while kill -0 $reader 2>/dev/null; do drop; sha256sum <$device || echo "error"; done >sums) &
 sums=$!
@@ -56,17 +55,17 @@ killed
 node() { daemon node join 127.0.0.1 --store 0 --ublk --listen 127.0.0.2:4440; }
 node
 kill -STOP "${pid[origin]}"
-fio --name=all --readonly --filename=$device --direct=1 --rw=randread --ioengine=libaio --bs=4k --iodepth=512 --size=48m \
-    --minimal --output=/dev/null &
+fio --name=all --readonly --filename=$device --direct=1 --rw=randread --ioengine=libaio --bs=4k --iodepth=256 --io_size=2m \
+    --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split --eta=never --minimal --output=/dev/null &
 reader=$!
 places=$(($(cat /sys/block/ublkb0/queue/nr_requests) * $(ls /sys/block/ublkb0/mq | wc -l)))
 all_wait() { read -r reads _ </sys/block/ublkb0/inflight && [[ $reads -ge $places ]]; }
 until_true 20 all_wait
 killed
-start=$SECONDS
+start=${EPOCHREALTIME/./}
 kill -CONT "${pid[origin]}"
 node
-echo "taken over with $places reads under way: $((SECONDS - start)) s"
+echo "taken over with all $places places waiting: $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
 must wait $reader
 
 stop node

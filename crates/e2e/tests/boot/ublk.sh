@@ -19,7 +19,6 @@ expect "$(tail -c 512 $device | od -An -tx1 -v | tr -d ' \n' | sha256sum)" \
 # Direct reads of all lengths, several at a time, each compared with the file.
 cat >reads.fio <<-FIO
 	[global]
-	readonly
 	filename=$device
 	ioengine=libaio
 	direct=1
@@ -30,7 +29,7 @@ cat >reads.fio <<-FIO
 	[a]
 	[b]
 FIO
-must fio --minimal --output=/dev/null reads.fio
+must fio --readonly --eta=never --minimal --output=/dev/null reads.fio
 for bytes in 512 4096 1048576; do
     must cmp <(dd if=$device bs=$bytes iflag=direct status=none | head -c 20971527) disk.img
 done

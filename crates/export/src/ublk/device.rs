@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use vfield_core::source::BlockSource;
 
-/// How long a device may take to notice that its server died. It takes milliseconds, but if every place of a queue had a
-/// request that the server was waiting for, the kernel notices only when those are overdue, after 30 s.
+/// How long a device may take to notice that its server died. It takes milliseconds; but where [`keep_a_place_free`] could
+/// not, it may be 30 s, after which requests are overdue.
 const NOTICE_MAX: Duration = Duration::from_secs(40);
 /// How often it is looked at meanwhile: the kernel does not say when.
 const RETRY: Duration = Duration::from_millis(10);
@@ -80,6 +80,7 @@ impl Device {
         });
         match started {
             Ok(threads) => {
+                keep_a_place_free(info);
                 let serving = Some(Serving { control, shared, threads });
                 Ok(Self { number: info.device, taken_over, grace: options.stop_grace, serving })
             }
@@ -262,6 +263,21 @@ fn start_queues(shared: &Arc<Shared>, info: Info) -> io::Result<Vec<JoinHandle<(
         told.recv().unwrap_or_else(|_| Err(Errno::IO.into()))?;
     }
     Ok(threads)
+}
+
+/// Lets a queue have one request less than it has places, and has them queue nowhere else. The kernel notices that a server
+/// died by the places in which it asks for requests: if there are none, because the server waits for the bytes of all
+/// of them, the device stands still until they are overdue.
+fn keep_a_place_free(info: Info) {
+    let queue = Path::new("/sys/block").join(format!("ublkb{}/queue", info.device));
+    let set = |name: &str, value: &str| {
+        if let Err(error) = std::fs::write(queue.join(name), value) {
+            tracing::debug!(device = info.device, name, value, %error, "a device's queue stays as it is");
+        }
+    };
+    // A scheduler, which devices with one queue have, would keep requests of its own; there is no head to move here.
+    set("scheduler", "none");
+    set("nr_requests", &info.depth.saturating_sub(1).max(1).to_string());
 }
 
 /// Removes a device that could not be started; one that could not be taken over keeps waiting for a server.

@@ -6,8 +6,9 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mkdir -p /dev/shm
+ln -s /proc/self/fd /dev/fd
 for dir in /dev/shm /tmp /run; do mount -t tmpfs tmpfs $dir; done
-while read -r module; do insmod "/modules/$module" nbds_max=2 || insmod "/modules/$module"; done </modules/order 2>/dev/null
+while read -r module; do insmod "/modules/$module"; done </modules/order
 nines=trans=virtio,version=9p2000.L,msize=512000
 mount -t 9p -o "$nines,ro,cache=loose" usr /usr
 mount -t 9p -o "$nines" shared /shared
