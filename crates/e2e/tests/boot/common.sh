@@ -27,6 +27,12 @@ until_true() {
     done
 }
 
+# verified_image FILE SIZE: random bytes that fio can check, 4 KiB at a time, in a job named "image".
+verified_image() {
+    fio --name=image --filename="$1" --rw=write --bs=4k --size="$2" --verify=crc32c --do_verify=0 --eta=never --minimal \
+        --output=/dev/null || fail "making an image"
+}
+
 # daemon NAME WORDS: starts one with a control socket of its own, and waits until its images can be read.
 declare -A pid
 daemon() {

@@ -1,5 +1,5 @@
 # A daemon that is killed while its device is read, and started again: nobody sees an error, only a pause.
-head -c 48M /dev/urandom >disk.img
+verified_image disk.img 48m
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440
 node() { daemon node join 127.0.0.1 --store all --ublk --listen 127.0.0.2:4440; }
@@ -21,12 +21,14 @@ expect "$(sha256sum <$device)" "$sum" "bytes after a takeover"
 # While a file system's reads and direct ones are under way, three times.
 cat >reads.fio <<-FIO
 	[global]
+	size=48m
 	filename=$device
 	direct=1
 	rw=randread
 	time_based
 	runtime=12
-	[short]
+	[image]
+	verify=crc32c
 	ioengine=libaio
 	iodepth=32
 	bs=4k
