@@ -1,6 +1,6 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test test-boot lint bench storms clean
+.PHONY: help demo test test-boot lint bench bench-attach storms clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
@@ -8,6 +8,7 @@ help:
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
+	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 5 minutes)"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
 
 demo:
@@ -26,6 +27,11 @@ bench:
 	@scripts/setup test bench
 	@scripts/bench
 	@scripts/storm-table
+
+bench-attach:
+	@scripts/setup test boot
+	@scripts/machine
+	@scripts/bench-attach
 
 storms:
 	@scripts/setup test bench

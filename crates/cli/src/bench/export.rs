@@ -63,7 +63,7 @@ impl Export {
                 Ok(Self { shown: path.display().to_string(), way: Way::File(path), end_bytes: image.size_bytes })
             }
             _ => Err(match via {
-                None => none("exports its images nowhere", "--nbd unix:PATH or --mount DIR"),
+                None => none("exports its images neither over NBD nor as files", "--nbd unix:PATH or --mount DIR"),
                 Some(Via::Nbd) => none("has no NBD export", "--nbd unix:PATH"),
                 Some(Via::Fuse) => none("has no mount", "--mount DIR"),
             }),

@@ -146,7 +146,7 @@ pub struct DaemonStatus {
     /// The node's view.
     #[serde(flatten)]
     pub node: Status,
-    /// Where the images can be attached: `nbd+unix:///?socket=...`, `nbd://...`, `fuse:DIR`, `ublk:DEVICE`.
+    /// Where the images can be attached: `nbd+unix:///?socket=...`, `nbd://...`, `fuse:DIR`, `ublk:DEVICE NAME`.
     pub exports: Vec<String>,
     /// The control socket.
     pub control: String,

@@ -26,13 +26,20 @@ fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, places: &[S
     } else if listening.ip().is_unspecified() {
         lines.push("open to every network of this machine, unencrypted: made for a closed LAN".to_owned());
     }
-    lines.extend(places.iter().map(|place| match place.split_once(':') {
-        Some(("fuse", dir)) => format!("images are files in {dir}"),
-        Some(("ublk", device)) => format!("an image is the block device {device}"),
-        _ => format!("images are at {place}"),
-    }));
+    lines.extend(places.iter().map(|place| at(place)));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
     lines
+}
+
+/// Where an export of the daemon is, in words.
+fn at(place: &str) -> String {
+    if let Some(dir) = place.strip_prefix("fuse:") {
+        return format!("images are files in {dir}");
+    }
+    match place.strip_prefix("ublk:").and_then(|device| device.split_once(' ')) {
+        Some((device, image)) => format!("{image} is the block device {device}"),
+        None => format!("images are at {place}"),
+    }
 }
 
 /// An address without the port that everybody assumes.
@@ -70,6 +77,7 @@ mod tests {
         assert!(near.starts_with("another machine joins with: vfield join 192.168.1.1:4441\nimages are files in /mnt"));
         let open = said("0.0.0.0:4440", "192.168.1.1:4440", true);
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));
+        assert_eq!(at("ublk:/dev/ublkb0 my image"), "my image is the block device /dev/ublkb0");
         assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false).contains("vfield join fd00::1\n"));
     }
 }

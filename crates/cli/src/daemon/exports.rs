@@ -94,7 +94,7 @@ impl Exports {
     /// Where the images can be attached, as clients write it.
     pub fn places(&self) -> Vec<String> {
         let mount = self.mount.iter().map(|mount| format!("fuse:{}", mount.directory().display()));
-        let devices = self.ublk.iter().map(|device| format!("ublk:{}", device.path().display()));
+        let devices = self.ublk.iter().map(|device| format!("ublk:{} {}", device.path().display(), device.image()));
         self.nbd.iter().map(|serving| serving.address().uri("")).chain(mount).chain(devices).collect()
     }
 

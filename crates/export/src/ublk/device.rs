@@ -31,6 +31,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// An image as a block device. Dropping it removes the device without grace.
 pub struct Device {
     number: u32,
+    image: String,
     taken_over: bool,
     grace: Duration,
     /// Until it is stopped.
@@ -57,9 +58,9 @@ impl Device {
     pub(super) fn open(source: Arc<dyn BlockSource>, options: &Options) -> Result<Self, UblkError> {
         let parameters = parameters(&*source)?;
         let mut control = ControlDevice::open()?;
-        let mark = mark(&*source);
+        let (mark, image) = (mark(&*source), source.name().to_owned());
         let lock = control.lock()?;
-        let (info, taken_over) = match left_behind(&mut control, mark, source.name())? {
+        let (info, taken_over) = match left_behind(&mut control, mark, &image)? {
             Some(info) => (take_over(&mut control, info)?, true),
             None => (make(&mut control, mark, parameters, options)?, false),
         };
@@ -80,9 +81,11 @@ impl Device {
         });
         match started {
             Ok(threads) => {
-                keep_a_place_free(info);
+                if !taken_over {
+                    keep_a_place_free(info);
+                }
                 let serving = Some(Serving { control, shared, threads });
-                Ok(Self { number: info.device, taken_over, grace: options.stop_grace, serving })
+                Ok(Self { number: info.device, image, taken_over, grace: options.stop_grace, serving })
             }
             Err(source) => {
                 shared.closing.send_replace(true);
@@ -99,6 +102,11 @@ impl Device {
     /// The block device, `/dev/ublkb0` for example.
     pub fn path(&self) -> PathBuf {
         block_path(self.number)
+    }
+
+    /// Name of the image.
+    pub fn image(&self) -> &str {
+        &self.image
     }
 
     /// True if a server of this image had died and left the device behind, with whatever was asked of it since.
