@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(shown(&both[..1], None).unwrap(), "/mnt/x/a b");
         assert_eq!(
             shown(&[], None).unwrap_err(),
-            "vfield: the daemon at /run/c exports its images nowhere\nhint: start it with --nbd unix:PATH or --mount \
+            "vfield: the daemon at /run/c exports its images neither over NBD nor as files\nhint: start it with --nbd unix:PATH or --mount \
              DIR, or name an NBD export with --nbd URI"
         );
         assert!(shown(&both[..1], Some(Via::Nbd)).unwrap_err().contains("has no NBD export"));
