@@ -17,6 +17,7 @@ hostname machine
 # The programs are those of the machine that this one runs on; busybox has what they lack.
 export PATH=/usr/sbin:/usr/bin:/busybox HOME=/root
 cd /tmp
+: >/shared/begun
 bash /shared/script
 echo $? >/shared/status
 sync
