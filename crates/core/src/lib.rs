@@ -1,12 +1,13 @@
 //! The V-FIELD protocol as pure state machines: no sockets, clocks, threads or randomness of its own.
 //!
 //! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the idea
-//! that makes it fast. [`source`] is where a node meets the exports. [`hash_tree`] and [`image`] are
+//! that makes it fast. [`source`] and [`device`] are where a node meets the exports. [`hash_tree`] and [`image`] are
 //! what everything else trusts.
 
 pub mod bits;
 pub mod chunk;
 pub mod config;
+pub mod device;
 pub mod directory;
 pub mod extent;
 pub mod fetch;

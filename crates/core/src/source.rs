@@ -4,6 +4,7 @@
 //! can stand behind it. An answer is a list of [`Piece`]s rather than a filled buffer, so that an export
 //! may hand pages to the kernel (`sendfile`) instead of copying them.
 
+use crate::device::BlockDevice;
 use crate::extent::Extent;
 use bytes::Bytes;
 use std::any::Any;
@@ -128,7 +129,7 @@ pub struct Allocation {
 /// What `allocation` gives back when it is done.
 pub type Allocating<'a> = Pin<Box<dyn Future<Output = Result<Vec<Allocation>, ReadError>> + Send + 'a>>;
 
-/// A read-only image of a fixed length.
+/// An image of a fixed length, read-only unless [`device`](BlockSource::device) says otherwise.
 ///
 /// Extents must lie within the image: exports check what clients ask for, once, and implementations may
 /// panic on anything else. What lies past the end up to a device's block size is the export's to pad.
@@ -163,4 +164,9 @@ pub trait BlockSource: Send + Sync + 'static {
 
     /// True once every byte is here for good: reads will not wait any more.
     fn is_complete(&self) -> bool;
+
+    /// The source as something that can be written, if it is.
+    fn device(&self) -> Option<&dyn BlockDevice> {
+        None
+    }
 }
