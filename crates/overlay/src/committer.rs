@@ -1,0 +1,99 @@
+//! Flushes of an overlay in a folder: one thread that puts changes on the disk, for all who wait at once.
+//!
+//! Order of a commit: the granules, then the journal's record about them. So a journal never speaks of bytes that
+//! are not on the disk. The thread ends with the overlay. An overlay in memory has none.
+
+use crate::granule::Area;
+use crate::inner::{Inner, lock};
+use crate::medium::is_full;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use vfield_core::device::WriteError;
+
+/// Changes that nobody flushes are committed after so long all the same: what file systems do (ext4's `commit`).
+const COMMIT_EVERY: Duration = Duration::from_secs(5);
+
+type Answer = oneshot::Sender<Result<(), WriteError>>;
+
+/// The thread.
+#[derive(Debug)]
+pub struct Committer {
+    orders: Sender<Answer>,
+}
+
+impl Committer {
+    /// Starts it.
+    pub fn start(inner: Arc<Inner>) -> io::Result<Self> {
+        let (orders, waiting) = channel();
+        std::thread::Builder::new().name("overlay".into()).spawn(move || work(&inner, &waiting))?;
+        Ok(Self { orders })
+    }
+
+    /// Waits for a commit that begins after this call.
+    pub async fn flush(&self) -> Result<(), WriteError> {
+        let (tell, told) = oneshot::channel();
+        let gone = |_| WriteError::Io("the overlay's thread has ended".into());
+        self.orders.send(tell).map_err(|_| gone(()))?;
+        told.await.map_err(|_| gone(()))?
+    }
+}
+
+fn work(inner: &Inner, waiting: &Receiver<Answer>) {
+    loop {
+        let first = match waiting.recv_timeout(COMMIT_EVERY) {
+            Ok(first) => Some(first),
+            Err(RecvTimeoutError::Timeout) if lock(&inner.uncommitted).is_empty() => continue,
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // Everybody who waits by now is served by one commit.
+        let others: Vec<Answer> = waiting.try_iter().collect();
+        let result = inner.commit();
+        if let Err(error) = &result {
+            tracing::error!(%error, "changes could not be put on the disk");
+        }
+        for answer in first.into_iter().chain(others) {
+            // Who asked may have gone.
+            let _ = answer.send(result.clone());
+        }
+    }
+}
+
+impl Inner {
+    /// Puts all that was done before on the disk. Nothing to do in memory.
+    pub fn commit(&self) -> Result<(), WriteError> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let mut journal = lock(journal);
+        if let Some(why) = journal.broken() {
+            return Err(WriteError::Io(why.to_owned()));
+        }
+        let areas = std::mem::take(&mut *lock(&self.uncommitted));
+        let entries: Vec<(u64, Area)> = areas
+            .iter()
+            .map(|&area| {
+                // A writer that is half done has its bytes there before its states.
+                let _guard = self.lock_to_read(area);
+                (area, self.map.load(area))
+            })
+            .collect();
+        if let Err(error) = self.medium.sync() {
+            journal.give_up(error.to_string());
+            return Err(WriteError::Io(error.to_string()));
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        journal.append(&entries).map_err(|error| {
+            lock(&self.uncommitted).extend(areas);
+            if is_full(&error) { WriteError::Full } else { WriteError::Io(error.to_string()) }
+        })?;
+        if let Err(error) = journal.shorten() {
+            // Everything is said, only at length.
+            tracing::warn!(%error, "the index of an overlay could not be shortened");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! What an overlay's readers, writers and housekeepers share, and the locks between them.
+//!
+//! Invariants: the states and the bytes of an area change only under its lock held for writing, and bytes are
+//! copied out of the medium only under the lock held for reading; no lock is held while the base is read. Locks
+//! are taken in this order: the journal's, those of areas by number, the set of areas to be committed.
+
+use crate::granule::{Area, Cut};
+use crate::journal::Journal;
+use crate::map::Map;
+use crate::medium::Medium;
+use crate::room::Room;
+use crate::save::Saving;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use vfield_core::image::ImageId;
+use vfield_core::source::BlockSource;
+
+/// Locks, shared by areas whose numbers differ by a multiple of it: more than there are writers.
+const LOCKS: usize = 64;
+
+/// See the module.
+pub struct Inner {
+    pub base: Arc<dyn BlockSource>,
+    pub image: ImageId,
+    pub cut: Cut,
+    pub map: Map,
+    pub medium: Medium,
+    pub room: Room,
+    /// Granules that are zeros.
+    pub zeros: AtomicU64,
+    locks: [RwLock<()>; LOCKS],
+    /// Says which granules of the medium count after a restart; none for a memory file.
+    pub journal: Option<Mutex<Journal>>,
+    /// Areas that have changed since the journal was written.
+    pub uncommitted: Mutex<BTreeSet<u64>>,
+    /// Held by the one who saves, resets or restores.
+    pub housekeeping: Mutex<()>,
+    pub saving: Mutex<Option<Arc<Saving>>>,
+    /// True while `saving` is something. Set and cleared under all areas' locks.
+    pub is_saving: AtomicBool,
+}
+
+/// A panic elsewhere cannot leave anything half changed that these guard.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    pub fn new(base: Arc<dyn BlockSource>, image: ImageId, cut: Cut, medium: Medium, max_bytes: u64) -> Self {
+        Self {
+            base,
+            image,
+            cut,
+            map: Map::new(cut),
+            medium,
+            room: Room::new(max_bytes),
+            zeros: AtomicU64::new(0),
+            locks: std::array::from_fn(|_| RwLock::new(())),
+            journal: None,
+            uncommitted: Mutex::default(),
+            housekeeping: Mutex::default(),
+            saving: Mutex::default(),
+            is_saving: AtomicBool::new(false),
+        }
+    }
+
+    pub fn lock_to_read(&self, area: u64) -> RwLockReadGuard<'_, ()> {
+        self.locks[area as usize % LOCKS].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn lock_to_write(&self, area: u64) -> RwLockWriteGuard<'_, ()> {
+        self.locks[area as usize % LOCKS].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody changes anything while this is held.
+    pub fn lock_all(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
+        (0..LOCKS as u64).map(|area| self.lock_to_write(area)).collect()
+    }
+
+    /// Makes `after` the states of an area whose lock the caller holds. Room is the caller's to take and give back.
+    pub fn settle(&self, area: u64, before: &Area, after: &Area) {
+        self.map.store(area, after);
+        self.zeros.fetch_add(after.zeros(), Ordering::Relaxed);
+        self.zeros.fetch_sub(before.zeros(), Ordering::Relaxed);
+        self.note(area);
+    }
+
+    /// Remembers that an area is to be committed.
+    pub fn note(&self, area: u64) {
+        if self.journal.is_some() {
+            lock(&self.uncommitted).insert(area);
+        }
+    }
+
+    /// True if nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.map.changed().next().is_none()
+    }
+}

@@ -1,0 +1,38 @@
+//! A private copy-on-write overlay: changes over a [`BlockSource`] that never changes itself.
+//!
+//! A crate of its own because it knows neither who writes (NBD, FUSE...) nor where the base comes from (a node,
+//! a file, a test's vector of bytes): it stands between two traits of the core, [`BlockSource`] below it and
+//! [`BlockDevice`] above, and exports can be tested with it as it can be without them.
+//!
+//! Changes are kept in granules of 4 KiB ([`granule`]), each at its own place in a sparse file ([`medium`]): a
+//! memory file, or a file in a [`Folder`] whose [`journal`] says which granules of it count. The [`map`] says of
+//! each granule whether it is the base's, held, or zeros; readers of what is the base's take no lock. A
+//! [`saved`] overlay is one file with everything in it, of one moment.
+//!
+//! What a flush means: in memory nothing, as changes end with the process however it ends; in a folder, that
+//! everything done before is on the disk and found there after a kill or a power loss.
+//!
+//! [`BlockSource`]: vfield_core::source::BlockSource
+//! [`BlockDevice`]: vfield_core::device::BlockDevice
+
+mod committer;
+mod entry;
+mod error;
+mod folder;
+pub mod granule;
+mod inner;
+pub mod journal;
+mod map;
+mod medium;
+mod overlay;
+mod read;
+mod restore;
+mod room;
+mod save;
+pub mod saved;
+mod write;
+
+pub use error::{OpenError, RestoreError, SaveError};
+pub use folder::Folder;
+pub use overlay::{Overlay, Usage};
+pub use restore::check;

@@ -1,0 +1,79 @@
+//! The sparse file that holds granules, each at its own place: in memory, or in a folder.
+//!
+//! Invariant: bytes count only where the map says that a granule is held; whatever else lies in the file is
+//! rubbish, and nobody reads it. Who may touch a range when is the overlay's to say. The file's pages are
+//! never handed to sockets: unlike those of a store they change in place.
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, fdatasync, ftruncate, memfd_create, seek};
+use rustix::io::{Errno, retry_on_intr};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// A file for granules.
+#[derive(Debug)]
+pub struct Medium {
+    file: File,
+    volatile: bool,
+}
+
+impl Medium {
+    /// A memory file of `length_bytes` of nothing.
+    pub fn in_memory(length_bytes: u64) -> io::Result<Self> {
+        let file = memfd_create("vfield-overlay", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, length_bytes)?;
+        Ok(Self { file: file.into(), volatile: true })
+    }
+
+    /// A file on a disk.
+    pub const fn on_disk(file: File) -> Self {
+        Self { file, volatile: false }
+    }
+
+    /// True if what it holds ends with the process.
+    pub const fn is_volatile(&self) -> bool {
+        self.volatile
+    }
+
+    /// Fills `bytes` from `offset`.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Gives the room of a range back; it reads as zeros. On a file system that cannot do that the room stays taken.
+    pub fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let (offset, length) = (range.start, range.end - range.start);
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| fallocate(&self.file, mode, offset, length)) {
+            // What is not held is never read, so nothing is lost but room.
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Puts what was written on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        if self.volatile { Ok(()) } else { Ok(fdatasync(&self.file)?) }
+    }
+
+    /// The first range at or after `from` that takes up room.
+    pub fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
+        let start = match seek(&self.file, SeekFrom::Data(from)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(Some(start..seek(&self.file, SeekFrom::Hole(start))?))
+    }
+}
+
+/// True if an error says that there is no room, rather than that something is broken.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT | Errno::FBIG))
+}

@@ -1,0 +1,261 @@
+//! The overlay as others see it: made, asked, written and read.
+
+use crate::committer::Committer;
+use crate::error::{OpenError, RestoreError, SaveError};
+use crate::folder::{Folder, open_private};
+use crate::granule::{AREA_BYTES, AREA_GRANULES, Area, Cut, GRANULE_BYTES, State};
+use crate::inner::Inner;
+use crate::journal::{Journal, Subject};
+use crate::medium::Medium;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use vfield_core::device::{BlockDevice, WriteError, Writing};
+use vfield_core::extent::Extent;
+use vfield_core::image::ImageId;
+use vfield_core::source::{Allocating, BlockSource, Piece, Reading, Urgency};
+
+/// The sector to which the base's length is rounded up: the smallest that a device can have.
+const SECTOR_BYTES: u64 = 512;
+
+/// A block source with private changes over it. See the crate.
+pub struct Overlay {
+    inner: Arc<Inner>,
+    /// `None` in memory.
+    committer: Option<Committer>,
+}
+
+/// How much of an overlay is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that take up room, whole granules.
+    pub held_bytes: u64,
+    /// Bytes that read as zeros and take up none.
+    pub zero_bytes: u64,
+    /// Bytes that may be held.
+    pub max_bytes: u64,
+}
+
+impl Overlay {
+    /// An overlay in memory, over `base`, which has the bytes of `image`; at most `max_bytes` are held, rounded
+    /// down to granules.
+    ///
+    /// # Errors
+    /// If there is no memory file to be had.
+    pub fn in_memory(base: Arc<dyn BlockSource>, image: ImageId, max_bytes: u64) -> Result<Self, OpenError> {
+        let cut = cut_of(base.as_ref());
+        let medium = Medium::in_memory(cut.file_bytes()).map_err(OpenError::Memory)?;
+        Ok(Self { inner: Arc::new(Inner::new(base, image, cut, medium, max_bytes)), committer: None })
+    }
+
+    /// An overlay in a folder, under the base's name, with the changes that are there already.
+    ///
+    /// # Errors
+    /// If what is there is another image's, damaged, newer than this program or more than `max_bytes`, or if the
+    /// system refuses. What is there stays as it is then.
+    pub fn in_folder(
+        base: Arc<dyn BlockSource>,
+        image: ImageId,
+        folder: &Arc<Folder>,
+        max_bytes: u64,
+    ) -> Result<Self, OpenError> {
+        let cut = cut_of(base.as_ref());
+        let (data, index) = (folder.data(base.name()), folder.index(base.name()));
+        let failed = || OpenError::at(&data);
+        let file = if index.try_exists().map_err(OpenError::at(&index))? {
+            let file = std::fs::File::options().read(true).write(true).open(&data).map_err(failed())?;
+            (file, false)
+        } else {
+            let file = open_private(&data).map_err(failed())?;
+            // What a start that was cut short may have left.
+            let made = file.set_len(0).and_then(|()| file.set_len(cut.file_bytes())).and_then(|()| file.sync_all());
+            made.map_err(failed())?;
+            (file, true)
+        };
+        let (journal, replayed) = Journal::open(folder, base.name(), Subject { image, cut })?;
+        let (file, fresh) = file;
+        if !fresh && file.metadata().map_err(failed())?.len() != cut.file_bytes() {
+            return Err(OpenError::Damaged { path: data, what: "its length is not the device's" });
+        }
+        let mut inner = Inner::new(base, image, cut, Medium::on_disk(file), max_bytes);
+        let held = replayed.areas.values().map(Area::held).sum();
+        if !inner.room.take(held) {
+            let (held_bytes, max_bytes) = (held * GRANULE_BYTES, inner.room.max_bytes());
+            return Err(OpenError::TooLarge { path: data, held_bytes, max_bytes });
+        }
+        for (area, states) in &replayed.areas {
+            inner.settle(*area, &Area::default(), states);
+        }
+        let mut journal = journal;
+        journal.trim().map_err(OpenError::at(&index))?;
+        give_back_rubbish(&inner.medium, &replayed.areas).map_err(failed())?;
+        inner.journal = Some(Mutex::new(journal));
+        let inner = Arc::new(inner);
+        let committer = Committer::start(inner.clone()).map_err(failed())?;
+        Ok(Self { inner, committer: Some(committer) })
+    }
+
+    /// Makes the changes in a saved overlay those of this one, which must have none and be used by nobody yet;
+    /// returns how many bytes are held then. In a folder they are durable when this returns. Blocks.
+    ///
+    /// # Errors
+    /// If the file is refused or cannot be read; the overlay is empty then.
+    pub fn restore(&self, path: &Path) -> Result<u64, RestoreError> {
+        let held = self.inner.restore(path)?;
+        let committed = self.inner.commit();
+        committed.map_err(|error| RestoreError::at(path)(io::Error::other(error.to_string())))?;
+        Ok(held)
+    }
+
+    /// Saves the changes of this moment into a file, which replaces an older saved overlay there at once, when it
+    /// is complete and on the disk. Returns its length. Blocks; reads and writes go on.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or something else is there that it must not replace.
+    pub fn save(&self, path: &Path) -> Result<u64, SaveError> {
+        self.inner.save(path)
+    }
+
+    /// Drops all changes, at once and durably. Whoever has some of them in a cache does not hear of it: file systems
+    /// should be unmounted before. Blocks for as long as the disk takes.
+    ///
+    /// # Errors
+    /// If a save is under way, or the disk fails.
+    pub fn reset(&self) -> Result<(), SaveError> {
+        self.inner.reset()
+    }
+
+    /// How much is used.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            held_bytes: self.inner.room.held_bytes(),
+            zero_bytes: self.inner.zeros.load(Ordering::Relaxed) * GRANULE_BYTES,
+            max_bytes: self.inner.room.max_bytes(),
+        }
+    }
+
+    /// The image under it.
+    pub fn image(&self) -> ImageId {
+        self.inner.image
+    }
+
+    /// True if its changes end with the process.
+    pub fn is_volatile(&self) -> bool {
+        self.inner.medium.is_volatile()
+    }
+}
+
+fn cut_of(base: &dyn BlockSource) -> Cut {
+    Cut::new(base.size_bytes().next_multiple_of(SECTOR_BYTES))
+}
+
+/// Gives back the room of granules that no record speaks of: written and never flushed before a crash.
+fn give_back_rubbish(medium: &Medium, areas: &BTreeMap<u64, Area>) -> io::Result<()> {
+    let mut at = 0;
+    while let Some(data) = medium.next_data(at)? {
+        for area in data.start / AREA_BYTES..data.end.div_ceil(AREA_BYTES) {
+            let states = areas.get(&area).copied().unwrap_or_default();
+            let mut granule = 0;
+            while granule < AREA_GRANULES as usize {
+                let end = states.run_end(granule..AREA_GRANULES as usize);
+                if states.get(granule) != State::Held {
+                    let place = |granule: usize| area * AREA_BYTES + granule as u64 * GRANULE_BYTES;
+                    medium.punch(place(granule)..place(end))?;
+                }
+                granule = end;
+            }
+        }
+        at = data.end.next_multiple_of(AREA_BYTES);
+    }
+    Ok(())
+}
+
+impl BlockSource for Overlay {
+    fn name(&self) -> &str {
+        self.inner.base.name()
+    }
+
+    fn description(&self) -> String {
+        self.inner.base.description()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.cut.size_bytes()
+    }
+
+    fn chunk_bytes(&self) -> u32 {
+        self.inner.base.chunk_bytes()
+    }
+
+    fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
+        self.inner.try_read(extent, pieces)
+    }
+
+    fn read(&self, extent: Extent) -> Reading<'_> {
+        Box::pin(self.inner.read(extent))
+    }
+
+    fn prefetch(&self, extent: Extent, urgency: Urgency) {
+        self.inner.prefetch(extent, urgency);
+    }
+
+    fn allocation(&self, extent: Extent) -> Allocating<'_> {
+        Box::pin(self.inner.allocation(extent))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.inner.base.is_complete()
+    }
+
+    fn device(&self) -> Option<&dyn BlockDevice> {
+        Some(self)
+    }
+}
+
+impl BlockDevice for Overlay {
+    fn try_write(&self, offset: u64, bytes: &[u8]) -> Option<Result<(), WriteError>> {
+        let extent = Extent::from(offset..offset + bytes.len() as u64);
+        if extent.is_empty() {
+            return Some(Ok(()));
+        }
+        let ends = match self.inner.try_ends(extent)? {
+            Ok(ends) => ends,
+            Err(error) => return Some(Err(error.into())),
+        };
+        // An end that has just become the base's again: as if it had to be waited for.
+        match self.inner.put(extent, bytes, &ends) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn write(&self, offset: u64, bytes: Bytes) -> Writing<'_> {
+        Box::pin(async move { self.inner.write(Extent::from(offset..offset + bytes.len() as u64), &bytes).await })
+    }
+
+    fn zero(&self, extent: Extent) -> Writing<'_> {
+        Box::pin(self.inner.zero(extent))
+    }
+
+    fn discard(&self, extent: Extent) -> Result<(), WriteError> {
+        self.inner.clear(self.inner.cut.whole(extent))
+    }
+
+    fn flush(&self) -> Writing<'_> {
+        match &self.committer {
+            None => Box::pin(ready(Ok(()))),
+            Some(committer) => Box::pin(committer.flush()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "overlay of {:?}, {:?}", self.inner.image, self.usage())
+    }
+}

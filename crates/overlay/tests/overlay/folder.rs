@@ -1,0 +1,275 @@
+//! Overlays in a folder: what was flushed is there after a crash, and nothing is taken for what it is not.
+
+use crate::support::{Base, ID, act, actions, check, device_bytes, model, noise, read, wait};
+use proptest::prelude::*;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use vfield_core::device::BlockDevice;
+use vfield_core::extent::Extent;
+use vfield_core::image::ImageId;
+use vfield_overlay::{Folder, OpenError, Overlay};
+
+const MAX: u64 = 1 << 30;
+
+fn open(dir: &Path) -> Result<Overlay, OpenError> {
+    open_with(dir, ID, MAX)
+}
+
+fn open_with(dir: &Path, image: ImageId, max_bytes: u64) -> Result<Overlay, OpenError> {
+    Overlay::in_folder(Base::new(), image, &Arc::new(Folder::open(dir)?), max_bytes)
+}
+
+/// The folder as a killed process leaves it: its files as they are now.
+fn crashed(dir: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    copy
+}
+
+fn said<T: std::fmt::Debug>(result: Result<T, OpenError>, dir: &Path) -> String {
+    result.unwrap_err().to_string().replace(dir.to_str().unwrap(), "DIR")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_was_flushed_survives(
+        batches in prop::collection::vec(prop::collection::vec(actions(), 0..6), 1..5),
+        later in prop::collection::vec(actions(), 0..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = wait(async {
+            let base = Base::new();
+            let (overlay, mut model) = (open(dir.path()).unwrap(), model(&base));
+            for batch in &batches {
+                for action in batch {
+                    act(&overlay, &mut model, action).await.unwrap();
+                }
+                overlay.flush().await.unwrap();
+            }
+            let copy = crashed(dir.path());
+            let mut unflushed = model.clone();
+            for action in &later {
+                act(&overlay, &mut unflushed, action).await.unwrap();
+            }
+            check(&overlay, &unflushed).await;
+            let again = open(copy.path()).unwrap();
+            check(&again, &model).await;
+            assert_eq!(again.usage(), {
+                drop(again);
+                open(copy.path()).unwrap().usage()
+            });
+            copy
+        });
+        drop(copy);
+    }
+
+    #[test]
+    fn a_granule_is_old_or_new_after_a_crash(actions in prop::collection::vec(actions(), 1..8)) {
+        // Nothing of this was flushed, so the folder says nothing of it yet: all is the base's.
+        let dir = tempfile::tempdir().unwrap();
+        wait(async {
+            let base = Base::new();
+            let (overlay, mut changed) = (open(dir.path()).unwrap(), model(&base));
+            for action in &actions {
+                act(&overlay, &mut changed, action).await.unwrap();
+            }
+            let copy = crashed(dir.path());
+            let again = open(copy.path()).unwrap();
+            let (found, before) = (read(&again, Extent::from(0..device_bytes())).await, model(&base));
+            for (at, granule) in found.chunks(4096).enumerate() {
+                let place = at * 4096..at * 4096 + granule.len();
+                assert!(granule == &before[place.clone()] || granule == &changed[place], "granule {at}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_index_cut_anywhere_is_an_earlier_flush(cut in any::<prop::sample::Index>()) {
+        let dir = tempfile::tempdir().unwrap();
+        wait(async {
+            let base = Base::new();
+            let overlay = open(dir.path()).unwrap();
+            let mut moments = vec![model(&base)];
+            for turn in 0..4_u8 {
+                let mut next = moments.last().unwrap().clone();
+                let (offset, bytes) = (u64::from(turn) * 700_000, noise(9000, turn));
+                overlay.write(offset, bytes.clone().into()).await.unwrap();
+                overlay.flush().await.unwrap();
+                next[offset as usize..][..9000].copy_from_slice(&bytes);
+                moments.push(next);
+            }
+            drop(overlay);
+            let index = dir.path().join("base.index");
+            let bytes = std::fs::read(&index).unwrap();
+            std::fs::write(&index, &bytes[..cut.index(bytes.len() + 1)]).unwrap();
+            match reopen(dir.path()).await {
+                Ok(overlay) => {
+                    let found = read(&overlay, Extent::from(0..device_bytes())).await;
+                    assert!(moments.contains(&found), "no moment that ever was");
+                }
+                Err(error) => assert!(matches!(error, OpenError::Damaged { .. }), "{error}"),
+            }
+        });
+    }
+
+    #[test]
+    fn an_index_with_a_wrong_byte_loses_nothing_silently(at in any::<prop::sample::Index>(), byte in 1..=255_u8) {
+        let dir = tempfile::tempdir().unwrap();
+        wait(async {
+            let overlay = open(dir.path()).unwrap();
+            for turn in 0..3_u8 {
+                overlay.write(u64::from(turn) << 20, noise(4096, turn).into()).await.unwrap();
+                overlay.flush().await.unwrap();
+            }
+            drop(overlay);
+            let index = dir.path().join("base.index");
+            let mut bytes = std::fs::read(&index).unwrap();
+            let at = at.index(bytes.len());
+            bytes[at] ^= byte;
+            std::fs::write(&index, &bytes).unwrap();
+            match reopen(dir.path()).await {
+                // Only the last record can be taken for one that was never finished.
+                Ok(overlay) => assert_eq!(overlay.usage().held_bytes, 2 * 4096),
+                Err(OpenError::Damaged { .. } | OpenError::Newer { .. } | OpenError::OtherImage { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+
+    #[test]
+    fn any_bytes_are_an_index_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("base.index"), &bytes).unwrap();
+        let file = std::fs::File::create(dir.path().join("base.data")).unwrap();
+        file.set_len(device_bytes().next_multiple_of(4096)).unwrap();
+        prop_assert!(open(dir.path()).is_err());
+        prop_assert_eq!(std::fs::read(dir.path().join("base.index")).unwrap(), bytes);
+    }
+}
+
+/// The thread of an overlay lets go of the folder a moment after the overlay is gone.
+async fn reopen(dir: &Path) -> Result<Overlay, OpenError> {
+    loop {
+        match open(dir) {
+            Err(OpenError::InUse(_)) => tokio::task::yield_now().await,
+            other => return other,
+        }
+    }
+}
+
+#[test]
+fn a_folder_is_for_one_process_and_one_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("made");
+    wait(async {
+        let overlay = open(dir).unwrap();
+        assert_eq!(std::fs::metadata(dir).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(said(open(dir), dir), "another daemon keeps its changes in DIR");
+        overlay.write(0, noise(1 << 20, 1).into()).await.unwrap();
+        overlay.flush().await.unwrap();
+        drop(overlay);
+        drop(reopen(dir).await.unwrap());
+        while matches!(Folder::open(dir), Err(OpenError::InUse(_))) {
+            tokio::task::yield_now().await;
+        }
+        let other = open_with(dir, ImageId([8; 32]), MAX);
+        assert_eq!(said(other, dir), "DIR/base.index holds changes to image 070707070707, not to 080808080808");
+        let small = open_with(dir, ID, 1 << 19);
+        assert_eq!(said(small, dir), "DIR/base.data holds 1048576 bytes of changes, and 524288 are allowed");
+        let mut index = std::fs::read(dir.join("base.index")).unwrap();
+        index[8] = 9;
+        std::fs::write(dir.join("base.index"), &index).unwrap();
+        assert_eq!(said(open(dir), dir), "DIR/base.index has format 9, newer than this program knows");
+        index[8] = 1;
+        std::fs::write(dir.join("base.index"), &index).unwrap();
+        std::fs::write(dir.join("base.data"), "short").unwrap();
+        assert_eq!(said(open(dir), dir), "DIR/base.data is damaged: its length is not the device's");
+        std::fs::remove_file(dir.join("base.data")).unwrap();
+        assert!(matches!(open(dir), Err(OpenError::System { .. })));
+        assert!(matches!(Folder::open(&dir.join("base.index")), Err(OpenError::System { .. })));
+    });
+}
+
+#[test]
+fn room_on_the_disk_is_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let blocks = |dir: &Path| std::fs::metadata(dir.join("base.data")).unwrap().blocks() * 512;
+    wait(async {
+        let overlay = open(dir.path()).unwrap();
+        overlay.write(0, noise(2 << 20, 1).into()).await.unwrap();
+        overlay.flush().await.unwrap();
+        assert!(blocks(dir.path()) >= 2 << 20);
+        overlay.discard(Extent::from(0..1 << 20)).unwrap();
+        assert!(blocks(dir.path()) <= 1 << 20);
+        overlay.reset().unwrap();
+        assert_eq!(blocks(dir.path()), 0);
+        check(&overlay, &model(&Base::new())).await;
+        drop(overlay);
+        check(&reopen(dir.path()).await.unwrap(), &model(&Base::new())).await;
+    });
+}
+
+#[test]
+fn what_was_never_flushed_takes_no_room_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    wait(async {
+        let overlay = open(dir.path()).unwrap();
+        overlay.write(1 << 20, noise(1 << 20, 1).into()).await.unwrap();
+        let copy = crashed(dir.path());
+        let again = open(copy.path()).unwrap();
+        assert_eq!(again.usage().held_bytes, 0);
+        assert_eq!(std::fs::metadata(copy.path().join("base.data")).unwrap().blocks(), 0);
+        drop(overlay);
+    });
+}
+
+#[test]
+fn an_index_that_was_written_often_stays_short() {
+    let dir = tempfile::tempdir().unwrap();
+    wait(async {
+        let base = Base::new();
+        let overlay = open(dir.path()).unwrap();
+        let mut expected = model(&base);
+        // Each record is 120 bytes; without being shortened the index would have 1.4 MB.
+        for turn in 0..12_000_u32 {
+            let (offset, length) = (u64::from(turn % 2) * 4096, 4096);
+            if turn % 4 < 2 {
+                overlay.discard(Extent::from(offset..offset + length)).unwrap();
+                expected[offset as usize..][..4096].fill(0);
+            } else {
+                overlay.write(offset, vec![turn as u8; 4096].into()).await.unwrap();
+                expected[offset as usize..][..4096].fill(turn as u8);
+            }
+            overlay.flush().await.unwrap();
+        }
+        let length = std::fs::metadata(dir.path().join("base.index")).unwrap().len();
+        assert!(length < (1 << 20) + 2000, "{length}");
+        drop(overlay);
+        check(&reopen(dir.path()).await.unwrap(), &expected).await;
+    });
+}
+
+#[test]
+fn a_restored_overlay_is_durable() {
+    let (dir, saved) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let saved = saved.path().join("saved");
+    std::fs::create_dir_all(saved.parent().unwrap()).unwrap();
+    wait(async {
+        let base = Base::new();
+        let overlay = crate::support::in_memory(&base);
+        overlay.write(12_345, noise(54_321, 1).into()).await.unwrap();
+        overlay.save(&saved).unwrap();
+        let mut expected = model(&base);
+        expected[12_345..][..54_321].copy_from_slice(&noise(54_321, 1));
+        let kept = open(dir.path()).unwrap();
+        kept.restore(&saved).unwrap();
+        let copy = crashed(dir.path());
+        check(&open(copy.path()).unwrap(), &expected).await;
+    });
+}
