@@ -9,6 +9,7 @@ use crate::medium::is_full;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use vfield_core::device::WriteError;
@@ -21,23 +22,34 @@ type Answer = oneshot::Sender<Result<(), WriteError>>;
 /// The thread.
 #[derive(Debug)]
 pub struct Committer {
-    orders: Sender<Answer>,
+    /// Taken when it ends.
+    orders: Option<Sender<Answer>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
     /// Starts it.
     pub fn start(inner: Arc<Inner>) -> io::Result<Self> {
         let (orders, waiting) = channel();
-        std::thread::Builder::new().name("overlay".into()).spawn(move || work(&inner, &waiting))?;
-        Ok(Self { orders })
+        let thread = std::thread::Builder::new().name("overlay".into()).spawn(move || work(&inner, &waiting))?;
+        Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
 
     /// Waits for a commit that begins after this call.
     pub async fn flush(&self) -> Result<(), WriteError> {
         let (tell, told) = oneshot::channel();
-        let gone = |_| WriteError::Io("the overlay's thread has ended".into());
-        self.orders.send(tell).map_err(|_| gone(()))?;
-        told.await.map_err(|_| gone(()))?
+        let gone = || WriteError::Io("the overlay's thread has ended".into());
+        self.orders.as_ref().and_then(|orders| orders.send(tell).ok()).ok_or_else(gone)?;
+        told.await.map_err(|_| gone())?
+    }
+}
+
+impl Drop for Committer {
+    /// Commits what is left and lets go of the folder: when this returns, it can be opened again.
+    fn drop(&mut self) {
+        self.orders = None;
+        // A thread that panicked has said so, and has let go as well.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -47,19 +59,22 @@ fn work(inner: &Inner, waiting: &Receiver<Answer>) {
             Ok(first) => Some(first),
             Err(RecvTimeoutError::Timeout) if lock(&inner.uncommitted).is_empty() => continue,
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => break,
         };
         // Everybody who waits by now is served by one commit.
         let others: Vec<Answer> = waiting.try_iter().collect();
-        let result = inner.commit();
-        if let Err(error) = &result {
-            tracing::error!(%error, "changes could not be put on the disk");
-        }
+        let result = commit(inner);
         for answer in first.into_iter().chain(others) {
             // Who asked may have gone.
             let _ = answer.send(result.clone());
         }
     }
+    // Nobody waits for this one; what went wrong is in the log.
+    let _ = commit(inner);
+}
+
+fn commit(inner: &Inner) -> Result<(), WriteError> {
+    inner.commit().inspect_err(|error| tracing::error!(%error, "changes could not be put on the disk"))
 }
 
 impl Inner {

@@ -39,8 +39,10 @@ proptest! {
                 if let Err(error) = act(&overlay, &mut model, action).await {
                     assert_eq!(error, WriteError::Full);
                     // A write that failed may have changed a part of what it was about: read on from there.
-                    let (Action::Write(offset, length, _) | Action::Zero(offset, length @ _, ..)) = narrowed(action) else {
-                        panic!("{action:?} needs no room")
+                    let (offset, length) = match *action {
+                        Action::Write(offset, length, _) => (offset, length as u64),
+                        Action::Zero(offset, length) => (offset, length),
+                        Action::Discard(..) | Action::Read(..) => panic!("{action:?} needs no room"),
                     };
                     let found = read(&overlay, Extent::from(offset..offset + length)).await;
                     model[offset as usize..][..length as usize].copy_from_slice(&found);
@@ -49,14 +51,6 @@ proptest! {
             }
             check(&overlay, &model).await;
         });
-    }
-}
-
-/// A change with its length as a number of bytes of the device.
-fn narrowed(action: &Action) -> Action {
-    match *action {
-        Action::Write(offset, length, _) => Action::Zero(offset, length as u64),
-        ref other => other.clone(),
     }
 }
 
@@ -90,7 +84,6 @@ fn zeros_take_no_room_where_there_are_zeros() {
         overlay.zero(Extent::from(350_001..350_003)).await.unwrap();
         overlay.discard(Extent::from(0..1 << 20)).unwrap();
         overlay.zero(Extent::from(5..7)).await.unwrap();
-        assert_eq!(overlay.try_write(100, &[0; 5000]), Some(Ok(())).filter(|_| false).or(Some(Err(WriteError::Full))));
         assert_eq!(overlay.try_write(100, &[0; 50]), Some(Ok(())));
         assert_eq!(overlay.usage().held_bytes, 0);
     });

@@ -181,7 +181,7 @@ fn what_cannot_be_restored_is_named() {
     assert!(error.ends_with("was saved over image 070707070707, not over 080808080808"), "{error}");
     let small = Overlay::in_memory(base.clone(), ID, 8192).unwrap();
     let error = small.restore(&path).unwrap_err().to_string();
-    assert!(error.ends_with("holds 20480 bytes of changes, and 8192 are allowed"), "{error}");
+    assert!(error.ends_with("holds 24576 bytes of changes, and 8192 are allowed"), "{error}");
     let changed = in_memory(&base);
     changed.try_write(0, &[1]).unwrap().unwrap();
     assert!(matches!(changed.restore(&path), Err(RestoreError::NotEmpty(_))));
