@@ -10,6 +10,10 @@ use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 
+/// Length of a granule, the unit in which changes are kept and come out whole: a page. Changes of whole granules
+/// never wait, so this is the block size that clients should prefer.
+pub const GRANULE_BYTES: u32 = 4 << 10;
+
 /// Why a change was not made. Bytes of the same request may have been changed before it failed, as on a disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
@@ -32,7 +36,7 @@ pub type Writing<'a> = Pin<Box<dyn Future<Output = Result<(), WriteError>> + Sen
 /// Extents must lie within `0..size_bytes()`, which of a device is a multiple of 512, so exports have nothing to pad.
 ///
 /// A change that is done is seen by every read that begins after it, on whatever connection or export.
-/// Changes that overlap in time come out granule by granule (4 KiB) as if one had come after the other. What
+/// Changes that overlap in time come out granule by granule as if one had come after the other. What
 /// is done before a [`flush`](BlockDevice::flush) begins is durable when that flush is done, as far as the medium
 /// lets anything be durable; before that a crash may undo any part of it. "Force unit access" is a change and
 /// then a flush.

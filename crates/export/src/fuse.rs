@@ -1,4 +1,4 @@
-//! The FUSE export: a read-only directory with one regular file for each image.
+//! The FUSE export: a directory with one regular file for each image, read-only unless its source can be written.
 //!
 //! Owns a mount from [`mount`] to [`Mounted::unmount`]. Invariant: while a [`Mounted`] lives the images can
 //! be read below its directory, and when it is gone nothing is mounted there. Called by the command line;
@@ -6,13 +6,15 @@
 //!
 //! A read whose bytes are here is answered by the thread that took it from the kernel; one that has to
 //! wait becomes a task of the runtime and stops nobody else ([`answer`]). As images never change, the
-//! kernel may keep every page it read.
+//! kernel may keep every page it read; of a file that can be written ([`change`]) it keeps them until the file is
+//! opened again, since it may be changed elsewhere.
 //!
-//! It does not write, does not unmount when the process is killed (the next [`mount`] on that directory
+//! It does not unmount when the process is killed (the next [`mount`] on that directory
 //! clears the dead mount away), and does not use FUSE passthrough: a source does not promise that
 //! its file is complete.
 
 mod answer;
+mod change;
 mod directory;
 mod error;
 mod holes;
@@ -66,14 +68,14 @@ impl Options {
         }
     }
 
-    fn config(&self) -> Config {
+    fn config(&self, writable: bool) -> Config {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(mount_point::SUBTYPE.into()),
             // Not `Subtype`, which fuser keeps from the kernel when it mounts without the helper.
             MountOption::CUSTOM(format!("subtype={}", mount_point::SUBTYPE)),
             MountOption::DefaultPermissions,
-            MountOption::RO,
+            if writable { MountOption::RW } else { MountOption::RO },
             MountOption::NoDev,
             MountOption::NoSuid,
             MountOption::NoAtime,
@@ -93,12 +95,13 @@ impl Options {
 /// # Errors
 /// See [`MountError`]; nothing is mounted then.
 pub fn mount(directory: &Path, sources: Vec<Arc<dyn BlockSource>>, options: Options) -> Result<Mounted, MountError> {
+    let writable = sources.iter().any(|source| source.device().is_some());
     let waiting = Arc::new(Waiting::new(options.runtime.clone(), options.waiting_bytes_max));
     let files = Directory::new(sources, waiting.clone())?;
     let path = mount_point::prepare(directory)?;
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::FuseUnavailable)?;
     let refused = |source| MountError::Refused { path: path.clone(), source };
-    let session = fuser::Session::new(files, &path, &options.config()).map_err(refused)?;
+    let session = fuser::Session::new(files, &path, &options.config(writable)).map_err(refused)?;
     let mounted = Mounted::start(session, path.clone(), waiting, &options).map_err(refused)?;
     Ok(mounted)
 }

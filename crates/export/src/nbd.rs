@@ -1,13 +1,14 @@
-//! A read-only NBD server for block sources.
+//! An NBD server for block sources: read-only ones, and those that can be written.
 //!
 //! Owns the sockets between this machine's clients (the kernel, QEMU, libnbd) and
 //! [`BlockSource`]s. What it promises: no wrong byte; an error only where the source gives one; bounded
 //! memory whatever clients do; an answer that needs no waiting never waits for one that does. Called by the
-//! command line and by tests. It does not write, does not encrypt and knows nothing of peers.
+//! command line and by tests. It does not encrypt and knows nothing of peers.
 //!
 //! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
 //! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out,
-//! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet.
+//! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet; `upload`
+//! takes in what a client writes.
 //!
 //! ```no_run
 //! # async fn example(image: std::sync::Arc<dyn vfield_core::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,6 +30,7 @@ mod outbox;
 mod server;
 mod session;
 mod socket;
+mod upload;
 mod waits;
 
 pub use address::{Address, AddressError, PORT, UNIX_PATH_BYTES_MAX};

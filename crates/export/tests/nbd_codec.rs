@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use std::sync::Arc;
-use vfield_export::nbd::codec::{Command, Negotiation, OPTION_BYTES_MAX, Offer, Request, Requests, Step, Violation};
+use vfield_export::nbd::codec::{
+    Command, Negotiation, Next, OPTION_BYTES_MAX, Offer, Request, Requests, Step, Violation,
+};
 
 fn offers() -> Arc<[Offer]> {
     let offer = |name: &str| Offer {
@@ -10,6 +12,7 @@ fn offers() -> Arc<[Offer]> {
         description: "an image".to_owned(),
         size_bytes: 1 << 20,
         preferred_bytes: 65536,
+        writable: name == "b",
     };
     [offer("a"), offer("b")].into()
 }
@@ -37,22 +40,26 @@ fn negotiate(input: &[u8], cuts: &[usize]) -> (Vec<u8>, Step, usize) {
     }
 }
 
-fn requests(input: &[u8], cuts: &[usize]) -> (Vec<Request>, Option<Violation>) {
-    let (mut parser, mut found) = (Requests::default(), Vec::new());
+/// Requests, how many bytes of payload came in all, and what ended it.
+fn requests(input: &[u8], cuts: &[usize]) -> (Vec<Request>, usize, Option<Violation>) {
+    let (mut parser, mut found, mut payload) = (Requests::default(), Vec::new(), 0);
     let (mut used, mut arrived) = (0, 0);
     let mut cuts = cuts.iter().cycle();
     loop {
         match parser.next(&input[used..arrived]) {
-            Err(violation) => return (found, Some(violation)),
-            Ok((more, Some(request))) => {
-                used += more;
+            Err(violation) => return (found, payload, Some(violation)),
+            Ok(Next::Request(request)) => {
+                used += 28;
                 found.push(request);
             }
-            Ok((more, None)) => {
-                used += more;
+            Ok(Next::Payload(length)) => {
+                used += length;
+                payload += length;
+            }
+            Ok(Next::More) => {
                 assert!(arrived - used < 28, "a request was not seen");
                 if arrived == input.len() {
-                    return (found, None);
+                    return (found, payload, None);
                 }
                 arrived = input.len().min(arrived + 1 + cuts.next().copied().unwrap_or(0));
             }
@@ -138,14 +145,16 @@ proptest! {
 }
 
 #[test]
-fn a_write_is_a_request_when_its_payload_is_gone() {
+fn a_payload_is_told_from_requests() {
     let header = [&0x2560_9513_u32.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 16], &100_u32.to_be_bytes()].concat();
     let mut parser = Requests::default();
-    assert_eq!(parser.next(&header), Ok((28, None)));
+    let found = parser.next(&header);
+    assert!(matches!(found, Ok(Next::Request(Request { command: Command::Write, length: 100, .. }))), "{found:?}");
     assert!(!parser.at_boundary());
-    assert_eq!(parser.next(&[0; 99]), Ok((99, None)));
-    let (used, found) = parser.next(&[0; 50]).unwrap();
-    assert_eq!((used, found.map(|request| request.command)), (1, Some(Command::Write)));
+    assert_eq!(parser.next(&[]), Ok(Next::More));
+    assert_eq!(parser.next(&[0; 60]), Ok(Next::Payload(60)));
+    parser.passed(39);
+    assert_eq!(parser.next(&[0; 50]), Ok(Next::Payload(1)));
     assert!(parser.at_boundary());
 }
 

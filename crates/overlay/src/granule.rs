@@ -8,7 +8,7 @@ use vfield_core::extent::Extent;
 
 /// Length of a granule: the page of the kernel and the block of file systems, so that what they write is whole
 /// granules and the base need not be read.
-pub const GRANULE_BYTES: u64 = 4 << 10;
+pub const GRANULE_BYTES: u64 = vfield_core::device::GRANULE_BYTES as u64;
 
 /// Granules of an area. With 256 the states of an area fill a cache line, and an area is as long as the longest
 /// request of the kernel's clients.

@@ -41,13 +41,18 @@ impl ImageFile {
         Some(Self { source, size_bytes })
     }
 
+    /// True if its source can be written.
+    pub fn is_writable(&self) -> bool {
+        self.source.device().is_some()
+    }
+
     /// The part of an extent that the source has; what the file has beyond it is zeros.
     pub fn held(&self, extent: Extent) -> Extent {
         extent.clip(Extent::from(0..self.source.size_bytes()))
     }
 }
 
-/// Reads and searches that wait for the source, bounded in bytes and ended together.
+/// Reads, searches and changes that wait for the source, bounded in bytes and ended together.
 #[derive(Debug)]
 pub(super) struct Waiting {
     runtime: Handle,
@@ -76,11 +81,12 @@ impl Waiting {
 
     /// Runs `work` on the runtime once `bytes` of the budget are free, and hands its result to `reply`;
     /// [`ReadError::ShuttingDown`] if the export closes before it is done.
-    pub fn spawn<T, W, R>(&self, bytes: u32, work: W, reply: R)
+    pub fn spawn<T, E, W, R>(&self, bytes: u32, work: W, reply: R)
     where
         T: Send + 'static,
-        W: Future<Output = Result<T, ReadError>> + Send + 'static,
-        R: FnOnce(Result<T, ReadError>) + Send + 'static,
+        E: From<ReadError> + Send + 'static,
+        W: Future<Output = Result<T, E>> + Send + 'static,
+        R: FnOnce(Result<T, E>) + Send + 'static,
     {
         let units = bytes.div_ceil(BUDGET_UNIT_BYTES).clamp(1, self.budget_units);
         let budget = self.budget.clone();
@@ -94,7 +100,7 @@ impl Waiting {
             tokio::select! {
                 biased;
                 result = within_budget => reply(result),
-                _ = closing.wait_for(|closing| *closing) => reply(Err(ReadError::ShuttingDown)),
+                _ = closing.wait_for(|closing| *closing) => reply(Err(ReadError::ShuttingDown.into())),
             }
         });
     }
@@ -157,7 +163,7 @@ fn miss(source: Arc<dyn BlockSource>, held: Extent, asked: Extent, reply: ReplyD
         filling.finish()?;
         Ok(buffer)
     };
-    waiting.spawn(length as u32, work, |result| match result {
+    waiting.spawn(length as u32, work, |result: Result<Vec<u8>, ReadError>| match result {
         Ok(buffer) => reply.data(&buffer),
         Err(error) => fail(&error, reply),
     });

@@ -1,11 +1,12 @@
-//! The file system itself: one directory with one read-only file for each image.
+//! The file system itself: one directory with one file for each image.
 //!
-//! Owns the table of inodes, which never changes while it is mounted. Invariant: everything said about
-//! names, sizes and bytes stays true for the life of the mount, so the kernel may cache all of it.
-//! Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves bytes to
-//! [`super::answer`].
+//! Owns the table of inodes, which never changes while it is mounted. Invariant: everything said about names and
+//! sizes, and about bytes of files that cannot be written, stays true for the life of the mount, so the kernel may
+//! cache all of it. Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves
+//! bytes to [`super::answer`] and [`super::change`].
 
 use super::answer::{self, ImageFile, READ_BYTES_MAX, TOO_LONG, Waiting};
+use super::change;
 use super::error::{MountError, errno};
 use super::holes::{self, Wanted};
 use fuser::{
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfield_core::extent::Extent;
-use vfield_core::source::BlockSource;
+use vfield_core::source::{BlockSource, ReadError};
 
 /// How long the kernel may keep names and attributes without asking again: they never change.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -109,7 +110,7 @@ impl Directory {
             size: file.size_bytes,
             blocks: file.size_bytes / u64::from(SECTOR_BYTES),
             kind: FileType::RegularFile,
-            perm: 0o444,
+            perm: if file.is_writable() { 0o644 } else { 0o444 },
             nlink: 1,
             blksize: file.source.chunk_bytes(),
             ..root
@@ -160,6 +161,7 @@ impl Filesystem for Directory {
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.open_file(inode) {
+            Ok(file) if file.is_writable() => reply.opened(FileHandle(0), FopenFlags::FOPEN_NOFLUSH),
             Ok(_) if flags.acc_mode() != OpenAccMode::O_RDONLY => reply.error(Errno::EROFS),
             Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             Err(error) => reply.error(error),
@@ -203,7 +205,7 @@ impl Filesystem for Directory {
             // A place within the file, whose length fits.
             Ok(Some(place)) => reply.offset(place.cast_signed()),
             Ok(None) => reply.error(Errno::ENXIO),
-            Err(error) => reply.error(errno(&error)),
+            Err::<_, ReadError>(error) => reply.error(errno(&error)),
         });
     }
 
@@ -229,16 +231,57 @@ impl Filesystem for Directory {
         reply.statfs(blocks, 0, 0, self.files.len() as u64, 0, SECTOR_BYTES, NAME_BYTES_MAX as u32, SECTOR_BYTES);
     }
 
-    // The mount is read-only, so the kernel refuses what follows by itself, unless somebody remounts it.
+    fn write(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.open_file(inode) {
+            Ok(_) if bytes.len() > READ_BYTES_MAX as usize => reply.error(TOO_LONG),
+            Ok(file) => change::write(file, offset, bytes, reply, &self.waiting),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        match (self.open_file(inode), Extent::new(offset, length)) {
+            (Ok(file), Some(extent)) => change::fallocate(file, extent, mode, reply, &self.waiting),
+            (Ok(_), None) => reply.error(Errno::EINVAL),
+            (Err(error), _) => reply.error(error),
+        }
+    }
+
+    fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        match self.open_file(inode) {
+            Ok(file) => change::flush(file, reply, &self.waiting),
+            Err(error) => reply.error(error),
+        }
+    }
 
     fn setattr(
         &self,
         _: &Request,
-        _: INodeNo,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u64>,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
         _: Option<TimeOrNow>,
         _: Option<TimeOrNow>,
         _: Option<SystemTime>,
@@ -249,8 +292,23 @@ impl Filesystem for Directory {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        reply.error(Errno::EROFS);
+        let attributes = match self.file(inode) {
+            Ok(file) if file.is_writable() => self.attributes(inode),
+            _ => return reply.error(Errno::EROFS),
+        };
+        match attributes {
+            // Times are not kept. The length is the image's, whoever would cut it.
+            Ok(attributes)
+                if size.is_none_or(|size| size == attributes.size) && (mode, uid, gid) == (None, None, None) =>
+            {
+                reply.attr(&TTL, &attributes);
+            }
+            Ok(_) => reply.error(Errno::EPERM),
+            Err(error) => reply.error(error),
+        }
     }
+
+    // Nothing is ever made, renamed or removed. On a read-only mount the kernel refuses what follows by itself.
 
     fn create(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
         reply.error(Errno::EROFS);
@@ -284,21 +342,6 @@ impl Filesystem for Directory {
         reply.error(Errno::EROFS);
     }
 
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        reply.error(Errno::EROFS);
-    }
-
     fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
         reply.error(Errno::EROFS);
     }
@@ -307,17 +350,9 @@ impl Filesystem for Directory {
         reply.error(Errno::EROFS);
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
-        reply.error(Errno::EROFS);
-    }
-
     // What follows has nothing to do here; answering keeps the kernel from asking again.
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 

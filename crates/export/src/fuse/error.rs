@@ -1,11 +1,12 @@
-//! What can go wrong around a mount, and what the kernel is told when a read fails.
+//! What can go wrong around a mount, and what the kernel is told when a read or a change fails.
 //!
-//! Owns the two error enums of the FUSE export and the one function that turns a [`ReadError`] into an
-//! errno. Called by the rest of `fuse` and by the command line, which adds what to do about it.
+//! Owns the two error enums of the FUSE export and the two functions that turn errors of a source into
+//! an errno. Called by the rest of `fuse` and by the command line, which adds what to do about it.
 
 use fuser::Errno;
 use std::io;
 use std::path::PathBuf;
+use vfield_core::device::WriteError;
 use vfield_core::source::ReadError;
 
 /// Why a directory could not be mounted. Nothing is mounted when it is returned.
@@ -82,5 +83,14 @@ pub(super) fn errno(error: &ReadError) -> Errno {
     match error {
         ReadError::TimedOut(_) | ReadError::SourceChanged(_) | ReadError::Io(..) => Errno::EIO,
         ReadError::ShuttingDown => Errno::ESHUTDOWN,
+    }
+}
+
+/// As [`errno`], of a change.
+pub(super) fn write_errno(error: &WriteError) -> Errno {
+    match error {
+        WriteError::Full => Errno::ENOSPC,
+        WriteError::Read(error) => errno(error),
+        WriteError::Io(_) => Errno::EIO,
     }
 }

@@ -1,6 +1,6 @@
 //! From judged requests to the bytes of their answers.
 //!
-//! Owns what is under way for one connection: reads and status requests that wait for the source, long
+//! Owns what is under way for one connection: reads, status requests and changes that wait for the source, long
 //! reads that wait for room, and the outbox. Invariants: a long read is taken in windows, so it never holds
 //! more of the source than one of them; a reply whose header is out is finished before anything else is
 //! added, or the connection ends; all other answers go out in the order in which they are ready. The
@@ -10,12 +10,14 @@ use super::Limits;
 use super::codec::{Errno, reply};
 use super::connection::End;
 use super::outbox::Outbox;
-use super::session::{Form, Session, Verdict};
+use super::session::{Change, Form, Kind, Session, Verdict};
+use super::upload::{Late, Upload, refusal};
 use super::waits::{Waiting, Waits};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use vfield_core::device::WriteError;
 use vfield_core::extent::Extent;
 use vfield_core::source::{Allocation, BlockSource, Piece, ReadError, Urgency};
 
@@ -56,6 +58,14 @@ struct Status {
     one: bool,
 }
 
+/// A change that waits for the source.
+#[derive(Debug, Clone, Copy)]
+struct Changing {
+    cookie: u64,
+    /// Bytes of it that are kept until it is done.
+    kept_bytes: u64,
+}
+
 type Found = Result<Vec<Piece>, ReadError>;
 
 /// What is under way for one client.
@@ -64,9 +74,10 @@ pub(super) struct Answers {
     session: Session,
     pub(super) outbox: Outbox,
     reads: Waits<Read, Found>,
-    /// Bytes that `reads` wait for.
+    /// Bytes that `reads` wait for, and that `changes` keep.
     waiting_bytes: u64,
     statuses: Waits<Status, Result<Vec<Allocation>, ReadError>>,
+    changes: Waits<Changing, Result<(), WriteError>>,
     /// Long reads in several chunks that go on when there is room.
     stalled: VecDeque<Read>,
     /// A long read in one piece, half sent, and what it waits for.
@@ -84,6 +95,7 @@ impl Answers {
             reads: Waits::new(),
             waiting_bytes: 0,
             statuses: Waits::new(),
+            changes: Waits::new(),
             stalled: VecDeque::new(),
             stream: None,
             pieces: Vec::new(),
@@ -92,14 +104,16 @@ impl Answers {
 
     /// True if nothing is under way (what is in the outbox aside).
     pub(super) fn is_idle(&self) -> bool {
-        self.reads.len() == 0 && self.statuses.len() == 0 && self.stalled.is_empty() && self.stream.is_none()
+        self.waiting() == 0 && self.stalled.is_empty() && self.stream.is_none()
+    }
+
+    fn waiting(&self) -> usize {
+        self.reads.len() + self.statuses.len() + self.changes.len()
     }
 
     /// True if another request may be started.
     pub(super) fn may_take_on(&self, limits: &Limits) -> bool {
-        self.stream.is_none()
-            && self.reads.len() + self.statuses.len() < limits.waiting_requests
-            && self.waiting_bytes < limits.waiting_bytes
+        self.stream.is_none() && self.waiting() < limits.waiting_requests && self.waiting_bytes < limits.waiting_bytes
     }
 
     /// Starts a request.
@@ -121,10 +135,42 @@ impl Answers {
             Verdict::ReadNothing(Form::Simple) | Verdict::Done => {
                 self.outbox.write(|out| reply::simple(out, cookie, None));
             }
+            Verdict::Change(change) => self.start_change(cookie, change, Vec::new()),
             Verdict::Refuse(errno, why) => self.fail(cookie, errno, why),
             Verdict::Disconnect => {}
         }
         Ok(())
+    }
+
+    /// Finishes a write whose payload is here.
+    pub(super) fn finish(&mut self, upload: Upload) {
+        let (cookie, change) = (upload.cookie, upload.change);
+        match upload.outcome() {
+            Err((errno, why)) => self.fail(cookie, errno, &why),
+            Ok(late) => self.start_change(cookie, change, late),
+        }
+    }
+
+    /// Does what is left of a change: `late` is what of a write has to wait.
+    fn start_change(&mut self, cookie: u64, change: Change, late: Vec<Late>) {
+        if change.kind == Kind::Write && late.is_empty() && !change.durable {
+            return self.tell_change(cookie, Ok(()));
+        }
+        let kept_bytes = late.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        self.waiting_bytes += kept_bytes;
+        let done = Box::pin(make(self.source.clone(), change, late));
+        self.changes.push(Changing { cookie, kept_bytes }, done);
+    }
+
+    fn tell_change(&mut self, cookie: u64, done: Result<(), WriteError>) {
+        match done {
+            Ok(()) => self.outbox.write(|out| reply::simple(out, cookie, None)),
+            Err(error) => {
+                let (errno, why) = refusal(&error);
+                tracing::warn!(why, "a change failed");
+                self.fail(cookie, errno, &why);
+            }
+        }
     }
 
     /// Goes on with one thing that was under way; false if all of them wait.
@@ -148,6 +194,11 @@ impl Answers {
             self.tell_status(status, runs);
             return Ok(true);
         }
+        if let Poll::Ready((changing, done)) = self.changes.poll_next(cx) {
+            self.waiting_bytes -= changing.kept_bytes;
+            self.tell_change(changing.cookie, done);
+            return Ok(true);
+        }
         match self.stalled.pop_front() {
             Some(read) => self.advance(read).map(|()| true),
             None => Ok(false),
@@ -158,6 +209,7 @@ impl Answers {
     pub(super) fn give_up(&mut self) {
         self.reads.cancel();
         self.statuses.cancel();
+        self.changes.cancel();
         self.stalled.clear();
         self.stream = None;
         self.waiting_bytes = 0;
@@ -170,12 +222,13 @@ impl Answers {
         }
         let reads = self.reads.cancel().into_iter().chain(self.stalled.drain(..)).collect::<Vec<_>>();
         let statuses = self.statuses.cancel();
+        let changes = self.changes.cancel();
         self.waiting_bytes = 0;
         for read in reads {
             self.fail(read.cookie, errno, why);
         }
-        for status in statuses {
-            self.fail(status.cookie, errno, why);
+        for cookie in statuses.iter().map(|status| status.cookie).chain(changes.iter().map(|change| change.cookie)) {
+            self.fail(cookie, errno, why);
         }
         Ok(())
     }
@@ -329,6 +382,22 @@ impl Answers {
             false => reply::simple(out, cookie, Some(errno)),
         });
     }
+}
+
+/// Makes a change; of a write what is left of it.
+async fn make(source: Arc<dyn BlockSource>, change: Change, late: Vec<Late>) -> Result<(), WriteError> {
+    let Some(device) = source.device() else { return Err(WriteError::Io("the source is read-only".into())) };
+    match change.kind {
+        Kind::Write => {
+            for (offset, bytes) in late {
+                device.write(offset, bytes).await?;
+            }
+        }
+        Kind::Zero => device.zero(change.extent).await?,
+        Kind::Trim => device.discard(change.extent)?,
+        Kind::Flush => return device.flush().await,
+    }
+    if change.durable { device.flush().await } else { Ok(()) }
 }
 
 /// Waits for all of `extent`.

@@ -11,7 +11,7 @@ pub mod reply;
 pub mod request;
 
 pub use negotiation::{Chosen, Negotiation, Offer, Step};
-pub use request::{Command, Request, Requests, Violation};
+pub use request::{Command, Next, Request, Requests, Violation};
 
 /// Longest string of the protocol (section "Values", maximum string length).
 pub const STRING_BYTES_MAX: usize = 4096;
@@ -59,8 +59,14 @@ pub mod flag {
     pub const HAS_FLAGS: u16 = 1;
     /// Export: writes fail.
     pub const READ_ONLY: u16 = 1 << 1;
-    /// Export: `FLUSH` is understood (there is never anything to flush).
+    /// Export: `FLUSH` is understood (a read-only one never has anything to flush).
     pub const SEND_FLUSH: u16 = 1 << 2;
+    /// Export: changes may ask to be durable when they are answered.
+    pub const SEND_FUA: u16 = 1 << 3;
+    /// Export: `TRIM` is understood.
+    pub const SEND_TRIM: u16 = 1 << 5;
+    /// Export: `WRITE_ZEROES` is understood.
+    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// Export: the "do not fragment" flag is understood.
     pub const SEND_DF: u16 = 1 << 7;
     /// Export: several connections see the same bytes.
@@ -70,6 +76,8 @@ pub mod flag {
 
     /// Request: answer only when the change is durable.
     pub const FUA: u16 = 1;
+    /// Request: zeros are to take up room.
+    pub const NO_HOLE: u16 = 1 << 1;
     /// Request: answer a read with one chunk.
     pub const DF: u16 = 1 << 2;
     /// Request: one extent of block status is enough.
@@ -94,6 +102,8 @@ pub enum Errno {
     Io = 5,
     /// The request makes no sense.
     Invalid = 22,
+    /// There is no room for the change, or it goes past the end.
+    NoSpace = 28,
     /// Too long to be answered in one piece.
     Overflow = 75,
     /// The server is leaving.

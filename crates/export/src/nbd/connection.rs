@@ -10,10 +10,12 @@
 use super::Limits;
 use super::answer::Answers;
 use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
-use super::codec::{Errno, OPTION_BYTES_MAX, Requests, Violation};
+use super::codec::request::{HEADER_BYTES, Request};
+use super::codec::{Command, Errno, Next, OPTION_BYTES_MAX, Requests, Violation};
 use super::inbox::Inbox;
-use super::session::{Session, Verdict};
+use super::session::{Change, Kind, Session, Verdict};
 use super::socket::Socket;
+use super::upload::Upload;
 use std::fmt;
 use std::future::{self, Future};
 use std::io;
@@ -25,6 +27,9 @@ use vfield_core::source::BlockSource;
 
 /// Room for arrived requests: 292 of them, more than any client has under way on one connection.
 const INBOX_BYTES: usize = 8 << 10;
+
+/// The same where clients write: eight requests with a page each in one read from the socket.
+const INBOX_BYTES_WRITABLE: usize = 64 << 10;
 
 /// What is sent before other tasks get a turn: 1 ms at the rate of one processor. A client that takes
 /// everything at once would otherwise keep a thread to itself for as long as it has requests.
@@ -72,11 +77,15 @@ pub(super) async fn serve(mut socket: Socket, shared: &Shared, draining: impl Fu
     };
     let Some((chosen, inbox)) = negotiated else { return Ok(()) };
     let Some(source) = shared.sources.get(chosen.offer) else { return Ok(()) };
-    let session = Session::new(source.size_bytes(), chosen);
+    let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
+    let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
     let mut connection = Connection {
         socket,
         inbox,
         requests: Requests::default(),
+        upload: None,
+        window: Vec::new(),
+        source: source.clone(),
         answers: Answers::new(source.clone(), session),
         session,
         shared,
@@ -103,7 +112,7 @@ async fn negotiate(socket: &mut Socket, offers: &Arc<[Offer]>) -> Result<Option<
         send(socket, &mut out).await?;
         match step {
             Step::Answered => {}
-            Step::Serve(chosen) => return Ok(Some((chosen, inbox.resized(INBOX_BYTES)))),
+            Step::Serve(chosen) => return Ok(Some((chosen, inbox))),
             Step::Left => return Ok(None),
             Step::Refused(why) => return Err(End::Handshake(why)),
             Step::More => {
@@ -156,6 +165,11 @@ struct Connection<'a> {
     socket: Socket,
     inbox: Inbox,
     requests: Requests,
+    /// The write whose payload is coming.
+    upload: Option<Upload>,
+    /// The window of the write before, kept for its allocation.
+    window: Vec<u8>,
+    source: Arc<dyn BlockSource>,
     answers: Answers,
     session: Session,
     shared: &'a Shared,
@@ -192,9 +206,21 @@ impl Connection<'_> {
             if self.input == Input::Closed || self.inbox.is_full() {
                 return Poll::Pending;
             }
-            if ready!(self.inbox.poll_fill(&mut self.socket, cx))? == 0 {
+            if ready!(self.poll_receive(cx))? == 0 {
                 self.close();
             }
+        }
+    }
+
+    /// Reads once from the socket: a payload to where it is wanted, anything else into the inbox.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.upload {
+            Some(upload) if self.inbox.bytes().is_empty() && !upload.is_complete() => {
+                let bytes = ready!(upload.poll_fill(&mut self.socket, self.source.device(), cx))?;
+                self.requests.passed(bytes);
+                Poll::Ready(Ok(bytes))
+            }
+            _ => self.inbox.poll_fill(&mut self.socket, cx),
         }
     }
 
@@ -212,20 +238,39 @@ impl Connection<'_> {
         Ok(Worked::Full)
     }
 
-    /// Takes one request out of the inbox; false if there is no whole one.
+    /// Takes one request, or a part of a payload, out of the inbox; false if there is none.
     fn next_request(&mut self) -> Result<bool, End> {
         if matches!(self.input, Input::Leaving | Input::Closed) {
             self.inbox.consume(self.inbox.bytes().len());
             return Ok(false);
         }
-        let (used, request) = self.requests.next(self.inbox.bytes())?;
-        self.inbox.consume(used);
-        let Some(request) = request else { return Ok(false) };
-        self.uncounted += 1;
-        let verdict = match self.session.judge(&request) {
+        if let Some(mut upload) = self.upload.take_if(|upload| upload.is_complete()) {
+            self.window = upload.take_window();
+            self.answers.finish(upload);
+            return Ok(true);
+        }
+        match self.requests.next(self.inbox.bytes())? {
+            Next::More => return Ok(false),
+            Next::Payload(length) => {
+                if let Some(upload) = &mut self.upload {
+                    upload.take(&self.inbox.bytes()[..length], self.source.device());
+                }
+                self.inbox.consume(length);
+            }
+            Next::Request(request) => {
+                self.inbox.consume(HEADER_BYTES);
+                self.uncounted += 1;
+                self.start(&request)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn start(&mut self, request: &Request) -> Result<(), End> {
+        let verdict = match self.session.judge(request) {
             Verdict::Disconnect => {
                 self.input = Input::Leaving;
-                return Ok(true);
+                return Ok(());
             }
             _ if self.input == Input::Draining => Verdict::Refuse(Errno::Shutdown, "the server is stopping"),
             verdict => verdict,
@@ -234,8 +279,19 @@ impl Connection<'_> {
             self.shared.errors.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(?request, ?errno, why, "refused a request");
         }
-        self.answers.start(request.cookie, verdict)?;
-        Ok(true)
+        let mut window = || std::mem::take(&mut self.window);
+        match verdict {
+            Verdict::Change(change @ Change { kind: Kind::Write, .. }) => {
+                self.upload = Some(Upload::new(request.cookie, change, window()));
+                Ok(())
+            }
+            // Answered when its payload is gone.
+            Verdict::Refuse(errno, why) if request.command == Command::Write => {
+                self.upload = Some(Upload::refused(request.cookie, request.length, window(), (errno, why)));
+                Ok(())
+            }
+            verdict => self.answers.start(request.cookie, verdict),
+        }
     }
 
     fn close(&mut self) {
@@ -268,7 +324,7 @@ impl Connection<'_> {
             return Poll::Ready(done);
         }
         // All input was read (or is ignored), as poll() otherwise goes on.
-        let idle = self.answers.is_idle() && self.answers.outbox.is_empty();
+        let idle = self.upload.is_none() && self.answers.is_idle() && self.answers.outbox.is_empty();
         if idle { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 

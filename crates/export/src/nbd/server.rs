@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use vfield_core::device::GRANULE_BYTES;
 use vfield_core::source::BlockSource;
 
 /// How long to leave the listener alone after it failed: out of descriptors, most often, which passes
@@ -150,11 +151,18 @@ fn offer(source: &dyn BlockSource) -> Offer {
     while description.len() > STRING_BYTES_MAX {
         description.pop();
     }
+    let writable = source.device().is_some();
     Offer {
         name: source.name().to_owned(),
         description,
         size_bytes: device_bytes(source.size_bytes()),
-        preferred_bytes: if possible { chunk } else { PREFERRED_BYTES },
+        // Who writes less than a granule makes the source read the rest of it.
+        preferred_bytes: match writable {
+            true => GRANULE_BYTES,
+            false if possible => chunk,
+            false => PREFERRED_BYTES,
+        },
+        writable,
     }
 }
 

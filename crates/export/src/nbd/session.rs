@@ -29,6 +29,29 @@ pub(super) enum Form {
     Whole,
 }
 
+/// A change that a client may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) kind: Kind,
+    /// What of the device is changed; may be empty.
+    pub(super) extent: Extent,
+    /// Answer only when it is durable.
+    pub(super) durable: bool,
+}
+
+/// How the device is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// By the payload that follows.
+    Write,
+    /// To zeros.
+    Zero,
+    /// To whatever costs nothing.
+    Trim,
+    /// Not at all, but what was changed becomes durable.
+    Flush,
+}
+
 /// A request that has been judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -40,6 +63,8 @@ pub(super) enum Verdict {
     Status { extent: Extent, one: bool },
     /// Prefetch an extent of the device.
     Cache(Extent),
+    /// Change the device.
+    Change(Change),
     /// Nothing to do: report success.
     Done,
     /// The client leaves.
@@ -54,11 +79,17 @@ pub(super) struct Session {
     image_bytes: u64,
     structured: bool,
     allocation: bool,
+    writable: bool,
 }
 
 impl Session {
-    pub(super) fn new(image_bytes: u64, chosen: Chosen) -> Self {
-        Self { image_bytes, structured: chosen.structured, allocation: chosen.allocation }
+    pub(super) fn new(image_bytes: u64, writable: bool, chosen: Chosen) -> Self {
+        Self { image_bytes, structured: chosen.structured, allocation: chosen.allocation, writable }
+    }
+
+    /// True if the source can be changed.
+    pub(super) fn writable(&self) -> bool {
+        self.writable
     }
 
     /// True if errors and reads are answered with structured replies.
@@ -76,12 +107,15 @@ impl Session {
         let allowed = match request.command {
             Command::Read if self.structured => flag::DF,
             Command::BlockStatus => flag::REQ_ONE,
+            // Whether zeros take up room is for the source to say: they never do, and writes find room or not.
+            Command::WriteZeroes if self.writable => flag::NO_HOLE,
+            Command::Write | Command::Trim if self.writable => 0,
             // Refused anyway, and for the better reason.
             Command::Write | Command::Trim | Command::WriteZeroes | Command::Unknown(_) => u16::MAX,
             Command::Disconnect => u16::MAX,
             _ => 0,
         };
-        // FUA may come with any command (section "Command flags") and changes nothing here.
+        // FUA may come with any command (section "Command flags"), and means something with changes only.
         if request.flags & !(allowed | flag::FUA) != 0 {
             return Verdict::Refuse(Errno::Invalid, "the request has flags that were not negotiated");
         }
@@ -89,11 +123,15 @@ impl Session {
             Command::Read => self.judge_read(request),
             Command::BlockStatus => self.judge_status(request),
             Command::Cache => self.within(request).map_or_else(|refusal| refusal, Verdict::Cache),
-            Command::Flush => Verdict::Done,
+            Command::Flush if !self.writable => Verdict::Done,
+            Command::Flush => Verdict::Change(Change { kind: Kind::Flush, extent: Extent::from(0..0), durable: false }),
             Command::Disconnect => Verdict::Disconnect,
-            Command::Write | Command::Trim | Command::WriteZeroes => {
+            Command::Write | Command::Trim | Command::WriteZeroes if !self.writable => {
                 Verdict::Refuse(Errno::Perm, "the export is read-only")
             }
+            Command::Write => self.judge_change(request, Kind::Write),
+            Command::WriteZeroes => self.judge_change(request, Kind::Zero),
+            Command::Trim => self.judge_change(request, Kind::Trim),
             Command::Unknown(_) => Verdict::Refuse(Errno::Invalid, "unknown command"),
         }
     }
@@ -102,6 +140,18 @@ impl Session {
         match Extent::new(request.offset, u64::from(request.length)) {
             Some(extent) if extent.end() <= device_bytes(self.image_bytes) => Ok(extent),
             _ => Err(Verdict::Refuse(Errno::Invalid, "the request goes past the end of the export")),
+        }
+    }
+
+    fn judge_change(&self, request: &Request, kind: Kind) -> Verdict {
+        let durable = request.flags & flag::FUA != 0;
+        match self.within(request) {
+            Ok(extent) => Verdict::Change(Change { kind, extent, durable }),
+            // Section "Error values": what would need a larger device has no room.
+            Err(_) if kind != Kind::Trim => {
+                Verdict::Refuse(Errno::NoSpace, "the change goes past the end of the export")
+            }
+            Err(refusal) => refusal,
         }
     }
 
@@ -173,7 +223,7 @@ mod tests {
     use super::*;
 
     fn session(structured: bool) -> Session {
-        Session::new(1000, Chosen { offer: 0, structured, allocation: structured })
+        Session::new(1000, false, Chosen { offer: 0, structured, allocation: structured })
     }
 
     fn request(command: Command, flags: u16, offset: u64, length: u32) -> Request {
@@ -211,8 +261,27 @@ mod tests {
     }
 
     #[test]
+    fn changes_lie_within_the_device() {
+        let session = Session::new(1024, true, Chosen { offer: 0, structured: true, allocation: true });
+        let judge = |command, flags, offset, length| session.judge(&request(command, flags, offset, length));
+        let change = |kind, length, durable| Verdict::Change(Change { kind, extent: Extent::from(0..length), durable });
+        assert_eq!(judge(Command::Write, flag::FUA, 0, 1024), change(Kind::Write, 1024, true));
+        assert_eq!(judge(Command::Trim, 0, 0, 0), change(Kind::Trim, 0, false));
+        assert_eq!(judge(Command::WriteZeroes, flag::NO_HOLE, 0, 7), change(Kind::Zero, 7, false));
+        assert_eq!(judge(Command::Flush, 0, 0, 0), change(Kind::Flush, 0, false));
+        for (command, errno_found) in
+            [(Command::Write, Errno::NoSpace), (Command::WriteZeroes, Errno::NoSpace), (Command::Trim, Errno::Invalid)]
+        {
+            assert_eq!(errno(judge(command, 0, 1, 1024)), Some(errno_found));
+            assert_eq!(errno(judge(command, 0, u64::MAX, u32::MAX)), Some(errno_found));
+            assert_eq!(errno(judge(command, 1 << 9, 0, 1)), Some(Errno::Invalid));
+        }
+        assert_eq!(errno(judge(Command::Write, flag::NO_HOLE, 0, 1)), Some(Errno::Invalid));
+    }
+
+    #[test]
     fn a_read_that_is_too_long_says_which_way() {
-        let session = Session::new(1 << 40, Chosen { offer: 0, structured: true, allocation: true });
+        let session = Session::new(1 << 40, false, Chosen { offer: 0, structured: true, allocation: true });
         let judge = |flags, length| session.judge(&request(Command::Read, flags, 0, length));
         assert_eq!(errno(judge(0, PAYLOAD_BYTES_MAX + 1)), Some(Errno::Invalid));
         assert_eq!(errno(judge(flag::DF, u32::MAX)), Some(Errno::Overflow));

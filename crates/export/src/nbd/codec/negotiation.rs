@@ -20,8 +20,10 @@ pub struct Offer {
     pub description: String,
     /// Device size in bytes, as the client shall see it.
     pub size_bytes: u64,
-    /// The unit in which reads cost least; a power of two.
+    /// The unit in which requests cost least; a power of two.
     pub preferred_bytes: u32,
+    /// It can be written.
+    pub writable: bool,
 }
 
 /// The outcome of a negotiation that led somewhere.
@@ -205,16 +207,20 @@ impl Negotiation {
         Chosen { offer, structured: self.structured, allocation: self.allocation == Some(offer) }
     }
 
-    fn export_flags(&self) -> u16 {
-        let always = flag::HAS_FLAGS | flag::READ_ONLY | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
-        if self.structured { always | flag::SEND_DF } else { always }
+    fn export_flags(&self, offer: usize) -> u16 {
+        let always = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        let changes = match self.offers[offer].writable {
+            true => flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES,
+            false => flag::READ_ONLY,
+        };
+        always | changes | if self.structured { flag::SEND_DF } else { 0 }
     }
 
     fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> Step {
         // This option has no error reply.
         let Some(offer) = self.find(name) else { return Step::Refused("no export has the name asked for") };
         out.extend_from_slice(&self.offers[offer].size_bytes.to_be_bytes());
-        out.extend_from_slice(&self.export_flags().to_be_bytes());
+        out.extend_from_slice(&self.export_flags(offer).to_be_bytes());
         if self.zeroes {
             out.extend_from_slice(&[0; 124]);
         }
@@ -250,7 +256,7 @@ impl Negotiation {
         let mut tell = |info: u16, parts: [&[u8]; 3]| {
             reply(out, option, answer::INFO, &[&info.to_be_bytes(), parts[0], parts[1], parts[2]]);
         };
-        tell(info::EXPORT, [&offer.size_bytes.to_be_bytes(), &self.export_flags().to_be_bytes(), &[]]);
+        tell(info::EXPORT, [&offer.size_bytes.to_be_bytes(), &self.export_flags(index).to_be_bytes(), &[]]);
         if asks(info::NAME) {
             tell(info::NAME, [offer.name.as_bytes(), &[], &[]]);
         }

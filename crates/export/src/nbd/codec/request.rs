@@ -1,7 +1,7 @@
 //! Requests of the transmission phase: from bytes to values.
 //!
-//! Owns the place in the stream: a header of 28 bytes, and after a write its payload, which is thrown
-//! away as it comes. Invariant: needs at most one header to be buffered. The connection task calls it
+//! Owns the place in the stream: a header of 28 bytes, and after a write its payload, which is told from
+//! requests as it comes. Invariant: needs at most one header to be buffered. The connection task calls it
 //! with whatever has arrived. It does not judge offsets and lengths; the session does.
 
 use super::{PAYLOAD_BYTES_MAX, magic, take_u16, take_u32, take_u64};
@@ -14,7 +14,7 @@ pub const HEADER_BYTES: usize = 28;
 pub enum Command {
     /// `NBD_CMD_READ`.
     Read,
-    /// `NBD_CMD_WRITE`; its payload has been dropped already.
+    /// `NBD_CMD_WRITE`; its payload follows.
     Write,
     /// `NBD_CMD_DISC`: the client leaves; there is no reply.
     Disconnect,
@@ -74,46 +74,57 @@ pub enum Violation {
     WriteTooLong(u32),
 }
 
+/// What begins the bytes that have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Too few to say.
+    More,
+    /// A request, of [`HEADER_BYTES`].
+    Request(Request),
+    /// So many bytes of the payload of the write that came last, at least one.
+    Payload(usize),
+}
+
 /// The parser of one connection's requests.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// A write whose payload is still coming, and how much of it.
-    writing: Option<(Request, u32)>,
+    /// How much of a write's payload is still to come.
+    payload: u32,
 }
 
 impl Requests {
-    /// Takes one request from the front of `input`. Returns how many bytes of it are used up (also when
-    /// there is no request yet) and the request if there is a whole one. Constant time.
-    pub fn next(&mut self, input: &[u8]) -> Result<(usize, Option<Request>), Violation> {
-        if let Some((request, left)) = self.writing {
-            return Ok(self.drain(request, left, input, 0));
+    /// Says what is at the front of `input`, and takes it for used up. Constant time.
+    pub fn next(&mut self, input: &[u8]) -> Result<Next, Violation> {
+        if self.payload > 0 {
+            let here = input.len().min(self.payload as usize);
+            self.passed(here);
+            return Ok(if here > 0 { Next::Payload(here) } else { Next::More });
         }
-        let Some((header, payload)) = input.split_first_chunk::<HEADER_BYTES>() else {
+        let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
             return match input.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes)) {
                 Some(found) if found != magic::REQUEST => Err(Violation::Magic(found)),
-                _ => Ok((0, None)),
+                _ => Ok(Next::More),
             };
         };
         let request = parse(header)?;
-        if request.command != Command::Write {
-            return Ok((HEADER_BYTES, Some(request)));
+        if request.command == Command::Write {
+            if request.length > PAYLOAD_BYTES_MAX {
+                return Err(Violation::WriteTooLong(request.length));
+            }
+            self.payload = request.length;
         }
-        if request.length > PAYLOAD_BYTES_MAX {
-            return Err(Violation::WriteTooLong(request.length));
-        }
-        Ok(self.drain(request, request.length, payload, HEADER_BYTES))
+        Ok(Next::Request(request))
+    }
+
+    /// So many bytes of the payload were taken without being shown to this parser.
+    pub fn passed(&mut self, bytes: usize) {
+        assert!(bytes <= self.payload as usize, "more than the payload was taken");
+        self.payload -= bytes as u32;
     }
 
     /// True between two requests: the client may leave here without cutting anything off.
     pub fn at_boundary(&self) -> bool {
-        self.writing.is_none()
-    }
-
-    fn drain(&mut self, request: Request, left: u32, payload: &[u8], before: usize) -> (usize, Option<Request>) {
-        let dropped = payload.len().min(left as usize);
-        let left = left - dropped as u32;
-        self.writing = (left > 0).then_some((request, left));
-        (before + dropped, (left == 0).then_some(request))
+        self.payload == 0
     }
 }
 
