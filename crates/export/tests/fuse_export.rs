@@ -11,3 +11,5 @@ mod life;
 mod reads;
 #[path = "fuse/support.rs"]
 mod support;
+#[path = "fuse/writes.rs"]
+mod writes;

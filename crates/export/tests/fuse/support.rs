@@ -210,9 +210,14 @@ pub struct Field {
 impl Field {
     #[track_caller]
     pub fn mount(images: &[&Arc<Image>]) -> Self {
+        Self::of(images.iter().map(|&image| image.clone() as Arc<dyn BlockSource>).collect())
+    }
+
+    #[track_caller]
+    pub fn of(sources: Vec<Arc<dyn BlockSource>>) -> Self {
         let directory = TempDir::new().expect("a directory");
         let runtime = Runtime::new().expect("a runtime");
-        let mounted = mount(directory.path(), images, &runtime).expect("it mounts");
+        let mounted = mount_sources(directory.path(), sources, &runtime).expect("it mounts");
         Self { mounted: Some(mounted), runtime, directory }
     }
 
@@ -222,9 +227,17 @@ impl Field {
 }
 
 pub fn mount(directory: &Path, images: &[&Arc<Image>], runtime: &Runtime) -> Result<Mounted, fuse::MountError> {
+    let sources = images.iter().map(|&image| image.clone() as Arc<dyn BlockSource>).collect();
+    mount_sources(directory, sources, runtime)
+}
+
+pub fn mount_sources(
+    directory: &Path,
+    sources: Vec<Arc<dyn BlockSource>>,
+    runtime: &Runtime,
+) -> Result<Mounted, fuse::MountError> {
     let mut options = Options::new(runtime.handle().clone());
     options.unmount_grace = Duration::from_millis(100);
-    let sources = images.iter().map(|&image| image.clone() as Arc<dyn BlockSource>).collect();
     fuse::mount(directory, sources, options)
 }
 
@@ -243,6 +256,11 @@ impl Loop {
     pub fn read_only(file: &Path) -> Self {
         let arguments = [OsStr::new("--read-only"), OsStr::new("--find"), OsStr::new("--show"), file.as_os_str()];
         Self(run("losetup", arguments))
+    }
+
+    #[track_caller]
+    pub fn writable(file: &Path) -> Self {
+        Self(run("losetup", [OsStr::new("--find"), OsStr::new("--show"), file.as_os_str()]))
     }
 
     pub fn path(&self) -> &Path {
