@@ -9,6 +9,7 @@ use crate::values::duration::{Period, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::nbd_uri::NbdUri;
+use crate::values::overlay::OverlayPlace;
 use crate::values::rate::Rate;
 use crate::values::size::Size;
 use crate::values::store::Store;
@@ -26,6 +27,7 @@ Examples:
   vfield status                                         is it covered, may the origin leave?
   vfield cat viver.squash | sha256sum                   read it through a pipe
   vfield bench                                          how fast is it, how near the limit?
+  vfield overlay save changes.vfo                       keep what was written to it here
   vfield leave                                          hand over, then go
 
 The original's command lines work as well:
@@ -48,6 +50,7 @@ Examples:
   vfield join 192.168.1.2 192.168.1.3 --store 30% --mount /mnt/field
   vfield join lab-1 --image viver.squash --store all --ublk
   vfield join lab-1 --join-boost random                 when a whole room starts at once
+  vfield join lab-1 --overlay ram --overlay-size 512M   writable, for this machine alone
 
 Attach what --nbd offers with, for example:
   nbd-client -unix /run/nbd.sock /dev/nbd0 -readonly
@@ -58,9 +61,18 @@ Examples:
   vfield bench                                          the image that this machine's node exports
   vfield bench --link 1G --pattern sequential           compared with a link of 1 Gbit/s
   vfield bench viver.squash --streams 1,4,16 --seconds 5
+  vfield bench --pattern write,randwrite                an image with an overlay, written to
   vfield bench --peer 192.168.1.1                       what that node sends, by number of streams
 
 A run ends with --size or --seconds, whichever comes first. Ctrl-C prints what was measured.";
+
+const OVERLAY_EXAMPLES: &str = "\
+Examples:
+  vfield join 192.168.1.1 --overlay ram --nbd unix:/run/nbd.sock
+  vfield overlay status                                 how much was written, how much may be
+  vfield overlay save /data/changes.vfo                 all of this moment, in one file
+  vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
+  vfield overlay reset                                  as if nothing had ever been written";
 
 /// Shares a read-only disk image between many machines.
 ///
@@ -106,6 +118,9 @@ pub enum Command {
     Cat(CatOptions),
     /// Let the running daemon hand over what only it holds, and end
     Leave(LeaveOptions),
+    /// Show, save or drop what was written to an image on this machine
+    #[command(after_help = OVERLAY_EXAMPLES)]
+    Overlay(OverlayOptions),
     /// Measure how near the limit reads are, of an image here or of a node over there
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchOptions>),
@@ -170,6 +185,17 @@ pub struct DaemonOptions {
     /// Fail a read that no live node could answer for so long [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Exports")]
     pub io_timeout: Option<Timeout>,
+    /// Let the images be written through their exports, and keep what is written on this machine: in
+    /// memory (ram), where it ends with the daemon unless it is saved, or in files of DIR
+    #[arg(long, value_name = "ram|DIR", value_hint = ValueHint::DirPath, help_heading = "Overlay")]
+    pub overlay: Option<OverlayPlace>,
+    /// Refuse writes (no space) beyond so much for each image [default: ram: half of the memory; DIR:
+    /// as much as the image has]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Overlay")]
+    pub overlay_size: Option<Size>,
+    /// Begin with what `vfield overlay save` put into this file; once for each image
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Overlay")]
+    pub overlay_from: Vec<PathBuf>,
     /// Where to listen for other nodes, TCP and UDP [default: serve: 127.0.0.1:4440; join: the
     /// address that faces ADDR, port 4440 or a free one]
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
@@ -216,7 +242,7 @@ pub struct DaemonOptions {
 pub struct ControlOptions {
     /// Control socket of the daemon [default: vfield/control.sock in the runtime directory]
     #[arg(long, value_name = "PATH", env = "VFIELD_CONTROL", hide_env_values = true, value_hint = ValueHint::FilePath)]
-    #[arg(help_heading = "Daemon")]
+    #[arg(help_heading = "Daemon", global = true)]
     pub control: Option<PathBuf>,
 }
 
@@ -305,6 +331,44 @@ pub struct LeaveOptions {
     pub control: ControlOptions,
 }
 
+/// `vfield overlay`.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct OverlayOptions {
+    /// What is to be done.
+    #[command(subcommand)]
+    pub action: OverlayAction,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// What is done with an overlay.
+#[derive(Debug, Subcommand)]
+pub enum OverlayAction {
+    /// Say how much was written, and how much may be
+    Status {
+        /// Print one JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put all changes of this moment into a file, which replaces an older one when it is complete
+    Save {
+        /// The file, on the daemon's machine
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
+        #[arg(long, value_name = "NAME|ID")]
+        image: Option<String>,
+    },
+    /// Drop all changes. Unmount file systems on the image first: they are not told
+    Reset {
+        /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
+        #[arg(long, value_name = "NAME|ID")]
+        image: Option<String>,
+    },
+}
+
 /// How long a leave takes at most where nobody says otherwise.
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
@@ -326,8 +390,15 @@ pub struct BenchOptions {
     /// Image of that node, by name, id, or the beginning of its id [default: its only one]
     #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
     pub peer_image: Option<String>,
-    /// Orders of reading, one run for each: sequential, random [default: both]
-    #[arg(long, value_name = "ORDER,...", value_delimiter = ',', hide_possible_values = true, conflicts_with = "peer")]
+    /// What is measured, one run for each: sequential and random read; write and randwrite write
+    /// over what the image has here [default: sequential,random]
+    #[arg(
+        long,
+        value_name = "PATTERN,...",
+        value_delimiter = ',',
+        hide_possible_values = true,
+        conflicts_with = "peer"
+    )]
     pub pattern: Vec<Pattern>,
     /// Parallel streams, one run for each number [default: 4; with --peer: 1,2,4,8,12]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=64))]
@@ -335,7 +406,7 @@ pub struct BenchOptions {
     /// Requests under way in each stream [default: 4; with --peer: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub depth: Option<u64>,
-    /// Bytes of a request [default: 256K, random 4K; a node is always asked for chunks]
+    /// Bytes of a request [default: 256K, random and randwrite 4K; a node is always asked for chunks]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "peer")]
     pub block_size: Option<Size>,
     /// End a run after so many bytes [default: the image's length; with --peer: no limit]
@@ -364,7 +435,7 @@ pub enum Via {
     Fuse,
 }
 
-/// In which order blocks are read.
+/// In which order blocks are read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
@@ -372,6 +443,10 @@ pub enum Pattern {
     Sequential,
     /// Any, also several times.
     Random,
+    /// One after the other, written.
+    Write,
+    /// Any, also several times, written.
+    Randwrite,
 }
 
 impl Pattern {
@@ -380,7 +455,14 @@ impl Pattern {
         match self {
             Self::Sequential => "sequential",
             Self::Random => "random",
+            Self::Write => "write",
+            Self::Randwrite => "randwrite",
         }
+    }
+
+    /// True if blocks are written, not read.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Randwrite)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns the order of things: what is read, the runs one after the other, and what is said of them. Streams,
 //! readings and texts are the modules below. It measures and does nothing else: nothing is written
-//! anywhere, and a node that is asked directly gets no new member.
+//! anywhere, unless writing is what is to be measured; and a node that is asked directly gets no new member.
 
 mod cpu;
 mod export;
@@ -30,7 +30,7 @@ use cpu::Reading;
 use export::Export;
 use guest::Guest;
 use link::Link;
-use load::{Channel, Measured};
+use load::{Channel, Doing, Measured};
 use outcome::{FromPeer, Image, Network, Outcome, Run, Setting, Target};
 use sample::{PeerChannel, Sample};
 use std::collections::BTreeMap;
@@ -161,11 +161,13 @@ impl Bench<'_> {
             let block_bytes = self.block_bytes(pattern)?;
             for streams in self.streams(&STREAMS) {
                 let setting = Setting { pattern, streams, depth: self.options.depth.unwrap_or(DEPTH), block_bytes };
-                let (channels, depth) = export.open(streams, setting.depth, block_bytes)?;
-                let order = match pattern {
-                    Pattern::Sequential => Order::Sequential,
-                    Pattern::Random => Order::Random,
+                let (order, doing) = match pattern {
+                    Pattern::Sequential => (Order::Sequential, Doing::Reading),
+                    Pattern::Random => (Order::Random, Doing::Reading),
+                    Pattern::Write => (Order::Sequential, Doing::Writing),
+                    Pattern::Randwrite => (Order::Random, Doing::Writing),
                 };
+                let (channels, depth) = export.open(doing, streams, setting.depth, block_bytes)?;
                 let want = self.options.size.map_or(export.end_bytes(), |size| size.0);
                 let (blocks, count) = (export.end_bytes().div_ceil(block_bytes), want.div_ceil(block_bytes));
                 let before = daemon.map(|_| status(control)).transpose()?;
@@ -174,7 +176,8 @@ impl Bench<'_> {
                 let measured = self.measure(setting, want, channels, depth, &work)?;
                 let shares = shares.until(&Reading::take(daemon.map(|daemon| daemon.pid)));
                 let after = daemon.map(|_| status(control)).transpose()?;
-                let network = before.zip(after).map(|(before, after)| {
+                // What is written goes nowhere.
+                let network = before.zip(after).filter(|_| doing == Doing::Reading).map(|(before, after)| {
                     let seconds = measured.time.as_secs_f64();
                     Network::of(came(&before, &after), measured.bytes, seconds, link)
                 });
@@ -289,14 +292,14 @@ impl Bench<'_> {
 
     fn block_bytes(&self, pattern: Pattern) -> Result<u64, Failure> {
         let usual = match pattern {
-            Pattern::Sequential => SEQUENTIAL_BLOCK,
-            Pattern::Random => RANDOM_BLOCK,
+            Pattern::Sequential | Pattern::Write => SEQUENTIAL_BLOCK,
+            Pattern::Random | Pattern::Randwrite => RANDOM_BLOCK,
         };
         let bytes = self.options.block_size.map_or(usual, |size| size.0);
         if (1..=BLOCK_MAX).contains(&bytes) {
             return Ok(bytes);
         }
-        let fact = format!("--block-size: blocks of {bytes} bytes cannot be read");
+        let fact = format!("--block-size: blocks of {bytes} bytes cannot be read or written");
         Err(Failure::usage(fact).hint("give 1 byte to 32M"))
     }
 }

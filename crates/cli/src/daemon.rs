@@ -7,6 +7,7 @@
 mod announce;
 mod desk;
 mod exports;
+mod overlays;
 mod service_manager;
 mod signals;
 mod start_error;
@@ -21,6 +22,7 @@ use crate::plan::Plan;
 use crate::report::Reporter;
 use desk::{Desk, Orders};
 use exports::Exports;
+use overlays::{Overlays, Prepared};
 use signals::Signals;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -65,6 +67,7 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     let (place, listener) = Place::take(plan.control.as_deref())?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
+    let prepared = overlays::prepare(plan.overlay)?;
     let (desk, mut orders) = Desk::new(place.path());
     let server = Server::start(listen(listener)?, desk.clone());
 
@@ -78,18 +81,25 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let exports = match Exports::start(&plan.exports, node.sources()).await {
-                Ok(exports) => exports,
+            let attached = match lay(prepared, &node).await {
+                Ok(overlays) => {
+                    let sources = overlays.sources(node.sources());
+                    Exports::start(&plan.exports, sources).await.map(|exports| (exports, overlays))
+                }
+                Err(failure) => Err(failure),
+            };
+            let (exports, overlays) = match attached {
+                Ok(attached) => attached,
                 Err(failure) => {
                     node.leave(LAST_THREADS).await;
                     return Err(failure);
                 }
             };
-            desk.open(Arc::clone(&node), exports.places());
+            desk.open(Arc::clone(&node), exports.places(), Arc::clone(&overlays));
             announce::running(voice, &node, serving, &exports.places());
             service_manager::tell("READY=1");
             let end = told_to_end(&mut signals, &mut orders).await;
-            (Some((node, exports)), end)
+            (Some((node, exports, overlays)), end)
         }
         Err(end) => (None, end),
     };
@@ -97,12 +107,14 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     desk.close();
     let left = match node {
         None => Leaving { handed_over: 0, lost: 0 },
-        Some((node, exports)) => {
+        Some((node, exports, overlays)) => {
             voice.say("leaving; once more to end at once");
-            tokio::select! {
+            let left = tokio::select! {
                 left = leave(&node, exports, end.bound, voice) => left,
                 _ = signals.next() => return Err(Failure::failed("ended at once, without handing over")),
-            }
+            };
+            overlays.close(voice).await;
+            left
         }
     };
     announce::left(voice, left);
@@ -128,6 +140,20 @@ fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
     let addr = config.listen;
     let tried = std::net::TcpListener::bind(addr).and_then(|_| std::net::UdpSocket::bind(addr));
     tried.map(drop).map_err(|source| start_error::explain(StartError::Listen { addr, source }))
+}
+
+/// Lays the overlays that were asked for, on a thread that may wait for disks.
+async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, Failure> {
+    let Some(prepared) = prepared else { return Ok(Arc::default()) };
+    let status = node.status();
+    let id = |name: &str| status.images.iter().find(|image| image.name == name)?.id.parse().ok();
+    let images = node.sources().into_iter().map(|source| {
+        let id = id(source.name()).ok_or_else(|| Failure::failed(format!("image {:?} has gone", source.name())))?;
+        Ok((id, source))
+    });
+    let images = images.collect::<Result<Vec<_>, Failure>>()?;
+    let laid = tokio::task::spawn_blocking(|| prepared.lay(images)).await;
+    laid.map_err(|error| Failure::failed(format!("laying overlays: {error}")))?.map(Arc::new)
 }
 
 async fn told_to_end(signals: &mut Signals, orders: &mut Orders) -> End {

@@ -13,6 +13,7 @@ pub mod log;
 pub mod network;
 pub mod original;
 pub mod output;
+pub mod overlay;
 pub mod plan;
 pub mod publish;
 pub mod refusal;
@@ -74,6 +75,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Id(options) => commands::id(&options, volume),
         Command::Cat(options) => commands::cat(&options),
         Command::Leave(options) => commands::leave(&options),
+        Command::Overlay(options) => overlay::run(&options),
         Command::Bench(options) => bench::run(&options, volume),
         Command::Completions(options) => commands::completions(&options),
         Command::Man(options) => commands::man(&options),

@@ -3,6 +3,10 @@
 //! Everything that can be found out before anything is started is found out here. Both forms of the
 //! command line and the configuration file end in one [`Plan`].
 
+mod overlay;
+
+pub use overlay::OverlayPlan;
+
 use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
 use crate::failure::Failure;
 use crate::network;
@@ -30,6 +34,8 @@ pub struct Plan {
     pub node: NodeConfig,
     /// How the images can be attached on this machine.
     pub exports: Places,
+    /// Where changes to the images are kept, if they can be made.
+    pub overlay: Option<OverlayPlan>,
     /// Where the control socket was wished to be.
     pub control: Option<PathBuf>,
     /// Logs in JSON.
@@ -113,9 +119,10 @@ impl Plan {
         // by a fifth of a storm's throughput, than it brings.
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
+        let overlay = OverlayPlan::new(&daemon)?;
         let (control, json) = (daemon.control.control, daemon.json);
         let exports = Places { nbd: places, mount: daemon.mount, ublk: daemon.ublk };
-        Ok(Self { node, exports, control, json, threads })
+        Ok(Self { node, exports, overlay, control, json, threads })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::values::boost::Boost;
 use crate::values::duration::Timeout;
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
+use crate::values::overlay::OverlayPlace;
 use crate::values::size::Size;
 use crate::values::store::Store;
 use crate::values::zone::ZoneName;
@@ -39,6 +40,9 @@ pub struct Settings {
     mount: Option<PathBuf>,
     ublk: bool,
     io_timeout: Option<Timeout>,
+    overlay: Option<OverlayPlace>,
+    overlay_size: Option<Size>,
+    overlay_from: OneOrMany<PathBuf>,
     listen: Option<Address>,
     advertise: Option<Address>,
     zone: Option<ZoneName>,
@@ -125,6 +129,9 @@ impl Settings {
         options.mount = options.mount.or(self.mount);
         options.ublk |= self.ublk;
         options.io_timeout = options.io_timeout.or(self.io_timeout);
+        options.overlay = options.overlay.or(self.overlay);
+        options.overlay_size = options.overlay_size.or(self.overlay_size);
+        fill(&mut options.overlay_from, &self.overlay_from);
         options.listen = options.listen.or(self.listen);
         options.advertise = options.advertise.or(self.advertise);
         options.zone = options.zone.or(self.zone);

@@ -3,7 +3,7 @@
 //! Turns a [`DaemonStatus`] into lines; asks nobody. What is shown is what decides: coverage, whether the
 //! origin may leave and why, what is waited for, where bytes came from.
 
-use crate::control::message::DaemonStatus;
+use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
@@ -33,6 +33,9 @@ pub fn text(status: &DaemonStatus) -> String {
     for image in &node.images {
         line(&mut out, "");
         out.push_str(&image_text(image));
+        for overlay in status.overlays.iter().filter(|overlay| overlay.id == image.id) {
+            line(&mut out, &format!("  written    {}", overlay_text(overlay)));
+        }
     }
     if node.images.is_empty() {
         line(&mut out, "\nno images");
@@ -88,6 +91,16 @@ fn image_text(image: &ImageStatus) -> String {
     }
     out.push_str(&waiting_text(image));
     out
+}
+
+/// How much was written, and how much may be.
+pub fn overlay_text(overlay: &OverlayStatus) -> String {
+    let place = if overlay.place == "ram" { "memory".to_owned() } else { clean(&overlay.place) };
+    let zeros = match overlay.zero_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} of zeros", human(bytes)),
+    };
+    format!("{} of {}, in {place}{zeros}", human(overlay.held_bytes), human(overlay.max_bytes))
 }
 
 /// Whether, and why.

@@ -46,6 +46,7 @@ fn origin() -> DaemonStatus {
             warnings: Vec::new(),
         },
         exports: vec!["nbd://127.0.0.1:10809/".to_owned()],
+        overlays: Vec::new(),
         control: "/run/vfield/control.sock".to_owned(),
         pid: 7,
     }
@@ -54,6 +55,22 @@ fn origin() -> DaemonStatus {
 #[test]
 fn an_origin_that_has_to_stay() {
     insta::assert_snapshot!(text(&origin()));
+}
+
+#[test]
+fn what_was_written_stands_with_its_image() {
+    let mut status = origin();
+    let overlay = OverlayStatus {
+        image: "viver.squash".to_owned(),
+        id: status.node.images[0].id.clone(),
+        place: "ram".to_owned(),
+        held_bytes: 5 << 20,
+        zero_bytes: 8 << 10,
+        max_bytes: 1 << 30,
+    };
+    status.overlays = vec![overlay];
+    let text = text(&status);
+    assert!(text.contains("\n  written    5.0 MiB of 1.0 GiB, in memory, and 8.0 KiB of zeros\n"), "{text}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod duration;
 pub mod endpoint;
 pub mod image;
 pub mod nbd_uri;
+pub mod overlay;
 pub mod rate;
 pub mod size;
 pub mod store;

@@ -75,8 +75,8 @@ fn help_of_join() {
 #[test]
 fn help_of_the_others() {
     let desk = Desk::new();
-    let helps =
-        ["status", "id", "cat", "leave", "completions", "man"].map(|name| desk.help(&format!("vfield {name} --help")));
+    let helps = ["status", "id", "cat", "leave", "overlay", "overlay save", "completions", "man"]
+        .map(|name| desk.help(&format!("vfield {name} --help")));
     insta::assert_snapshot!(helps.join("\n----------------------------------------\n\n"));
 }
 
@@ -184,6 +184,26 @@ fn the_originals_form_misused() {
         "vfield -bs 192.168.1.1 -stroe 128",
         "vfield -store 128",
     ]));
+}
+
+#[test]
+fn overlays_that_cannot_be() {
+    let desk = Desk::new();
+    desk.file("x.img", b"x").file("notes", b"precious");
+    insta::assert_snapshot!(desk.complaints(&[
+        "vfield serve x.img --overlay-size 1G",
+        "vfield serve x.img --overlay-from saved",
+        "vfield serve x.img --overlay ram --overlay-size 128",
+        "vfield serve x.img --overlay ram --overlay-size much",
+        "vfield serve x.img --overlay ram --overlay-from missing",
+        "vfield serve x.img --overlay ram --overlay-from notes",
+        "vfield serve x.img --overlay notes",
+        "vfield serve x.img --overlay missing/dir",
+        "vfield overlay status",
+        "vfield overlay save",
+        "vfield overlay reset --json",
+    ]));
+    assert_eq!(std::fs::read(desk.path().join("notes")).unwrap(), b"precious");
 }
 
 #[test]

@@ -82,6 +82,14 @@ impl Daemon for Fake {
         if wanted == "memory" { Ok(self.0.clone()) } else { Err(Reply::refused("no such image", "none")) }
     }
 
+    fn overlay_save(&self, image: Option<String>, path: PathBuf) -> Pending<'_, Reply> {
+        Box::pin(async move { Reply::refused(format!("{image:?} {}", path.display()), "none") })
+    }
+
+    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
+        Box::pin(async move { if image.is_none() { Reply::Done } else { Reply::refused("no such overlay", "none") } })
+    }
+
     fn leave(&self, _: Duration) -> Pending<'_, Reply> {
         Box::pin(async { Reply::Left { handed_over: 1, lost: 0 } })
     }

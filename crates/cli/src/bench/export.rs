@@ -1,7 +1,7 @@
-//! Where an image of this machine's node is read: the export that a daemon names, or one that was given.
+//! Where an image of this machine's node is read or written: the export that a daemon names, or one that was given.
 
-use super::file::FileReader;
-use super::load::Channel;
+use super::file::FileUser;
+use super::load::{Channel, Doing};
 use super::nbd::{Nbd, Place};
 use super::outcome::Image;
 use crate::args::Via;
@@ -88,25 +88,41 @@ impl Export {
         self.end_bytes
     }
 
-    /// Streams that read it in blocks, and how many requests each of them is to have under way: a file's
-    /// reader has one, so there are `depth` times as many.
-    pub fn open(&self, streams: u64, depth: u64, block_bytes: u64) -> Result<(Vec<Box<dyn Channel>>, usize), Failure> {
+    /// Streams that read or write it in blocks, and how many requests each of them is to have under way: a file's
+    /// user has one, so there are `depth` times as many.
+    ///
+    /// # Errors
+    /// If it cannot be reached, or is read-only and to be written.
+    pub fn open(
+        &self,
+        doing: Doing,
+        streams: u64,
+        depth: u64,
+        block_bytes: u64,
+    ) -> Result<(Vec<Box<dyn Channel>>, usize), Failure> {
         let mut channels: Vec<Box<dyn Channel>> = Vec::new();
         match &self.way {
             Way::Nbd(place, name) => {
                 for _ in 0..streams {
-                    channels.push(Box::new(Nbd::connect(place, name, block_bytes)?.until(self.end_bytes)));
+                    let nbd = Nbd::connect(place, name, block_bytes)?.until(self.end_bytes).doing(doing)?;
+                    channels.push(Box::new(nbd));
                 }
                 Ok((channels, depth as usize))
             }
             Way::File(path) => {
                 for _ in 0..streams * depth {
-                    channels.push(Box::new(FileReader::open(path, block_bytes, self.end_bytes)?));
+                    channels.push(Box::new(FileUser::open(path, doing, block_bytes, self.end_bytes)?));
                 }
                 Ok((channels, 1))
             }
         }
     }
+}
+
+/// Why nothing was written to `place`.
+pub fn read_only(place: &dyn std::fmt::Display) -> Failure {
+    let failure = Failure::failed(format!("{place} is read-only: nothing was written"));
+    failure.hint("a daemon that was started with --overlay ram, or --overlay DIR, lets its images be written")
 }
 
 fn shown(place: &Place, name: &str) -> String {

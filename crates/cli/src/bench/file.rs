@@ -1,40 +1,45 @@
-//! A file that is read as programs read it: through the page cache, which is emptied of it before.
+//! A file that is read, or written, as programs do it: through the page cache, which is emptied of it before.
 //!
 //! Direct reads would go around the cache, but one that nobody answers cannot be interrupted.
 
-use super::load::{Answer, Channel};
+use super::export::read_only;
+use super::load::{Answer, Channel, Doing, noise};
 use crate::failure::{Failure, plain};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// One reader of a file; one request at a time.
-pub struct FileReader {
+/// One reader or writer of a file; one request at a time.
+pub struct FileUser {
     path: PathBuf,
     file: File,
+    doing: Doing,
     block_bytes: u64,
     end_bytes: u64,
     asked: Option<(u64, u64)>,
     buffer: Vec<u8>,
 }
 
-impl FileReader {
-    /// Opens a file for reading in blocks, up to `end_bytes`, and has the kernel forget what it knows of it.
-    pub fn open(path: &Path, block_bytes: u64, end_bytes: u64) -> Result<Self, Failure> {
+impl FileUser {
+    /// Opens a file to be read or written in blocks, up to `end_bytes`, and has the kernel forget what it knows of it.
+    pub fn open(path: &Path, doing: Doing, block_bytes: u64, end_bytes: u64) -> Result<Self, Failure> {
         let open = || {
-            let file = File::open(path)?;
+            let file = File::options().read(true).write(doing == Doing::Writing).open(path)?;
             fadvise(&file, 0, None, Advice::DontNeed)?;
             Ok::<_, io::Error>(file)
         };
-        let file = open().map_err(|error| failed(path, &error))?;
-        let (path, buffer) = (path.to_owned(), vec![0; block_bytes as usize]);
-        Ok(Self { path, file, block_bytes, end_bytes, asked: None, buffer })
+        let file = open().map_err(|error| match error.kind() {
+            ErrorKind::ReadOnlyFilesystem => read_only(&path.display()),
+            _ => failed(path, &error),
+        })?;
+        let buffer = if doing == Doing::Writing { noise(block_bytes) } else { vec![0; block_bytes as usize] };
+        Ok(Self { path: path.to_owned(), file, doing, block_bytes, end_bytes, asked: None, buffer })
     }
 }
 
-impl Channel for FileReader {
+impl Channel for FileUser {
     fn ask(&mut self, request: u64, block: u64) -> Result<(), Failure> {
         self.asked = Some((request, block * self.block_bytes));
         Ok(())
@@ -43,8 +48,12 @@ impl Channel for FileReader {
     fn answer(&mut self, _: &dyn Fn() -> bool) -> Result<Answer, Failure> {
         let Some((request, offset)) = self.asked.take() else { return Ok(Answer::Over) };
         let length = self.block_bytes.min(self.end_bytes.saturating_sub(offset));
-        let read = self.file.read_exact_at(&mut self.buffer[..length as usize], offset);
-        read.map_err(|error| failed(&self.path, &error))?;
+        let buffer = &mut self.buffer[..length as usize];
+        let done = match self.doing {
+            Doing::Reading => self.file.read_exact_at(buffer, offset),
+            Doing::Writing => self.file.write_all_at(buffer, offset),
+        };
+        done.map_err(|error| failed(&self.path, &error))?;
         Ok(Answer::Bytes { request, bytes: length })
     }
 }
@@ -63,15 +72,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, [7; 1000]).unwrap();
-        let mut reader = FileReader::open(&path, 600, 1000).unwrap();
+        let mut reader = FileUser::open(&path, Doing::Reading, 600, 1000).unwrap();
         for (request, bytes) in [(0, 600), (1, 400)] {
             reader.ask(request, request).unwrap();
             assert_eq!(reader.answer(&|| false), Ok(Answer::Bytes { request, bytes }));
         }
         assert_eq!(reader.answer(&|| false), Ok(Answer::Over));
-        assert!(FileReader::open(&dir.path().join("none"), 600, 1).is_err());
-        let mut short = FileReader::open(&path, 600, 5000).unwrap();
+        assert!(FileUser::open(&dir.path().join("none"), Doing::Reading, 600, 1).is_err());
+        let mut short = FileUser::open(&path, Doing::Reading, 600, 5000).unwrap();
         short.ask(0, 1).unwrap();
         assert!(short.answer(&|| false).is_err(), "a file that is shorter than it should be");
+    }
+
+    #[test]
+    fn what_is_written_is_no_zeros_and_keeps_the_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, [0; 1000]).unwrap();
+        let mut writer = FileUser::open(&path, Doing::Writing, 600, 1000).unwrap();
+        for (request, bytes) in [(0, 600), (1, 400)] {
+            writer.ask(request, request).unwrap();
+            assert_eq!(writer.answer(&|| false), Ok(Answer::Bytes { request, bytes }));
+        }
+        let found = std::fs::read(&path).unwrap();
+        assert_eq!(found.len(), 1000);
+        assert!(found.chunks(8).all(|part| part.iter().any(|byte| *byte != 0)));
     }
 }

@@ -4,7 +4,7 @@
 //! it is. A thread that hangs (a FUSE read that nobody answers) is left behind, and what it had measured
 //! before counts.
 
-use super::work::Work;
+use super::work::{Work, mixed};
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
@@ -21,7 +21,21 @@ const DELAY_MAX: u64 = 3_600_000_000_000;
 /// Digits of a delay that are kept.
 const DIGITS: u8 = 3;
 
-/// A way to have blocks read, with several requests under way.
+/// What is done with blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// They are read.
+    Reading,
+    /// They are written, over whatever is there.
+    Writing,
+}
+
+/// What blocks are written with: no zeros, and nothing that repeats within a page.
+pub fn noise(bytes: u64) -> Vec<u8> {
+    (1..=bytes.div_ceil(8)).flat_map(|number| mixed(number).to_le_bytes()).take(bytes as usize).collect()
+}
+
+/// A way to have blocks read or written, with several requests under way.
 pub trait Channel: Send {
     /// Asks for a block under a number of the caller's.
     fn ask(&mut self, request: u64, block: u64) -> Result<(), Failure>;

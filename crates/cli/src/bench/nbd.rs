@@ -1,9 +1,10 @@
-//! A client of an NBD export, as small as a benchmark needs: newstyle handshake, reads, simple replies.
+//! A client of an NBD export, as small as a benchmark needs: newstyle handshake, reads or writes, simple replies.
 //!
 //! What the server sends is believed no further than this program's memory goes: lengths are those that
 //! were asked for.
 
-use super::load::{Answer, Channel};
+use super::export::read_only;
+use super::load::{Answer, Channel, Doing, noise};
 use super::socket::{Socket, explain};
 use crate::failure::Failure;
 use std::collections::HashMap;
@@ -30,6 +31,8 @@ const REP_ERROR: u32 = 1 << 31;
 const INFO_EXPORT: u16 = 0;
 /// `NBD_CMD_READ`.
 const CMD_READ: u16 = 0;
+/// `NBD_CMD_WRITE`.
+const CMD_WRITE: u16 = 1;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +62,11 @@ pub struct Nbd {
     block_bytes: u64,
     /// Nothing is read beyond this: the device, or the image that ends in its last sector.
     end_bytes: u64,
+    /// The export's flags.
+    flags: u16,
+    doing: Doing,
     under_way: HashMap<u64, usize>,
+    /// Room for an answer, or what is written.
     buffer: Vec<u8>,
 }
 
@@ -75,16 +82,32 @@ impl Nbd {
             refused(&explain(&error)).hint("is it running, and may this user connect? see --nbd and --via")
         })?;
         let greeted = handshake(&mut socket, name).map_err(|error| refused(&explain(&error)))?;
-        let device_bytes =
+        let (device_bytes, flags) =
             greeted.map_err(|why| refused(&why).hint("`nbdinfo --list URI` tells what a server exports"))?;
         let (under_way, buffer) = (HashMap::new(), vec![0; block_bytes as usize]);
         let place = place.clone();
-        Ok(Self { socket, place, device_bytes, block_bytes, end_bytes: device_bytes, under_way, buffer })
+        let (end_bytes, doing) = (device_bytes, Doing::Reading);
+        Ok(Self { socket, place, device_bytes, block_bytes, end_bytes, flags, doing, under_way, buffer })
     }
 
     /// Length of the device.
     pub const fn device_bytes(&self) -> u64 {
         self.device_bytes
+    }
+
+    /// Writes instead of reading, if that is what is to be done.
+    ///
+    /// # Errors
+    /// If the export is read-only.
+    pub fn doing(mut self, doing: Doing) -> Result<Self, Failure> {
+        if doing == Doing::Writing {
+            if self.flags & flag::READ_ONLY != 0 {
+                return Err(read_only(&self.place));
+            }
+            self.buffer = noise(self.block_bytes);
+        }
+        self.doing = doing;
+        Ok(self)
     }
 
     /// Reads nothing beyond `end_bytes`.
@@ -104,11 +127,15 @@ impl Channel for Nbd {
         let length = self.block_bytes.min(self.end_bytes.saturating_sub(offset));
         let mut frame = magic::REQUEST.to_be_bytes().to_vec();
         frame.extend_from_slice(&0_u16.to_be_bytes());
-        frame.extend_from_slice(&CMD_READ.to_be_bytes());
+        let command = if self.doing == Doing::Writing { CMD_WRITE } else { CMD_READ };
+        frame.extend_from_slice(&command.to_be_bytes());
         frame.extend_from_slice(&request.to_be_bytes());
         frame.extend_from_slice(&offset.to_be_bytes());
         frame.extend_from_slice(&(length as u32).to_be_bytes());
         self.under_way.insert(request, length as usize);
+        if self.doing == Doing::Writing {
+            frame.extend_from_slice(&self.buffer[..length as usize]);
+        }
         self.socket.send(&frame).map_err(|error| self.broken(&explain(&error)))
     }
 
@@ -130,7 +157,11 @@ impl Channel for Nbd {
         };
         if error != 0 {
             let why = plain_errno(error);
-            return Err(self.broken(&format!("a read failed: {why}")).hint("`vfield status` says what is missing"));
+            let what = if self.doing == Doing::Writing { "write" } else { "read" };
+            return Err(self.broken(&format!("a {what} failed: {why}")).hint("`vfield status` says what is missing"));
+        }
+        if self.doing == Doing::Writing {
+            return Ok(Answer::Bytes { request, bytes: length as u64 });
         }
         match self.socket.fill(&mut self.buffer[..length], is_over) {
             Ok(true) => Ok(Answer::Bytes { request, bytes: length as u64 }),
@@ -145,8 +176,8 @@ fn plain_errno(error: u32) -> String {
     crate::failure::plain(&io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(i32::MAX)))
 }
 
-/// Chooses an export; its length, or why there is none.
-fn handshake(socket: &mut Socket, name: &str) -> io::Result<Result<u64, String>> {
+/// Chooses an export; its length and flags, or why there is none.
+fn handshake(socket: &mut Socket, name: &str) -> io::Result<Result<(u64, u16), String>> {
     let end = Instant::now() + HANDSHAKE;
     let is_over = || Instant::now() >= end;
     let read = |socket: &mut Socket, bytes: usize| {
@@ -169,7 +200,7 @@ fn handshake(socket: &mut Socket, name: &str) -> io::Result<Result<u64, String>>
     hello.extend_from_slice(name.as_bytes());
     hello.extend_from_slice(&[0; 2]);
     socket.send(&hello)?;
-    let mut size = None;
+    let mut found = None;
     loop {
         let head = read(socket, 20)?;
         let (kind, length) = (word(&head, 12), word(&head, 16));
@@ -178,8 +209,10 @@ fn handshake(socket: &mut Socket, name: &str) -> io::Result<Result<u64, String>>
         }
         let payload = read(socket, length as usize)?;
         match kind {
-            REP_ACK => return Ok(size.ok_or_else(|| "it does not tell the export's size".to_owned())),
-            REP_INFO if length >= 10 && short(&payload, 0) == INFO_EXPORT => size = Some(long(&payload, 2)),
+            REP_ACK => return Ok(found.ok_or_else(|| "it does not tell the export's size".to_owned())),
+            REP_INFO if length >= 12 && short(&payload, 0) == INFO_EXPORT => {
+                found = Some((long(&payload, 2), short(&payload, 10)));
+            }
             _ if kind & REP_ERROR != 0 => {
                 let said = String::from_utf8_lossy(&payload).replace(char::is_control, "?");
                 let said = if said.is_empty() { "no reason given" } else { &said };

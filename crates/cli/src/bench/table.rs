@@ -84,7 +84,8 @@ fn rows<const N: usize>(runs: &[Run], names: [&str; N], row: impl Fn(&Run) -> [S
 }
 
 fn reads(runs: &[Run]) -> String {
-    let names = ["READ", "STREAMS", "DEPTH", "BLOCK", "BYTES", "MB/S", "NETWORK", "OF LINK", "OWN STORE"];
+    let first = if runs.iter().any(|run| run.pattern.writes()) { "PATTERN" } else { "READ" };
+    let names = [first, "STREAMS", "DEPTH", "BLOCK", "BYTES", "MB/S", "NETWORK", "OF LINK", "OWN STORE"];
     let row = |run: &Run| {
         let network = run.network.as_ref();
         [

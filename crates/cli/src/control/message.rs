@@ -34,6 +34,18 @@ pub enum Request {
         /// How long handing over may take.
         timeout_ms: u64,
     },
+    /// Save an overlay; answered by [`Reply::Saved`].
+    OverlaySave {
+        /// Name, id, or the beginning of an id; without it the only one.
+        image: Option<String>,
+        /// The file, an absolute path on the daemon's machine.
+        path: String,
+    },
+    /// Drop the changes in an overlay; answered by [`Reply::Done`].
+    OverlayReset {
+        /// As in [`Request::OverlaySave`].
+        image: Option<String>,
+    },
     /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
     Cat {
         /// Name, id, or the beginning of an id.
@@ -95,12 +107,17 @@ pub enum Reply {
         /// Chunks that nobody took.
         lost: u64,
     },
+    /// An overlay is saved.
+    Saved {
+        /// Length of its file.
+        bytes: u64,
+    },
     /// So many raw bytes follow this line.
     Data {
         /// How many, above 0.
         bytes: u64,
     },
-    /// All was sent.
+    /// All was sent, or done.
     Done,
     /// The daemon is up and its node not yet.
     Starting {
@@ -148,10 +165,30 @@ pub struct DaemonStatus {
     pub node: Status,
     /// Where the images can be attached: `nbd+unix:///?socket=...`, `nbd://...`, `fuse:DIR`, `ublk:DEVICE NAME`.
     pub exports: Vec<String>,
+    /// What was written to the images here.
+    #[serde(default)]
+    pub overlays: Vec<OverlayStatus>,
     /// The control socket.
     pub control: String,
     /// The daemon's process id.
     pub pid: u32,
+}
+
+/// The overlay of one image.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlayStatus {
+    /// Name of the image.
+    pub image: String,
+    /// Its id.
+    pub id: String,
+    /// `ram`, or the directory.
+    pub place: String,
+    /// What takes up room, in whole granules of 4 KiB.
+    pub held_bytes: u64,
+    /// What was made zeros and takes up none.
+    pub zero_bytes: u64,
+    /// How much may be held.
+    pub max_bytes: u64,
 }
 
 /// Milliseconds, as far as 64 bits go.
@@ -170,6 +207,8 @@ mod tests {
             Just(Request::Status),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<u64>().prop_map(|timeout_ms| Request::Leave { timeout_ms }),
+            (any::<Option<String>>(), any::<String>()).prop_map(|(image, path)| Request::OverlaySave { image, path }),
+            any::<Option<String>>().prop_map(|image| Request::OverlayReset { image }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {
                 image,
                 offset,
@@ -205,6 +244,10 @@ mod tests {
     #[test]
     fn the_wire_form_is_as_documented() {
         assert_eq!(Request::parse(br#"{"vfield":1,"op":"status"}"#), Ok(Request::Status));
+        assert_eq!(
+            Request::parse(br#"{"vfield":1,"op":"overlay_save","path":"/x"}"#),
+            Ok(Request::OverlaySave { image: None, path: "/x".to_owned() })
+        );
         assert_eq!(
             Request::parse(br#"{"vfield":1,"op":"cat","image":"x","offset":5}"#),
             Ok(Request::Cat { image: "x".to_owned(), offset: 5, length: None })

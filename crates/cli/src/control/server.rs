@@ -8,6 +8,7 @@ use crate::args::Until;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,12 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// An image by name, id, or the beginning of an id.
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply>;
+
+    /// Saves the overlay of an image, of the only one if none is named.
+    fn overlay_save(&self, image: Option<String>, path: PathBuf) -> Pending<'_, Reply>;
+
+    /// Drops the changes in the overlay of an image, of the only one if none is named.
+    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply>;
 
     /// Leaves; the reply says how it went.
     fn leave(&self, bound: Duration) -> Pending<'_, Reply>;
@@ -125,6 +132,8 @@ async fn answer(request: Request, daemon: &dyn Daemon, writer: &mut (impl AsyncW
                 Some(timeout) => tokio::time::timeout(timeout, reached).await.unwrap_or(Reply::TimedOut),
             }
         }
+        Request::OverlaySave { image, path } => daemon.overlay_save(image, path.into()).await,
+        Request::OverlayReset { image } => daemon.overlay_reset(image).await,
         Request::Leave { timeout_ms } => daemon.leave(Duration::from_millis(timeout_ms)).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {
             Ok(source) => cat(source.as_ref(), offset, length, writer).await?,

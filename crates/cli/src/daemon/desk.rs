@@ -1,10 +1,11 @@
 //! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
 
+use super::overlays::Overlays;
 use crate::args::Until;
 use crate::control::message::{DaemonStatus, Reply};
 use crate::control::server::{Daemon, Pending};
 use crate::report::percent;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,6 +28,7 @@ enum Stage {
 struct Running {
     node: Arc<Node>,
     exports: Vec<String>,
+    overlays: Arc<Overlays>,
 }
 
 /// The daemon as its control socket sees it.
@@ -84,8 +86,8 @@ impl Desk {
     }
 
     /// The node can be asked from now on.
-    pub fn open(&self, node: Arc<Node>, exports: Vec<String>) {
-        self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports })));
+    pub fn open(&self, node: Arc<Node>, exports: Vec<String>, overlays: Arc<Overlays>) {
+        self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports, overlays })));
     }
 
     /// The node cannot be asked any more.
@@ -115,6 +117,7 @@ impl Daemon for Desk {
         Ok(DaemonStatus {
             node: running.node.status(),
             exports: running.exports.clone(),
+            overlays: running.overlays.status(),
             control: self.control.clone(),
             pid: std::process::id(),
         })
@@ -148,6 +151,24 @@ impl Daemon for Desk {
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
         let running = self.running()?;
         choose(wanted, running.node.sources())
+    }
+
+    fn overlay_save(&self, image: Option<String>, path: PathBuf) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.overlays.save(image.as_deref(), path).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.overlays.reset(image.as_deref()).await,
+                Err(reply) => reply,
+            }
+        })
     }
 
     fn leave(&self, bound: Duration) -> Pending<'_, Reply> {

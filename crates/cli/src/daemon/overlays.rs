@@ -1,0 +1,178 @@
+//! The overlays of a daemon: one for each image, laid under its exports, saved and reset on order.
+//!
+//! Owns the order of things: the directory is taken and saved files are looked at before the field hears of the
+//! node, the overlays are laid when the images are known and before anybody can attach them, and what is in a
+//! directory is on the disk when the daemon has ended.
+
+mod explain;
+
+use crate::control::message::{OverlayStatus, Reply};
+use crate::failure::Failure;
+use crate::log::Voice;
+use crate::plan::OverlayPlan;
+use crate::values::overlay::OverlayPlace;
+use crate::values::size::human;
+use std::path::PathBuf;
+use std::sync::Arc;
+use vfield_core::device::{BlockDevice, GRANULE_BYTES};
+use vfield_core::image::ImageId;
+use vfield_core::source::BlockSource;
+use vfield_overlay::{Folder, Overlay};
+
+/// Fewer digits of an id than this name no image.
+const ID_DIGITS_MIN: usize = 4;
+
+/// What was taken and looked at before there were images.
+#[derive(Debug)]
+pub struct Prepared {
+    plan: OverlayPlan,
+    folder: Option<Arc<Folder>>,
+    /// Saved overlays, and the images that they are of.
+    saved: Vec<(ImageId, PathBuf)>,
+}
+
+/// The overlays of a running daemon, in the order of its images; none if there are to be none.
+#[derive(Debug, Default)]
+pub struct Overlays {
+    all: Vec<Arc<Overlay>>,
+    place: String,
+}
+
+/// Takes the directory, and looks at the saved overlays that are to be restored.
+pub fn prepare(plan: Option<OverlayPlan>) -> Result<Option<Prepared>, Failure> {
+    let Some(plan) = plan else { return Ok(None) };
+    let mut saved: Vec<(ImageId, PathBuf)> = Vec::new();
+    for path in &plan.from {
+        let image = vfield_overlay::check(path).map_err(|error| explain::restore(&error))?.image;
+        if let Some((_, other)) = saved.iter().find(|(other, _)| *other == image) {
+            let fact = format!("{} and {} were saved over the same image", other.display(), path.display());
+            return Err(Failure::usage(fact).hint("give --overlay-from once for each image"));
+        }
+        saved.push((image, path.clone()));
+    }
+    let folder = match &plan.place {
+        OverlayPlace::Ram => None,
+        OverlayPlace::Dir(dir) => Some(Arc::new(Folder::open(dir).map_err(|error| explain::open(&error))?)),
+    };
+    Ok(Some(Prepared { plan, folder, saved }))
+}
+
+impl Prepared {
+    /// Lays an overlay over each of `images`, and restores what was saved of them. Blocks.
+    pub fn lay(self, images: Vec<(ImageId, Arc<dyn BlockSource>)>) -> Result<Overlays, Failure> {
+        if let Some((id, path)) = self.saved.iter().find(|(id, _)| images.iter().all(|(image, _)| image != id)) {
+            let names: Vec<String> =
+                images.iter().map(|(id, image)| format!("{} {}", image.name(), id.short())).collect();
+            let fact = format!("{} was saved over image {}, and this node has none such", path.display(), id.short());
+            return Err(
+                Failure::failed(fact).hint(format!("a changed image has another id; here are: {}", names.join(", ")))
+            );
+        }
+        let mut all = Vec::new();
+        for (id, image) in images {
+            let max_bytes =
+                self.plan.max_bytes.unwrap_or_else(|| image.size_bytes().next_multiple_of(GRANULE_BYTES.into()));
+            let overlay = match &self.folder {
+                None => Overlay::in_memory(image, id, max_bytes),
+                Some(folder) => Overlay::in_folder(image, id, folder, max_bytes),
+            };
+            let overlay = overlay.map_err(|error| explain::open(&error))?;
+            if let Some((_, path)) = self.saved.iter().find(|(saved, _)| *saved == id) {
+                overlay.restore(path).map_err(|error| explain::restore(&error))?;
+            }
+            all.push(Arc::new(overlay));
+        }
+        Ok(Overlays { all, place: self.plan.place.to_string() })
+    }
+}
+
+impl Overlays {
+    /// What exports offer instead of `images`.
+    pub fn sources(&self, images: Vec<Arc<dyn BlockSource>>) -> Vec<Arc<dyn BlockSource>> {
+        if self.all.is_empty() {
+            images
+        } else {
+            self.all.iter().map(|overlay| overlay.clone() as Arc<dyn BlockSource>).collect()
+        }
+    }
+
+    /// For people and programs.
+    pub fn status(&self) -> Vec<OverlayStatus> {
+        let status = |overlay: &Arc<Overlay>| {
+            let usage = overlay.usage();
+            OverlayStatus {
+                image: overlay.name().to_owned(),
+                id: overlay.image().to_string(),
+                place: self.place.clone(),
+                held_bytes: usage.held_bytes,
+                zero_bytes: usage.zero_bytes,
+                max_bytes: usage.max_bytes,
+            }
+        };
+        self.all.iter().map(status).collect()
+    }
+
+    /// The overlay of the image that a person means by `wanted`: its name, its id, or the beginning of its id;
+    /// without a wish the only one.
+    fn choose(&self, wanted: Option<&str>) -> Result<&Arc<Overlay>, Reply> {
+        let names = || self.all.iter().map(|overlay| overlay.name()).collect::<Vec<_>>().join(", ");
+        if self.all.is_empty() {
+            return Err(Reply::refused("this daemon has no overlay", "start it with --overlay ram or --overlay DIR"));
+        }
+        let Some(wanted) = wanted else {
+            return match &self.all[..] {
+                [one] => Ok(one),
+                _ => {
+                    Err(Reply::refused("this daemon has several overlays", format!("choose with --image: {}", names())))
+                }
+            };
+        };
+        let id = wanted.to_ascii_lowercase();
+        let by_id =
+            |overlay: &&Arc<Overlay>| wanted.len() >= ID_DIGITS_MIN && overlay.image().to_string().starts_with(&id);
+        let named = self.all.iter().find(|overlay| overlay.name() == wanted);
+        named.or_else(|| self.all.iter().find(by_id)).ok_or_else(|| {
+            Reply::refused(format!("this daemon has no overlay of an image {wanted:?}"), format!("it has: {}", names()))
+        })
+    }
+
+    /// Saves one; answers when it is done.
+    pub async fn save(&self, image: Option<&str>, path: PathBuf) -> Reply {
+        let overlay = match self.choose(image) {
+            Ok(overlay) => overlay.clone(),
+            Err(refusal) => return refusal,
+        };
+        on_a_thread(move || match overlay.save(&path) {
+            Ok(bytes) => Reply::Saved { bytes },
+            Err(error) => explain::save(&error),
+        })
+        .await
+    }
+
+    /// Drops the changes of one; answers when it is done.
+    pub async fn reset(&self, image: Option<&str>) -> Reply {
+        let overlay = match self.choose(image) {
+            Ok(overlay) => overlay.clone(),
+            Err(refusal) => return refusal,
+        };
+        on_a_thread(move || overlay.reset().map_or_else(|error| explain::save(&error), |()| Reply::Done)).await
+    }
+
+    /// Puts everything on the disk, or says what ends here.
+    pub async fn close(&self, voice: &Voice) {
+        for overlay in &self.all {
+            let usage = overlay.usage();
+            if overlay.is_volatile() && usage.held_bytes + usage.zero_bytes > 0 {
+                let changed = human(usage.held_bytes + usage.zero_bytes);
+                voice.say(&format!("{changed} of changes to {} end with this daemon", overlay.name()));
+            } else if let Err(error) = overlay.flush().await {
+                voice.warn(&format!("changes to {} could not be put on the disk: {error}", overlay.name()));
+            }
+        }
+    }
+}
+
+async fn on_a_thread(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))
+}

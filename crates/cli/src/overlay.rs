@@ -1,0 +1,80 @@
+//! `vfield overlay`: what was written to an image of the running daemon, shown, saved or dropped.
+
+use crate::args::{OverlayAction, OverlayOptions};
+use crate::control::client::Client;
+use crate::control::message::{OverlayStatus, Reply, Request};
+use crate::failure::{Failure, plain};
+use crate::output;
+use crate::status::{clean, overlay_text};
+use crate::values::size::human;
+use std::path::Path;
+
+/// Does it.
+pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
+    let mut client = Client::connect(options.control.control.as_deref())?;
+    match &options.action {
+        OverlayAction::Status { json } => {
+            client.send(&Request::Status)?;
+            let Reply::Status { status } = client.reply()? else { return Err(client.unexpected()) };
+            output::put(shown(&status.overlays, *json).as_bytes())
+        }
+        OverlayAction::Save { file, image } => {
+            let path = absolute(file)?;
+            client.send(&Request::OverlaySave { image: image.clone(), path })?;
+            let Reply::Saved { bytes } = client.reply()? else { return Err(client.unexpected()) };
+            output::put(format!("saved {} in {}\n", human(bytes), file.display()).as_bytes())
+        }
+        OverlayAction::Reset { image } => {
+            client.send(&Request::OverlayReset { image: image.clone() })?;
+            match client.reply()? {
+                Reply::Done => Ok(()),
+                _ => Err(client.unexpected()),
+            }
+        }
+    }
+}
+
+/// `path` as the daemon can be told of it, which has a working directory of its own; orders are text.
+fn absolute(path: &Path) -> Result<String, Failure> {
+    let absolute =
+        std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {}", path.display(), plain(&error))))?;
+    let text = absolute.into_os_string().into_string();
+    text.map_err(|path| Failure::usage(format!("{} is not UTF-8", path.display())).hint("choose another name"))
+}
+
+fn shown(overlays: &[OverlayStatus], json: bool) -> String {
+    if json {
+        let mut text = serde_json::to_string_pretty(overlays).expect("plain data becomes JSON");
+        text.push('\n');
+        return text;
+    }
+    if overlays.is_empty() {
+        return "no overlay: the images are read-only\n".to_owned();
+    }
+    overlays.iter().map(|overlay| format!("{}: {}\n", clean(&overlay.image), overlay_text(overlay))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_for_each_image() {
+        let overlay = OverlayStatus {
+            image: "viver".to_owned(),
+            id: "ab".repeat(32),
+            place: "ram".to_owned(),
+            held_bytes: 12 << 20,
+            zero_bytes: 0,
+            max_bytes: 1 << 30,
+        };
+        let zeros =
+            OverlayStatus { image: "da\x1bta".to_owned(), place: "/d".to_owned(), zero_bytes: 4096, ..overlay.clone() };
+        assert_eq!(
+            shown(&[overlay, zeros], false),
+            "viver: 12.0 MiB of 1.0 GiB, in memory\nda?ta: 12.0 MiB of 1.0 GiB, in /d, and 4.0 KiB of zeros\n"
+        );
+        assert_eq!(shown(&[], false), "no overlay: the images are read-only\n");
+        assert_eq!(shown(&[], true), "[]\n");
+    }
+}

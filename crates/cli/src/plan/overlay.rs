@@ -1,0 +1,95 @@
+//! What is asked for with `--overlay`, `--overlay-size` and `--overlay-from`, as far as it can be judged before
+//! anything is started.
+
+use crate::args::DaemonOptions;
+use crate::failure::Failure;
+use crate::values::overlay::OverlayPlace;
+use crate::values::size::human;
+use crate::values::store::memory_bytes;
+use std::path::PathBuf;
+use vfield_core::device::GRANULE_BYTES;
+
+/// The overlay that each image gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverlayPlan {
+    /// Where changes are kept.
+    pub place: OverlayPlace,
+    /// How much of each image may be kept; nothing said: as much as it is long.
+    pub max_bytes: Option<u64>,
+    /// Saved overlays to begin with, each for the image that it names.
+    pub from: Vec<PathBuf>,
+}
+
+impl OverlayPlan {
+    /// What `options` ask for, if they ask for an overlay.
+    pub fn new(options: &DaemonOptions) -> Result<Option<Self>, Failure> {
+        let from = options.overlay_from.clone();
+        let Some(place) = options.overlay.clone() else {
+            let alone = [("--overlay-size", options.overlay_size.is_some()), ("--overlay-from", !from.is_empty())];
+            return match alone.into_iter().find(|(_, given)| *given) {
+                None => Ok(None),
+                Some((option, _)) => Err(Failure::usage(format!("{option} needs an overlay"))
+                    .hint("say where changes are kept: --overlay ram, or --overlay DIR")),
+            };
+        };
+        let size = options.overlay_size.map(|size| size.0);
+        if let Some(bytes) = size.filter(|bytes| *bytes < u64::from(GRANULE_BYTES)) {
+            let fact = format!("--overlay-size: {bytes} bytes cannot hold one change");
+            return Err(Failure::usage(fact).hint(format!("sizes have units: --overlay-size {bytes}M is {bytes} MiB")));
+        }
+        let max_bytes = match place {
+            OverlayPlace::Dir(_) => size,
+            OverlayPlace::Ram => Some(in_memory(size, memory_bytes())?),
+        };
+        Ok(Some(Self { place, max_bytes, from }))
+    }
+}
+
+/// How much may be kept in memory: as much as was asked for, or half of what the machine has, as in a tmpfs.
+fn in_memory(asked: Option<u64>, memory_bytes: Option<u64>) -> Result<u64, Failure> {
+    let memory = memory_bytes.unwrap_or(u64::MAX);
+    match asked {
+        None => Ok(memory / 2),
+        Some(bytes) if bytes <= memory => Ok(bytes),
+        Some(bytes) => {
+            let fact =
+                format!("--overlay-size: {} is more than this machine's memory of {}", human(bytes), human(memory));
+            Err(Failure::usage(fact).hint("keep less, or keep changes in a directory: --overlay DIR"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::size::Size;
+
+    fn plan(place: Option<&str>, size: Option<u64>, from: &[&str]) -> Result<Option<OverlayPlan>, String> {
+        let options = DaemonOptions {
+            overlay: place.map(|place| place.parse().unwrap()),
+            overlay_size: size.map(Size),
+            overlay_from: from.iter().map(PathBuf::from).collect(),
+            ..DaemonOptions::default()
+        };
+        OverlayPlan::new(&options).map_err(|failure| failure.fact().to_owned())
+    }
+
+    #[test]
+    fn an_overlay_is_asked_for_with_a_place() {
+        assert_eq!(plan(None, None, &[]), Ok(None));
+        assert_eq!(plan(None, Some(1 << 20), &[]).unwrap_err(), "--overlay-size needs an overlay");
+        assert_eq!(plan(None, None, &["x"]).unwrap_err(), "--overlay-from needs an overlay");
+        let dir = plan(Some("/d"), None, &["x", "y"]).unwrap().unwrap();
+        assert_eq!((dir.max_bytes, dir.from.len()), (None, 2));
+    }
+
+    #[test]
+    fn what_is_kept_in_memory_fits_into_it() {
+        assert!(plan(Some("ram"), None, &[]).unwrap().unwrap().max_bytes.is_some());
+        assert_eq!(plan(Some("ram"), Some(128), &[]).unwrap_err(), "--overlay-size: 128 bytes cannot hold one change");
+        assert_eq!(in_memory(None, Some(1 << 30)), Ok(1 << 29));
+        assert_eq!(in_memory(Some(1 << 30), Some(1 << 30)), Ok(1 << 30));
+        let failure = in_memory(Some(2 << 30), Some(1 << 30)).unwrap_err();
+        assert_eq!(failure.fact(), "--overlay-size: 2.0 GiB is more than this machine's memory of 1.0 GiB");
+    }
+}
