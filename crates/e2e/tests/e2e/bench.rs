@@ -201,3 +201,33 @@ fn who_cannot_be_measured_is_named() -> Outcome {
     assert!(complaint(&["--nbd", &field.origin.uri("none.img")]).contains("refused the export \"none.img\""));
     Ok(())
 }
+
+#[test]
+fn what_is_written_is_measured_where_it_can_be() -> Outcome {
+    // Whole granules: the end of an odd image would have to be read before it is written.
+    let plan = Plan { image_bytes: 16 * MIB, stores: &["0", "0"], mounted: true, ..Plan::default() };
+    let field = Field::start(Plan { join: &["--overlay", "ram"], ..plan })?;
+    let node = &field.nodes[0];
+    let mut ways = vec!["nbd"];
+    if node.mount().is_some() {
+        ways.push("fuse");
+    }
+    for way in ways {
+        let words = ["--via", way, "--pattern", "write,randwrite", "--size", "8M", "--streams", "2"];
+        let found = outcome(node.ask("bench").args(words))?;
+        let runs = found["runs"].as_array().cloned().unwrap_or_default();
+        let made: Vec<_> = runs.iter().map(|run| (run["pattern"].as_str(), run["block_bytes"].as_u64())).collect();
+        assert_eq!(made, [(Some("write"), Some(256 << 10)), (Some("randwrite"), Some(4096))], "{way}");
+        for run in &runs {
+            check(run);
+            assert_eq!((bytes(&run["bytes"]), &run["network"]), (8 * MIB, &Value::Null), "{way}");
+        }
+    }
+    let status = node.status()?;
+    assert!(bytes(&status["overlays"][0]["held_bytes"]) >= 8 * MIB, "{status:#}");
+    let came = |status: &Value| status["traffic"]["from_origin_bytes"].clone();
+    assert_eq!(came(&status), 0, "whole granules need nothing of the image");
+    let refused = outcome(field.origin.ask("bench").args(["--pattern", "write"])).unwrap_err().to_string();
+    assert!(refused.contains("is read-only: nothing was written") && refused.contains("--overlay ram"), "{refused}");
+    Ok(())
+}

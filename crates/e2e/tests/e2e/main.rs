@@ -8,5 +8,6 @@ mod hostile;
 mod joining;
 mod limits;
 mod loss;
+mod overlay;
 mod storms;
 mod waiting;

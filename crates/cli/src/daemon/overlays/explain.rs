@@ -32,7 +32,9 @@ pub fn open(error: &OpenError) -> Failure {
 /// A saved overlay that cannot be restored.
 pub fn restore(error: &RestoreError) -> Failure {
     let (fact, hint) = match error {
-        RestoreError::System { path, source } => return system(path, source, "check --overlay-from; where nothing was saved yet, leave it out"),
+        RestoreError::System { path, source } => {
+            return system(path, source, "check --overlay-from; where nothing was saved yet, leave it out");
+        }
         RestoreError::Foreign(_) => {
             (error.to_string(), "give a file to --overlay-from that `vfield overlay save` made")
         }
