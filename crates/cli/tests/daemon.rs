@@ -228,7 +228,10 @@ fn what_exports_nothing_cannot_be_measured_and_what_does_can() {
     silent.wait("filled");
     let output = silent.ask(&["bench"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("exports its images nowhere"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("exports its images neither over NBD nor as files"),
+        "{said}"
+    );
     assert!(said.contains("hint: start it with --nbd unix:PATH or --mount DIR"), "{said}");
 
     let place = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

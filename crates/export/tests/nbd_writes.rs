@@ -267,7 +267,12 @@ async fn fio_writes_at_random_and_verifies() -> Test {
     let uri = format!("--uri={}", served.uri());
     let job =
         ["--name=w", "--ioengine=nbd", &uri, "--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned", "--iodepth=16"];
-    run("fio", &[&job[..], &["--size=5M", "--verify=crc32c", "--verify_fatal=1", "--fsync=16"]].concat()).await;
+    run(
+        "fio",
+        &[&job[..], &["--size=5M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--fsync=16"]]
+            .concat(),
+    )
+    .await;
     assert_eq!(served.serving.counts().refused, 0);
     served.serving.shutdown().await;
     Ok(())
