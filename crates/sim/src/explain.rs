@@ -1,9 +1,15 @@
 //! What is written down about some machines so that one can see why their readers waited.
 
 use crate::field::Field;
+use crate::machine::number_of;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::Stage;
+
+/// So many machines that wait for each other fill a line.
+const CHAIN_MAX: usize = 12;
 
 /// What came to one machine since it was last looked at.
 #[derive(Debug, Default, Clone)]
@@ -71,6 +77,34 @@ pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> Strin
     let came = notes.came.iter().map(|(from, bytes)| (*from, bytes >> 10)).collect();
     let _ = write!(text, " KiB came {:?}; refused {:?}", most(came), most(notes.refused.clone()));
     text
+}
+
+/// One line: what the first chunk that a machine's reader waits for waits for, from machine to machine.
+pub fn chain(field: &Field, machine: usize) -> Option<String> {
+    let reader = field.readers.iter().find(|reader| reader.machine == machine)?;
+    let id = field.images[reader.image].id;
+    let chunk = Chunk(reader.position()?);
+    let mut text = format!("          {chunk}:");
+    let (mut machine, mut chunk, mut seen) = (machine, chunk, Vec::new());
+    while !seen.contains(&(machine, chunk)) && seen.len() < CHAIN_MAX {
+        seen.push((machine, chunk));
+        let node = &field.machines[machine].node;
+        let Some(view) = node.fetch(id, chunk) else {
+            let _ = write!(text, " machine {machine} has no fetch");
+            break;
+        };
+        let _ = write!(text, " {machine} {:?} {:?},", view.priority, view.stage);
+        if view.stage == Stage::NeedsParent
+            && let Some((page, _)) = field.images[reader.image].geometry.parent(chunk)
+        {
+            chunk = page;
+            continue;
+        }
+        let Some((peer, reach, age)) = view.requests.first() else { break };
+        let _ = write!(text, " reach {} {} ms ->", reach.0, age.as_millis());
+        machine = number_of(*peer);
+    }
+    Some(text)
 }
 
 /// Those with the highest numbers, highest first: a line has room for a few.

@@ -208,6 +208,16 @@ impl Node {
         }
     }
 
+    /// Takes back whatever is under way for a chunk, which is to be asked for elsewhere.
+    pub(super) fn supersede(&mut self, id: ImageId, chunk: Chunk) {
+        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        let requests = std::mem::take(&mut fetch.requests);
+        for request in requests {
+            self.orphan(request);
+        }
+        self.line_up(id, chunk);
+    }
+
     /// A request has failed: its fetch goes to the front of its line, unless another is under way.
     fn try_another(&mut self, request: RequestId, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };

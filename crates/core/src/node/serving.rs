@@ -47,10 +47,16 @@ impl Node {
             }
         };
         let image = self.images.get(&id).ok_or(Refusal::NoSuchImage)?;
-        if !takes || image.origin {
+        let is_turned_to = asker.reach.is_gateway() && image.gateways.contains(me);
+        if image.origin || !(takes || is_turned_to) {
             return Err(Refusal::NotHeld);
         }
-        self.want(id, chunk, priority);
+        if takes {
+            self.want(id, chunk, priority);
+        } else {
+            // It asked somebody of this zone before it knew what others already know: all of them may wait for it.
+            self.supersede(id, chunk);
+        }
         let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)).ok_or(Refusal::NotHeld)?;
         fetch.reach = fetch.reach.min(asker.reach.less());
         fetch.askers.push(asker);

@@ -2,11 +2,13 @@
 
 use super::Node;
 use crate::chunk::Chunk;
-use crate::fetch::Why;
-use crate::identity::Identity;
+use crate::fetch::{Stage, Why};
+use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
+use crate::reach::Reach;
+use crate::wire::Priority;
 use std::time::Duration;
 
 /// One image, as a node sees it.
@@ -43,6 +45,19 @@ pub struct Waited {
     pub wait: Duration,
     /// Why.
     pub why: Why,
+}
+
+/// A chunk that is on its way, or is to be.
+#[derive(Debug, Clone)]
+pub struct FetchView {
+    /// Where it stands.
+    pub stage: Stage,
+    /// The most urgent of those who want it.
+    pub priority: Priority,
+    /// The requests under way: to whom, how far it may be passed on, how old.
+    pub requests: Vec<(NodeId, Reach, Duration)>,
+    /// Peers that failed this time round.
+    pub tried: Vec<NodeId>,
 }
 
 /// A member of the field, this node too.
@@ -114,6 +129,18 @@ impl Node {
             view(*identity, state)
         });
         std::iter::once(view(me, "self")).chain(others).collect()
+    }
+
+    /// What is done about a chunk that is not here and is wanted.
+    pub fn fetch(&self, id: ImageId, chunk: Chunk) -> Option<FetchView> {
+        let fetch = self.images.get(&id)?.fetches.get(&chunk)?;
+        let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request));
+        Some(FetchView {
+            stage: fetch.stage,
+            priority: fetch.priority,
+            requests: requests.map(|request| (request.peer, request.reach, self.now - request.sent)).collect(),
+            tried: fetch.tried.clone(),
+        })
     }
 
     /// The arc that this node's store of an image is committed to.

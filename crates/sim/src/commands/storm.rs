@@ -235,6 +235,9 @@ impl<'a> Run<'a> {
         for machine in machines {
             let notes = self.field.explain.take(machine);
             eprintln!("{}", explain::line(&self.field, machine, &notes, self.field.now() - self.start));
+            if let Some(chain) = explain::chain(&self.field, machine) {
+                eprintln!("{chain}");
+            }
         }
     }
 
