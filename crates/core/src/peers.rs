@@ -184,6 +184,13 @@ impl Peers {
         (peer.in_step, peer.has_begun, peer.out_of_step, peer.aside_until) = (true, true, 0, None);
     }
 
+    /// Nobody is held to be out of step any more.
+    pub fn begin(&mut self) {
+        for peer in self.peers.values_mut() {
+            (peer.out_of_step, peer.aside_until) = (0, None);
+        }
+    }
+
     /// True if it has passed chunks on and not refused since.
     pub fn is_in_step(&self, node: NodeId) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.in_step)

@@ -93,14 +93,21 @@ pub fn chain(field: &Field, machine: usize) -> Option<String> {
             let _ = write!(text, " machine {machine} has no fetch");
             break;
         };
-        let _ = write!(text, " {machine} {:?} {:?},", view.priority, view.stage);
+        let _ = match view.stage {
+            Stage::Parked(peer) => write!(text, " {machine} {:?} until {} can take more", view.priority, number_of(peer)),
+            stage => write!(text, " {machine} {:?} {stage:?},", view.priority),
+        };
         if view.stage == Stage::NeedsParent
             && let Some((page, _)) = field.images[reader.image].geometry.parent(chunk)
         {
             chunk = page;
             continue;
         }
-        let Some((peer, reach, age)) = view.requests.first() else { break };
+        let Some((peer, reach, age)) = view.requests.first() else {
+            let tried: Vec<usize> = view.tried.iter().map(|node| number_of(*node)).collect();
+            let _ = write!(text, ", has tried {tried:?}");
+            break;
+        };
         let _ = write!(text, " reach {} {} ms ->", reach.0, age.as_millis());
         machine = number_of(*peer);
     }

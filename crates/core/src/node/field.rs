@@ -160,9 +160,14 @@ impl Node {
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
-            image.gateways = self.gateways(id);
+            let gateways = self.gateways(id);
+            let turns = gateways != image.gateways && self.now < image.young_until;
+            image.gateways = gateways;
             image.crowd = Crowd::of(image.map.participants().iter().copied());
             self.images.insert(id, image);
+            if turns {
+                self.ask_anew(id);
+            }
             self.recount_soon(id);
             self.repair_soon(id);
         }

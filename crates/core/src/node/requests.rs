@@ -4,10 +4,11 @@ use super::choosing::{Choice, Source};
 use super::{Node, Notice, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
-use crate::fetch::{Request, RequestId, Stage};
+use crate::fetch::{Fetch, Request, RequestId, Stage};
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::peers::STALL;
+use crate::reach::Reach;
 use crate::wire::{Priority, Refusal};
 use std::ops::Range;
 use std::time::Duration;
@@ -216,6 +217,25 @@ impl Node {
             self.orphan(request);
         }
         self.line_up(id, chunk);
+    }
+
+    /// The way by which chunks come into the zone has changed: whatever waits for somebody of the zone is asked for anew.
+    pub(super) fn ask_anew(&mut self, id: ImageId) {
+        self.peers.begin();
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let in_zone = |fetch: &Fetch| match fetch.stage {
+            Stage::Parked(_) => true,
+            Stage::Requested => fetch.rank.is_some_and(|rank| rank >= Reach::GATEWAY),
+            Stage::NeedsParent | Stage::Queued | Stage::Waiting => false,
+        };
+        let anew = image.fetches.iter_mut().filter(|(_, fetch)| in_zone(fetch));
+        let anew: Vec<Chunk> = anew.map(|(chunk, fetch)| {
+            fetch.tried.clear();
+            *chunk
+        }).collect();
+        for chunk in anew {
+            self.supersede(id, chunk);
+        }
     }
 
     /// A request has failed: its fetch goes to the front of its line, unless another is under way.

@@ -47,7 +47,10 @@ impl Node {
             }
         };
         let image = self.images.get(&id).ok_or(Refusal::NoSuchImage)?;
-        let is_turned_to = asker.reach.is_gateway() && image.gateways.contains(me);
+        let known = image.fetches.get(&chunk);
+        let waits_for_home = known.is_some_and(|fetch| fetch.rank.is_some_and(Reach::is_relay));
+        let is_turned_to = (asker.reach.is_gateway() && image.gateways.contains(me))
+            || (asker.reach.is_crowd() && waits_for_home && !image.gateways.nodes().is_empty());
         if image.origin || !(takes || is_turned_to) {
             return Err(Refusal::NotHeld);
         }
