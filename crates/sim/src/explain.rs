@@ -94,7 +94,9 @@ pub fn chain(field: &Field, machine: usize) -> Option<String> {
             break;
         };
         let _ = match view.stage {
-            Stage::Parked(peer) => write!(text, " {machine} {:?} until {} can take more", view.priority, number_of(peer)),
+            Stage::Parked(peer) => {
+                write!(text, " {machine} {:?} until {} can take more", view.priority, number_of(peer))
+            }
             stage => write!(text, " {machine} {:?} {stage:?},", view.priority),
         };
         if view.stage == Stage::NeedsParent

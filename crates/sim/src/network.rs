@@ -82,7 +82,7 @@ impl Links {
 
     /// The zone of a place.
     pub fn zone(&self, place: u32) -> u32 {
-        (place as usize).checked_div(self.zone_size).unwrap_or(0) as u32
+        (place.saturating_sub(1) as usize).checked_div(self.zone_size).unwrap_or(0) as u32
     }
 }
 

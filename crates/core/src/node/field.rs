@@ -163,7 +163,8 @@ impl Node {
             let gateways = self.gateways(id);
             let turns = gateways != image.gateways && self.now < image.young_until;
             image.gateways = gateways;
-            image.crowd = Crowd::of(image.map.participants().iter().copied());
+            let ends = |node| image.gateways.contains(node);
+            image.crowd = Crowd::of(image.map.participants().iter().copied(), ends);
             self.images.insert(id, image);
             if turns {
                 self.ask_anew(id);

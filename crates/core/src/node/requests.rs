@@ -229,10 +229,12 @@ impl Node {
             Stage::NeedsParent | Stage::Queued | Stage::Waiting => false,
         };
         let anew = image.fetches.iter_mut().filter(|(_, fetch)| in_zone(fetch));
-        let anew: Vec<Chunk> = anew.map(|(chunk, fetch)| {
-            fetch.tried.clear();
-            *chunk
-        }).collect();
+        let anew: Vec<Chunk> = anew
+            .map(|(chunk, fetch)| {
+                fetch.tried.clear();
+                *chunk
+            })
+            .collect();
         for chunk in anew {
             self.supersede(id, chunk);
         }

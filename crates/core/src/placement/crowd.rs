@@ -7,6 +7,9 @@
 //! (Two trees with half of the chunks each would be less deep; in the simulator they were slower from 100 nodes on, since a
 //! node's two parents are not in step with each other.)
 //!
+//! Those who have more to send than their part of the chain, the gateways of a zone, stand at its end, where
+//! one of them has nothing to pass on: it is another for chunks that enter elsewhere.
+//!
 //! Zones are passed along in the same way, each as one node at its [`crate::identity::Zone::place`].
 
 use crate::identity::NodeId;
@@ -19,10 +22,17 @@ pub struct Distance(pub u32);
 impl Distance {
     /// The number of bits that are used.
     pub const BITS: u32 = 31;
+    /// Whoever stands at the end of the chain is as far as this at least.
+    const END: u32 = 1 << (Self::BITS - 1);
 
-    /// From a source to a node.
+    /// From a source to a node on its way around.
     const fn between(source: NodeId, node: NodeId) -> Self {
-        Self((node.0.wrapping_sub(source.0) >> (u64::BITS - Self::BITS)) as u32)
+        Self((node.0.wrapping_sub(source.0) >> (u64::BITS - Self::BITS + 1)) as u32)
+    }
+
+    /// From a source to a node at the end of its chain.
+    const fn to_end(source: NodeId, node: NodeId) -> Self {
+        Self(Self::END + Self::between(source, node).0)
     }
 }
 
@@ -34,26 +44,39 @@ const LOOK: usize = 8;
 pub struct Crowd {
     /// In order.
     nodes: Vec<NodeId>,
+    /// Those at the end, in order.
+    end: Vec<NodeId>,
 }
 
 impl Crowd {
-    /// A crowd of `nodes`, in any order. A source need not be one of them.
-    pub fn of(nodes: impl Iterator<Item = NodeId>) -> Self {
+    /// A crowd of `nodes`, in any order, of which some stand at the end. A source need not be one of them.
+    pub fn of(nodes: impl Iterator<Item = NodeId>, stands_at_end: impl Fn(NodeId) -> bool) -> Self {
         let mut nodes: Vec<NodeId> = nodes.collect();
         nodes.sort_unstable();
         nodes.dedup();
-        Self { nodes }
+        let (end, nodes) = nodes.into_iter().partition(|node| stands_at_end(*node));
+        Self { nodes, end }
     }
 
     /// From whom `node`, which need not be in the crowd itself, takes a chunk that enters it at `source`: the nearest first,
     /// the source last, with their distances.
     pub fn upstream(&self, node: NodeId, source: NodeId) -> impl Iterator<Item = (NodeId, Distance)> + '_ {
-        let (before, after) = self.nodes.split_at(self.nodes.partition_point(|other| *other < node));
-        let around = before.iter().rev().chain(after.iter().rev()).copied().filter(move |other| *other != node);
-        let mine = node.0.wrapping_sub(source.0);
-        let between = around.take_while(move |other| *other != source && other.0.wrapping_sub(source.0) < mine);
-        between.take(LOOK).chain([source]).map(move |other| (other, Distance::between(source, other)))
+        let is_at_end = self.end.binary_search(&node).is_ok();
+        // From the end all others are upstream, beginning with the last before the source.
+        let (last, ending) =
+            if is_at_end { (source, before(&self.end, node, source)) } else { (node, before(&[], node, source)) };
+        let ending = ending.map(move |other| (other, Distance::to_end(source, other)));
+        let others = before(&self.nodes, last, source).map(move |other| (other, Distance::between(source, other)));
+        ending.chain(others).take(LOOK).chain([(source, Distance(0))])
     }
+}
+
+/// Those of `nodes`, which are sorted, that one meets on the way around from `node` back to `source`; all, if they are one.
+fn before(nodes: &[NodeId], node: NodeId, source: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    let (before, after) = nodes.split_at(nodes.partition_point(|other| *other < node));
+    let around = before.iter().rev().chain(after.iter().rev()).copied().filter(move |other| *other != node);
+    let mine = node.0.wrapping_sub(source.0);
+    around.take_while(move |other| *other != source && (mine == 0 || other.0.wrapping_sub(source.0) < mine))
 }
 
 #[cfg(test)]
@@ -70,7 +93,7 @@ mod tests {
         let source = NodeId(u64::MAX / 3);
         for count in [1, 2, 10, 500] {
             let nodes = nodes(count);
-            let crowd = Crowd::of(nodes.iter().copied());
+            let crowd = Crowd::of(nodes.iter().copied(), |_| false);
             for node in nodes {
                 let line: Vec<(NodeId, Distance)> = crowd.upstream(node, source).collect();
                 assert!(line.is_sorted_by(|a, b| a.1 > b.1), "{line:?}");
@@ -81,9 +104,26 @@ mod tests {
     }
 
     #[test]
+    fn gateways_stand_at_the_end() {
+        let mut nodes = nodes(10);
+        nodes.sort_unstable();
+        let gateways = [nodes[2], nodes[5], nodes[8]];
+        let crowd = Crowd::of(nodes.iter().copied(), |node| gateways.contains(&node));
+        let line = |node: usize, source: usize| {
+            let line: Vec<(NodeId, Distance)> = crowd.upstream(nodes[node], nodes[source]).collect();
+            assert!(line.is_sorted_by(|a, b| a.1 > b.1), "{line:?}");
+            line.iter().map(|(node, _)| nodes.iter().position(|other| other == node).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(line(6, 5), [5]);
+        assert_eq!(line(3, 5), [1, 0, 9, 7, 6, 5]);
+        assert_eq!(line(8, 5), [4, 3, 1, 0, 9, 7, 6, 5]);
+        assert_eq!(line(2, 5), [8, 4, 3, 1, 0, 9, 7, 6, 5]);
+    }
+
+    #[test]
     fn a_chain_goes_around_to_its_source() {
         let mut nodes = nodes(10);
-        let crowd = Crowd::of(nodes.iter().copied());
+        let crowd = Crowd::of(nodes.iter().copied(), |_| false);
         nodes.sort_unstable();
         let line: Vec<NodeId> = crowd.upstream(nodes[5], nodes[8]).map(|(node, _)| node).collect();
         assert_eq!(line, [4, 3, 2, 1, 0, 9, 8].map(|at| nodes[at]));

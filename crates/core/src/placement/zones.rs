@@ -53,7 +53,7 @@ impl Zones {
             members.into_iter().map(|(place, members)| (place, station(members))).collect();
         // What an origin's zone sends is enough if it sends it once.
         let passing = stations.iter().filter(|(_, station)| !station.stock.origin);
-        let crowd = Crowd::of(passing.map(|(place, _)| *place));
+        let crowd = Crowd::of(passing.map(|(place, _)| *place), |_| false);
         Self { stations, crowd }
     }
 

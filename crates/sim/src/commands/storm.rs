@@ -32,7 +32,7 @@ const START_WITHIN: Duration = Duration::from_millis(50);
 /// So often the storm is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often what machines do is written down.
-const EXPLAIN_EVERY: Duration = Duration::from_millis(100);
+const EXPLAIN_EVERY: Duration = Duration::from_secs(1);
 /// The times of so many readers are listed.
 const LISTED: usize = 1000;
 /// With `--explain`: so many machines at a time.
