@@ -6,7 +6,6 @@ use crate::chunk::Chunk;
 use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::placement::Holding;
 use crate::reach::Reach;
 use crate::wire::Priority;
 
@@ -63,13 +62,8 @@ impl Node {
         let dice = self.dice();
         let Some(image) = self.images.get(&id) else { return Choice::Nobody };
         let Some(fetch) = image.fetches.get(&chunk) else { return Choice::Nobody };
-        let (homes, bytes) = (image.map.homes(chunk), image.inventory.geometry().length(chunk));
-        let having = homes.iter().filter(|home| home.node != self.me().node && image.map.has(home, chunk));
-        let having: Vec<NodeId> = having.map(|home| home.node).collect();
-        let mut choosing =
-            Choosing { node: self, image, fetch, chunk, bytes, dice, homes, having, holders: Vec::new() };
-        choosing.holders = choosing.having.iter().copied().filter(|node| choosing.usable(*node)).collect();
-        choosing.choose()
+        let bytes = image.inventory.geometry().length(chunk);
+        Choosing { node: self, image, fetch, chunk, bytes, dice }.choose()
     }
 }
 
@@ -81,11 +75,6 @@ struct Choosing<'a> {
     chunk: Chunk,
     bytes: u64,
     dice: u64,
-    homes: Vec<Holding>,
-    /// Homes that have said that they have it.
-    having: Vec<NodeId>,
-    /// Those of them that can be asked.
-    holders: Vec<NodeId>,
 }
 
 /// Where a chunk enters the crowd of this zone, so that all nodes agree.
@@ -113,6 +102,25 @@ impl Choosing<'_> {
 
     fn me(&self) -> NodeId {
         self.node.me().node
+    }
+
+    /// Homes that have said that they have it, and can be asked, in the order of homes.
+    fn holders(&self) -> Vec<NodeId> {
+        let homes = self.image.map.homes(self.chunk).into_iter();
+        let having = homes.filter(|home| self.image.map.has(home, self.chunk)).map(|home| home.node);
+        having.filter(|node| self.usable(*node)).collect()
+    }
+
+    /// True if more than one of them can be asked.
+    fn has_several_holders(&self) -> bool {
+        let having = self.image.map.keepers(self.chunk).filter(|home| self.image.map.has(home, self.chunk));
+        having.filter(|home| self.usable(home.node)).nth(1).is_some()
+    }
+
+    /// True if all homes have filled their stores.
+    fn is_settled(&self) -> bool {
+        let size = self.image.map.ring().size();
+        self.image.map.keepers(self.chunk).all(|home| home.filled.count == size)
     }
 
     fn usable(&self, node: NodeId) -> bool {
@@ -146,12 +154,13 @@ impl Choosing<'_> {
             Entry::Here => return None,
         };
         let origins = self.image.map.origins();
-        let origins_too = self.having.is_empty();
+        let map = &self.image.map;
+        let origins_too = || !map.keepers(self.chunk).any(|home| home.node != self.me() && map.has(home, self.chunk));
         let line = self.image.crowd.upstream(self.me(), source);
-        let steps = line.filter(|(peer, _)| origins_too || !origins.contains(peer)).map(|(peer, distance)| Step {
+        let steps = line.filter(|(peer, _)| !origins.contains(peer) || origins_too()).map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
-            has: peer == source || self.having.contains(&peer),
+            has: peer == source || map.holds(peer, self.chunk),
         });
         self.along(steps)
     }
@@ -166,8 +175,6 @@ impl Choosing<'_> {
         if let Some(step) = aside.first().filter(|step| patient && peers.may_begin(step.peer, now)) {
             return Some(Choice::Park(step.peer));
         }
-        let size = self.image.map.ring().size();
-        let settled = self.homes.iter().all(|home| home.filled.count == size);
         let mut full: Option<Step> = None;
         for step in in_step {
             let Step { peer, reach, has } = step;
@@ -176,7 +183,8 @@ impl Choosing<'_> {
             }
             // Among many that have it the neighbour is but one, unless it is in step anyway. And whoever reads here
             // and there is in step with nobody; while stores fill, though, the first reads of a crowd look like that.
-            if (has || (!fetch.stream && settled)) && self.holders.len() > 1 && !peers.is_in_step(peer) {
+            let one_of_many = has || (!fetch.stream && self.is_settled());
+            if one_of_many && !peers.is_in_step(peer) && self.has_several_holders() {
                 break;
             }
             if self.has_room(peer) {
@@ -198,7 +206,7 @@ impl Choosing<'_> {
 
     /// Those who have it take turns.
     fn ask_holder(&self) -> Option<Choice> {
-        self.one_of(&self.holders, Source::holder)
+        self.one_of(&self.holders(), Source::holder)
     }
 
     /// One of several that are as good as each other, with room if any has.
@@ -217,16 +225,17 @@ impl Choosing<'_> {
     /// The first home, which is to relay what nobody has: homes ask as one, so that two never wait for each other.
     fn ask_relay(&self) -> Option<Choice> {
         let me = self.me();
-        let is_home = self.homes.iter().any(|home| home.node == me);
+        let is_home = self.image.map.keepers(self.chunk).any(|home| home.node == me);
         let reach = self.fetch.reach.min(if is_home { Reach::HOME } else { Reach::READER });
         if !reach.is_relay() {
             return None;
         }
         let could = |node: &NodeId| *node == me || self.usable(*node);
-        let relay = if self.homes.is_empty() {
+        let homes = self.image.map.homes(self.chunk);
+        let relay = if homes.is_empty() {
             self.image.map.relay(self.chunk, self.image.map.participants().iter().copied().filter(could))
         } else {
-            self.homes.iter().map(|home| home.node).find(could)
+            homes.iter().map(|home| home.node).find(could)
         };
         relay.filter(|node| *node != me).map(|peer| self.ask_or_park(Source::passing(peer, reach)))
     }
@@ -279,7 +288,7 @@ impl Choosing<'_> {
     /// What homes have said of themselves is a moment old: they may have it by now.
     fn ask_anybody(&self) -> Choice {
         let mut others: Vec<NodeId> =
-            self.homes.iter().map(|home| home.node).filter(|node| self.usable(*node)).collect();
+            self.image.map.homes(self.chunk).iter().map(|home| home.node).filter(|node| self.usable(*node)).collect();
         // Whoever has data has had the pages above it, whether it is their home or not.
         if !self.image.inventory.geometry().is_data(self.chunk) && self.fetch.tried.len() < STRANGERS_MAX {
             others.extend(self.image.map.participants().iter().filter(|node| self.usable(**node)));
@@ -299,14 +308,15 @@ impl Choosing<'_> {
         // would fetch everything twice, and could wait for each other.
         let few = image.map.participants().len() < CROWD && self.node.now >= image.blind_until;
         let crowd = keeps_all || !few;
-        let full = || self.nearest(self.homes.iter().filter(|home| home.filled.count == size).map(|home| home.node));
-        if let Some(holder) = full().filter(|_| crowd) {
+        let homes = || image.map.keepers(self.chunk);
+        let full = || self.nearest(homes().filter(|home| home.filled.count == size).map(|home| home.node));
+        if let Some(holder) = crowd.then(full).flatten() {
             return Some(Entry::Holder(holder));
         }
         if let Some(gateway) = image.gateways.in_turn(self.chunk).next() {
             return Some(if gateway == self.me() { Entry::Here } else { Entry::Gateway(gateway) });
         }
-        let filling = || self.nearest(self.homes.iter().filter(|home| home.filled.count > 0).map(|home| home.node));
+        let filling = || self.nearest(homes().filter(|home| home.filled.count > 0).map(|home| home.node));
         let holder = self.nearest(image.map.origins().iter().copied()).or_else(filling);
         holder.filter(|_| crowd).map(Entry::Holder)
     }

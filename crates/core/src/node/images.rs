@@ -124,6 +124,7 @@ impl Node {
         self.announce(image.id);
         self.mapped = u64::MAX;
         self.remap();
+        self.set(BLIND, Timer::Stand);
         self.set_fill(image.id);
         self.pump();
     }

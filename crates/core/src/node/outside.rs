@@ -4,6 +4,7 @@
 //! gateways. Those are members of the backbone as well, where each says for its zone what the zone's stores
 //! hold, as if the zone were one node. Who is a gateway follows from what all members of a zone know; nobody is asked.
 
+use super::images::Image;
 use super::{Node, Output, Timer};
 use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
@@ -27,7 +28,7 @@ const IMAGES_MAX: usize = 1024;
 /// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
 const RETIRE_AFTER: Duration = Duration::from_secs(5);
 /// How often a gateway that knows no other zone looks for one, and how often the others compare notes.
-const SEEK_EVERY: Duration = Duration::from_millis(500);
+const SEEK_EVERY: Duration = Duration::from_millis(200);
 const SYNC_EVERY: Duration = Duration::from_secs(10);
 
 /// What a node knows beyond its zone.
@@ -39,6 +40,8 @@ pub(super) struct Outside {
     images: BTreeMap<ImageId, Record>,
     /// When the backbone is going to be woken.
     woken_at: Option<Time>,
+    /// Others of this zone are there.
+    has_fellows: bool,
     /// Since when this node is a gateway no more.
     idle_since: Option<Time>,
     seeking: bool,
@@ -137,7 +140,8 @@ impl Node {
             }
             self.apply_outside(effects);
         }
-        for identity in seen {
+        // What the backbone knows need not be known twice.
+        for identity in seen.into_iter().filter(|seen| !among_gateways || seen.zone == me.zone) {
             self.contact(identity);
         }
     }
@@ -149,6 +153,7 @@ impl Node {
             return;
         }
         if identity.zone == me.zone {
+            self.outside.has_fellows = true;
             if !self.membership.knows(identity.node) {
                 self.out(Output::Sync(identity));
             }
@@ -185,7 +190,10 @@ impl Node {
     /// Becomes a gateway, or ceases to be one, and says in the backbone what the zone has.
     pub(super) fn stand(&mut self) {
         let me = *self.me();
-        let called = self.images.values().any(|image| image.gateways.contains(me.node)) && !self.leaving;
+        // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
+        let knows = |image: &Image| !self.outside.has_fellows || self.now >= image.blind_until;
+        let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
+        let called = self.images.values().any(is_gateway) && !self.leaving;
         match (&self.outside.backbone, called) {
             (None, true) => {
                 self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));
@@ -194,11 +202,12 @@ impl Node {
             }
             (Some(_), true) => self.outside.idle_since = None,
             (Some(_), false) => {
-                let since = *self.outside.idle_since.get_or_insert(self.now);
-                if self.now - since >= RETIRE_AFTER || self.leaving {
+                let since = self.outside.idle_since;
+                if since.is_some_and(|since| self.now - since >= RETIRE_AFTER) || self.leaving {
                     self.retire();
-                } else {
-                    self.set(RETIRE_AFTER, Timer::Remap);
+                } else if since.is_none() {
+                    self.outside.idle_since = Some(self.now);
+                    self.set(RETIRE_AFTER, Timer::Stand);
                 }
             }
             (None, false) => {}
@@ -272,7 +281,9 @@ impl Node {
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in effects.up {
             self.mapped = u64::MAX;
-            self.contact(gateway);
+            if gateway.zone == self.me().zone {
+                self.contact(gateway);
+            }
         }
         for gateway in effects.down {
             self.gone_outside(gateway.node);
@@ -353,12 +364,13 @@ impl Node {
         self.outside.seeking = false;
         let Some(backbone) = &self.outside.backbone else { return };
         self.outside.syncs = self.outside.syncs.wrapping_add(1);
-        let alone = backbone.live().is_empty();
+        let me = self.me();
+        let alone = backbone.live().values().all(|gateway| gateway.zone == me.zone);
         let partner = backbone.partner(self.outside.syncs);
-        let contacts = self.outside.contacts.values().flat_map(|contacts| contacts.first());
+        let contacts: Vec<Identity> = self.outside.contacts.values().flatten().copied().collect();
         let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
-        let fellows = fellows.filter_map(|node| self.membership.live().get(node));
-        let known: Vec<Identity> = fellows.chain(contacts).copied().collect();
+        let fellows = fellows.filter_map(|node| self.membership.live().get(node)).copied();
+        let known = if contacts.is_empty() { fellows.collect() } else { contacts };
         let turn = known.get(self.outside.syncs as usize % known.len().max(1)).copied();
         let chosen = if alone { turn } else { partner };
         self.outputs.extend(chosen.map(Output::Sync));

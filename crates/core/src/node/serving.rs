@@ -83,7 +83,7 @@ impl Node {
 
     /// True if another zone can have the chunk from this one: somebody here has said that it has it.
     fn is_in_zone(&self, image: &Image, chunk: Chunk) -> bool {
-        !image.map.origins().is_empty() || image.map.homes(chunk).iter().any(|home| image.map.has(home, chunk))
+        !image.map.origins().is_empty() || image.map.keepers(chunk).any(|home| image.map.has(home, chunk))
     }
 
     /// Takes out askers that no longer wait. What is under way for them is kept when it comes: they, or

@@ -75,20 +75,33 @@ impl Map {
         &self.holdings
     }
 
+    /// Those whose store is to hold a chunk, in the order of nodes.
+    pub fn keepers(&self, chunk: Chunk) -> impl Iterator<Item = &Holding> {
+        let (place, size) = (self.ring.place(chunk), self.ring.size());
+        self.holdings.iter().filter(move |holding| holding.arc.contains(place, size))
+    }
+
     /// The homes of a chunk, first home first; empty if no store is to hold it.
     ///
     /// Every node that sees the same holdings gets the same order. The first home changes from chunk to
     /// chunk so that `k` nodes on the same stretch of the ring are each first for a `k`-th of any run of
     /// neighbouring chunks, wherever their arcs start.
     pub fn homes(&self, chunk: Chunk) -> Vec<Holding> {
-        let place = self.ring.place(chunk);
-        let mut homes: Vec<Holding> =
-            self.holdings.iter().filter(|h| h.arc.contains(place, self.ring.size())).copied().collect();
+        let mut homes: Vec<Holding> = self.keepers(chunk).copied().collect();
         if !homes.is_empty() {
             let first = turn(chunk, homes.len());
             homes.rotate_left(first);
         }
         homes
+    }
+
+    /// True if the node has said that it has the chunk.
+    pub fn holds(&self, node: NodeId, chunk: Chunk) -> bool {
+        let at = self.holdings.binary_search_by_key(&node, |holding| holding.node);
+        let holding = at.ok().map(|at| &self.holdings[at]);
+        holding.is_some_and(|holding| {
+            holding.arc.contains(self.ring.place(chunk), self.ring.size()) && self.has(holding, chunk)
+        })
     }
 
     /// True if the home has said that it has the chunk.
