@@ -1,4 +1,7 @@
-//! What a connection still has to send, the most urgent first. Holds no chunk's bytes.
+//! What a connection still has to send, what a reader waits for first. Holds no chunk's bytes.
+//!
+//! The rest goes in the order in which it was asked for: a reader may have come to wait for a chunk since it was asked
+//! for as a fill, and a stream of what is read ahead would keep that back for as long as it flows.
 
 use std::collections::VecDeque;
 use vfield_core::chunk::Chunk;
@@ -35,7 +38,8 @@ pub enum Body {
 /// The answers of one connection.
 #[derive(Debug, Default)]
 pub struct Answers {
-    lines: [VecDeque<Answer>; 3],
+    /// What is waited for, and what is not.
+    lines: [VecDeque<Answer>; 2],
     /// Requests taken in and not answered yet, those that the core works on included.
     open: usize,
 }
@@ -53,7 +57,7 @@ impl Answers {
 
     /// Lines up an answer.
     pub fn push(&mut self, answer: Answer) {
-        self.lines[answer.priority as usize].push_back(answer);
+        self.lines[usize::from(answer.priority != Priority::Demand)].push_back(answer);
     }
 
     /// Lines up a refusal.

@@ -1,4 +1,4 @@
-//! The two ends of a link: what leaves waits in line, the more urgent first; what comes is taken as it comes.
+//! The two ends of a link: what leaves waits in line, what is waited for first; what comes is taken as it comes.
 
 use super::takes;
 use std::collections::{BTreeMap, VecDeque};
@@ -52,8 +52,8 @@ struct Outgoing {
     /// In the kernel: packets and their bytes.
     written: VecDeque<(u32, u32)>,
     written_bytes: u64,
-    /// Not yet, by priority.
-    lines: [VecDeque<(u32, u32)>; 3],
+    /// Not yet: what a reader waits for, and what none does.
+    lines: [VecDeque<(u32, u32)>; 2],
 }
 
 impl Outgoing {
@@ -67,8 +67,8 @@ impl Outgoing {
     }
 }
 
-/// Where a machine is connected. Connections share the way out fairly, message by message; of one connection the
-/// more urgent goes first.
+/// Where a machine is connected. Connections share the way out fairly, message by message; of one connection what is
+/// waited for goes first.
 #[derive(Debug)]
 pub struct Port {
     /// Out of the machine.
@@ -97,7 +97,7 @@ impl Port {
             turns.push_back(to);
             Outgoing::default()
         });
-        outgoing.lines[priority as usize].push_back((packet, bytes));
+        outgoing.lines[usize::from(priority != Priority::Demand)].push_back((packet, bytes));
         outgoing.write();
     }
 
