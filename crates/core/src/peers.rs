@@ -26,6 +26,17 @@ const ASIDE: Duration = Duration::from_millis(50);
 /// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
 const BEGINNINGS: u32 = 2;
 const ASIDE_MAX: Duration = Duration::from_secs(2);
+/// One that passes chunks on at less than this part of the rate that it had lags: its link has become slow, or its machine
+/// busy, and the crowd need not be. A link that falls back to the next slower kind is ten times as slow; rates of
+/// nodes that share one with a few others differ by less.
+const LAGS_BELOW: u64 = 8;
+/// How fast the rate it had is forgotten, by chunks: half of it in 350, which is two seconds at 100 Mbit/s.
+const BEST_SHIFT: u32 = 9;
+/// It is left alone for so long, doubled each time.
+const LAGGARD: Duration = Duration::from_secs(1);
+const LAGGARD_MAX: Duration = Duration::from_secs(30);
+/// If two lag within this, it is this node's own link that is slow.
+const OWN_FAULT: Duration = Duration::from_secs(30);
 /// So many candidates are all compared: chunks often have three holders. Of more, two choices do most of the good, and
 /// nodes that fill are not led to ask ever more of their peers.
 const FEW: usize = 3;
@@ -50,6 +61,10 @@ pub struct Peer {
     blamed_until: Option<Time>,
     /// See [`Peer::window`]; 0 before anything was delivered.
     window: u64,
+    /// The largest window it had lately.
+    best_window: u64,
+    /// How often it has lagged.
+    lags: u32,
     /// True if it has passed chunks on and not refused since.
     in_step: bool,
     /// True if it has ever passed chunks on.
@@ -82,12 +97,14 @@ impl Peer {
 pub struct Peers {
     peers: BTreeMap<NodeId, Peer>,
     round_robin: bool,
+    /// Who has lagged last, and when.
+    laggard: Option<(NodeId, Time)>,
 }
 
 impl Peers {
     /// Nobody yet. Without `round_robin` the first candidate is taken.
     pub const fn new(round_robin: bool) -> Self {
-        Self { peers: BTreeMap::new(), round_robin }
+        Self { peers: BTreeMap::new(), round_robin, laggard: None }
     }
 
     /// What is known of one.
@@ -176,6 +193,26 @@ impl Peers {
         let delay_us = delay.as_micros().max(1);
         let target = u64::try_from(u128::from(owed) * PEER_DELAY.as_micros() / delay_us).unwrap_or(u64::MAX);
         peer.window = target.clamp(window - window / 8, window + bytes).clamp(bytes, window_max.max(bytes));
+        peer.best_window = peer.window.max(peer.best_window - (peer.best_window >> BEST_SHIFT));
+    }
+
+    /// True if one that passes chunks on has become much slower than it was; it is put aside then.
+    pub fn lags(&mut self, node: NodeId, now: Time) -> bool {
+        let Some(peer) = self.peers.get_mut(&node) else { return false };
+        if !peer.in_step || peer.window() >= peer.best_window / LAGS_BELOW {
+            return false;
+        }
+        let own_fault = self.laggard.is_some_and(|(other, at)| other != node && now - at < OWN_FAULT);
+        self.laggard = Some((node, now));
+        if own_fault {
+            // From now on this is what is to be expected of it.
+            peer.best_window = peer.window();
+            return false;
+        }
+        let pause = (LAGGARD * 2u32.saturating_pow(peer.lags.min(16))).min(LAGGARD_MAX);
+        peer.lags += 1;
+        (peer.in_step, peer.aside_until) = (false, Some(now + pause));
+        true
     }
 
     /// It passed a chunk on along the chain.

@@ -272,6 +272,9 @@ impl Node {
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
         if entry.reach.is_crowd() {
             self.peers.in_step(entry.peer);
+            if self.peers.lags(entry.peer, now) {
+                self.abandon(entry.peer);
+            }
         }
         self.make_room(id);
         let Some(image) = self.images.get_mut(&id) else { return };
