@@ -6,6 +6,7 @@ use crate::chunk::Chunk;
 use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
+use crate::placement::Holding;
 use crate::reach::Reach;
 use crate::wire::Priority;
 
@@ -14,6 +15,9 @@ const STRANGERS_MAX: usize = 8;
 /// So many nodes upstream in the crowd are considered: the next, and those after it if that one is not
 /// in step, too slow, or gone.
 const NEIGHBOURS: usize = 3;
+
+/// So many of those who came last to a chunk are asked for it, while stores fill.
+const LAST_COME: usize = 2;
 
 /// With fewer nodes than this, and small stores, there is no crowd: all may well ask all, and a chunk that comes by
 /// way of its home is kept there. Who keeps all is home of all.
@@ -104,14 +108,7 @@ impl Choosing<'_> {
         self.node.me().node
     }
 
-    /// Homes that have said that they have it, and can be asked, in the order of homes.
-    fn holders(&self) -> Vec<NodeId> {
-        let homes = self.image.map.homes(self.chunk).into_iter();
-        let having = homes.filter(|home| self.image.map.has(home, self.chunk)).map(|home| home.node);
-        having.filter(|node| self.usable(*node)).collect()
-    }
-
-    /// True if more than one of them can be asked.
+    /// True if more than one node that has said that it has the chunk can be asked.
     fn has_several_holders(&self) -> bool {
         let having = self.image.map.keepers(self.chunk).filter(|home| self.image.map.has(home, self.chunk));
         having.filter(|home| self.usable(home.node)).nth(1).is_some()
@@ -181,13 +178,16 @@ impl Choosing<'_> {
             if !has && reach == Reach::HOLDER {
                 break;
             }
-            // Among many that have it the neighbour is but one, unless it is in step anyway. And whoever reads here
-            // and there is in step with nobody; while stores fill, though, the first reads of a crowd look like that.
-            let one_of_many = has || (!fetch.stream && self.is_settled());
-            if one_of_many && !peers.is_in_step(peer) && self.has_several_holders() {
+            // Among many that have it the neighbour is but one, unless it is in step anyway and can take more. And whoever
+            // reads here and there is in step with nobody; while stores fill, though, the first reads of a crowd look
+            // like that.
+            let has_room = self.has_room(peer);
+            let is_one_of_many = has || (!fetch.stream && self.is_settled());
+            let leads = peers.is_in_step(peer) && (has_room || !has);
+            if is_one_of_many && !leads && self.has_several_holders() {
                 break;
             }
-            if self.has_room(peer) {
+            if has_room {
                 let origin = self.image.map.origins().contains(&peer);
                 return Some(Choice::Ask(Source { peer, reach, rank: (!origin).then_some(reach) }));
             }
@@ -204,9 +204,20 @@ impl Choosing<'_> {
         )
     }
 
-    /// Those who have it take turns.
+    /// Those who have it take turns; while stores fill, those who have come to it last: of readers that began one after the
+    /// other each then takes from the one before it, and nobody is asked by all.
     fn ask_holder(&self) -> Option<Choice> {
-        self.one_of(&self.holders(), Source::holder)
+        let map = &self.image.map;
+        let mut holders: Vec<Holding> = map.homes(self.chunk);
+        holders.retain(|home| map.has(home, self.chunk) && self.usable(home.node));
+        if !self.is_settled() {
+            holders.sort_by_key(|home| home.filled.count);
+            let last: Vec<NodeId> = holders.iter().take(LAST_COME).map(|home| home.node).collect();
+            if let Some(choice @ Choice::Ask(_)) = self.one_of(&last, Source::holder) {
+                return Some(choice);
+            }
+        }
+        self.one_of(&holders.iter().map(|home| home.node).collect::<Vec<_>>(), Source::holder)
     }
 
     /// One of several that are as good as each other, with room if any has.
