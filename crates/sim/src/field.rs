@@ -45,6 +45,8 @@ enum Event {
     Leave(u32),
     /// The first byte of a packet has come to the next link on its way.
     Hop(u32),
+    /// A machine's link is free for what has come.
+    Enter(u32),
     /// All of a packet is there.
     Deliver(u32),
     /// The shell of a machine notices something.
@@ -92,6 +94,8 @@ pub struct Field {
     pub violation: Option<Violation>,
     /// A violation is a panic, as tests want it.
     pub strict: bool,
+    /// More events than this are taken for a circle without an end.
+    pub events_max: u64,
     /// Machines keep what their cores had to say.
     pub keeps_notices: bool,
     /// What is written down of some machines.
@@ -134,6 +138,7 @@ impl Field {
             checks: Checks::all(),
             violation: None,
             strict: true,
+            events_max: u64::MAX,
             keeps_notices: true,
             explain: Explain::default(),
             events: 0,
@@ -166,6 +171,10 @@ impl Field {
         {
             self.events += 1;
             self.happen(event);
+            if self.events > self.events_max {
+                let what = format!("and others make {} events without coming to an end", self.events);
+                self.found(crate::checks::violation(self, "livelock", 0, what));
+            }
         }
         if self.strict
             && let Some(violation) = &self.violation
@@ -189,6 +198,7 @@ impl Field {
             Event::Wake(machine) => self.wake(machine),
             Event::Leave(machine) => self.leave(machine),
             Event::Hop(packet) => self.hop(packet),
+            Event::Enter(machine) => self.enter(machine),
             Event::Deliver(packet) => self.deliver(packet),
             Event::Tell(machine, input) => {
                 if self.machines[machine as usize].fault == Fault::Paused {
@@ -248,6 +258,7 @@ impl Field {
     fn land(&mut self, machine: usize, request: RequestId) -> Option<crate::machine::flights::Flight> {
         let host = &mut self.machines[machine];
         let flight = host.flights.remove(request)?;
+        host.landed = Some(request);
         if let Some(lane) = host.lanes.get_mut(&flight.to) {
             lane.owed = lane.owed.saturating_sub(1);
         }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
+use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::ImageId;
 use vfield_core::node::{Node, Notice};
@@ -69,6 +70,8 @@ pub struct Machine {
     pub shelves: Vec<Option<Box<Shelf>>>,
     /// Its requests in flight.
     pub flights: Flights,
+    /// The request that ended last.
+    pub landed: Option<RequestId>,
     /// Its connections, by the machine that they lead to.
     pub lanes: BTreeMap<u32, Lane>,
     /// Machines that have an open connection to it.
@@ -130,6 +133,7 @@ impl Machine {
             ahead: Duration::ZERO,
             shelves: Vec::new(),
             flights: Flights::default(),
+            landed: None,
             lanes: BTreeMap::new(),
             callers: BTreeSet::new(),
             wake_at: None,

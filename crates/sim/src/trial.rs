@@ -14,6 +14,8 @@ use std::time::Duration;
 /// `SEEK_FOR`-like: a member that was taken for dead is greeted every 2 s, notes are compared every 10 s, slowed down
 /// in larger fields; three rounds of that.
 pub const MENDED_WITHIN: Duration = Duration::from_secs(45);
+/// Ten times what the busiest trial of some thousand took.
+const EVENTS_MAX: u64 = 20_000_000;
 /// So often it is looked at whether it is.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Once it is, it has to stay so for this long.
@@ -77,6 +79,7 @@ fn prepare(chaos: &Chaos) -> Field {
     field.config = chaos.config.clone();
     field.strict = false;
     field.keeps_notices = false;
+    field.events_max = EVENTS_MAX;
     field.checks = Checks { blame: true, ..Checks::all() };
     field
 }

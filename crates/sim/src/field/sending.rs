@@ -9,6 +9,7 @@ use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::record::Snapshot;
+use vfield_core::time::Time;
 use vfield_core::wire::{self, Priority, Refusal};
 
 /// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and fair.
@@ -66,7 +67,7 @@ impl Field {
         }
         let hop = if self.machines[from].zone == self.machines[to].zone { Hop::Down } else { Hop::ZoneOut };
         let (from, to) = (from as u32, to as u32);
-        let packet = Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, left: Duration::ZERO, message };
+        let packet = Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, last: Time::ZERO, message };
         let packet = self.packets.insert(packet);
         if bytes < SMALL && !data {
             return self.squeeze(packet);
@@ -137,9 +138,9 @@ impl Field {
             if let Message::Data { request, .. } = self.packets.at(packet).message {
                 self.count_payload(host, to as usize, request);
             }
-            let (start, left) = self.machines[host].port.up.carry(u64::from(bytes), Duration::ZERO, now);
-            self.packets.at(packet).left = left;
+            let (start, last) = self.machines[host].port.up.carry(u64::from(bytes), now, now);
             let delay = self.delay();
+            self.packets.at(packet).last = last + delay;
             self.queue.push(start + delay, Event::Hop(packet));
         }
         let port = &mut self.machines[host].port;
@@ -190,14 +191,14 @@ impl Field {
     pub(super) fn hop(&mut self, at: u32) {
         let now = self.now();
         let packet = self.packets.at(at);
-        let (bytes, left) = (u64::from(packet.bytes), packet.left);
+        let (bytes, last) = (u64::from(packet.bytes), packet.last);
         let (from, to) = (packet.from as usize, packet.to as usize);
         match packet.hop {
             Hop::ZoneOut => {
                 packet.hop = Hop::ZoneIn;
                 let zone = self.machines[from].zone as usize;
-                let (start, left) = self.zones[zone].up.carry(bytes, left, now);
-                self.packets.at(at).left = left;
+                let (start, last) = self.zones[zone].up.carry(bytes, last, now);
+                self.packets.at(at).last = last + self.links.zone_delay;
                 self.queue.push(start + self.links.zone_delay, Event::Hop(at));
             }
             Hop::ZoneIn => {
@@ -205,14 +206,36 @@ impl Field {
                 let data = matches!(packet.message, Message::Data { .. });
                 let zone = &mut self.zones[self.machines[to].zone as usize];
                 zone.payload_came += if data { bytes } else { 0 };
-                let (start, left) = zone.down.carry(bytes, left, now);
-                self.packets.at(at).left = left;
+                let (start, last) = zone.down.carry(bytes, last, now);
+                self.packets.at(at).last = last;
                 self.queue.push(start, Event::Hop(at));
             }
             Hop::Down => {
-                let (start, left) = self.machines[to].port.down.carry(bytes, left, now);
-                self.queue.push(start + left, Event::Deliver(at));
+                let port = &mut self.machines[to].port;
+                port.coming.push_back(at);
+                if port.coming.len() == 1 {
+                    let free = port.down.free;
+                    self.queue.push(free, Event::Enter(to as u32));
+                }
             }
+        }
+    }
+
+    /// The link of a machine takes in what has come.
+    pub(super) fn enter(&mut self, machine: u32) {
+        let now = self.now();
+        let host = machine as usize;
+        while self.machines[host].port.down.free <= now
+            && let Some(at) = self.machines[host].port.coming.pop_front()
+        {
+            let &mut Packet { bytes, last, .. } = self.packets.at(at);
+            let (_, end) = self.machines[host].port.down.carry(u64::from(bytes), last, now);
+            self.queue.push(end, Event::Deliver(at));
+        }
+        let port = &self.machines[host].port;
+        if !port.coming.is_empty() {
+            let free = port.down.free;
+            self.queue.push(free, Event::Enter(machine));
         }
     }
 

@@ -1,12 +1,12 @@
 //! What travels on the network, and the table of all that is on its way.
 
 use crate::machine::lane::Way;
-use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::reach::Reach;
 use vfield_core::record::Snapshot;
+use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
 /// One message, as the shells understand it.
@@ -78,8 +78,8 @@ pub struct Packet {
     pub hop: Hop,
     /// Bytes on the wire.
     pub bytes: u32,
-    /// From its first byte to its last.
-    pub left: Duration,
+    /// When its last byte comes to that link.
+    pub last: Time,
     /// What it says.
     pub message: Message,
 }

@@ -23,14 +23,14 @@ impl Pipe {
         Self { rate, free: Time::ZERO, carried: 0 }
     }
 
-    /// Takes in a message whose first byte is here now and whose last comes after `left`. Returns when its first byte
-    /// comes out, and how long after it the last one does.
-    pub fn carry(&mut self, bytes: u64, left: Duration, now: Time) -> (Time, Duration) {
+    /// Takes in a message whose first byte is here now and whose last comes at `last`. Returns when its first and its
+    /// last byte come out.
+    pub fn carry(&mut self, bytes: u64, last: Time, now: Time) -> (Time, Time) {
         let start = self.free.max(now);
         // A message that trickles in does not keep others from using what it leaves.
         self.free = start + takes(bytes, self.rate);
         self.carried += bytes;
-        (start, self.free.max(now + left) - start)
+        (start, self.free.max(last))
     }
 
     /// A short message takes its share, and does not wait. Returns how long it takes.
@@ -81,13 +81,15 @@ pub struct Port {
     waiting: BTreeMap<u32, Outgoing>,
     /// Whose turn it is: all that something waits for.
     turns: VecDeque<u32>,
+    /// What has come and waits to get in, first come, first served.
+    pub coming: VecDeque<u32>,
 }
 
 impl Port {
     /// A link with so many bytes a second in each direction.
     pub const fn new(rate: u64) -> Self {
         let (up, down) = (Pipe::new(rate), Pipe::new(rate));
-        Self { up, down, awaited: false, waiting: BTreeMap::new(), turns: VecDeque::new() }
+        Self { up, down, awaited: false, waiting: BTreeMap::new(), turns: VecDeque::new(), coming: VecDeque::new() }
     }
 
     /// Lines up a packet of so many bytes.

@@ -66,7 +66,7 @@ impl Chaos {
         let depth = dice.one_of(&[1, 1, 2, 8]);
         let links = links(&mut dice);
         let config = Config {
-            window_bytes: dice.one_of(&[256 << 10, 1 << 20, 8 << 20]),
+            window_bytes: dice.one_of(&[1 << 20, 2 << 20, 8 << 20]),
             transient_bytes: dice.one_of(&[256 << 10, 1 << 20, 24 << 20]),
             read_ahead_bytes: dice.one_of(&[0, 128 << 10, 512 << 10]),
             join_boost: dice.among(0..10) as u8,
