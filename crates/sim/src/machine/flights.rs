@@ -1,6 +1,6 @@
-//! Requests in flight of one machine: found by their numbers, which a core gives in order.
+//! Requests in flight of one machine, by their numbers. A few stay long while thousands come and go.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::time::Time;
@@ -25,69 +25,51 @@ pub struct Flight {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Flights {
-    /// The number of the first place.
-    first: u64,
-    places: VecDeque<Option<Flight>>,
-    count: usize,
+    table: BTreeMap<RequestId, Flight>,
+    /// The highest number so far.
+    highest: Option<RequestId>,
 }
 
 impl Flights {
     /// One more. Numbers grow; one that was used before is a fault of the core.
     pub fn insert(&mut self, request: RequestId, flight: Flight) {
-        if self.places.is_empty() {
-            self.first = request.0;
-        }
-        assert!(request.0 >= self.first + self.places.len() as u64, "request number {request:?} is used twice");
-        while self.first + (self.places.len() as u64) < request.0 {
-            self.places.push_back(None);
-        }
-        self.places.push_back(Some(flight));
-        self.count += 1;
+        assert!(self.highest.is_none_or(|highest| request > highest), "request number {request:?} is used twice");
+        self.highest = Some(request);
+        self.table.insert(request, flight);
     }
 
     /// The one with this number, if it has not ended.
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut Flight> {
-        let at = request.0.checked_sub(self.first)?;
-        self.places.get_mut(usize::try_from(at).ok()?)?.as_mut()
+        self.table.get_mut(&request)
     }
 
     /// See [`Flights::get_mut`].
     pub fn get(&self, request: RequestId) -> Option<&Flight> {
-        let at = request.0.checked_sub(self.first)?;
-        self.places.get(usize::try_from(at).ok()?)?.as_ref()
+        self.table.get(&request)
     }
 
     /// Ends one.
     pub fn remove(&mut self, request: RequestId) -> Option<Flight> {
-        let at = request.0.checked_sub(self.first)?;
-        let flight = self.places.get_mut(usize::try_from(at).ok()?)?.take()?;
-        self.count -= 1;
-        while let Some(None) = self.places.front() {
-            self.places.pop_front();
-            self.first += 1;
-        }
-        Some(flight)
+        self.table.remove(&request)
     }
 
     /// Ends all, which nobody is told.
     pub fn clear(&mut self) {
-        (self.first, self.count) = (self.first + self.places.len() as u64, 0);
-        self.places.clear();
+        self.table.clear();
     }
 
     /// All, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Flight)> {
-        let numbered = self.places.iter().zip(self.first..);
-        numbered.filter_map(|(flight, number)| flight.as_ref().map(|flight| (RequestId(number), flight)))
+        self.table.iter().map(|(request, flight)| (*request, flight))
     }
 
     /// How many.
-    pub const fn len(&self) -> usize {
-        self.count
+    pub fn len(&self) -> usize {
+        self.table.len()
     }
 
     /// True if nothing is asked for.
-    pub const fn is_empty(&self) -> bool {
-        self.count == 0
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
     }
 }
