@@ -143,6 +143,11 @@ impl Node {
         })
     }
 
+    /// The other gateways of all zones that a gateway knows; nobody for a node that is none.
+    pub fn backbone(&self) -> Vec<Identity> {
+        self.outside.backbone.iter().flat_map(|backbone| backbone.live().values().copied()).collect()
+    }
+
     /// The arc that this node's store of an image is committed to.
     pub fn arc(&self, id: ImageId) -> Option<Arc> {
         self.images.get(&id).map(|image| image.fill.arc())

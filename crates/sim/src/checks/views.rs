@@ -1,5 +1,5 @@
 //! Once nothing is wrong any more nobody believes in the dead, all live machines of a zone know each other, and no zone is
-//! cut off: from each machine there is a way to every other along those who know each other.
+//! cut off: from each machine there is a way to every other along those who know each other, as neighbours or as gateways.
 
 use crate::field::Field;
 use crate::machine::number_of;
@@ -9,9 +9,11 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     let there: BTreeSet<usize> = field.there().into_iter().collect();
     let mut knows: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for &machine in &there {
-        let members = field.machines[machine].node.members();
+        let node = &field.machines[machine].node;
+        let members = node.members();
         let seen: BTreeSet<usize> = members.iter().map(|member| number_of(member.identity.node)).collect();
-        if let Some(ghost) = seen.difference(&there).next() {
+        let gateways: BTreeSet<usize> = node.backbone().iter().map(|gateway| number_of(gateway.node)).collect();
+        if let Some(ghost) = seen.union(&gateways).find(|other| !there.contains(other)) {
             return Err((machine, format!("believes in machine {ghost}, which is gone")));
         }
         let zone = field.machines[machine].zone;
@@ -20,7 +22,7 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
             let count = members.len();
             return Err((machine, format!("does not know machine {missed} of its zone, which lives ({count} known)")));
         }
-        for other in seen {
+        for &other in seen.union(&gateways) {
             knows.entry(machine).or_default().insert(other);
             knows.entry(other).or_default().insert(machine);
         }
