@@ -97,7 +97,7 @@ impl Field {
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| machine.alive) {
-            let _ = writeln!(text, "machine {at} ({} flights)", machine.flights.len());
+            let _ = writeln!(text, "machine {at} of zone {} ({} flights)", machine.zone, machine.flights.len());
             for view in machine.node.images() {
                 let waiting = view.waiting.len();
                 let _ = writeln!(

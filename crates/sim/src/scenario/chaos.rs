@@ -87,15 +87,18 @@ impl Chaos {
     pub fn in_words(&self) -> Drawn {
         let Self { links, config, .. } = self;
         let field = format!(
-            "{} nodes, {} chunks of {}, stores {:?}, {} bytes/s, {:?} + {:?}, window {}, transient {}, read-ahead {}, boost {}, \
+            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, read-ahead {}, boost {}, \
              {} reads of {:?} at a time, starts {:?}",
             self.starts.len(),
+            links.zone_size,
             self.image.chunks(),
             self.image.geometry.chunk_bytes(),
             &self.habits.stores[1..],
             links.rate,
+            links.zone_rate,
             links.delay,
             links.jitter,
+            links.discipline,
             config.window_bytes,
             config.transient_bytes,
             config.read_ahead_bytes,
