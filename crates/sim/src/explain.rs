@@ -82,8 +82,12 @@ pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> Strin
 /// One line: what the first chunk that a machine's reader waits for waits for, from machine to machine.
 pub fn chain(field: &Field, machine: usize) -> Option<String> {
     let reader = field.readers.iter().find(|reader| reader.machine == machine)?;
-    let id = field.images[reader.image].id;
-    let chunk = Chunk(reader.position()?);
+    Some(chain_of(field, machine, reader.image, Chunk(reader.position()?)))
+}
+
+/// The same of any chunk that a machine wants.
+pub fn chain_of(field: &Field, machine: usize, image: usize, chunk: Chunk) -> String {
+    let id = field.images[image].id;
     let mut text = format!("          {chunk}:");
     let (mut machine, mut chunk, mut seen) = (machine, chunk, Vec::new());
     while !seen.contains(&(machine, chunk)) && seen.len() < CHAIN_MAX {
@@ -100,7 +104,7 @@ pub fn chain(field: &Field, machine: usize) -> Option<String> {
             stage => write!(text, " {machine} {:?} {stage:?},", view.priority),
         };
         if view.stage == Stage::NeedsParent
-            && let Some((page, _)) = field.images[reader.image].geometry.parent(chunk)
+            && let Some((page, _)) = field.images[image].geometry.parent(chunk)
         {
             chunk = page;
             continue;
@@ -113,7 +117,7 @@ pub fn chain(field: &Field, machine: usize) -> Option<String> {
         let _ = write!(text, " reach {} {} ms ->", reach.0, age.as_millis());
         machine = number_of(*peer);
     }
-    Some(text)
+    text
 }
 
 /// Those with the highest numbers, highest first: a line has room for a few.

@@ -2,7 +2,8 @@
 //!
 //! What may fail, and what is assumed meanwhile, is said at each kind. Common to all: what a core is told about its own
 //! machine is true, chunks in a machine's memory stay as they were verified, and the hash tree cannot be forged. Stores
-//! lie in memory, so a process that is started again has an empty one.
+//! lie in memory, so a process that is started again has an empty one; who comes back with its store is a machine that was
+//! suspended.
 
 use crate::field::{Arrival, Field, Reads};
 use crate::machine::Fault as Illness;
@@ -25,6 +26,8 @@ pub enum Fault {
     /// A process is stopped, and goes on later where it left off: its memory, its connections and its store are as they
     /// were, and what came meanwhile comes at once.
     Pause(usize),
+    /// The same, but its connections break, as those of a machine do that is suspended to disk.
+    Suspend(usize),
     /// A paused machine goes on.
     Resume(usize),
     /// The node says goodbye and ends.
@@ -106,6 +109,13 @@ impl Fault {
             }
             Self::Start(place) => start(field, *place, habits),
             Self::Pause(place) => ail(field, *place, Illness::Paused),
+            Self::Suspend(place) => {
+                let machine = at(field, *place);
+                ail(field, *place, Illness::Paused);
+                for other in (0..field.machines.len()).filter(|other| *other != machine) {
+                    field.break_link(machine, other);
+                }
+            }
             Self::Stall(place) => ail(field, *place, Illness::Stalled),
             Self::Lie(place) => ail(field, *place, Illness::Lying),
             Self::Resume(place) | Self::Heal(place) => ail(field, *place, Illness::None),

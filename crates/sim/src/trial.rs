@@ -1,6 +1,7 @@
 //! One trial of chaos: first safety while things go wrong, then all is mended and liveness is demanded.
 
 use crate::checks::{Checks, Violation, converged};
+use crate::explain;
 use crate::faults::Fault;
 use crate::field::{Arrival, Field, Reads};
 use crate::machine::Fault as Illness;
@@ -20,6 +21,9 @@ const EVENTS_MAX: u64 = 20_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Once it is, it has to stay so for this long.
 const STAYS: Duration = Duration::from_secs(2);
+
+/// So many of those who wait are followed from machine to machine.
+const CHAINS: usize = 40;
 
 /// How a trial ended.
 #[derive(Debug, Clone)]
@@ -57,7 +61,7 @@ pub fn run(chaos: &Chaos) -> Outcome {
         let what = PANIC.with(|panic| panic.borrow_mut().take()).unwrap_or_else(|| words(payload.as_ref()));
         field.violation = Some(Violation { checker: "panic", at: field.now(), machine: 0, what });
     }
-    let view = if field.violation.is_some() { field.describe() } else { String::new() };
+    let view = if field.violation.is_some() { describe(&field) } else { String::new() };
     Outcome {
         trace: field.trace().to_hex().to_string(),
         steps: field.steps(),
@@ -66,6 +70,24 @@ pub fn run(chaos: &Chaos) -> Outcome {
         simulated_s: field.now().since_start().as_secs_f64() - 1.0,
         violation: field.violation,
     }
+}
+
+/// Everybody's view, and what those who wait wait for.
+fn describe(field: &Field) -> String {
+    let mut text = field.describe();
+    let stuck = field.readers.iter().filter(|reader| field.machines[reader.machine].alive && !reader.is_done());
+    let old = |machine: &usize| {
+        let flights = field.machines[*machine].flights.iter().filter(|(_, flight)| !flight.cancelled);
+        flights.min_by_key(|(_, flight)| flight.sent).map(|(_, flight)| (usize::from(flight.image), flight.chunk))
+    };
+    let asked = field.there().into_iter().filter_map(|machine| old(&machine).map(|of| (machine, of)));
+    let chains = stuck.filter_map(|reader| explain::chain(field, reader.machine));
+    let chains = chains.chain(asked.map(|(machine, (image, chunk))| explain::chain_of(field, machine, image, chunk)));
+    for chain in chains.take(CHAINS) {
+        text.push_str(&chain);
+        text.push('\n');
+    }
+    text
 }
 
 fn words(payload: &(dyn Any + Send)) -> String {

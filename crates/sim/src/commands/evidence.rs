@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use vfield_core::wire;
 
 /// The format of these files, and of what is drawn from a seed: both sides of a replay must agree on it.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// See the module.
 #[derive(Debug, Serialize)]

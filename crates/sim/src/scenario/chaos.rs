@@ -74,7 +74,7 @@ impl Chaos {
         };
         let mut faults = Vec::new();
         for _ in 0..dice.among(0..7) {
-            incident(&mut dice, nodes, &mut faults);
+            incident(&mut dice, nodes, links.zone_size, &mut faults);
         }
         faults.sort_by_key(|planned| planned.at);
         let habits = Habits { stores, order, depth };
@@ -145,13 +145,13 @@ fn links(dice: &mut Dice) -> Links {
 }
 
 /// One thing that goes wrong, and what mends it later, if anything does before all is mended.
-fn incident(dice: &mut Dice, nodes: usize, faults: &mut Vec<Planned>) {
+fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Planned>) {
     let places = nodes as u64 + 1;
     let at = dice.among(100..FAULTS_FOR);
     let until = dice.among(at..FAULTS_FOR + 1);
     let place = dice.among(1..places) as usize;
     let mut plan = |ms: u64, fault| faults.push(Planned { at: Duration::from_millis(ms), fault });
-    match dice.among(0..17) {
+    match dice.among(0..19) {
         0 => {
             plan(at, Fault::Crash(place));
             plan(until, Fault::Start(place));
@@ -234,15 +234,38 @@ fn incident(dice: &mut Dice, nodes: usize, faults: &mut Vec<Planned>) {
                 plan(at + (round * 2 + 1) * period, Fault::Start(place));
             }
         }
-        _ => {
-            // A zone loses its power, and has it again.
-            let end = (place + dice.among(1..6) as usize).min(nodes);
-            for place in place..=end {
+        16 => {
+            plan(at, Fault::Suspend(place));
+            plan(until, Fault::Resume(place));
+        }
+        17 => {
+            // A zone loses its power, and has it again; datagrams are lost meanwhile.
+            let zone = neighbours(place, zone_size, nodes);
+            for &place in &zone {
                 plan(at, Fault::PowerLoss(place));
                 plan(until, Fault::Start(place));
             }
             plan(at, Fault::Loss(dice.among(0..20)));
             plan(until, Fault::Loss(0));
         }
+        _ => {
+            // A zone's uplink is cut, and mended.
+            let zone = neighbours(place, zone_size, nodes);
+            let rest: Vec<usize> = (0..=nodes).filter(|other| !zone.contains(other)).collect();
+            plan(at, Fault::Cut(zone.clone(), rest.clone()));
+            plan(at, Fault::Cut(rest.clone(), zone.clone()));
+            plan(until, Fault::Mend(zone.clone(), rest.clone()));
+            plan(until, Fault::Mend(rest, zone));
+        }
     }
+}
+
+/// Without zones some neighbours count as one.
+const RACK: usize = 4;
+
+/// The places of a place's zone, the origin's among them if that is in it.
+fn neighbours(place: usize, zone_size: usize, nodes: usize) -> Vec<usize> {
+    let size = if zone_size == 0 { RACK } else { zone_size };
+    let first = place / size * size;
+    (first..(first + size).min(nodes + 1)).collect()
 }
