@@ -367,6 +367,7 @@ impl Node {
         let me = self.me();
         let alone = backbone.live().values().all(|gateway| gateway.zone == me.zone);
         let partner = backbone.partner(self.outside.syncs);
+        // Not all who are known stand in the backbone: each has its turn.
         let contacts: Vec<Identity> = self.outside.contacts.values().flatten().copied().collect();
         let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
         let fellows = fellows.filter_map(|node| self.membership.live().get(node)).copied();

@@ -1,6 +1,7 @@
 //! Nothing is left over: once nobody reads and stores are full no request is in flight, and nothing is in any queue.
 
 use crate::field::Field;
+use crate::machine::flights::Flight;
 use std::time::Duration;
 
 /// A request that is older than this has been forgotten by somebody.
@@ -9,7 +10,10 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     for machine in field.there() {
         let host = &field.machines[machine];
-        let old = host.flights.iter().find(|(_, flight)| field.now() - flight.sent > FORGOTTEN);
+        // Nobody is told of a machine whose power failed; what was called off there ends with TCP's patience, minutes later.
+        let lasts =
+            |flight: &Flight| field.machines[flight.to as usize].alive || !flight.cancelled;
+        let old = host.flights.iter().find(|(_, flight)| field.now() - flight.sent > FORGOTTEN && lasts(flight));
         if let Some((request, flight)) = old {
             let what = format!("has no end of {request:?} for {} to machine {}", flight.chunk, flight.to);
             return Err((machine, what));
