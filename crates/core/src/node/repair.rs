@@ -15,8 +15,8 @@ const WORTH_MOVING: (u128, u128) = (17, 24);
 
 /// A move that is to be considered, or was.
 pub(super) struct Repair {
-    /// Of which arcs.
-    line: Vec<(NodeId, Arc)>,
+    /// Of which arcs, and whether they are full, if that matters.
+    line: Vec<(NodeId, Arc, bool)>,
     /// When it is this node's turn.
     at: Time,
 }
@@ -33,7 +33,9 @@ impl Node {
             return;
         }
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
-        let line = staying.iter().map(|h| (h.node, h.arc)).collect();
+        // Without an origin nobody moves who would lose something: who may, changes with each store that fills.
+        let matters = image.map.origins().is_empty() && !image.told_covered;
+        let line = staying.iter().map(|h| (h.node, h.arc, matters && h.filled.count == size)).collect();
         if image.repair.as_ref().is_some_and(|repair| repair.line == line) {
             return;
         }
