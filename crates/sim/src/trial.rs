@@ -11,10 +11,12 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-/// Within so long after all is mended everything has to be well. The longest that a core waits for by itself is
-/// `SEEK_FOR`-like: a member that was taken for dead is greeted every 2 s, notes are compared every 10 s, slowed down
-/// in larger fields; three rounds of that.
+/// Within so long after all is mended everything has to be well, besides the time that stores need to be filled
+/// again. The longest that a core waits for by itself: a member that was taken for dead is greeted every 2 s, notes are
+/// compared every 10 s, slowed down in larger fields; three rounds of that.
 pub const MENDED_WITHIN: Duration = Duration::from_secs(45);
+/// So often a store may be filled anew meanwhile, since arcs move until the image is covered.
+const FILLS: f64 = 3.0;
 /// Ten times what the busiest trial of some thousand took.
 const EVENTS_MAX: u64 = 20_000_000;
 /// So often it is looked at whether it is.
@@ -124,8 +126,15 @@ fn play(chaos: &Chaos, field: &mut Field) {
     field.run((begin + chaos.heals_at).since(field.now()));
     if field.violation.is_none() {
         mend(chaos, field);
-        demand(field);
+        demand(field, MENDED_WITHIN + filling(chaos));
     }
+}
+
+/// How long stores may take to fill: the least eager use a tenth of their links for that.
+fn filling(chaos: &Chaos) -> Duration {
+    let bytes = chaos.image.chunks() * chaos.image.geometry.chunk_bytes();
+    let share = f64::from(chaos.config.join_boost + 1) / 10.0;
+    Duration::from_secs_f64(FILLS * bytes as f64 / chaos.links.rate as f64 / share)
 }
 
 /// Everything that can be mended is; who is dead stays dead.
@@ -141,8 +150,8 @@ fn mend(chaos: &Chaos, field: &mut Field) {
 }
 
 /// Now everything has to become well, and stay so.
-fn demand(field: &mut Field) {
-    let deadline = field.now() + MENDED_WITHIN;
+fn demand(field: &mut Field, within: Duration) {
+    let deadline = field.now() + within;
     let mut well_since = None;
     loop {
         let amiss = converged(field);

@@ -364,8 +364,9 @@ impl Node {
         self.outside.seeking = false;
         let Some(backbone) = &self.outside.backbone else { return };
         self.outside.syncs = self.outside.syncs.wrapping_add(1);
-        let me = self.me();
-        let alone = backbone.live().values().all(|gateway| gateway.zone == me.zone);
+        // Those of one zone may know each other and nobody else.
+        let zone = self.me().zone;
+        let alone = backbone.live().values().all(|gateway| gateway.zone == zone);
         let partner = backbone.partner(self.outside.syncs);
         // Not all who are known stand in the backbone: each has its turn.
         let contacts: Vec<Identity> = self.outside.contacts.values().flatten().copied().collect();

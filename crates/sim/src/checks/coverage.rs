@@ -1,6 +1,7 @@
 //! Once nothing is wrong any more stores have what they are to hold; and each zone whose stores are large enough covers all
 //! of the image that can be had. What cores believe of their zone's coverage is so.
 
+use super::reads::holders;
 use crate::field::Field;
 use std::collections::BTreeMap;
 use vfield_core::chunk::Chunk;
@@ -8,11 +9,9 @@ use vfield_core::chunk::Chunk;
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     let image = &field.images[0];
     let there = field.there();
-    let origin = there.iter().any(|machine| field.machines[*machine].is_origin(0));
-    let liar = there.iter().any(|machine| field.machines[*machine].has_lied);
-    // What a liar alone has is not to be had for long; what nobody has, never.
-    let whole = origin || (field.bare(0) == 0 && !liar);
-    if !whole {
+    // Of what nobody can be asked for no store can be filled.
+    let mut chunks = (0..image.chunks()).map(Chunk).filter(|chunk| !image.is_zero(*chunk));
+    if chunks.any(|chunk| holders(field, chunk).is_empty()) {
         return Ok(());
     }
     let mut zones: BTreeMap<u32, Vec<usize>> = BTreeMap::new();

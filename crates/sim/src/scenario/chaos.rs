@@ -42,6 +42,10 @@ pub struct Drawn {
     pub faults: Vec<String>,
 }
 
+/// A window has room for so many chunks, as the product's has.
+const WINDOW_CHUNKS: u64 = 128;
+/// A cache keeps at least twice what a reader waits for at once: eight blocks of eight chunks.
+const CACHE_CHUNKS: u64 = 128;
 /// Faults begin within so many milliseconds.
 const FAULTS_FOR: u64 = 8_000;
 
@@ -65,9 +69,10 @@ impl Chaos {
         let order = order(&mut dice, &image);
         let depth = dice.one_of(&[1, 1, 2, 8]);
         let links = links(&mut dice);
+        let chunk_bytes = image.geometry.chunk_bytes();
         let config = Config {
-            window_bytes: dice.one_of(&[1 << 20, 2 << 20, 8 << 20]),
-            transient_bytes: dice.one_of(&[256 << 10, 1 << 20, 24 << 20]),
+            window_bytes: dice.one_of(&[1 << 20, 2 << 20, 8 << 20]).max(WINDOW_CHUNKS * chunk_bytes),
+            transient_bytes: dice.one_of(&[256 << 10, 1 << 20, 24 << 20]).max(CACHE_CHUNKS * chunk_bytes),
             read_ahead_bytes: dice.one_of(&[0, 128 << 10, 512 << 10]),
             join_boost: dice.among(0..10) as u8,
             ..Config::default()
