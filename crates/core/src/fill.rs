@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// Most chunk numbers looked at in one go: the walk over a sparse TiB must not hold up a reader.
 const LOOK_MAX: u32 = 4096;
+/// An answer that took longer counts as if it had taken this: the clock has jumped, or the machine was suspended, and the
+/// next one is not to wait for hours. A chunk of 1 MiB takes less on a link of 10 Mbit/s.
+const TOOK_MAX: Duration = Duration::from_secs(1);
 
 /// A fill under way, or done.
 #[derive(Debug)]
@@ -118,6 +121,7 @@ impl Fill {
     /// Sets the pace after an answer that took `took`, with `parallel` requests under way: at boost 9
     /// there is none, at 0 nine tenths of the time are left to others.
     pub fn pace(&mut self, took: Duration, parallel: u32, boost: u8, now: Time) {
+        let took = took.min(TOOK_MAX);
         self.service = if self.service.is_zero() { took } else { (self.service * 7 + took) / 8 };
         if boost < 9 {
             let each = self.service / parallel.max(1);
