@@ -37,7 +37,8 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
             && !image.is_sparse()
             && room * 3 >= image.chunks() * 4
         {
-            let what = format!("and its zone hold {} chunks too few, {chunk} among them, with room for {room}", bare.len());
+            let what =
+                format!("and its zone hold {} chunks too few, {chunk} among them, with room for {room}", bare.len());
             return Err((machines[0], what));
         }
     }

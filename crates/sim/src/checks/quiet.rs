@@ -11,8 +11,7 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     for machine in field.there() {
         let host = &field.machines[machine];
         // Nobody is told of a machine whose power failed; what was called off there ends with TCP's patience, minutes later.
-        let lasts =
-            |flight: &Flight| field.machines[flight.to as usize].alive || !flight.cancelled;
+        let lasts = |flight: &Flight| field.machines[flight.to as usize].alive || !flight.cancelled;
         let old = host.flights.iter().find(|(_, flight)| field.now() - flight.sent > FORGOTTEN && lasts(flight));
         if let Some((request, flight)) = old {
             let what = format!("has no end of {request:?} for {} to machine {}", flight.chunk, flight.to);

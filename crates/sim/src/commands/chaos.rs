@@ -85,8 +85,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// # Errors
 /// The first violation.
 pub fn soak(hours: f64) -> Result<(), Failure> {
-    let time =
-        Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| Failure::Usage("--hours: a number of hours".into()))?;
+    let time = Duration::try_from_secs_f64(hours * 3600.0).ok().filter(|time| !time.is_zero());
+    let time = time.ok_or_else(|| Failure::Usage("--hours: a number of hours above 0".to_owned()))?;
     let from =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()) << 20;
     println!("seeds from {from} on, for {hours} hours");
