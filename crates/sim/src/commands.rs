@@ -1,7 +1,9 @@
 //! The command line: what each command does, and the one table of exit codes.
 
+pub mod boot;
 pub mod chaos;
 pub mod evidence;
+pub mod idle;
 pub mod replay;
 pub mod storm;
 
@@ -31,6 +33,10 @@ does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, 
 pub enum Command {
     /// Everybody reads one image at once
     Storm(storm::Options),
+    /// Everybody boots from one image at once: small reads in a recorded order
+    Boot(boot::Options),
+    /// What nodes say to each other when nobody reads
+    Idle(idle::Options),
     /// Small fields in which everything goes wrong, drawn from seeds
     Chaos(chaos::Options),
     /// Repeat what a trace file tells of
@@ -79,6 +85,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         (None, Some(hours)) => chaos::soak(hours),
         (None, None) => Err(Failure::Usage("nothing to do: see --help".to_owned())),
         (Some(Command::Storm(options)), None) => storm::run(options),
+        (Some(Command::Boot(options)), None) => boot::run(options),
+        (Some(Command::Idle(options)), None) => idle::run(options),
         (Some(Command::Chaos(options)), None) => chaos::run(options),
         (Some(Command::Replay(options)), None) => replay::run(options),
     }

@@ -98,6 +98,8 @@ pub struct Field {
     pub events_max: u64,
     /// Machines keep what their cores had to say.
     pub keeps_notices: bool,
+    /// Readers note how long each of their reads took.
+    pub keeps_times: bool,
     /// What is written down of some machines.
     pub explain: Explain,
     /// What has happened so far, in numbers.
@@ -140,6 +142,7 @@ impl Field {
             strict: true,
             events_max: u64::MAX,
             keeps_notices: true,
+            keeps_times: false,
             explain: Explain::default(),
             events: 0,
             queue: Queue::new(Time::after_start(Duration::from_secs(1))),

@@ -100,7 +100,7 @@ pub struct Reader {
     pub longest_wait: Duration,
     /// The longest that it did not get on at all.
     pub longest_stall: Duration,
-    /// Times from asking for a block to having it, of those that had to wait, if they are kept.
+    /// Times from asking for a block to having it, if they are kept.
     pub times: Option<Vec<Duration>>,
     /// How often it waited.
     pub waits: u32,

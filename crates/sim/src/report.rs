@@ -1,6 +1,17 @@
-//! What a run says of itself: one JSON object, or a few lines.
+//! What a run says of itself: one JSON object, or a line.
 
 use serde::Serialize;
+
+/// What each run ends with.
+pub trait Report: Serialize {
+    /// One line for people.
+    fn line(&self) -> String;
+
+    /// Prints it.
+    fn print(&self, json: bool) {
+        println!("{}", if json { serde_json::to_string(self).unwrap_or_default() } else { self.line() });
+    }
+}
 
 /// Least, median and most of some numbers.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -70,9 +81,8 @@ pub struct StormReport {
     pub peak_rss_bytes: u64,
 }
 
-impl StormReport {
-    /// One line for people.
-    pub fn line(&self) -> String {
+impl Report for StormReport {
+    fn line(&self) -> String {
         format!(
             "N={} S={:.1} MB: last {:.3} of S/B ({:.2} s), median {:.3}, first {:.3}; own {:.2} {:.2} {:.2}; origin x{:.3}, \
              zone x{}, control {:.2} %, longest stall {:.2} s, unfinished {}; {} events in {:.1} s, {} MiB",
@@ -91,6 +101,101 @@ impl StormReport {
             self.longest_stall_s,
             self.unfinished,
             self.events,
+            self.wall_s,
+            self.peak_rss_bytes >> 20,
+        )
+    }
+}
+
+/// What nodes say to each other when nobody reads.
+#[derive(Debug, Serialize)]
+pub struct IdleReport {
+    /// Nodes besides the origin.
+    pub nodes: usize,
+    /// Machines of each zone; null if all are in one.
+    pub zone_size: Option<usize>,
+    /// What each machine sends, in bytes a second, headers of the network included.
+    pub control_bytes_per_s: Spread,
+    /// The same, on average.
+    pub control_bytes_per_s_mean: f64,
+    /// How many others each knows, as neighbours and as gateways.
+    pub known: Spread,
+    /// For so many seconds it was watched.
+    pub watched_s: f64,
+    /// All chance follows from it.
+    pub seed: u64,
+    /// The hash of all that happened.
+    pub trace: String,
+    /// Time that it took, in seconds.
+    pub wall_s: f64,
+    /// Memory that it took.
+    pub peak_rss_bytes: u64,
+}
+
+impl Report for IdleReport {
+    fn line(&self) -> String {
+        let Spread { least, median, most } = self.control_bytes_per_s;
+        format!(
+            "N={}: each node sends {least:.0} to {most:.0} bytes/s, median {median:.0}, mean {:.0}; it knows {} to {} others; \
+             {:.1} s, {} MiB",
+            self.nodes,
+            self.control_bytes_per_s_mean,
+            self.known.least,
+            self.known.most,
+            self.wall_s,
+            self.peak_rss_bytes >> 20,
+        )
+    }
+}
+
+/// The result of a boot.
+#[derive(Debug, Serialize)]
+pub struct BootReport {
+    /// Machines that booted.
+    pub nodes: usize,
+    /// Machines of each zone; null if all are in one.
+    pub zone_size: Option<usize>,
+    /// Stores were full before.
+    pub warm: bool,
+    /// Reads of each, one chunk each.
+    pub reads: usize,
+    /// The read in the middle, of all reads of all machines, in round trips.
+    pub median_round_trips: f64,
+    /// The same in seconds.
+    pub median_s: f64,
+    /// Of a hundred reads one takes longer.
+    pub p99_s: f64,
+    /// The longest.
+    pub most_s: f64,
+    /// A round trip: a request and its answer on idle links, the time that a chunk takes on one included.
+    pub round_trip_s: f64,
+    /// When the last was done, from the start of the first.
+    pub finish_s: f64,
+    /// Bytes of chunks that the origin sent, for each byte that one machine read.
+    pub origin_copies: f64,
+    /// All chance follows from it.
+    pub seed: u64,
+    /// The hash of all that happened.
+    pub trace: String,
+    /// Time that it took, in seconds.
+    pub wall_s: f64,
+    /// Memory that it took.
+    pub peak_rss_bytes: u64,
+}
+
+impl Report for BootReport {
+    fn line(&self) -> String {
+        format!(
+            "N={}: {} reads each, median {:.2} round trips ({:.2} ms), of a hundred one takes more than {:.1} ms, longest {:.1} ms; \
+             last done after {:.2} s; origin x{:.3}; {:.1} s, {} MiB",
+            self.nodes,
+            self.reads,
+            self.median_round_trips,
+            self.median_s * 1e3,
+            self.p99_s * 1e3,
+            self.most_s * 1e3,
+            self.finish_s,
+            self.origin_copies,
             self.wall_s,
             self.peak_rss_bytes >> 20,
         )

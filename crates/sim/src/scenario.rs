@@ -1,6 +1,7 @@
 //! What is to happen, as plain data: from flags, or drawn from a seed.
 
 pub mod chaos;
+pub mod fit;
 pub mod room;
 pub mod storm;
 pub mod units;

@@ -7,7 +7,7 @@ use crate::field::{Field, Reads};
 use crate::machine::Fault;
 use crate::network::walls::Wall;
 use crate::reader::{Order, Reader};
-use crate::report::{Spread, StormReport, peak_rss_bytes};
+use crate::report::{Report as _, Spread, StormReport, peak_rss_bytes};
 use crate::scenario::storm::{Reading, Storm};
 use crate::scenario::weather::Trouble;
 use clap::Args;
@@ -45,16 +45,13 @@ const EXPLAINED: usize = 3;
 pub fn run(options: &Options) -> Result<(), Failure> {
     let storm = &options.storm;
     storm.check().map_err(Failure::Usage)?;
+    storm.room.fits(1.0).map_err(Failure::Usage)?;
     let began = Instant::now();
     let mut run = Run::new(storm);
     run.prepare()?;
     run.blow();
     let report = run.report(began);
-    if options.json {
-        println!("{}", serde_json::to_string(&report).unwrap_or_default());
-    } else {
-        println!("{}", report.line());
-    }
+    report.print(options.json);
     if report.unfinished > 0 {
         return Err(Failure::Unfinished(format!("{} readers did not come to their end", report.unfinished)));
     }

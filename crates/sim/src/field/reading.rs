@@ -32,7 +32,9 @@ impl Field {
         let geometry = &self.images[image].geometry;
         let ahead = if self.config.read_ahead { self.config.read_ahead_bytes / geometry.chunk_bytes() } else { 0 };
         let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
-        self.readers.push(Reader::new(machine, image, order, depth, ahead, self.now()));
+        let mut reader = Reader::new(machine, image, order, depth, ahead, self.now());
+        reader.times = self.keeps_times.then(Vec::new);
+        self.readers.push(reader);
         let reader = self.readers.len() - 1;
         self.go_on(reader);
         reader

@@ -1,0 +1,112 @@
+//! Whether a run fits: how much memory and time it will take, said before it starts.
+//!
+//! Both are estimates from measured runs, made to be a little too high.
+
+use super::room::Room;
+use super::units::Store;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Memory at its most.
+    pub memory_bytes: u64,
+    /// Time on one core of 2020.
+    pub time: Duration,
+}
+
+/// What is done without asking.
+const MEMORY_MAX: u64 = 16 << 30;
+/// See [`MEMORY_MAX`].
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// The simulator itself.
+const BASE_BYTES: u64 = 16 << 20;
+/// A machine that knows nobody: measured with 100 000 in zones of 50.
+const MACHINE_BYTES: u64 = 48 << 10;
+/// What a machine keeps of another of its zone: its membership, what it holds, the lanes between them. Measured with
+/// 1000 in one zone.
+const MEMBER_BYTES: u64 = 1200;
+/// What a machine keeps of a chunk: bits, places in tables, and its part of what is on the way.
+const CHUNK_BYTES: u64 = 24;
+/// A chunk that comes to a machine, with all that is said about it, in a small zone, and how much more that is for each
+/// member of a larger one.
+const CHUNK_TIME: Duration = Duration::from_micros(40);
+/// See [`CHUNK_TIME`].
+const CHUNK_TIME_MEMBER: Duration = Duration::from_nanos(60);
+/// A machine that joins is told to all of its zone.
+const JOIN_TIME_MEMBER: Duration = Duration::from_micros(60);
+
+impl Estimate {
+    /// Of a room in which each node reads this share of the image.
+    pub fn of(room: &Room, read: f64) -> Self {
+        let nodes = room.nodes as u64;
+        let known = room.zone_size.unwrap_or(usize::MAX).min(room.nodes) as u64;
+        let chunks = room.image.div_ceil(room.chunk);
+        let stored = match room.store {
+            Store::Share(share) => share,
+            Store::Bytes(bytes) => (bytes as f64 / room.image as f64).min(1.0),
+            Store::Random => 0.5,
+        };
+        let each = MACHINE_BYTES
+            .saturating_add(known.saturating_mul(MEMBER_BYTES))
+            .saturating_add(chunks.saturating_mul(CHUNK_BYTES));
+        let chunk_s = CHUNK_TIME.as_secs_f64() + CHUNK_TIME_MEMBER.as_secs_f64() * known as f64;
+        let join_s = JOIN_TIME_MEMBER.as_secs_f64() * known as f64;
+        let seconds = nodes as f64 * (chunks as f64 * read.max(stored) * chunk_s + join_s);
+        Self {
+            memory_bytes: BASE_BYTES.saturating_add(nodes.saturating_mul(each)),
+            time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+        }
+    }
+}
+
+impl Room {
+    /// Why this would not fit, if it would not and nobody has said that it is to run all the same.
+    ///
+    /// # Errors
+    /// In words for the one who typed it.
+    pub fn fits(&self, read: f64) -> Result<(), String> {
+        let Estimate { memory_bytes, time } = Estimate::of(self, read);
+        if self.force || (memory_bytes <= MEMORY_MAX && time <= TIME_MAX) {
+            return Ok(());
+        }
+        Err(format!(
+            "this would take about {:.1} GB of memory and {:.0} minutes: fewer nodes, smaller zones (--zone-size), a smaller \
+             image, larger chunks (--chunk), or --force to begin all the same",
+            memory_bytes as f64 / 1e9,
+            time.as_secs_f64() / 60.0
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::storm::Storm;
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    fn room(args: &[&str]) -> Room {
+        let matches = Storm::augment_args(Command::new("storm")).no_binary_name(true).get_matches_from(args);
+        Storm::from_arg_matches(&matches).expect("a storm").room
+    }
+
+    #[test]
+    fn what_is_asked_of_the_simulator_fits() {
+        for args in [
+            &["--nodes", "10000", "--image", "256M", "--chunk", "1M", "--zone-size", "50"][..],
+            &["--nodes", "100000", "--image", "32M", "--chunk", "1M", "--zone-size", "50"],
+            &["--nodes", "1000"],
+        ] {
+            assert_eq!(room(args).fits(1.0), Ok(()), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_in_one_line_that_says_how_to_go_on() {
+        let args = ["--nodes", "100000", "--image", "10G"];
+        let line = room(&args).fits(1.0).expect_err("it cannot fit");
+        assert!(line.lines().count() == 1 && line.contains("--force"), "{line}");
+        assert_eq!(room(&[&args[..], &["--force"]].concat()).fits(1.0), Ok(()));
+    }
+}
