@@ -66,6 +66,8 @@ pub const OVERDUE_AFTER_AT_LEISURE: Duration = Duration::from_secs(2);
 pub const WAIT_RETRY: Duration = Duration::from_millis(250);
 /// How often a node compares notes with a random other one, and how often right after joining.
 pub const SYNC_EVERY: Duration = Duration::from_secs(10);
+/// Notes grow with the members: this long, at least, for each of them, so that comparing costs half a kilobyte a second.
+pub const SYNC_EVERY_MEMBER: Duration = Duration::from_millis(540);
 /// See [`SYNC_EVERY`].
 pub const SYNC_EVERY_EARLY: Duration = Duration::from_millis(700);
 /// How often at most a fill's progress is announced: gossip needs about this long to reach everyone.

@@ -17,7 +17,7 @@ mod rings;
 mod roster;
 mod watch;
 
-use crate::config::{TALK_FORMING, TALK_MEMBERS};
+use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey, Records};
 use crate::time::Time;
@@ -304,6 +304,11 @@ impl Membership {
     pub fn talk(&self) -> u32 {
         let talk = (self.live().len() as u32 / TALK_MEMBERS).max(1);
         if self.forming { talk.max(TALK_FORMING) } else { talk }
+    }
+
+    /// How often notes are to be compared with another.
+    pub fn sync_every(&self) -> Duration {
+        SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32)
     }
 
     /// Many members are coming, on machines that are busy starting: be slow to suspect and to bury.

@@ -128,7 +128,7 @@ impl Node {
             self.membership.partner(self.syncs)
         };
         self.outputs.extend(chosen.map(Output::Sync));
-        self.set(early.copied().unwrap_or(config::SYNC_EVERY), Timer::Sync);
+        self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
     }
 
     pub(super) fn leave(&mut self) {

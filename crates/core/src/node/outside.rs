@@ -27,9 +27,8 @@ const TOLD: usize = 8;
 const IMAGES_MAX: usize = 1024;
 /// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
 const RETIRE_AFTER: Duration = Duration::from_secs(5);
-/// How often a gateway that knows no other zone looks for one, and how often the others compare notes.
+/// How often a gateway that knows no other zone looks for one.
 const SEEK_EVERY: Duration = Duration::from_millis(200);
-const SYNC_EVERY: Duration = Duration::from_secs(10);
 
 /// What a node knows beyond its zone.
 #[derive(Default)]
@@ -367,7 +366,7 @@ impl Node {
         // Those of one zone may know each other and nobody else.
         let zone = self.me().zone;
         let alone = backbone.live().values().all(|gateway| gateway.zone == zone);
-        let partner = backbone.partner(self.outside.syncs);
+        let (partner, every) = (backbone.partner(self.outside.syncs), backbone.sync_every());
         // Not all who are known stand in the backbone: each has its turn.
         let contacts: Vec<Identity> = self.outside.contacts.values().flatten().copied().collect();
         let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
@@ -378,7 +377,7 @@ impl Node {
         self.outputs.extend(chosen.map(Output::Sync));
         if !self.outside.seeking {
             self.outside.seeking = true;
-            self.set(if alone { SEEK_EVERY } else { SYNC_EVERY }, Timer::SeekOutside);
+            self.set(if alone { SEEK_EVERY } else { every }, Timer::SeekOutside);
         }
     }
 }
