@@ -6,8 +6,10 @@ pub mod evidence;
 pub mod idle;
 pub mod replay;
 pub mod storm;
+pub mod typed;
 
 use clap::{Parser, Subcommand};
+pub use typed::parse;
 
 /// Run many cores of V-FIELD on a modelled network and a virtual clock.
 #[derive(Debug, Parser)]
@@ -23,6 +25,8 @@ pub struct Options {
 }
 
 const EXIT_CODES: &str = "\
+@FILE stands for the options in a file, an option and its value on each line.
+
 Exit codes: 0 all is well; 1 readers did not come to their end; 2 options or files that make no sense, or a run that \
 does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, blame); 4 a bound was exceeded \
 (flights, inventory); 5 not everything became well after all faults were mended (views, reads-end, coverage, quiet); \

@@ -1,11 +1,10 @@
 //! The simulator's command line: see [`vfield_sim::commands`].
 
-use clap::Parser;
 use std::process::ExitCode;
-use vfield_sim::commands::{Options, run};
+use vfield_sim::commands::{parse, run};
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match parse(std::env::args()).and_then(|options| options.map_or(Ok(()), |options| run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("sim: {failure}");

@@ -40,7 +40,7 @@ pub struct Room {
     #[arg(long, value_name = "K")]
     pub zone_size: Option<usize>,
     /// Rate of each zone's uplink, each way on its own
-    #[arg(long, default_value = "10G", value_parser = units::rate, value_name = "RATE")]
+    #[arg(long, requires = "zone_size", default_value = "10G", value_parser = units::rate, value_name = "RATE")]
     pub zone_uplink: u64,
     /// How eagerly stores fill: 0 to 9, or random
     #[arg(long, default_value = "9", value_name = "BOOST")]
@@ -85,6 +85,8 @@ impl Room {
         let power = self.chunk.is_power_of_two() && (16 << 10..=1 << 20).contains(&self.chunk);
         refuse(!power, "--chunk: a power of two from 16K to 1M")?;
         refuse(self.zone_size == Some(0), "--zone-size: a zone has at least one machine")?;
+        refuse(self.image / self.chunk >= 1 << 32, "--image: at most four thousand million chunks")?;
+        refuse(self.limit.is_zero(), "--limit: some time")?;
         refuse(self.delay > Duration::from_secs(10), "--delay: at most 10 s")
     }
 

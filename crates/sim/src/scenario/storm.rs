@@ -4,6 +4,7 @@ use super::room::Room;
 use super::units;
 use super::weather::{Event, Trouble};
 use clap::{Args, ValueEnum};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// In which order readers read.
@@ -61,10 +62,27 @@ impl Storm {
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
         refuse(self.machines() > 1 << 20, "--event: at most a million machines in all")?;
         refuse(self.depth == 0 || self.depth > 1024, "--depth: 1 to 1024 blocks")?;
-        for event in &self.event {
-            let machine = event.trouble.machine().unwrap_or_default();
-            refuse(machine >= self.machines(), &format!("--event {event}: there is no such machine"))?;
+        let wait = self.stagger.unwrap_or_default().saturating_mul(self.room.nodes as u32);
+        refuse(wait > self.room.limit, "--stagger: the last would start after --limit")?;
+        let mut events = self.event.clone();
+        events.sort_by_key(|event| event.after);
+        let mut gone = BTreeSet::new();
+        for event in &events {
+            let machine = event.trouble.machine();
+            refuse(event.after > self.room.limit, &format!("--event {event}: that is after --limit"))?;
+            refuse(
+                machine.is_some_and(|machine| machine >= self.machines()),
+                &format!("--event {event}: there is no such machine"),
+            )?;
+            refuse(
+                machine.is_some_and(|machine| gone.contains(&machine)),
+                &format!("--event {event}: it is gone by then"),
+            )?;
+            if let Trouble::Kill(machine) | Trouble::Leave(machine) = event.trouble {
+                gone.insert(machine);
+            }
         }
+        refuse(self.origin_gone && gone.contains(&0), "--event: the origin is gone already (--origin-gone)")?;
         let known = self.trace_node.iter().all(|machine| *machine < self.machines());
         refuse(!known, "--trace-node: there is no such machine")
     }
