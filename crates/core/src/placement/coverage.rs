@@ -53,6 +53,8 @@ pub struct Run {
 pub struct Layers {
     size: u64,
     runs: Vec<Run>,
+    /// The least count of all places.
+    least: u64,
     /// Worth of all places before each run, and of all; see [`Layers::gain`].
     before: Vec<u128>,
 }
@@ -79,11 +81,12 @@ impl Layers {
                 runs.push(Run { start: pair[0].0, length, count: count as u64 });
             }
         }
+        let least = runs.iter().map(|run| run.count).min().unwrap_or(0);
         let mut before = vec![0];
         for run in &runs {
-            before.push(before[before.len() - 1] + worth(run.count) * u128::from(run.length));
+            before.push(before[before.len() - 1] + worth(run.count - least) * u128::from(run.length));
         }
-        Self { size, runs, before }
+        Self { size, runs, least, before }
     }
 
     /// The stretches, in order, covering the whole ring.
@@ -133,14 +136,14 @@ impl Layers {
 
     fn worth_before(&self, place: u64) -> u128 {
         let next = self.runs.partition_point(|run| run.start + run.length <= place);
-        let inside = self.runs.get(next).map_or(0, |run| worth(run.count) * u128::from(place - run.start));
+        let inside = self.runs.get(next).map_or(0, |run| worth(run.count - self.least) * u128::from(place - run.start));
         self.before[next] + inside
     }
 }
 
-/// What one more holder of a place is worth that has `count` already: a hundredth of what it was with one
-/// less, so that no number of second copies outweighs a first one nearby.
-fn worth(count: u64) -> u128 {
+/// What one more holder of a place is worth that has `more` than the least that any place has: a hundredth of what it is
+/// with one less, so that no number of second copies outweighs a first one nearby.
+fn worth(more: u64) -> u128 {
     const LEVELS: u64 = 6;
-    100u128.pow((LEVELS - count.min(LEVELS)) as u32)
+    100u128.pow((LEVELS - more.min(LEVELS)) as u32)
 }

@@ -5,6 +5,7 @@
 mod faults;
 mod joining;
 mod leaving;
+mod placement;
 mod reading;
 mod scattered;
 mod stagger;

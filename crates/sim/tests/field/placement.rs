@@ -1,0 +1,114 @@
+//! Who holds what in fields of many nodes with stores of all sizes, and what it costs when nodes come and go.
+
+use crate::secs;
+use std::time::Duration;
+use vfield_core::chunk::Chunk;
+use vfield_core::config::Config;
+use vfield_core::placement::Ring;
+use vfield_core::placement::map::mix;
+use vfield_sim::field::Field;
+use vfield_sim::machine::Machine;
+use vfield_sim::original::Original;
+
+const CHUNKS: u64 = 400;
+
+/// An origin and nodes whose stores have any size from nothing to all of the image, full and settled.
+fn field(seed: u64, count: usize) -> (Field, Vec<usize>) {
+    let mut field = Field::new(seed, vec![Original::dense(1, CHUNKS)]);
+    field.config = Config { join_boost: 9, ..Config::default() };
+    field.origin(None, &[0]);
+    let all = field.images[0].chunks();
+    let start = |node| {
+        field.run(crate::ms(5));
+        field.join(0, &[(0, mix(seed << 32 | node as u64) % (all + 1))])
+    };
+    let nodes: Vec<usize> = (0..count).map(start).collect();
+    settle(&mut field, &nodes);
+    (field, nodes)
+}
+
+/// Waits until stores are full and nobody has moved for a while.
+fn settle(field: &mut Field, nodes: &[usize]) {
+    const STILL: Duration = Duration::from_secs(15);
+    let (mut since, mut came) = (field.now(), came_to(field));
+    field.until("settled", secs(600), |field| {
+        if came_to(field) != came || !field.filled(nodes) {
+            (since, came) = (field.now(), came_to(field));
+        }
+        field.now() - since > STILL
+    });
+}
+
+fn came_to(field: &Field) -> u64 {
+    field.machines.iter().map(|machine| machine.traffic.payload_came).sum()
+}
+
+fn capacity(field: &Field, node: usize) -> u64 {
+    field.machines[node].node.images()[0].capacity
+}
+
+/// How many living stores hold the chunk of which there are fewest copies; what is only kept for a while does not count.
+fn least_held(field: &Field) -> u64 {
+    let (id, ring) = (field.images[0].id, Ring::new(field.images[0].chunks()));
+    let held = |chunk| {
+        let has = |machine: &&Machine| {
+            let arc = machine.node.arc(id).filter(|arc| arc.contains(ring.place(Chunk(chunk)), ring.size()));
+            machine.alive && arc.is_some() && machine.has(0, Chunk(chunk))
+        };
+        field.machines.iter().filter(has).count() as u64
+    };
+    (0..field.images[0].chunks()).map(held).min().unwrap_or(0)
+}
+
+#[test]
+fn stores_of_all_sizes_hold_every_chunk_almost_equally_often() {
+    for (seed, count) in [(1, 12), (2, 40), (3, 80)] {
+        let (field, nodes) = field(seed, count);
+        let room: u64 = nodes.iter().map(|node| capacity(&field, *node)).sum();
+        let (least, allowed) = (least_held(&field), room / field.images[0].chunks());
+        assert!(least + 1 >= allowed, "{count} nodes hold some chunk {least} times, {allowed} would be possible");
+    }
+}
+
+#[test]
+fn who_comes_or_goes_moves_little_more_than_its_share() {
+    for (seed, count) in [(4, 20), (5, 50)] {
+        let (mut field, mut nodes) = field(seed, count);
+        let chunk_bytes = field.images[0].geometry.chunk_bytes();
+        let share = CHUNKS / 2;
+        let before = came_to(&field);
+        let newcomer = field.join(0, &[(0, share)]);
+        nodes.push(newcomer);
+        settle(&mut field, &nodes);
+        let came = (came_to(&field) - before) / chunk_bytes;
+        assert!(came <= share * 5 / 4 + 8, "{came} chunks were moved for a store of {share}");
+
+        let before = came_to(&field);
+        let going = nodes.remove(count / 2);
+        let share = capacity(&field, going);
+        field.kill(going, true);
+        settle(&mut field, &nodes);
+        let came = (came_to(&field) - before) / chunk_bytes;
+        assert!(came <= share * 5 / 4 + 8, "{came} chunks were moved when a store of {share} went");
+    }
+}
+
+/// A third of all, and the origin, at once: whatever has a copy left is held by somebody who stays, and read by all.
+#[test]
+fn a_third_that_goes_at_once_leaves_the_image_covered() {
+    for (seed, count) in [(6, 30), (7, 60)] {
+        let (mut field, nodes) = field(seed, count);
+        field.kill(0, false);
+        let (gone, left): (Vec<usize>, Vec<usize>) = nodes.iter().partition(|node| **node % 3 == 0);
+        for node in gone {
+            field.kill(node, false);
+        }
+        let (bare, room) = (field.bare(0), left.iter().map(|node| capacity(&field, *node)).sum::<u64>());
+        assert_eq!(bare, 0, "the seed leaves nothing of some chunk");
+        settle(&mut field, &left);
+        let (least, allowed) = (least_held(&field), room / field.images[0].chunks());
+        assert!(least >= 1 && field.covered(&left), "some chunk is held {least} times, {allowed} would be possible");
+        let readers = field.read_all(&left, 0);
+        field.until_read(&readers, secs(60));
+    }
+}
