@@ -253,7 +253,9 @@ impl Choosing<'_> {
 
     /// An origin; but in a field of zones those are for the gateways, each for the chunks that enter there.
     fn ask_origin(&self) -> Option<Choice> {
-        if matches!(self.entry(), Some(Entry::Gateway(_))) && self.usable_gateways().next().is_some() {
+        // Who was asked from outside cannot turn to another of its zone: whoever asked has reasons not to.
+        let turns = self.may_ask_zone() && matches!(self.entry(), Some(Entry::Gateway(_)));
+        if turns && self.usable_gateways().next().is_some() {
             return None;
         }
         let origins = self.image.map.origins().iter().copied().filter(|node| self.usable(*node));
