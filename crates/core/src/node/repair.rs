@@ -13,6 +13,9 @@ use crate::time::Time;
 /// half more once it is full, since it then costs the field a whole store's fill.
 const WORTH_MOVING: (u128, u128) = (17, 24);
 
+/// A full store stays where it is once everything is held so often elsewhere: a field of hundreds would never be still.
+const PLENTY: u64 = 6;
+
 /// A move that is to be considered, or was.
 pub(super) struct Repair {
     /// Of which arcs, and whether they are full, if that matters.
@@ -71,7 +74,8 @@ impl Node {
         let (now, then) = (image.map.gain(arc, me), image.map.gain(better, me));
         let (empty, full) = WORTH_MOVING;
         let (size, filled) = (u128::from(image.map.ring().size()), u128::from(image.fill.filled().count));
-        let worth_it = then * 16 > now * (empty + (full - empty) * filled / size);
+        let plenty = filled == size && image.map.least(me) >= PLENTY;
+        let worth_it = !plenty && then * 16 > now * (empty + (full - empty) * filled / size);
         // Chunks that nobody is to hold would be lost with the origin: any move that saves some is worth it.
         let saves = image.map.bare(better, me) > image.map.bare(arc, me);
         if !self.leaving && (worth_it || saves) {

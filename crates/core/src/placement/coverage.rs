@@ -89,6 +89,11 @@ impl Layers {
         Self { size, runs, least, before }
     }
 
+    /// The lowest count over all places.
+    pub const fn least(&self) -> u64 {
+        self.least
+    }
+
     /// The stretches, in order, covering the whole ring.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.runs.iter().copied()

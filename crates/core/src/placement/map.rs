@@ -164,6 +164,11 @@ impl Map {
         self.layers_without(me).gain(arc)
     }
 
+    /// How many nodes other than `me` are to hold the place that fewest hold.
+    pub fn least(&self, me: NodeId) -> u64 {
+        self.layers_without(me).least()
+    }
+
     /// How many places of an arc no node other than `me` is to hold.
     pub fn bare(&self, arc: Arc, me: NodeId) -> u64 {
         self.layers_without(me).bare(arc)
