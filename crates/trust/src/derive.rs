@@ -1,0 +1,20 @@
+//! What is made out of a field's secret, each purpose under a name of its own (BLAKE3's key derivation), so that
+//! nothing that one of them shows tells anything of another.
+
+/// Shown to people, to tell keys apart.
+pub const ID: &str = "V-FIELD 2026-11 field key: id";
+/// Finds typing mistakes in key files.
+pub const CHECK: &str = "V-FIELD 2026-11 field key: check of a key file";
+/// Seed of the ed25519 key with which members prove themselves.
+pub const LINK: &str = "V-FIELD 2026-11 field key: links, ed25519 seed";
+/// Key of the knock.
+pub const KNOCK: &str = "V-FIELD 2026-11 field key: knock";
+/// Key of gossip, from which each process's is made.
+pub const GOSSIP: &str = "V-FIELD 2026-11 field key: gossip";
+/// Key of one process's gossip, from the above and its salt.
+pub const GOSSIP_OF: &str = "V-FIELD 2026-11 field key: gossip of one process";
+
+/// 32 bytes for `purpose` out of `material`.
+pub fn derive(purpose: &str, material: &[u8]) -> [u8; 32] {
+    blake3::derive_key(purpose, material)
+}

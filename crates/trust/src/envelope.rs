@@ -1,0 +1,212 @@
+//! Gossip under seal: each datagram encrypted, authentic, and taken once.
+//!
+//! A process seals under a key of its own, made of the field's key and a random salt that travels in the clear, and
+//! numbers what it seals; so no number is used twice under one key, and a datagram that is repeated by somebody
+//! else is recognised. What was sealed by processes before this one was started can be repeated to it once each;
+//! membership takes it for what it is, news of the dead. Strangers get no answer. Bounded in what it remembers.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..4 | name of the field's key |
+//! | 4..12 | salt of the sender |
+//! | 12..20 | number, little-endian |
+//! | rest | ChaCha20-Poly1305 of the datagram; what stands before is authentic too |
+
+use crate::derive::{self, derive};
+use crate::field_key::{FieldKey, KeyId};
+use crate::key_ring::KeyRing;
+use crate::replay::Window;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use std::collections::BTreeMap;
+use zeroize::Zeroizing;
+
+const HEAD: usize = 20;
+const TAG: usize = 16;
+/// What a seal adds to a datagram.
+pub const OVERHEAD: usize = HEAD + TAG;
+/// So many senders are remembered: a node hears few others than its partners, and all of a room while it starts.
+const SENDERS_MAX: usize = 4096;
+
+/// Why a datagram is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not sealed with any key of this field.
+    #[error("sealed by a stranger")]
+    Stranger,
+    /// Heard before, or too late to tell.
+    #[error("repeated")]
+    Repeated,
+}
+
+/// Names a process, for whom it is not.
+type Salt = [u8; 8];
+
+/// Seals what this process says.
+#[derive(Debug)]
+pub struct Sealing {
+    id: KeyId,
+    salt: Salt,
+    key: LessSafeKey,
+    next: u64,
+}
+
+impl Sealing {
+    /// Under a key; `salt` is random and of this process alone.
+    pub fn new(key: &FieldKey, salt: [u8; 8]) -> Self {
+        Self { id: key.id(), salt, key: key_of(key, salt), next: 0 }
+    }
+
+    /// The sealed form.
+    pub fn seal(&mut self, datagram: &[u8]) -> Vec<u8> {
+        let number = self.next;
+        self.next += 1;
+        let mut out = Vec::with_capacity(datagram.len() + OVERHEAD);
+        out.extend_from_slice(&self.id.0);
+        out.extend_from_slice(&self.salt);
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(datagram);
+        let (head, body) = out.split_at_mut(HEAD);
+        let tag = self.key.seal_in_place_separate_tag(nonce(number), Aad::from(&*head), body);
+        out.extend_from_slice(tag.expect("a datagram is within the algorithm's bounds").as_ref());
+        out
+    }
+}
+
+/// What is known of a sender.
+#[derive(Debug)]
+struct Sender {
+    key: LessSafeKey,
+    window: Window,
+    /// When it was heard last, counted in datagrams.
+    heard: u64,
+}
+
+/// Opens what others say.
+#[derive(Debug, Default)]
+pub struct Opening {
+    senders: BTreeMap<(KeyId, Salt), Sender>,
+    heard: u64,
+}
+
+impl Opening {
+    /// Opens a datagram in place; what it says is returned.
+    pub fn open<'a>(&mut self, ring: &KeyRing, datagram: &'a mut [u8]) -> Result<&'a [u8], EnvelopeError> {
+        let (head, body) = datagram.split_at_mut_checked(HEAD).ok_or(EnvelopeError::Stranger)?;
+        let (id, salt) = (KeyId(part(head, 0)), part(head, 4));
+        let number = u64::from_le_bytes(part(head, 12));
+        let key = ring.find(id).ok_or(EnvelopeError::Stranger)?;
+        let sender = self.senders.get(&(id, salt));
+        let made = sender.is_none().then(|| key_of(key, salt));
+        let sealed = made.as_ref().or(sender.map(|sender| &sender.key)).expect("one of the two");
+        let opened = sealed.open_in_place(nonce(number), Aad::from(&*head), body);
+        let length = opened.map_err(|_| EnvelopeError::Stranger)?.len();
+        // Only now: nobody without the key makes this grow.
+        if let Some(key) = made {
+            self.make_room();
+            self.senders.insert((id, salt), Sender { key, window: Window::default(), heard: 0 });
+        }
+        self.heard += 1;
+        let sender = self.senders.get_mut(&(id, salt)).expect("it is there by now");
+        sender.heard = self.heard;
+        if sender.window.take(number) { Ok(&body[..length]) } else { Err(EnvelopeError::Repeated) }
+    }
+
+    /// Forgets what was sealed with keys that are not in the ring any more.
+    pub fn keep(&mut self, ring: &KeyRing) {
+        self.senders.retain(|(id, _), _| ring.find(*id).is_some());
+    }
+
+    /// Forgets whom it has not heard for the longest time.
+    fn make_room(&mut self) {
+        if self.senders.len() >= SENDERS_MAX {
+            let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.heard).map(|(name, _)| *name);
+            oldest.map(|name| self.senders.remove(&name));
+        }
+    }
+}
+
+fn key_of(key: &FieldKey, salt: Salt) -> LessSafeKey {
+    let mut material = Zeroizing::new([0; 40]);
+    material[..32].copy_from_slice(&*key.derive(derive::GOSSIP));
+    material[32..].copy_from_slice(&salt);
+    let own = Zeroizing::new(derive(derive::GOSSIP_OF, &*material));
+    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &*own).expect("a key of its algorithm's length"))
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&number.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+fn part<const N: usize>(head: &[u8], at: usize) -> [u8; N] {
+    head[at..at + N].try_into().expect("a slice of that length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(byte: u8) -> FieldKey {
+        FieldKey::new([byte; 32])
+    }
+
+    fn ring(bytes: &[u8]) -> KeyRing {
+        KeyRing::new(bytes.iter().map(|byte| key(*byte))).unwrap()
+    }
+
+    #[test]
+    fn members_hear_each_other_once() {
+        let mut opening = Opening::default();
+        let mut sealing = Sealing::new(&key(1), [7; 8]);
+        let (first, second) = (sealing.seal(b"news"), sealing.seal(b"more news"));
+        assert_eq!(first.len(), 4 + OVERHEAD);
+        assert_eq!(opening.open(&ring(&[2, 1]), &mut second.clone()), Ok(&b"more news"[..]));
+        assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone()), Ok(&b"news"[..]));
+        assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone()), Err(EnvelopeError::Repeated));
+        assert_eq!(opening.open(&ring(&[2]), &mut second.clone()), Err(EnvelopeError::Stranger));
+        let mut other = Sealing::new(&key(1), [8; 8]);
+        assert_eq!(opening.open(&ring(&[1]), &mut other.seal(b"news")), Ok(&b"news"[..]));
+    }
+
+    #[test]
+    fn forgotten_keys_are_not_understood_and_not_remembered() {
+        let mut opening = Opening::default();
+        let mut sealing = Sealing::new(&key(1), [7; 8]);
+        opening.open(&ring(&[2, 1]), &mut sealing.seal(b"news")).unwrap();
+        opening.keep(&ring(&[2]));
+        assert!(opening.senders.is_empty());
+        assert_eq!(opening.open(&ring(&[2]), &mut sealing.seal(b"news")), Err(EnvelopeError::Stranger));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_silent_go_first() {
+        let (mut opening, ring) = (Opening::default(), ring(&[1]));
+        let mut steady = Sealing::new(&key(1), [255; 8]);
+        let repeated = steady.seal(b"x");
+        opening.open(&ring, &mut repeated.clone()).unwrap();
+        for number in 0..SENDERS_MAX as u64 * 2 {
+            opening.open(&ring, &mut Sealing::new(&key(1), number.to_le_bytes()).seal(b"x")).unwrap();
+            opening.open(&ring, &mut steady.seal(b"x")).unwrap();
+        }
+        assert_eq!(opening.senders.len(), SENDERS_MAX);
+        assert_eq!(opening.open(&ring, &mut repeated.clone()), Err(EnvelopeError::Repeated));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..1500)) {
+            prop_assert_eq!(Opening::default().open(&ring(&[1]), &mut bytes), Err(EnvelopeError::Stranger));
+        }
+
+        #[test]
+        fn a_changed_bit_is_found(bit in 0_usize..(4 + OVERHEAD) * 8) {
+            let mut bytes = Sealing::new(&key(1), [7; 8]).seal(b"news");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let mut opening = Opening::default();
+            prop_assert_eq!(opening.open(&ring(&[1]), &mut bytes), Err(EnvelopeError::Stranger));
+            prop_assert!(opening.senders.is_empty());
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Who belongs, and what is sealed for them: field keys, their files, handshakes, records and gossip under seal.
+//!
+//! Everything but [`key_file`] is free of I/O: bytes go in and come out, sockets are the caller's. The node
+//! uses it for its links and its gossip, the command line for making and reading key files. It knows nothing of
+//! images, chunks or peers. docs/security.md argues for the scheme.
+
+mod derive;
+pub mod envelope;
+pub mod field_key;
+pub mod handshake;
+pub mod key_file;
+pub mod key_ring;
+mod knock;
+pub mod record;
+mod replay;
+
+pub use field_key::{FieldKey, KeyId};
+pub use key_ring::KeyRing;
