@@ -7,7 +7,6 @@ use crate::node::StartError;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::Input;
@@ -24,19 +23,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Meets one member: both learn what the other knows.
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
     let me = driver.look(|core| *core.me());
-    let (mut stream, greeting) = greet::dial(addr, me).await?;
+    let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
     driver.apply(Input::Met(greeting.identity));
     let exchange = async {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
-        stream.write_all(&frame).await?;
-        let mut head = [0; HEADER];
-        stream.read_exact(&mut head).await?;
-        let header = FrameHeader::decode(&head)?;
+        connection.send(&frame).await?;
+        let head = connection.receive(HEADER).await?;
+        let header = FrameHeader::decode(head.first_chunk().expect("as long as was asked for"))?;
         if header.kind != Kind::Synced {
             return Err(WireError::Field("kind").into());
         }
-        let mut body = vec![0; header.length as usize];
-        stream.read_exact(&mut body).await?;
+        let body = connection.receive(header.length as usize).await?;
         Ok::<Snapshot, GreetError>(wire::decode_snapshot(&body)?)
     };
     let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_core::image::ImageId;
+use vfield_trust::KeyRing;
 
 /// Port of a node when none is given, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4440;
@@ -36,6 +37,8 @@ pub struct NodeConfig {
     pub io_timeout: Option<Duration>,
     /// Threads for hashing at publish.
     pub hash_threads: usize,
+    /// The field's keys, the first of them spoken; none for an open field.
+    pub field_keys: Option<KeyRing>,
     /// What measurements may switch off.
     pub tuning: Tuning,
 }

@@ -5,15 +5,17 @@
 //! received a chunk), so that no event waits for a task switch. Reads that hit never come here.
 
 use crate::event::{Event, EventSink};
+use crate::field_keys::FieldKeys;
+use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
 use crate::traffic::Counters;
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, Token};
@@ -23,6 +25,7 @@ use vfield_core::node::{ImageConfig, Input, Node as Core, Notice, Output};
 use vfield_core::source::ReadError;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
+use vfield_trust::KeyRing;
 
 /// What a peer's connection to us is told to send.
 #[derive(Debug)]
@@ -82,7 +85,9 @@ pub struct Driver {
     pub links: Links,
     /// What was moved.
     pub counters: Counters,
-    udp: UdpSocket,
+    /// Who belongs.
+    pub keys: Arc<FieldKeys>,
+    gossip: Gossip,
     events: EventSink,
 }
 
@@ -90,11 +95,12 @@ pub struct Driver {
 const WARNINGS_MAX: usize = 100;
 
 impl Driver {
-    /// Drives `core`, whose time starts now; gossips over `udp`. The second value is to be handed to
+    /// Drives `core`, whose time starts now; talks with those that `gossip` understands. The second value is to be handed to
     /// [`Driver::run`].
     pub fn new(
         core: impl FnOnce(Time) -> Core,
-        udp: UdpSocket,
+        gossip: Gossip,
+        keys: Arc<FieldKeys>,
         pool: bool,
         events: EventSink,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
@@ -112,7 +118,8 @@ impl Driver {
             warnings: Mutex::default(),
             links: Links::new(pool),
             counters: Counters::default(),
-            udp,
+            keys,
+            gossip,
             events,
         };
         (Arc::new(driver), hinted)
@@ -142,13 +149,9 @@ impl Driver {
 
     /// Receives gossip; never returns.
     pub async fn gossip(self: Arc<Self>) {
-        let mut buffer = vec![0; 64 << 10];
         loop {
-            match self.udp.recv_from(&mut buffer).await {
-                Ok((length, _)) => self.apply(Input::Datagram(buffer[..length].to_vec())),
-                // An ICMP error for something sent earlier: the member's death is found by probes.
-                Err(_) => tokio::task::yield_now().await,
-            }
+            let datagram = self.gossip.receive().await;
+            self.apply(Input::Datagram(datagram));
         }
     }
 
@@ -232,6 +235,20 @@ impl Driver {
         (self.events)(Event::Warning(warning));
     }
 
+    /// Other keys from now on: whoever has none of them is hung up on, and not heard any more.
+    pub fn replace_keys(&self, ring: KeyRing) {
+        self.keys.replace(ring);
+        self.gossip.keys_changed();
+        self.links.close_strangers(&self.keys);
+    }
+
+    /// Tells people of somebody who was turned away, if they have not heard of it a moment ago.
+    pub fn turned_away(&self, addr: SocketAddr) {
+        if self.keys.turned_away(addr) {
+            self.warn(format!("{} was turned away: it does not have the field's key", addr.ip()));
+        }
+    }
+
     /// Tells people what happens.
     pub fn event(&self, event: Event) {
         (self.events)(event);
@@ -300,10 +317,7 @@ impl Driver {
 
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
-            Output::Datagram(to, bytes) => {
-                // Gossip may be lost; a full socket buffer loses it too.
-                let _ = self.udp.try_send_to(&bytes, to);
-            }
+            Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority } => {

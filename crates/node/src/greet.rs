@@ -1,5 +1,10 @@
-//! The first exchange on a connection between nodes: both say who they are.
+//! The first exchange on a connection between nodes: both prove that they belong, if the field has a key, and say who
+//! they are.
+//!
+//! A stranger is left without a word, and without having cost a signature. What the dialling side says about a
+//! connection that did not come about is its own guess: it was told nothing.
 
+use crate::connection::Connection;
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use vfield_core::identity::Identity;
-use vfield_core::wire::{self, Greeting, WireError};
+use vfield_core::wire::{self, Greeting, MAGIC, WireError};
+use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
+use vfield_trust::{KeyRing, record};
 
 /// How long connecting may take: many times a LAN's delay, and short enough for a reader to wait once.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -33,33 +40,83 @@ pub enum GreetError {
     /// The connection leads back to this node.
     #[error("this is the node itself")]
     Myself,
+    /// It ended the connection where a member would have answered.
+    #[error("it hung up: {}", hung_up(*.with_key))]
+    HungUp {
+        /// True if this node has a key.
+        with_key: bool,
+    },
+    /// It greets in the clear.
+    #[error("its field is open, and this node was given a field key")]
+    OpenField,
+    /// It does not have the field's key, or not this one.
+    #[error(transparent)]
+    Stranger(#[from] HandshakeError),
+}
+
+const fn hung_up(with_key: bool) -> &'static str {
+    if with_key {
+        "not a vfield node, or its field has another key"
+    } else {
+        "not a vfield node, or its field has a key and this node was given none"
+    }
 }
 
 /// The operating system's words without its error number.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::UnexpectedEof => "not a vfield node".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// Connects to a node and exchanges greetings; returns what the other said.
-pub async fn dial(addr: SocketAddr, me: Identity) -> Result<(TcpStream, Greeting), GreetError> {
+/// Connects to a node and exchanges greetings; returns what the other said. `keys` are the field's.
+pub async fn dial(
+    addr: SocketAddr,
+    me: Identity,
+    keys: Option<KeyRing>,
+) -> Result<(Connection, Greeting), GreetError> {
     let connecting = timeout(CONNECT, TcpStream::connect(addr));
-    let mut stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
+    let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;
-    let theirs = exchange(&mut stream, me, addr).await?;
+    let with_key = keys.is_some();
+    let met = async {
+        let handshake = keys.map(|ring| Handshake::dial(ring.spoken()));
+        let mut connection = prove(stream, handshake).await?;
+        let theirs = exchange(&mut connection, me, addr).await?;
+        Ok((connection, theirs))
+    };
+    let met = timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?;
+    let (connection, theirs) = met.map_err(|error| match error {
+        GreetError::Io(error) if is_end(&error) => GreetError::HungUp { with_key },
+        other => other,
+    })?;
     if theirs.identity.node == me.node {
         return Err(GreetError::Myself);
     }
-    Ok((stream, theirs))
+    Ok((connection, theirs))
 }
 
 /// Answers a node that connected from `addr`.
-pub async fn answer(stream: &mut TcpStream, me: Identity, addr: SocketAddr) -> Result<Greeting, GreetError> {
-    set_options(stream)?;
-    exchange(stream, me, addr).await
+pub async fn answer(
+    stream: TcpStream,
+    me: Identity,
+    addr: SocketAddr,
+    keys: Option<KeyRing>,
+) -> Result<(Connection, Greeting), GreetError> {
+    set_options(&stream)?;
+    let met = async {
+        let mut connection = prove(stream, keys.map(Handshake::answer)).await?;
+        let theirs = exchange(&mut connection, me, addr).await?;
+        Ok((connection, theirs))
+    };
+    timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?
+}
+
+/// True for the ways in which a connection is ended by the other side.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 /// No delay for small frames; and a machine that vanished without a word does not hold a connection for ever.
@@ -72,15 +129,33 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Both sides speak first: a node of another version learns which one this is before it is left.
-async fn exchange(stream: &mut TcpStream, identity: Identity, you: SocketAddr) -> Result<Greeting, GreetError> {
-    let exchange = async {
-        stream.write_all(&wire::greeting(&Greeting { identity, you })).await?;
-        let mut head = [0; wire::GREETING_HEAD];
+/// Both sides prove that they have the field's key; without one there is nothing to prove.
+async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<Connection, GreetError> {
+    let Some(mut handshake) = handshake else { return Ok(Connection::open(stream)) };
+    loop {
+        stream.write_all(&handshake.output()).await?;
+        if handshake.is_done() {
+            let channel: Channel = handshake.finish()?;
+            return Ok(Connection::sealed(stream, channel));
+        }
+        // Exactly one record: what follows the handshake is not for it.
+        let mut head = [0; record::HEAD];
         stream.read_exact(&mut head).await?;
-        let mut body = vec![0; wire::greeting_length(&head)?];
-        stream.read_exact(&mut body).await?;
-        Ok(wire::decode_greeting(&body)?)
-    };
-    timeout(GREET, exchange).await.map_err(|_| GreetError::TimedOut)?
+        if MAGIC.starts_with(&head) {
+            return Err(GreetError::OpenField);
+        }
+        let mut record = head.to_vec();
+        record.resize(Handshake::record_length(&head)?, 0);
+        stream.read_exact(&mut record[record::HEAD..]).await?;
+        handshake.receive(&record)?;
+    }
+}
+
+/// Both sides speak first: a node of another version learns which one this is before it is left.
+async fn exchange(connection: &mut Connection, identity: Identity, you: SocketAddr) -> Result<Greeting, GreetError> {
+    connection.send(&wire::greeting(&Greeting { identity, you })).await?;
+    let head = connection.receive(wire::GREETING_HEAD).await?;
+    let head = head.first_chunk().expect("as long as was asked for");
+    let body = connection.receive(wire::greeting_length(head)?).await?;
+    Ok(wire::decode_greeting(&body)?)
 }

@@ -5,10 +5,14 @@
 
 pub mod bootstrap;
 pub mod config;
+mod connection;
 pub mod driver;
 pub mod event;
+pub mod field_keys;
+mod gossip;
 pub mod greet;
 pub mod image;
+mod incoming;
 pub mod links;
 mod low_water;
 pub mod node;

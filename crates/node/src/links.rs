@@ -9,6 +9,7 @@ mod inbound;
 mod lane;
 
 use crate::driver::Driver;
+use crate::field_keys::FieldKeys;
 pub use lane::Lane;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,6 +100,17 @@ impl Links {
                 lane.close();
             }
         }
+    }
+
+    /// Closes the connections to those who do not belong any more.
+    pub fn close_strangers(&self, keys: &FieldKeys) {
+        self.lanes().retain(|_, lane| {
+            let stays = lane.belongs(keys);
+            if !stays {
+                lane.close();
+            }
+            stays
+        });
     }
 
     /// Closes all connections.

@@ -6,6 +6,8 @@ use crate::bootstrap::{self, Known};
 use crate::config::{NodeConfig, StoreSize};
 use crate::driver::Driver;
 use crate::event::{Event, EventSink};
+use crate::field_keys::FieldKeys;
+use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::origin::{Origin, Progress, PublishError};
 use crate::reader::ImageReader;
@@ -25,6 +27,7 @@ use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node as Core};
 use vfield_core::source::BlockSource;
+use vfield_trust::KeyRing;
 
 /// How often a leaving node looks whether others have taken over.
 const LEAVE_POLL: Duration = Duration::from_millis(50);
@@ -93,6 +96,11 @@ pub enum StartError {
     },
 }
 
+/// A node that was started without a field key cannot be given one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this node was started without a field key")]
+pub struct OpenField;
+
 /// A state that `status --wait` can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
@@ -132,7 +140,10 @@ impl Node {
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);
         let ahead_bytes = if config.tuning.read_ahead { core_config.read_ahead_bytes } else { 0 };
-        let (driver, hints) = Driver::new(|now| Core::new(me, core_config, seed, now), udp, pool, Arc::clone(&events));
+        let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
+        let gossip = Gossip::new(udp, Arc::clone(&keys));
+        let core = |now| Core::new(me, core_config, seed, now);
+        let (driver, hints) = Driver::new(core, gossip, keys, pool, Arc::clone(&events));
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
@@ -177,6 +188,15 @@ impl Node {
     /// Where it listens.
     pub fn listening(&self) -> SocketAddr {
         self.listening
+    }
+
+    /// Goes on with other field keys: who has none of them is hung up on. Nothing but a start opens or closes a field.
+    pub fn replace_keys(&self, ring: KeyRing) -> Result<(), OpenField> {
+        if self.driver.keys.ring().is_none() {
+            return Err(OpenField);
+        }
+        self.driver.replace_keys(ring);
+        Ok(())
     }
 
     /// Its view at this moment.

@@ -1,17 +1,18 @@
 //! The serving side: accepts peers' connections and answers their requests.
 //!
-//! Chunks that are here are sent straight from the store's memory file with `sendfile`, without the core
-//! hearing of it; others are the core's to get or refuse. Bounded in connections, in requests a
+//! Chunks that are here are sent straight from the store's memory file with `sendfile` (under seal, read from it into
+//! the record that is sent), without the core hearing of it; others are the core's to get or refuse. Bounded in connections, in requests a
 //! connection may have open, and in memory: an answer that waits costs a few words, not a chunk.
 
 mod answers;
 mod outgoing;
 
+use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
-use crate::greet;
+use crate::greet::{self, GreetError};
 use crate::image::{Local, LocalImage};
+use crate::incoming::Incoming;
 use crate::low_water;
-use crate::reading;
 use answers::{Answer, Answers, Body};
 use outgoing::{Outgoing, Sent};
 use std::io;
@@ -26,6 +27,7 @@ use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Refusal, WireError};
+use vfield_trust::record::Sealer;
 
 /// Most connections at once: two from each of 1 000 peers, and some strangers.
 const CONNECTIONS_MAX: usize = 2048;
@@ -37,8 +39,6 @@ const BEAT: Duration = Duration::from_millis(50);
 /// So much of the answers may wait in the kernel: two chunks keep a link of 10 Gbit/s busy for 100 us, and what
 /// is more urgent is not behind more than that.
 const QUEUED_MAX: usize = 128 << 10;
-/// What is read at once: 64 requests.
-const READ: usize = 4 << 10;
 
 /// Accepts peers until the task is dropped.
 pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
@@ -59,23 +59,40 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
     }
 }
 
-async fn connection(driver: Arc<Driver>, mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+async fn connection(driver: Arc<Driver>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
     let Ok(addr) = stream.peer_addr() else { return };
     let me = driver.look(|core| *core.me());
-    let peer = match greet::answer(&mut stream, me, addr).await {
-        Ok(greeting) => greeting.identity,
+    let (connection, peer) = match greet::answer(stream, me, addr, driver.keys.ring()).await {
+        Ok((connection, greeting)) => (connection, greeting.identity),
         Err(error) => {
             tracing::debug!(%addr, %error, "not greeted");
+            if let GreetError::Stranger(_) = error {
+                driver.turned_away(addr);
+            }
             return;
         }
     };
+    let Connection { stream, incoming, sealer, key } = connection;
     driver.apply(Input::Met(peer));
     let id = ConnectionId(driver.number());
     low_water::queue_at_most(&stream, QUEUED_MAX);
     let replies = driver.open(id);
-    let mut serving =
-        Serving { driver: &driver, id, peer, stream, answers: Answers::default(), inbound: Vec::new(), image: None };
-    let ended = serving.run(replies).await;
+    let mut serving = Serving {
+        driver: &driver,
+        id,
+        peer,
+        stream,
+        incoming,
+        sealer,
+        answers: Answers::default(),
+        image: None,
+    };
+    let mut keys = driver.keys.changes();
+    let ended = tokio::select! {
+        biased;
+        _ = keys.wait_for(|_| !driver.keys.admits(key)) => End::Stranger,
+        ended = serving.run(replies) => ended,
+    };
     tracing::debug!(%addr, %ended, "peer's connection ended");
     if let End::Wire(_) = ended {
         driver.apply(Input::Misbehaved(peer.node));
@@ -92,6 +109,8 @@ enum End {
     Wire(#[from] WireError),
     #[error("closed")]
     Closed,
+    #[error("its key is not the field's any more")]
+    Stranger,
 }
 
 /// One peer's connection to us.
@@ -100,8 +119,9 @@ struct Serving<'a> {
     id: ConnectionId,
     peer: Identity,
     stream: TcpStream,
+    incoming: Incoming,
+    sealer: Option<Sealer>,
     answers: Answers,
-    inbound: Vec<u8>,
     /// The image asked for last: nearly always the one asked for next.
     image: Option<Arc<LocalImage>>,
 }
@@ -118,7 +138,7 @@ impl Serving<'_> {
                     outgoing = self.answers.next().map(|answer| self.prepare(answer));
                 }
                 let Some(sending) = &mut outgoing else { break };
-                match sending.send(&self.stream) {
+                match sending.send(&self.stream, self.sealer.as_mut()) {
                     Ok(Sent::All) => {
                         sent = true;
                         counters.sent(sending.payload_bytes());
@@ -127,6 +147,9 @@ impl Serving<'_> {
                     Ok(Sent::Some) => break,
                     Err(error) => return error.into(),
                 }
+            }
+            if let (Some(sealer), None) = (&mut self.sealer, &outgoing) {
+                sealer.rest();
             }
             let room = self.answers.open() < OPEN_MAX;
             // A full socket tells the peer enough: it has bytes to read.
@@ -165,29 +188,24 @@ impl Serving<'_> {
 
     /// Takes in what has come.
     fn receive(&mut self) -> Result<(), End> {
-        let before = self.inbound.len();
-        self.inbound.resize(before + READ, 0);
-        let taken = reading::take(&self.stream, &mut self.inbound[before..], false);
-        self.inbound.truncate(before + taken.as_ref().map_or(0, |taken| taken.bytes));
-        if taken?.bytes == 0 {
+        if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
             return Ok(());
         }
-        let mut taken = 0;
-        while let Some(head) = self.inbound[taken..].first_chunk::<HEADER>() {
+        while let Some(head) = self.incoming.content().first_chunk::<HEADER>() {
             let header = FrameHeader::decode(head)?;
-            let end = taken + HEADER + header.length as usize;
-            if self.inbound.len() < end {
+            let length = HEADER + header.length as usize;
+            if self.incoming.content().len() < length {
                 break;
             }
-            self.frame(header, taken + HEADER..end)?;
-            taken = end;
+            self.frame(header)?;
+            self.incoming.consume(length);
         }
-        self.inbound.drain(..taken);
         Ok(())
     }
 
-    fn frame(&mut self, header: FrameHeader, payload: std::ops::Range<usize>) -> Result<(), End> {
-        let payload = &self.inbound[payload];
+    /// Takes in the frame in front.
+    fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
+        let payload = &self.incoming.content()[HEADER..][..header.length as usize];
         match header.kind {
             Kind::Get => {
                 let get = Get::decode(payload)?;

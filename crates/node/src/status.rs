@@ -23,8 +23,23 @@ pub struct Status {
     pub traffic: Traffic,
     /// Bytes from each peer, most first.
     pub peers: Vec<PeerTraffic>,
+    /// Who may be in the field.
+    pub field: FieldStatus,
     /// Things a person should know: a changed source file, a lying peer.
     pub warnings: Vec<String>,
+}
+
+/// Who may be in the field.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldStatus {
+    /// True if there is a key: nodes prove that they have it, and what they say is encrypted.
+    pub closed: bool,
+    /// Names of the keys in force, 8 hexadecimal digits each, the spoken one first.
+    pub keys: Vec<String>,
+    /// Connections of those who did not have any of them.
+    pub turned_away: u64,
+    /// Datagrams that were not sealed with any of them, or came a second time.
+    pub dropped_datagrams: u64,
 }
 
 /// One image, as this node sees it.

@@ -5,15 +5,13 @@
 //! while a payload is under way the socket is told to wake nobody before the rest of it is there
 //! ([`crate::low_water`]), and one read takes it together with the header that follows. Invariant: the
 //! mark is never above what the frame under way still lacks. The kernel acknowledges bytes that wait below a
-//! mark, and ends the wait when no more fit. Bounded by one frame and a header.
+//! mark, and ends the wait when no more fit. Bounded by one frame and a header, and a record under seal.
 
+use crate::incoming::Incoming;
 use crate::low_water;
-use crate::reading;
 use tokio::net::TcpStream;
 use vfield_core::wire::{FrameHeader, HEADER, Kind, WireError};
 
-/// What is read where no length is known yet: a few answers without a payload.
-const FIRST: usize = 4 << 10;
 /// A rest below this is not worth a mark: it comes in one or two packets.
 const MARK_MIN: usize = 4 << 10;
 
@@ -39,28 +37,24 @@ pub enum Broken {
 
 /// A stream of frames, cut as it comes.
 pub struct Inbound {
-    /// As long as the longest frame so far, with the header of the next.
-    buffer: Vec<u8>,
-    /// What has come lies between these.
-    start: usize,
-    end: usize,
-    /// Header of the frame at `start`, once it is all here.
+    incoming: Incoming,
+    /// Header of the frame in front, once it is all here.
     header: Option<FrameHeader>,
-    /// Length of the frame at `start` if it has been given out.
+    /// Length of the frame in front if it has been given out.
     given: usize,
     /// The socket's low-water mark.
     mark: usize,
 }
 
 impl Inbound {
-    /// Nothing has come.
-    pub const fn new() -> Self {
-        Self { buffer: Vec::new(), start: 0, end: 0, header: None, given: 0, mark: 1 }
+    /// The frames of a stream of which nothing was taken yet.
+    pub const fn new(incoming: Incoming) -> Self {
+        Self { incoming, header: None, given: 0, mark: 1 }
     }
 
     /// The payload of the frame that [`Inbound::read`] returned last.
     pub fn payload(&self) -> &[u8] {
-        &self.buffer[self.start + HEADER..self.start + self.given]
+        &self.incoming.content()[HEADER..self.given]
     }
 
     /// True if the socket does not tell of every byte that comes.
@@ -71,7 +65,7 @@ impl Inbound {
     /// Takes in what is there, up to the end of a frame; if `unasked`, even though the socket has not said
     /// that there is something.
     pub fn read(&mut self, stream: &TcpStream, unasked: bool) -> Result<Came, Broken> {
-        self.start += std::mem::take(&mut self.given);
+        self.incoming.consume(std::mem::take(&mut self.given));
         let (mut some, mut emptied) = (false, false);
         loop {
             let missing = self.missing()?;
@@ -84,17 +78,17 @@ impl Inbound {
                 self.set_mark(stream, missing);
                 return Ok(Came::Nothing(some));
             }
-            let room = self.room(missing);
-            let taken = reading::take(stream, room, unasked).map_err(|_| Broken::Lost)?;
-            self.end += taken.bytes;
+            // The rest of a frame, and the header of the next.
+            let wanted = self.header.is_some().then_some(missing + HEADER);
+            let taken = self.incoming.read(stream, wanted, unasked).map_err(|_| Broken::Lost)?;
             some |= taken.bytes > 0;
             emptied = taken.all;
         }
     }
 
-    /// How much the frame at `start` lacks of its end, as far as is known.
+    /// How much the frame in front lacks of its end, as far as is known.
     fn missing(&mut self) -> Result<usize, Broken> {
-        let came = &self.buffer[self.start..self.end];
+        let came = self.incoming.content();
         if let (None, Some(head)) = (self.header, came.first_chunk()) {
             self.header = Some(answer(head)?);
         }
@@ -102,20 +96,10 @@ impl Inbound {
         Ok(length.saturating_sub(came.len()))
     }
 
-    /// Where to read to: the rest of a frame, and the header of the next.
-    fn room(&mut self, missing: usize) -> &mut [u8] {
-        let wanted = if self.header.is_some() { missing + HEADER } else { FIRST.max(self.buffer.len() - self.end) };
-        if self.end + wanted > self.buffer.len() {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            self.buffer.resize(self.buffer.len().max(self.end + wanted), 0);
-        }
-        &mut self.buffer[self.end..self.end + wanted]
-    }
-
     /// Nobody is to be woken before the frame's end is there.
     fn set_mark(&mut self, stream: &TcpStream, missing: usize) {
-        let mark = if self.header.is_some() && missing >= MARK_MIN { missing } else { 1 };
+        let lacking = self.incoming.lacking(missing);
+        let mark = if lacking >= MARK_MIN { lacking } else { 1 };
         if mark != self.mark {
             self.mark = mark;
             low_water::wake_reader_at(stream, mark);
@@ -187,7 +171,7 @@ mod tests {
                 }
                 sending
             });
-            let mut inbound = Inbound::new();
+            let mut inbound = Inbound::new(Incoming::new(None));
             for frame in &frames {
                 assert!(next(&mut inbound, &stream).await == *frame, "in steps of {step}");
             }
@@ -200,7 +184,7 @@ mod tests {
     #[tokio::test]
     async fn a_chunk_that_trickles_is_seen_by_whoever_looks() {
         let (mut sending, stream) = pair().await;
-        let (mut inbound, frame) = (Inbound::new(), data(1, 64 << 10));
+        let (mut inbound, frame) = (Inbound::new(Incoming::new(None)), data(1, 64 << 10));
         sending.write_all(&frame[..20_000]).unwrap();
         stream.readable().await.unwrap();
         while !inbound.is_quiet() {

@@ -7,13 +7,14 @@
 
 use super::Ask;
 use super::inbound::{Broken, Came, Inbound};
+use crate::connection::{Connection, Outbound, Written};
 use crate::driver::Driver;
+use crate::field_keys::FieldKeys;
 use crate::greet;
 use crate::store::{Check, Inserted};
 use crate::traffic::PeerCounters;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::pin::{Pin, pin};
@@ -27,6 +28,7 @@ use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
 use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
+use vfield_trust::KeyId;
 
 /// The core is told of bytes that trickle in this often: well within the 150 ms of silence after which it asks
 /// elsewhere too, and so adds to what may make the peer slow.
@@ -43,8 +45,10 @@ pub struct Lane {
 struct State {
     open: bool,
     /// Set once greetings are exchanged.
-    stream: Option<Arc<TcpStream>>,
-    /// What the socket did not take yet.
+    outbound: Option<Outbound>,
+    /// The key with which the peer proved that it belongs.
+    key: Option<KeyId>,
+    /// What was not sent yet.
     out: Vec<u8>,
     in_flight: HashMap<RequestId, Ask>,
     /// Wakes the lane's task: there is something to write, or it is to close.
@@ -54,7 +58,14 @@ struct State {
 impl Lane {
     /// Begins to connect. A lane that is used `once` closes after its first answer.
     pub fn open(driver: &Arc<Driver>, peer: Identity, once: bool) -> Arc<Self> {
-        let state = State { open: true, stream: None, out: Vec::new(), in_flight: HashMap::new(), waker: None };
+        let state = State {
+            open: true,
+            outbound: None,
+            key: None,
+            out: Vec::new(),
+            in_flight: HashMap::new(),
+            waker: None,
+        };
         let lane = Arc::new(Self { peer, state: Mutex::new(state) });
         tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver), once));
         lane
@@ -68,6 +79,13 @@ impl Lane {
     /// False once it has ended.
     pub fn is_open(&self) -> bool {
         self.state().open
+    }
+
+    /// False if the peer proved itself with a key that is not one of the field's any more.
+    pub fn belongs(&self, keys: &FieldKeys) -> bool {
+        let state = self.state();
+        // One that is still connecting has yet to show what it has.
+        state.outbound.is_none() || keys.admits(state.key)
     }
 
     /// Lines up a request, to be sent with [`Lane::flush`]; false if the lane has ended.
@@ -113,10 +131,10 @@ impl Lane {
 
     async fn run(self: Arc<Self>, driver: Arc<Driver>, once: bool) {
         let me = driver.look(|core| *core.me());
-        let ended = match greet::dial(self.peer.addr, me).await {
-            Ok((stream, greeting)) if greeting.identity.node == self.peer.node => {
+        let ended = match greet::dial(self.peer.addr, me, driver.keys.ring()).await {
+            Ok((connection, greeting)) if greeting.identity.node == self.peer.node => {
                 driver.apply(Input::Met(greeting.identity));
-                self.serve(&driver, Arc::new(stream), once).await
+                self.serve(&driver, connection, once).await
             }
             // Another process has taken the address: who we wanted is gone.
             Ok(_) | Err(_) => Broken::Lost,
@@ -124,7 +142,7 @@ impl Lane {
         let (was_open, lost) = {
             let mut state = self.state();
             let was_open = std::mem::replace(&mut state.open, false);
-            state.stream = None;
+            state.outbound = None;
             (was_open, std::mem::take(&mut state.in_flight))
         };
         if let Broken::Wire(error) = ended {
@@ -138,11 +156,19 @@ impl Lane {
         }
     }
 
-    async fn serve(&self, driver: &Arc<Driver>, stream: Arc<TcpStream>, once: bool) -> Broken {
+    async fn serve(&self, driver: &Arc<Driver>, connection: Connection, once: bool) -> Broken {
         let counters = driver.counters.peer(&self.peer);
-        self.state().stream = Some(Arc::clone(&stream));
-        let mut receiver =
-            Receiver { driver, peer: self.peer, counters, inbound: Inbound::new(), progress: Instant::now() };
+        let Connection { stream, incoming, sealer, key } = connection;
+        let stream = Arc::new(stream);
+        {
+            let mut state = self.state();
+            (state.outbound, state.key) = (Some(Outbound { stream: Arc::clone(&stream), sealer }), key);
+        }
+        if !driver.keys.admits(key) {
+            return Broken::Lost;
+        }
+        let (inbound, progress) = (Inbound::new(incoming), Instant::now());
+        let mut receiver = Receiver { driver, peer: self.peer, counters, inbound, progress };
         let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
         loop {
             let quiet = receiver.inbound.is_quiet();
@@ -177,9 +203,9 @@ impl Lane {
             if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 state.waker = Some(cx.waker().clone());
             }
-            while !state.out.is_empty() {
+            while state.write() == Written::Some {
                 match stream.poll_write_ready(cx) {
-                    Poll::Ready(Ok(())) => state.write(),
+                    Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(Stirred::Closed),
                     Poll::Pending => break,
                 }
@@ -204,23 +230,14 @@ impl Lane {
 impl State {
     /// Writes what the socket takes; the lane's task writes the rest.
     fn flush(&mut self) {
-        self.write();
-        if !self.out.is_empty() {
+        if self.write() == Written::Some {
             self.wake();
         }
     }
 
-    fn write(&mut self) {
-        let Some(stream) = &self.stream else { return };
-        while !self.out.is_empty() {
-            match stream.try_write(&self.out) {
-                Ok(written) => drop(self.out.drain(..written)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A broken connection is noticed by the side that reads.
-                Err(_) => self.out.clear(),
-            }
-        }
+    /// Before the connection is there, everything waits for it and nothing for the socket.
+    fn write(&mut self) -> Written {
+        self.outbound.as_mut().map_or(Written::All, |outbound| outbound.send(&mut self.out))
     }
 
     fn wake(&self) {

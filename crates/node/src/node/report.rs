@@ -3,9 +3,10 @@
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
-use crate::status::{ImageStatus, NodeStatus, SourceStatus, Status, WaitingChunk};
+use crate::status::{FieldStatus, ImageStatus, NodeStatus, SourceStatus, Status, WaitingChunk};
 use std::time::Duration;
 use vfield_core::node::{ImageView, MemberView};
+use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
 const WAITING_MAX: usize = 64;
@@ -31,7 +32,18 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         nodes: members.into_iter().map(member).collect(),
         traffic,
         peers,
+        field: field(driver),
         warnings,
+    }
+}
+
+fn field(driver: &Driver) -> FieldStatus {
+    let ring = driver.keys.ring();
+    FieldStatus {
+        closed: ring.is_some(),
+        keys: ring.iter().flat_map(KeyRing::ids).map(|id| id.to_string()).collect(),
+        turned_away: driver.keys.turned_away_count(),
+        dropped_datagrams: driver.keys.dropped_count(),
     }
 }
 

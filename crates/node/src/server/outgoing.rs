@@ -1,12 +1,17 @@
-//! One answer on its way into a socket: a header, and a chunk straight from the memory file.
+//! One answer on its way into a socket: a header, and a chunk straight from the memory file, or by way of a seal.
 
 use rustix::fs::sendfile;
+use rustix::io::{pread, retry_on_intr};
 use rustix::net::{SendFlags, send};
 use std::io;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vfield_core::source::Piece;
 use vfield_core::wire::{FrameHeader, Kind, Refusal};
+use vfield_trust::record::{CONTENT_MAX, Sealer};
+
+/// So much is sealed before the socket is asked whether it takes it: a chunk of the usual size goes in one call.
+const SEALED_AT_ONCE: usize = 16 * CONTENT_MAX;
 
 /// How far [`Outgoing::send`] came.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,10 +57,15 @@ impl Outgoing {
         self.piece.as_ref().map_or(0, Piece::len)
     }
 
-    /// Hands the kernel what it takes. An error ends the connection: a frame cannot be taken back.
-    pub fn send(&mut self, stream: &TcpStream) -> io::Result<Sent> {
+    /// Hands the kernel what it takes, under seal if there is one. An error ends the connection: a frame cannot be
+    /// taken back.
+    pub fn send(&mut self, stream: &TcpStream, mut sealer: Option<&mut Sealer>) -> io::Result<Sent> {
         loop {
-            match stream.try_io(Interest::WRITABLE, || self.step(stream)) {
+            let step = || match &mut sealer {
+                Some(sealer) => self.sealed_step(stream, sealer),
+                None => self.step(stream),
+            };
+            match stream.try_io(Interest::WRITABLE, step) {
                 Ok(true) => return Ok(Sent::All),
                 Ok(false) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Some),
@@ -67,13 +77,12 @@ impl Outgoing {
 
     /// One system call; true when all is sent.
     fn step(&mut self, stream: &TcpStream) -> io::Result<bool> {
-        let total = self.payload_bytes();
         if self.head_sent < self.head.len() {
             // With more to come the kernel waits for it, so header and chunk share their packets.
-            let more = if total > 0 { SendFlags::MORE } else { SendFlags::empty() };
+            let more = if self.payload_bytes() > 0 { SendFlags::MORE } else { SendFlags::empty() };
             self.head_sent += send(stream, &self.head[self.head_sent..], more | SendFlags::NOSIGNAL)?;
         } else {
-            let left = (total - self.piece_sent) as usize;
+            let left = (self.payload_bytes() - self.piece_sent) as usize;
             let sent = match &self.piece {
                 Some(Piece::File(piece)) => {
                     let mut offset = piece.offset() + self.piece_sent;
@@ -89,6 +98,51 @@ impl Outgoing {
             }
             self.piece_sent += sent as u64;
         }
-        Ok(self.head_sent == self.head.len() && self.piece_sent == total)
+        Ok(self.left() == 0)
+    }
+
+    /// One system call, after as much was sealed as is sealed at once; true when all is sent.
+    fn sealed_step(&mut self, stream: &TcpStream, sealer: &mut Sealer) -> io::Result<bool> {
+        if sealer.waiting().is_empty() {
+            sealer.seal_with(self.left().min(SEALED_AT_ONCE), |room| self.fill(room))?;
+        }
+        let sent = send(stream, sealer.waiting(), SendFlags::NOSIGNAL)?;
+        sealer.sent(sent);
+        Ok(sealer.waiting().is_empty() && self.left() == 0)
+    }
+
+    /// Bytes that are neither in the kernel nor sealed.
+    fn left(&self) -> usize {
+        self.head.len() - self.head_sent + (self.payload_bytes() - self.piece_sent) as usize
+    }
+
+    /// Puts the next bytes where they are sealed; there are as many.
+    fn fill(&mut self, room: &mut [u8]) -> io::Result<()> {
+        let (head, mut room) = room.split_at_mut(room.len().min(self.head.len() - self.head_sent));
+        head.copy_from_slice(&self.head[self.head_sent..][..head.len()]);
+        self.head_sent += head.len();
+        while !room.is_empty() {
+            let read = match &self.piece {
+                Some(Piece::File(piece)) => {
+                    retry_on_intr(|| pread(piece.fd(), &mut *room, piece.offset() + self.piece_sent))?
+                }
+                Some(Piece::Bytes(bytes)) => {
+                    room.copy_from_slice(&bytes[self.piece_sent as usize..][..room.len()]);
+                    room.len()
+                }
+                Some(Piece::Zero(_)) => {
+                    room.fill(0);
+                    room.len()
+                }
+                None => 0,
+            };
+            if read == 0 {
+                // Only a source file that was cut short can end before its length.
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.piece_sent += read as u64;
+            room = &mut room[read..];
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,115 @@
+//! What comes in on a connection, in one buffer: sealed bytes are opened where they lie and close up to the content
+//! before them, so that a frame's payload is in one piece whether the field has a key or not. Never waits.
+//!
+//! The buffer holds content that was not taken yet, then sealed bytes that lack the rest of their record. It is as
+//! long as the most content that was ever wanted at once.
+
+use crate::reading::{self, Taken};
+use std::io;
+use std::ops::Range;
+use tokio::net::TcpStream;
+use vfield_trust::record::{self, HEAD, Opener};
+
+/// What is read where no length is known yet: a few answers without a payload, or 64 requests.
+const FIRST: usize = 4 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Incoming {
+    opener: Option<Opener>,
+    buffer: Vec<u8>,
+    content: Range<usize>,
+    /// Empty, and of no meaning, without a seal.
+    sealed: Range<usize>,
+}
+
+impl Incoming {
+    /// Nothing has come; under seal if there is an opener.
+    pub const fn new(opener: Option<Opener>) -> Self {
+        Self { opener, buffer: Vec::new(), content: 0..0, sealed: 0..0 }
+    }
+
+    /// What has come.
+    pub fn content(&self) -> &[u8] {
+        &self.buffer[self.content.clone()]
+    }
+
+    /// Takes so much off the front of the content.
+    pub fn consume(&mut self, bytes: usize) {
+        self.content.start += bytes;
+        assert!(self.content.start <= self.content.end, "taken is what has come");
+    }
+
+    /// So many bytes at least have still to come before there is so much more content.
+    pub fn lacking(&self, content: usize) -> usize {
+        if self.opener.is_none() {
+            return content;
+        }
+        let record = self.record().ok().flatten().unwrap_or(0);
+        record::sealed_length(content).max(record).saturating_sub(self.sealed.len())
+    }
+
+    /// Reads once: so much more content, or what is there if nobody knows how much that is; if `unasked`, even though
+    /// the socket has not said that there is something. The end of the stream is an error, and so is a broken seal.
+    pub fn read(&mut self, stream: &TcpStream, wanted: Option<usize>, unasked: bool) -> io::Result<Taken> {
+        if self.opener.is_none() {
+            let wanted = wanted.unwrap_or_else(|| FIRST.max(self.buffer.len() - self.content.end));
+            self.make_room(wanted);
+            let room = &mut self.buffer[self.content.end..][..wanted];
+            let taken = reading::take(stream, room, unasked)?;
+            self.content.end += taken.bytes;
+            return Ok(taken);
+        }
+        self.make_room(self.lacking(wanted.unwrap_or(FIRST)).max(HEAD));
+        // Records do not end where frames do, so there is no better place to stop than the end of the buffer.
+        let room = &mut self.buffer[self.sealed.end..];
+        let taken = reading::take(stream, room, unasked)?;
+        self.sealed.end += taken.bytes;
+        self.open()?;
+        Ok(taken)
+    }
+
+    /// Opens all records that are whole.
+    fn open(&mut self) -> io::Result<()> {
+        while let Some(record) = self.record()?.filter(|record| *record <= self.sealed.len()) {
+            let Some(opener) = &mut self.opener else { return Ok(()) };
+            let (from, first) = (self.content.end, self.sealed.start - self.content.end);
+            self.content.end += opener.open(&mut self.buffer[from..], first..first + record)?;
+            self.sealed.start += record;
+        }
+        if self.sealed.is_empty() {
+            self.sealed = self.content.end..self.content.end;
+        }
+        Ok(())
+    }
+
+    /// Length of the record that begins the sealed bytes, as far as is known.
+    fn record(&self) -> io::Result<Option<usize>> {
+        let head = self.buffer[self.sealed.clone()].first_chunk();
+        Ok(head.map(record::length).transpose()?)
+    }
+
+    /// Where what is read next goes.
+    fn end(&self) -> usize {
+        if self.opener.is_some() { self.sealed.end } else { self.content.end }
+    }
+
+    /// Moves what is there to the front, and makes the buffer longer, if so much would not fit behind it.
+    fn make_room(&mut self, bytes: usize) {
+        if self.end() + bytes <= self.buffer.len() {
+            return;
+        }
+        let content = self.content.len();
+        self.buffer.copy_within(self.content.clone(), 0);
+        self.content = 0..content;
+        if self.opener.is_some() {
+            let sealed = self.sealed.len();
+            self.buffer.copy_within(self.sealed.clone(), content);
+            self.sealed = content..content + sealed;
+        }
+        let end = self.end() + bytes;
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+    }
+}
