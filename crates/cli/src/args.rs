@@ -28,6 +28,7 @@ Examples:
   vfield cat viver.squash | sha256sum                   read it through a pipe
   vfield bench                                          how fast is it, how near the limit?
   vfield overlay save changes.vfo                       keep what was written to it here
+  vfield key new field.key                              a key that closes a field
   vfield leave                                          hand over, then go
 
 The original's command lines work as well:
@@ -73,6 +74,17 @@ Examples:
   vfield overlay save /data/changes.vfo                 all of this moment, in one file
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
   vfield overlay reset                                  as if nothing had ever been written";
+
+const KEY_EXAMPLES: &str = "\
+Examples:
+  vfield key new /etc/vfield.key                        copy it to every machine of the field
+  vfield serve viver.squash --listen 192.168.1.1 --field-key /etc/vfield.key
+  vfield join 192.168.1.1 --field-key /etc/vfield.key
+
+To change the key while the field goes on, or to shut a machine out that had it:
+  1. append the new key's line to the file on every machine that stays; vfield key reload
+  2. move that line to the top on each; vfield key reload
+  3. take the old line out on each; vfield key reload";
 
 /// Shares a read-only disk image between many machines.
 ///
@@ -121,6 +133,9 @@ pub enum Command {
     /// Show, save or drop what was written to an image on this machine
     #[command(after_help = OVERLAY_EXAMPLES)]
     Overlay(OverlayOptions),
+    /// Make a key that closes a field to all who do not have it, or take up keys that were changed
+    #[command(after_help = KEY_EXAMPLES)]
+    Key(KeyOptions),
     /// Measure how near the limit reads are, of an image here or of a node over there
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchOptions>),
@@ -207,6 +222,11 @@ pub struct DaemonOptions {
     /// other zones are asked only for what none of its own has [default: one zone for all]
     #[arg(long, value_name = "NAME", help_heading = "Network")]
     pub zone: Option<ZoneName>,
+    /// Close the field: only nodes that have this key can be in it, and all they say is encrypted. May
+    /// be repeated: the first key is spoken, all are understood [default: the systemd credential
+    /// vfield-field-key if there is one; without any the field is open]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
+    pub field_key: Vec<PathBuf>,
     /// The daemon's control socket
     #[command(flatten)]
     pub control: ControlOptions,
@@ -366,6 +386,38 @@ pub enum OverlayAction {
         /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
+    },
+}
+
+/// `vfield key`.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct KeyOptions {
+    /// What is to be done.
+    #[command(subcommand)]
+    pub action: KeyAction,
+}
+
+/// What is done with field keys.
+#[derive(Debug, Subcommand)]
+pub enum KeyAction {
+    /// Make a new key in a new file that only its owner can read
+    New {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Print the names of the keys in a file, as `vfield status` shows them; they are no secret
+    Id {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Let the running daemon read its key files again; nodes without any of the keys are hung up on
+    Reload {
+        /// Which daemon.
+        #[command(flatten)]
+        control: ControlOptions,
     },
 }
 

@@ -68,7 +68,7 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
     let prepared = overlays::prepare(plan.overlay)?;
-    let (desk, mut orders) = Desk::new(place.path());
+    let (desk, mut orders) = Desk::new(place.path(), plan.key_files);
     let server = Server::start(listen(listener)?, desk.clone());
 
     let serving = !plan.node.serve.is_empty();

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod control;
 pub mod daemon;
 pub mod failure;
+pub mod field_key;
 pub mod log;
 pub mod network;
 pub mod original;
@@ -76,6 +77,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Cat(options) => commands::cat(&options),
         Command::Leave(options) => commands::leave(&options),
         Command::Overlay(options) => overlay::run(&options),
+        Command::Key(options) => field_key::run(&options.action),
         Command::Bench(options) => bench::run(&options, volume),
         Command::Completions(options) => commands::completions(&options),
         Command::Man(options) => commands::man(&options),

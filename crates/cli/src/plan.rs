@@ -9,6 +9,7 @@ pub use overlay::OverlayPlan;
 
 use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
 use crate::failure::Failure;
+use crate::field_key::KeyFiles;
 use crate::network;
 use crate::source_file;
 use crate::values::address::Address;
@@ -36,6 +37,8 @@ pub struct Plan {
     pub exports: Places,
     /// Where changes to the images are kept, if they can be made.
     pub overlay: Option<OverlayPlan>,
+    /// Where the field's keys were read from.
+    pub key_files: KeyFiles,
     /// Where the control socket was wished to be.
     pub control: Option<PathBuf>,
     /// Logs in JSON.
@@ -103,7 +106,9 @@ impl Plan {
         Self::new(node, options.daemon)
     }
 
-    fn new(node: NodeConfig, daemon: DaemonOptions) -> Result<Self, Failure> {
+    fn new(mut node: NodeConfig, daemon: DaemonOptions) -> Result<Self, Failure> {
+        let key_files = KeyFiles::choose(daemon.field_key.clone());
+        node.field_keys = key_files.read()?;
         let mut places = Vec::new();
         for endpoint in &daemon.nbd {
             let place = match endpoint {
@@ -122,7 +127,7 @@ impl Plan {
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json) = (daemon.control.control, daemon.json);
         let exports = Places { nbd: places, mount: daemon.mount, ublk: daemon.ublk };
-        Ok(Self { node, exports, overlay, control, json, threads })
+        Ok(Self { node, exports, overlay, key_files, control, json, threads })
     }
 }
 
@@ -154,6 +159,7 @@ fn node(
         store: STORE_DEFAULT,
         join_boost: JoinBoost::DEFAULT,
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
+        field_keys: None,
         hash_threads: daemon.publish_threads.map_or_else(cores, Into::into),
         tuning: Tuning {
             pool: !daemon.no_pool,

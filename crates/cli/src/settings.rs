@@ -46,6 +46,7 @@ pub struct Settings {
     listen: Option<Address>,
     advertise: Option<Address>,
     zone: Option<ZoneName>,
+    field_key: OneOrMany<PathBuf>,
     control: Option<PathBuf>,
     json: bool,
     threads: Option<NonZeroUsize>,
@@ -135,6 +136,7 @@ impl Settings {
         options.listen = options.listen.or(self.listen);
         options.advertise = options.advertise.or(self.advertise);
         options.zone = options.zone.or(self.zone);
+        fill(&mut options.field_key, &self.field_key);
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.threads = options.threads.or(self.threads);

@@ -7,7 +7,7 @@ use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
-use vfield_node::status::{ImageStatus, NodeStatus, PeerTraffic, Status};
+use vfield_node::status::{FieldStatus, ImageStatus, NodeStatus, PeerTraffic, Status};
 
 /// More waiting chunks, nodes or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
@@ -24,6 +24,7 @@ pub fn text(status: &DaemonStatus) -> String {
         duration::human(node.uptime_s),
         clean(&node.version)
     );
+    line(&mut out, &format!("  field  {}", field_text(&node.field)));
     for export in &status.exports {
         line(&mut out, &format!("  export {}", clean(export)));
     }
@@ -43,6 +44,23 @@ pub fn text(status: &DaemonStatus) -> String {
     out.push_str(&nodes_text(&node.nodes));
     out.push_str(&traffic_text(node));
     out
+}
+
+/// Who may be in the field.
+fn field_text(field: &FieldStatus) -> String {
+    let Some((spoken, others)) = field.keys.split_first() else {
+        return "OPEN: whoever reaches this node can join and read; see `vfield key`".to_owned();
+    };
+    let others = match others {
+        [] => String::new(),
+        others => format!(", understands {} too", clean(&others.join(", "))),
+    };
+    let turned_away = match field.turned_away {
+        0 => String::new(),
+        1 => "; 1 stranger was turned away".to_owned(),
+        count => format!("; {count} strangers were turned away"),
+    };
+    format!("closed, encrypted, key {}{others}{turned_away}", clean(spoken))
 }
 
 fn line(out: &mut String, text: &str) {

@@ -43,6 +43,7 @@ fn origin() -> DaemonStatus {
                 sent_bytes: 128 << 20,
                 ..PeerTraffic::default()
             }],
+            field: FieldStatus::default(),
             warnings: Vec::new(),
         },
         exports: vec!["nbd://127.0.0.1:10809/".to_owned()],

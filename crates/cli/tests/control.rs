@@ -90,6 +90,10 @@ impl Daemon for Fake {
         Box::pin(async move { if image.is_none() { Reply::Done } else { Reply::refused("no such overlay", "none") } })
     }
 
+    fn reload_keys(&self) -> Reply {
+        Reply::Keys { ids: vec!["0a0b0c0d".to_owned()] }
+    }
+
     fn leave(&self, _: Duration) -> Pending<'_, Reply> {
         Box::pin(async { Reply::Left { handed_over: 1, lost: 0 } })
     }

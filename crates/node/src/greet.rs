@@ -71,11 +71,7 @@ fn plain(error: &io::Error) -> String {
 }
 
 /// Connects to a node and exchanges greetings; returns what the other said. `keys` are the field's.
-pub async fn dial(
-    addr: SocketAddr,
-    me: Identity,
-    keys: Option<KeyRing>,
-) -> Result<(Connection, Greeting), GreetError> {
+pub async fn dial(addr: SocketAddr, me: Identity, keys: Option<KeyRing>) -> Result<(Connection, Greeting), GreetError> {
     let connecting = timeout(CONNECT, TcpStream::connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;

@@ -77,16 +77,8 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, _permit: OwnedSemaph
     let id = ConnectionId(driver.number());
     low_water::queue_at_most(&stream, QUEUED_MAX);
     let replies = driver.open(id);
-    let mut serving = Serving {
-        driver: &driver,
-        id,
-        peer,
-        stream,
-        incoming,
-        sealer,
-        answers: Answers::default(),
-        image: None,
-    };
+    let mut serving =
+        Serving { driver: &driver, id, peer, stream, incoming, sealer, answers: Answers::default(), image: None };
     let mut keys = driver.keys.changes();
     let ended = tokio::select! {
         biased;

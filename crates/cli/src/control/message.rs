@@ -46,6 +46,8 @@ pub enum Request {
         /// As in [`Request::OverlaySave`].
         image: Option<String>,
     },
+    /// Read the field keys' files again; answered by [`Reply::Keys`].
+    ReloadKeys,
     /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
     Cat {
         /// Name, id, or the beginning of an id.
@@ -111,6 +113,11 @@ pub enum Reply {
     Saved {
         /// Length of its file.
         bytes: u64,
+    },
+    /// These field keys are in force.
+    Keys {
+        /// Their names, the spoken one first.
+        ids: Vec<String>,
     },
     /// So many raw bytes follow this line.
     Data {
@@ -205,6 +212,7 @@ mod tests {
         let until = || prop_oneof![Just(Until::Filled), Just(Until::Covered)];
         prop_oneof![
             Just(Request::Status),
+            Just(Request::ReloadKeys),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<u64>().prop_map(|timeout_ms| Request::Leave { timeout_ms }),
             (any::<Option<String>>(), any::<String>()).prop_map(|(image, path)| Request::OverlaySave { image, path }),

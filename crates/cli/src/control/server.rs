@@ -50,6 +50,9 @@ pub trait Daemon: Send + Sync + 'static {
     /// Drops the changes in the overlay of an image, of the only one if none is named.
     fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply>;
 
+    /// Reads the field keys' files again; the reply names the keys in force.
+    fn reload_keys(&self) -> Reply;
+
     /// Leaves; the reply says how it went.
     fn leave(&self, bound: Duration) -> Pending<'_, Reply>;
 }
@@ -134,6 +137,7 @@ async fn answer(request: Request, daemon: &dyn Daemon, writer: &mut (impl AsyncW
         }
         Request::OverlaySave { image, path } => daemon.overlay_save(image, path.into()).await,
         Request::OverlayReset { image } => daemon.overlay_reset(image).await,
+        Request::ReloadKeys => daemon.reload_keys(),
         Request::Leave { timeout_ms } => daemon.leave(Duration::from_millis(timeout_ms)).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {
             Ok(source) => cat(source.as_ref(), offset, length, writer).await?,

@@ -11,20 +11,24 @@ pub fn running(voice: &Voice, node: &Node, serving: bool, places: &[String]) {
     let listening = node.listening();
     let known_as = node.status().addr.parse().unwrap_or(listening);
     tracing::info!(target: EVENTS, event = "ready", addr = %listening, exports = ?places, "ready");
-    for line in lines(listening, known_as, serving, places) {
+    let closed = node.status().field.closed;
+    for line in lines(listening, known_as, serving, closed, places) {
         voice.say(&line);
     }
 }
 
-fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, places: &[String]) -> Vec<String> {
+fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, closed: bool, places: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     if serving || !listening.ip().is_loopback() {
-        lines.push(format!("another machine joins with: vfield join {}", short(known_as)));
+        let key = if closed { " --field-key FILE" } else { "" };
+        lines.push(format!("another machine joins with: vfield join {}{key}", short(known_as)));
     }
     if listening.ip().is_loopback() {
         lines.push("reachable from this machine only; --listen ADDR shares it with the network".to_owned());
-    } else if listening.ip().is_unspecified() {
+    } else if !closed && listening.ip().is_unspecified() {
         lines.push("open to every network of this machine, unencrypted: made for a closed LAN".to_owned());
+    } else if !closed {
+        lines.push("an open field: whoever reaches this address can join and read; --field-key closes it".to_owned());
     }
     lines.extend(places.iter().map(|place| at(place)));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
@@ -63,21 +67,26 @@ pub fn left(voice: &Voice, left: Leaving) {
 mod tests {
     use super::*;
 
-    fn said(listening: &str, known_as: &str, serving: bool) -> String {
-        lines(listening.parse().unwrap(), known_as.parse().unwrap(), serving, &["fuse:/mnt".to_owned()]).join("\n")
+    fn said(listening: &str, known_as: &str, serving: bool, closed: bool) -> String {
+        let (listening, known_as) = (listening.parse().unwrap(), known_as.parse().unwrap());
+        lines(listening, known_as, serving, closed, &["fuse:/mnt".to_owned()]).join("\n")
     }
 
     #[test]
     fn a_new_user_learns_how_others_join() {
-        let local = said("127.0.0.1:4440", "127.0.0.1:4440", true);
+        let local = said("127.0.0.1:4440", "127.0.0.1:4440", true, false);
         assert!(
             local.starts_with("another machine joins with: vfield join 127.0.0.1\nreachable from this machine only")
         );
-        let near = said("192.168.1.1:4441", "192.168.1.1:4441", true);
-        assert!(near.starts_with("another machine joins with: vfield join 192.168.1.1:4441\nimages are files in /mnt"));
-        let open = said("0.0.0.0:4440", "192.168.1.1:4440", true);
+        let near = said("192.168.1.1:4441", "192.168.1.1:4441", true, false);
+        assert!(near.starts_with("another machine joins with: vfield join 192.168.1.1:4441\nan open field: "));
+        let closed = said("0.0.0.0:4440", "192.168.1.1:4440", true, true);
+        assert!(closed.starts_with(
+            "another machine joins with: vfield join 192.168.1.1 --field-key FILE\nimages are files in /mnt"
+        ));
+        let open = said("0.0.0.0:4440", "192.168.1.1:4440", true, false);
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));
         assert_eq!(at("ublk:/dev/ublkb0 my image"), "my image is the block device /dev/ublkb0");
-        assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false).contains("vfield join fd00::1\n"));
+        assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false, false).contains("vfield join fd00::1\n"));
     }
 }

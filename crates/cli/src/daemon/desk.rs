@@ -4,6 +4,9 @@ use super::overlays::Overlays;
 use crate::args::Until;
 use crate::control::message::{DaemonStatus, Reply};
 use crate::control::server::{Daemon, Pending};
+use crate::failure::Failure;
+use crate::field_key::KeyFiles;
+use crate::log::EVENTS;
 use crate::report::percent;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +40,7 @@ pub struct Desk {
     doing: Mutex<String>,
     leaves: mpsc::Sender<LeaveOrder>,
     control: String,
+    key_files: KeyFiles,
 }
 
 /// Somebody asks the daemon to leave.
@@ -61,14 +65,15 @@ impl Orders {
 }
 
 impl Desk {
-    /// The desk of a daemon that starts, with its control socket at `control`.
-    pub fn new(control: &Path) -> (Arc<Self>, Orders) {
+    /// The desk of a daemon that starts, with its control socket at `control` and its field keys in `key_files`.
+    pub fn new(control: &Path, key_files: KeyFiles) -> (Arc<Self>, Orders) {
         let (leaves, orders) = mpsc::channel(1);
         let desk = Self {
             stage: watch::Sender::new(Stage::Starting),
             doing: Mutex::new("not yet joined".to_owned()),
             leaves,
             control: control.display().to_string(),
+            key_files,
         };
         (Arc::new(desk), Orders(orders))
     }
@@ -169,6 +174,28 @@ impl Daemon for Desk {
                 Err(reply) => reply,
             }
         })
+    }
+
+    fn reload_keys(&self) -> Reply {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(reply) => return reply,
+        };
+        let refused = |failure: Failure| Reply::refused(failure.fact(), failure.hint_text().unwrap_or_default());
+        match self.key_files.read() {
+            Ok(Some(ring)) => {
+                let ids: Vec<String> = ring.ids().iter().map(ToString::to_string).collect();
+                match running.node.replace_keys(ring) {
+                    Ok(()) => {
+                        tracing::info!(target: EVENTS, event = "field_keys", keys = ?ids, "field keys changed");
+                        Reply::Keys { ids }
+                    }
+                    Err(error) => Reply::refused(error.to_string(), "start it again with --field-key"),
+                }
+            }
+            Ok(None) => Reply::refused("this node was started without a field key", "start it again with --field-key"),
+            Err(failure) => refused(failure),
+        }
     }
 
     fn leave(&self, bound: Duration) -> Pending<'_, Reply> {

@@ -58,14 +58,8 @@ struct State {
 impl Lane {
     /// Begins to connect. A lane that is used `once` closes after its first answer.
     pub fn open(driver: &Arc<Driver>, peer: Identity, once: bool) -> Arc<Self> {
-        let state = State {
-            open: true,
-            outbound: None,
-            key: None,
-            out: Vec::new(),
-            in_flight: HashMap::new(),
-            waker: None,
-        };
+        let state =
+            State { open: true, outbound: None, key: None, out: Vec::new(), in_flight: HashMap::new(), waker: None };
         let lane = Arc::new(Self { peer, state: Mutex::new(state) });
         tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver), once));
         lane
