@@ -1,9 +1,11 @@
-//! Peers that are not what they should be: one that falsifies chunks, one that answers with fixed bytes.
+//! Peers that are not what they should be: one that falsifies chunks, one that answers with fixed bytes, one that
+//! listens in.
 //!
 //! Their threads end with the test's process; their ports belong to the test's lab.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Magic, version, length of the rest.
 const GREETING_HEAD: usize = 16;
@@ -34,6 +36,63 @@ pub fn falsify(front: SocketAddr, back: SocketAddr) -> io::Result<()> {
         });
         falsify_stream(server, client)
     })
+}
+
+/// What was overheard on the way to and from a node.
+#[derive(Debug, Clone, Default)]
+pub struct Overheard {
+    streams: Arc<Mutex<Vec<u8>>>,
+    datagrams: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Overheard {
+    /// Bytes of all connections, in both directions, as they came.
+    pub fn streams(&self) -> Vec<u8> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Datagrams to the node.
+    pub fn datagrams(&self) -> Vec<Vec<u8>> {
+        self.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Stands at `front` for the node at `back`: passes everything on, and writes it down.
+///
+/// # Errors
+/// If `front` cannot be listened on.
+pub fn listen_in(front: SocketAddr, back: SocketAddr) -> io::Result<Overheard> {
+    let overheard = Overheard::default();
+    let (gossip, datagrams) = (UdpSocket::bind(front)?, Arc::clone(&overheard.datagrams));
+    std::thread::spawn(move || {
+        let mut packet = [0; 1 << 16];
+        while let Ok(length) = gossip.recv(&mut packet) {
+            datagrams.lock().unwrap_or_else(PoisonError::into_inner).push(packet[..length].to_vec());
+            // Lost gossip is repeated.
+            let _ = gossip.send_to(&packet[..length], back);
+        }
+    });
+    let streams = Arc::clone(&overheard.streams);
+    serve(front, move |client| {
+        let server = TcpStream::connect(back)?;
+        let (to_server, to_client) = ((client.try_clone()?, server.try_clone()?), (server, client));
+        let there = Arc::clone(&streams);
+        std::thread::spawn(move || drop(write_down(to_server.0, to_server.1, &there)));
+        write_down(to_client.0, to_client.1, &streams)
+    })?;
+    Ok(overheard)
+}
+
+fn write_down(mut from: TcpStream, mut to: TcpStream, into: &Mutex<Vec<u8>>) -> io::Result<()> {
+    let mut buffer = [0; 1 << 16];
+    loop {
+        let length = from.read(&mut buffer)?;
+        if length == 0 {
+            return to.shutdown(std::net::Shutdown::Write);
+        }
+        into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
+        to.write_all(&buffer[..length])?;
+    }
 }
 
 /// Answers every connection to `addr` with the same bytes and waits for its end.

@@ -254,8 +254,13 @@ impl Daemon {
 
     /// A command of the same program that talks to this daemon, ended if it takes too long.
     pub fn ask(&self, verb: &str) -> Command {
+        self.ask_to(&[verb])
+    }
+
+    /// The same for an order of several words.
+    pub fn ask_to(&self, words: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=2", "60"]).arg(&self.program).arg(verb).arg("--control").arg(&self.control);
+        command.args(["--kill-after=2", "60"]).arg(&self.program).args(words).arg("--control").arg(&self.control);
         command.current_dir(&self.host_dir);
         command
     }

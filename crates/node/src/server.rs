@@ -66,7 +66,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, _permit: OwnedSemaph
         Ok((connection, greeting)) => (connection, greeting.identity),
         Err(error) => {
             tracing::debug!(%addr, %error, "not greeted");
-            if let GreetError::Stranger(_) = error {
+            if let GreetError::Stranger(_) | GreetError::OpenField = error {
                 driver.turned_away(addr);
             }
             return;

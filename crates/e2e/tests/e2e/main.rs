@@ -6,6 +6,7 @@
 mod bench;
 mod hostile;
 mod joining;
+mod keys;
 mod limits;
 mod loss;
 mod overlay;
