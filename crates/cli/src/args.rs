@@ -75,6 +75,14 @@ Examples:
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
   vfield overlay reset                                  as if nothing had ever been written";
 
+const SIGN_EXAMPLES: &str = "\
+Examples:
+  minisign -G -p vendor.pub -s vendor.key               once
+  vfield sign viver.squash --secret-key vendor.key
+  minisign -Vm viver.squash.vfield -p vendor.pub        the stock tool verifies it
+  vfield serve viver.squash --listen 192.168.1.1        hands the signature out
+  vfield join 192.168.1.1 --trust vendor.pub            reads nothing else";
+
 const KEY_EXAMPLES: &str = "\
 Examples:
   vfield key new /etc/vfield.key                        copy it to every machine of the field
@@ -126,6 +134,9 @@ pub enum Command {
     Status(StatusOptions),
     /// Print the id that a file would have as an image, without serving it
     Id(IdOptions),
+    /// Sign a file as the image that it is, for readers who trust the key, in minisign's format
+    #[command(after_help = SIGN_EXAMPLES)]
+    Sign(SignOptions),
     /// Write an image, or a part of it, to stdout
     Cat(CatOptions),
     /// Let the running daemon hand over what only it holds, and end
@@ -180,6 +191,13 @@ pub struct JoinOptions {
     /// How eagerly the store is filled: 0 (slow) to 9 (full speed), or random [default: 7]
     #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
     pub join_boost: Option<Boost>,
+    /// Read only images that were signed with this minisign key, a file or the key itself; may be
+    /// repeated. Everything else is refused before any of it is read
+    #[arg(long, value_name = "KEY", help_heading = "Signatures")]
+    pub trust: Vec<String>,
+    /// With --trust: read an image even if one that was signed later was read under its name before
+    #[arg(long, requires = "trust", help_heading = "Signatures")]
+    pub allow_rollback: bool,
     /// What every daemon takes.
     #[command(flatten)]
     pub daemon: DaemonOptions,
@@ -319,6 +337,26 @@ pub struct IdOptions {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Chunk size, which is part of what the id stands for
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    pub chunk_size: Size,
+}
+
+/// `vfield sign`.
+#[derive(Debug, Args)]
+pub struct SignOptions {
+    /// Image file or block device; FILE.vfield and FILE.vfield.minisig are written beside it
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Secret key, as `minisign -G` makes it; its password is asked for
+    #[arg(long, short = 's', value_name = "KEY", value_hint = ValueHint::FilePath)]
+    pub secret_key: Option<PathBuf>,
+    /// Only write FILE.vfield, for `minisign -Sm FILE.vfield` to sign
+    #[arg(long, conflicts_with = "secret_key")]
+    pub statement: bool,
+    /// Name under which it is served [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<ImageName>,
+    /// Chunk size with which it is served
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub chunk_size: Size,
 }

@@ -96,7 +96,7 @@ pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     let chunk_size = source_file::chunk_size(options.chunk_size)?;
     source_file::check(&options.file)?;
     let voice: Voice = log::start(Style::choose(false, volume), volume);
-    let id = publish::id(&options.file, chunk_size, &voice)?;
+    let (id, _) = publish::id(&options.file, chunk_size, &voice)?;
     output::put(format!("{id}\n").as_bytes())
 }
 

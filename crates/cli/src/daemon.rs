@@ -18,8 +18,9 @@ use crate::control::place::Place;
 use crate::control::server::Server;
 use crate::failure::{Failure, plain};
 use crate::log::Voice;
-use crate::plan::Plan;
+use crate::plan::{Places, Plan};
 use crate::report::Reporter;
+use crate::rollback;
 use desk::{Desk, Orders};
 use exports::Exports;
 use overlays::{Overlays, Prepared};
@@ -81,13 +82,7 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let attached = match lay(prepared, &node).await {
-                Ok(overlays) => {
-                    let sources = overlays.sources(node.sources());
-                    Exports::start(&plan.exports, sources).await.map(|exports| (exports, overlays))
-                }
-                Err(failure) => Err(failure),
-            };
+            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback).await;
             let (exports, overlays) = match attached {
                 Ok(attached) => attached,
                 Err(failure) => {
@@ -125,6 +120,19 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
     }
     server.finish().await;
     Ok(())
+}
+
+/// Exports the images, once it is sure that they may be.
+async fn attach(
+    places: &Places,
+    prepared: Option<Prepared>,
+    node: &Node,
+    allow_rollback: bool,
+) -> Result<(Exports, Arc<Overlays>), Failure> {
+    rollback::check(&node.status().images, allow_rollback)?;
+    let overlays = lay(prepared, node).await?;
+    let exports = Exports::start(places, overlays.sources(node.sources())).await?;
+    Ok((exports, overlays))
 }
 
 fn listen(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Failure> {

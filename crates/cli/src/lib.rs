@@ -19,7 +19,9 @@ pub mod plan;
 pub mod publish;
 pub mod refusal;
 pub mod report;
+pub mod rollback;
 pub mod settings;
+pub mod signature;
 pub mod source_file;
 pub mod status;
 pub mod values;
@@ -74,6 +76,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         }
         Command::Status(options) => commands::status(&options),
         Command::Id(options) => commands::id(&options, volume),
+        Command::Sign(options) => signature::sign(&options, volume),
         Command::Cat(options) => commands::cat(&options),
         Command::Leave(options) => commands::leave(&options),
         Command::Overlay(options) => overlay::run(&options),

@@ -11,6 +11,7 @@ use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::network;
+use crate::signature;
 use crate::source_file;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
@@ -24,6 +25,7 @@ use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_export::nbd;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
+use vfield_trust::signature::TrustedKeys;
 
 /// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may leave.
 const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
@@ -39,6 +41,8 @@ pub struct Plan {
     pub overlay: Option<OverlayPlan>,
     /// Where the field's keys were read from.
     pub key_files: KeyFiles,
+    /// True if an image may be older than what was read under its name before.
+    pub allow_rollback: bool,
     /// Where the control socket was wished to be.
     pub control: Option<PathBuf>,
     /// Logs in JSON.
@@ -75,7 +79,7 @@ impl Plan {
             join_boost: JoinBoost::DEFAULT,
             ..node(&options.daemon, listen, any_port, bootstrap)?
         };
-        Self::new(node, options.daemon)
+        Self::new(node, options.daemon, false)
     }
 
     /// What `vfield join` is to do.
@@ -98,15 +102,16 @@ impl Plan {
         let any_port = options.daemon.listen.as_ref().is_none_or(|address| address.port().is_none());
         let node = NodeConfig {
             serve: Vec::new(),
+            trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
             join: options.image.into_iter().map(|wanted| wanted.0).collect(),
             store,
             join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
             ..node(&options.daemon, listen, any_port, bootstrap)?
         };
-        Self::new(node, options.daemon)
+        Self::new(node, options.daemon, options.allow_rollback)
     }
 
-    fn new(mut node: NodeConfig, daemon: DaemonOptions) -> Result<Self, Failure> {
+    fn new(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Result<Self, Failure> {
         let key_files = KeyFiles::choose(daemon.field_key.clone());
         node.field_keys = key_files.read()?;
         let mut places = Vec::new();
@@ -127,7 +132,7 @@ impl Plan {
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json) = (daemon.control.control, daemon.json);
         let exports = Places { nbd: places, mount: daemon.mount, ublk: daemon.ublk };
-        Ok(Self { node, exports, overlay, key_files, control, json, threads })
+        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, json, threads })
     }
 }
 
@@ -160,6 +165,7 @@ fn node(
         join_boost: JoinBoost::DEFAULT,
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
         field_keys: None,
+        trusted: None,
         hash_threads: daemon.publish_threads.map_or_else(cores, Into::into),
         tuning: Tuning {
             pool: !daemon.no_pool,
@@ -195,7 +201,8 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
             let fact = format!("two images are named {name:?}: {} and {}", other.path.display(), path.display());
             return Err(Failure::usage(fact).hint("give each its own --name, in the order of the files"));
         }
-        serve.push(ServeConfig { path: path.clone(), name: Some(name), chunk_size });
+        let proof = signature::beside(path)?;
+        serve.push(ServeConfig { path: path.clone(), name: Some(name), chunk_size, proof });
     }
     Ok(serve)
 }

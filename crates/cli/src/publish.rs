@@ -6,11 +6,11 @@ use crate::report::bar;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use vfield_core::chunk::ChunkSize;
-use vfield_core::image::ImageId;
+use vfield_core::image::{Header, ImageId};
 use vfield_node::origin::Origin;
 
-/// The id of `path` as an image of chunks of `chunk_size`. Takes as long as reading and hashing its data.
-pub fn id(path: &Path, chunk_size: ChunkSize, voice: &Voice) -> Result<ImageId, Failure> {
+/// The id and the header of `path` as an image of chunks of `chunk_size`. Takes as long as reading and hashing its data.
+pub fn id(path: &Path, chunk_size: ChunkSize, voice: &Voice) -> Result<(ImageId, Header), Failure> {
     let bar = voice.bars.add(bar("hashing", &path.display().to_string(), 0));
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     // Names are not part of an id, and the file's own need not be one that an image may have.
@@ -20,5 +20,5 @@ pub fn id(path: &Path, chunk_size: ChunkSize, voice: &Voice) -> Result<ImageId, 
     });
     bar.finish_and_clear();
     let hint = "the file must be readable and must not change while it is read";
-    origin.map(|origin| origin.id()).map_err(|error| Failure::failed(error.to_string()).hint(hint))
+    origin.map(|origin| (origin.id(), *origin.header())).map_err(|error| Failure::failed(error.to_string()).hint(hint))
 }

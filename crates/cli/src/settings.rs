@@ -47,6 +47,8 @@ pub struct Settings {
     advertise: Option<Address>,
     zone: Option<ZoneName>,
     field_key: OneOrMany<PathBuf>,
+    trust: OneOrMany<String>,
+    allow_rollback: bool,
     control: Option<PathBuf>,
     json: bool,
     threads: Option<NonZeroUsize>,
@@ -121,6 +123,8 @@ impl Settings {
         fill(&mut options.image, &self.image);
         options.store = options.store.or(self.store);
         options.join_boost = options.join_boost.or(self.join_boost);
+        fill(&mut options.trust, &self.trust);
+        options.allow_rollback |= self.allow_rollback;
         options.daemon = self.complete_daemon(options.daemon);
         options
     }

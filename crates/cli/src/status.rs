@@ -98,6 +98,9 @@ fn image_text(image: &ImageStatus) -> String {
         bytes => format!(", and {} for a while", human(bytes)),
     };
     line(&mut out, &format!("  held here  {fill}{transient}"));
+    if let Some(signed) = &image.signed {
+        line(&mut out, &format!("  signed     by {}, timestamp {}", clean(&signed.key), signed.timestamp));
+    }
     if let Some(source) = &image.source {
         let state = match source.state.as_str() {
             "changed" => "CHANGED since it was published: its readers get errors",

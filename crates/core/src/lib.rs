@@ -24,5 +24,6 @@ pub mod reach;
 pub mod read_ahead;
 pub mod record;
 pub mod source;
+pub mod statement;
 pub mod time;
 pub mod wire;

@@ -16,19 +16,22 @@ use serde::{Deserialize, Serialize};
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
 /// Longest rest of a greeting: an identity takes about 40 bytes.
 const GREETING_MAX: u32 = 1 << 10;
 /// Longest snapshot: 4 000 nodes with an image each.
 const SNAPSHOT_MAX: u32 = 1 << 20;
+/// Longest proof: a statement, a signature, and their lengths.
+const PROOF_MAX: u32 = 4 << 10;
 /// Length of a frame's header.
 pub const HEADER: usize = 16;
 /// Length of a request with its header.
 pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
 const GET_PAYLOAD: usize = 44;
 const REDIRECT_PAYLOAD: u32 = 8;
+const PROVE_PAYLOAD: u32 = 32;
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
 
@@ -108,6 +111,10 @@ pub enum Kind {
     Sync,
     /// The answer to [`Kind::Sync`].
     Synced,
+    /// Asks for the signature of an image. Its id of 32 bytes.
+    Prove,
+    /// The answer to [`Kind::Prove`]: a [`Proof`].
+    Proof,
     /// Nothing to send yet, but your requests are in hand: what tells a holder that waits itself from one
     /// that has stopped.
     Patience,
@@ -186,6 +193,8 @@ impl FrameHeader {
             Kind::Synced => 6,
             Kind::Redirect => 7,
             Kind::Patience => 8,
+            Kind::Prove => 9,
+            Kind::Proof => 10,
         };
         out[1] = match self.priority {
             Priority::Demand => 0,
@@ -218,6 +227,8 @@ impl FrameHeader {
             6 => (Kind::Synced, SNAPSHOT_MAX),
             7 => (Kind::Redirect, REDIRECT_PAYLOAD),
             8 => (Kind::Patience, 0),
+            9 => (Kind::Prove, PROVE_PAYLOAD),
+            10 => (Kind::Proof, PROOF_MAX),
             other => return Err(WireError::Kind(other)),
         };
         let get = kind == Kind::Get;
@@ -238,8 +249,8 @@ impl FrameHeader {
             _ => return Err(WireError::Field("refusal")),
         };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
-        // Of these two nothing but the longest is possible.
-        if matches!(kind, Kind::Get | Kind::Redirect) && length != max {
+        // Of these nothing but the longest is possible.
+        if matches!(kind, Kind::Get | Kind::Redirect | Kind::Prove) && length != max {
             return Err(WireError::Field("length"));
         }
         Ok(Self { kind, priority, insists, refusal, length, request: u64_at(bytes, 8) })
@@ -276,6 +287,47 @@ impl Get {
         image.copy_from_slice(&payload[..32]);
         Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)), reach: Reach(u32_at(payload, 40)) })
     }
+}
+
+/// What shows that somebody stands for an image; nobody who passes it on has to be believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// The text of a [`crate::statement::Statement`].
+    pub statement: String,
+    /// A signature of it in minisign's format.
+    pub signature: String,
+}
+
+impl Proof {
+    /// True if it is short enough to be sent.
+    pub fn fits(&self) -> bool {
+        encode(self).len() <= PROOF_MAX as usize
+    }
+}
+
+/// A whole frame that asks for an image's proof.
+pub fn prove_frame(request: u64, image: ImageId) -> Vec<u8> {
+    let mut out = FrameHeader::new(Kind::Prove, request, PROVE_PAYLOAD).encode().to_vec();
+    out.extend_from_slice(&image.0);
+    out
+}
+
+/// Reads the payload of a [`Kind::Prove`] frame.
+pub fn decode_prove(payload: &[u8]) -> Result<ImageId, WireError> {
+    payload.try_into().map(ImageId).map_err(|_| WireError::Payload)
+}
+
+/// A whole frame with a proof, which [`Proof::fits`].
+pub fn proof_frame(request: u64, proof: &Proof) -> Vec<u8> {
+    let body = encode(proof);
+    let mut out = FrameHeader::new(Kind::Proof, request, body.len() as u32).encode().to_vec();
+    out.extend_from_slice(&body);
+    out
+}
+
+/// Reads the payload of a [`Kind::Proof`] frame.
+pub fn decode_proof(payload: &[u8]) -> Result<Proof, WireError> {
+    decode(payload)
 }
 
 /// A whole frame that sends an asker to another node.

@@ -9,10 +9,22 @@ use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Snapshot};
-use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Refusal, WireError};
+use vfield_core::wire::{
+    self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
+};
 
-const KINDS: [Kind; 8] =
-    [Kind::Get, Kind::Data, Kind::Refuse, Kind::Cancel, Kind::Sync, Kind::Synced, Kind::Redirect, Kind::Patience];
+const KINDS: [Kind; 10] = [
+    Kind::Get,
+    Kind::Data,
+    Kind::Refuse,
+    Kind::Cancel,
+    Kind::Sync,
+    Kind::Synced,
+    Kind::Redirect,
+    Kind::Patience,
+    Kind::Prove,
+    Kind::Proof,
+];
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -47,7 +59,7 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "02000000",
+            "03000000",
             "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -66,6 +78,19 @@ mod golden {
         assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Fill, false)), expected);
         let expected = format!("018000002c0000000807060504030201{payload}");
         assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Demand, true)), expected);
+    }
+
+    #[test]
+    fn proofs() {
+        let prove = wire::prove_frame(0x0102, ImageId([0xcd; 32]));
+        assert_eq!(hexadecimal(&prove), format!("09000000200000000201000000000000{}", "cd".repeat(32)));
+        let proof = Proof { statement: "said".to_owned(), signature: "signed".to_owned() };
+        let frame = wire::proof_frame(0x0102, &proof);
+        assert_eq!(hexadecimal(&frame), "0a0000000c0000000201000000000000047361696406 7369676e6564".replace(' ', ""));
+        assert_eq!(wire::decode_proof(&frame[HEADER..]), Ok(proof));
+        assert_eq!(wire::decode_prove(&prove[HEADER..]), Ok(ImageId([0xcd; 32])));
+        let long = Proof { statement: "x".repeat(5000), signature: String::new() };
+        assert!(!long.fits());
     }
 
     #[test]
@@ -155,6 +180,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
         Kind::Get => FrameHeader::new(kind, 1, 44),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
+        Kind::Prove => FrameHeader::new(kind, 1, 32),
         _ => FrameHeader::new(kind, 1, 0),
     }
 }
@@ -169,7 +195,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for bad in (9..=255).chain([0]) {
+        for bad in (11..=255).chain([0]) {
             assert_eq!(with(0, bad), Err(WireError::Kind(bad)));
         }
         for bad in (3..=127).chain(131..=255) {
@@ -282,7 +308,7 @@ proptest! {
     fn any_header_decodes_to_itself_or_fails(mut bytes: [u8; HEADER], low: bool) {
         if low {
             // Otherwise hardly any would decode.
-            bytes[0] %= 8;
+            bytes[0] %= 11;
             bytes[1] %= 3;
             bytes[3] = if bytes[0] == 3 { bytes[3] % 5 } else { 0 };
             bytes[6..8].fill(0);

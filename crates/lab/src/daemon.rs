@@ -31,6 +31,7 @@ pub struct Start<'a> {
     words: Vec<OsString>,
     listen: SocketAddr,
     mount: bool,
+    state: Option<PathBuf>,
 }
 
 /// A running daemon.
@@ -73,7 +74,7 @@ impl Vfield {
 
     fn start<'a>(&'a self, host: &'a Host, verb: &str) -> Start<'a> {
         let (name, listen) = ("vfield".to_owned(), host.addr());
-        Start { program: &self.program, host, name, words: vec![verb.into()], listen, mount: false }
+        Start { program: &self.program, host, name, words: vec![verb.into()], listen, mount: false, state: None }
     }
 }
 
@@ -102,6 +103,13 @@ impl Start<'_> {
     #[must_use]
     pub fn listen(mut self, addr: SocketAddr) -> Self {
         self.listen = addr;
+        self
+    }
+
+    /// Lets it remember in this directory what is to outlive it.
+    #[must_use]
+    pub fn state(mut self, dir: &Path) -> Self {
+        self.state = Some(dir.join("state"));
         self
     }
 
@@ -137,6 +145,8 @@ impl Start<'_> {
             free_mount_point(mount)?;
             command.arg("--mount").arg(mount);
         }
+        // Never that of the machine.
+        command.env("STATE_DIRECTORY", self.state.as_deref().unwrap_or(dir));
         let process = self.host.spawn(&self.name, &mut command)?;
         Ok(Daemon {
             process,

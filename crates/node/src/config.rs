@@ -6,7 +6,9 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_core::image::ImageId;
+use vfield_core::wire::Proof;
 use vfield_trust::KeyRing;
+use vfield_trust::signature::TrustedKeys;
 
 /// Port of a node when none is given, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4440;
@@ -39,6 +41,8 @@ pub struct NodeConfig {
     pub hash_threads: usize,
     /// The field's keys, the first of them spoken; none for an open field.
     pub field_keys: Option<KeyRing>,
+    /// Whose signatures the joined images must have; none if any image is read.
+    pub trusted: Option<TrustedKeys>,
     /// What measurements may switch off.
     pub tuning: Tuning,
 }
@@ -52,6 +56,8 @@ pub struct ServeConfig {
     pub name: Option<String>,
     /// Its chunk size.
     pub chunk_size: ChunkSize,
+    /// A signature of it, for those who want to see one.
+    pub proof: Option<Proof>,
 }
 
 /// How a user names an image.

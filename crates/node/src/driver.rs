@@ -9,6 +9,7 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
+use crate::proofs::Proofs;
 use crate::traffic::Counters;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -87,6 +88,8 @@ pub struct Driver {
     pub counters: Counters,
     /// Who belongs.
     pub keys: Arc<FieldKeys>,
+    /// Who stands for the images.
+    pub proofs: Proofs,
     gossip: Gossip,
     events: EventSink,
 }
@@ -119,6 +122,7 @@ impl Driver {
             links: Links::new(pool),
             counters: Counters::default(),
             keys,
+            proofs: Proofs::default(),
             gossip,
             events,
         };

@@ -17,6 +17,7 @@ pub mod links;
 mod low_water;
 pub mod node;
 pub mod origin;
+pub mod proofs;
 pub mod reader;
 mod reading;
 pub mod server;

@@ -10,6 +10,7 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::origin::{Origin, Progress, PublishError};
+use crate::proofs::{self, Disbelief};
 use crate::reader::ImageReader;
 use crate::server;
 use crate::status::Status;
@@ -27,6 +28,7 @@ use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node as Core};
 use vfield_core::source::BlockSource;
+use vfield_core::wire::Proof;
 use vfield_trust::KeyRing;
 
 /// How often a leaving node looks whether others have taken over.
@@ -71,6 +73,14 @@ pub enum StartError {
         wanted: String,
         /// Names of those it has.
         known: Vec<String>,
+    },
+    /// The image is not signed by anybody who is trusted here.
+    #[error("image {image:?} is refused: {why}")]
+    Untrusted {
+        /// Its name.
+        image: String,
+        /// What is wrong.
+        why: Disbelief,
     },
     /// The field has several images and none was chosen.
     #[error("the field has several images: {}", known.join(", "))]
@@ -169,11 +179,18 @@ impl Node {
         events: &EventSink,
     ) -> Result<(), StartError> {
         self.enter(&config.bootstrap, events).await?;
-        for origin in origins {
+        for (origin, serve) in origins.into_iter().zip(&config.serve) {
+            self.prove(&origin, serve.proof.clone());
             self.serve(origin, ahead_bytes)?;
         }
         if config.serve.is_empty() || !config.join.is_empty() {
             for known in bootstrap::find_images(&self.driver, &config.join).await? {
+                match &config.trusted {
+                    Some(trusted) => proofs::believe(&self.driver, &known, trusted)
+                        .await
+                        .map_err(|why| StartError::Untrusted { image: known.name.clone(), why })?,
+                    None => drop(self.tasks.spawn(proofs::pass_on(Arc::clone(&self.driver), known.clone()))),
+                }
                 self.join(known, config, ahead_bytes, events)?;
             }
         }
@@ -253,6 +270,18 @@ impl Node {
             events(Event::BootstrapFailed { addr, why });
         }
         Ok(())
+    }
+
+    /// Hands out a signature of an image that it serves, if it is one.
+    fn prove(&self, origin: &Origin, proof: Option<Proof>) {
+        let known = Known { id: origin.id(), name: origin.name().to_owned(), header: *origin.header() };
+        match proof {
+            Some(proof) if proofs::is_about(&proof, &known) && proof.fits() => {
+                self.driver.proofs.keep(known.id, proof, None);
+            }
+            Some(_) => self.driver.warn(format!("{}: its signature is one of another image or name", known.name)),
+            None => {}
+        }
     }
 
     fn serve(&mut self, origin: Origin, ahead_bytes: u64) -> Result<(), StartError> {

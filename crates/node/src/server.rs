@@ -214,7 +214,15 @@ impl Serving<'_> {
                 self.answers.opened();
                 self.answers.before(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
             }
-            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience => {
+            Kind::Prove => {
+                let image = wire::decode_prove(payload)?;
+                self.answers.opened();
+                match self.driver.proofs.of(image) {
+                    Some(proof) => self.answers.before(Body::Frame(wire::proof_frame(header.request, &proof))),
+                    None => self.answers.refuse(header.request, Refusal::NotHeld),
+                }
+            }
+            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience | Kind::Proof => {
                 return Err(WireError::Field("kind").into());
             }
         }

@@ -71,8 +71,19 @@ pub struct ImageStatus {
     pub filled: bool,
     /// Bytes it keeps besides its store, for a while.
     pub transient_bytes: u64,
+    /// Who signed it, if that is one of those whom this node trusts.
+    pub signed: Option<SignatureStatus>,
     /// Chunks that a reader of this node waits for because no live node can deliver them.
     pub waiting: Vec<WaitingChunk>,
+}
+
+/// A signature that was verified.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignatureStatus {
+    /// The signer's public key in minisign's form.
+    pub key: String,
+    /// Seconds since 1970, as the signer says.
+    pub timestamp: u64,
 }
 
 /// The file behind an image on an origin.

@@ -1,6 +1,7 @@
-//! Who belongs, and what is sealed for them: field keys, their files, handshakes, records and gossip under seal.
+//! Who belongs, what is sealed for them, and who is believed: field keys, their files, handshakes, records and gossip
+//! under seal; signatures.
 //!
-//! Everything but [`key_file`] is free of I/O: bytes go in and come out, sockets are the caller's. The node
+//! Everything but reading keys ([`key_file`], [`signature`]) is free of I/O: bytes go in and come out, sockets are the caller's. The node
 //! uses it for its links and its gossip, the command line for making and reading key files. It knows nothing of
 //! images, chunks or peers. docs/security.md argues for the scheme.
 
@@ -13,6 +14,7 @@ pub mod key_ring;
 mod knock;
 pub mod record;
 mod replay;
+pub mod signature;
 
 pub use field_key::{FieldKey, KeyId};
 pub use key_ring::KeyRing;

@@ -4,6 +4,7 @@ use crate::failure::{Failure, plain};
 use crate::values::size::human;
 use std::io::ErrorKind;
 use vfield_node::node::StartError;
+use vfield_node::proofs::Disbelief;
 
 /// `error` for people.
 pub fn explain(error: StartError) -> Failure {
@@ -22,6 +23,10 @@ pub fn explain(error: StartError) -> Failure {
         }
         StartError::Bootstrap { .. } => Failure::failed(fact)
             .hint("name a running member: `vfield status` there shows its address, and a firewall must let TCP and UDP through"),
+        StartError::Untrusted { why: Disbelief::Unsigned, .. } => Failure::failed(fact)
+            .hint("sign it on its origin with `vfield sign FILE --secret-key KEY`, and serve it again"),
+        StartError::Untrusted { .. } => Failure::failed(fact)
+            .hint("nothing of it was read; check --trust, and who signed what is served under this name"),
         StartError::UnknownImage { .. } => Failure::failed(fact).hint("choose one of these with --image"),
         StartError::ChooseImage { .. } => {
             Failure::failed(fact).hint("choose with --image NAME, which may be given several times")

@@ -10,5 +10,6 @@ mod keys;
 mod limits;
 mod loss;
 mod overlay;
+mod signatures;
 mod storms;
 mod waiting;

@@ -3,7 +3,7 @@
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
-use crate::status::{FieldStatus, ImageStatus, NodeStatus, SourceStatus, Status, WaitingChunk};
+use crate::status::{FieldStatus, ImageStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk};
 use std::time::Duration;
 use vfield_core::node::{ImageView, MemberView};
 use vfield_trust::KeyRing;
@@ -17,7 +17,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     let images: Vec<ImageStatus> =
-        images.into_iter().filter_map(|view| Some(image(&*driver.image(view.id)?, view))).collect();
+        images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view))).collect();
     let changed = images.iter().filter_map(|image| image.source.as_ref().filter(|source| source.state == "changed"));
     warnings.extend(changed.map(|source| {
         format!("{} has changed since it was published: what changed is not served any more", source.path)
@@ -47,7 +47,7 @@ fn field(driver: &Driver) -> FieldStatus {
     }
 }
 
-fn image(image: &LocalImage, view: ImageView) -> ImageStatus {
+fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
     let chunk = image.geometry().chunk_bytes();
     let source = image.source().map(|origin| SourceStatus {
         path: origin.path().display().to_string(),
@@ -63,6 +63,7 @@ fn image(image: &LocalImage, view: ImageView) -> ImageStatus {
         for_s: waited.wait.as_secs_f64(),
         why: waited.why.to_string(),
     });
+    let signed = driver.proofs.signed(view.id);
     let covered = view.coverage.multiplicity_min > 0;
     ImageStatus {
         name: view.name,
@@ -78,6 +79,7 @@ fn image(image: &LocalImage, view: ImageView) -> ImageStatus {
         held_bytes: view.stored * chunk,
         filled: view.filled,
         transient_bytes: view.transient * chunk,
+        signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
         waiting: waiting.collect(),
     }
 }

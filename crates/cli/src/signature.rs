@@ -1,0 +1,121 @@
+//! Signatures on the command line: `vfield sign`, and the files that lie beside an image that is served.
+
+use crate::args::{SignOptions, Volume};
+use crate::failure::{Failure, plain};
+use crate::log::{Style, Voice};
+use crate::values::image::ImageName;
+use crate::{log, output, publish, source_file};
+use ct_codecs::{Base64, Decoder};
+use minisign::{PublicKey, SecretKey, SecretKeyBox};
+use std::ffi::OsString;
+use std::io::{Cursor, ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use vfield_core::statement::Statement;
+use vfield_core::wire::Proof;
+use vfield_trust::signature::{BadTrust, read_short};
+
+/// Behind the name of an image's file: what is said of it, and the signature of that.
+const STATEMENT: &str = ".vfield";
+const SIGNATURE: &str = ".vfield.minisig";
+
+/// Bytes 2 and 3 of a secret key that no password protects.
+const NO_PASSWORD: [u8; 2] = [0, 0];
+
+/// `vfield sign`.
+pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
+    let SignOptions { file, secret_key, statement: only_statement, name, chunk_size } = options;
+    let chunk_size = source_file::chunk_size(*chunk_size)?;
+    source_file::check(file)?;
+    // A password that is wrong is found out before a large file is hashed.
+    let key = match secret_key {
+        Some(path) => Some(secret(path)?),
+        None if *only_statement => None,
+        None => {
+            let failure = Failure::usage("neither --secret-key nor --statement is given");
+            return Err(failure.hint("make a key with `minisign -G`"));
+        }
+    };
+    let name = match name {
+        Some(ImageName(name)) => name.clone(),
+        None => source_file::name_of(file)?,
+    };
+    let voice: Voice = log::start(Style::choose(false, volume), volume);
+    let (id, header) = publish::id(file, chunk_size, &voice)?;
+    let statement = Statement { name, id, header }.to_string();
+    let at = beside_it(file, STATEMENT);
+    write(&at, &statement)?;
+    if let Some(key) = key {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let file_name = at.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let comment = format!("timestamp:{now}\tfile:{file_name}\thashed");
+        // With the public key it verifies what it has signed: a damaged key is found out here.
+        let signed = PublicKey::from_secret_key(&key)
+            .and_then(|public| minisign::sign(Some(&public), &key, Cursor::new(&statement), Some(&comment), None));
+        let signed = signed.map_err(|error| Failure::failed(format!("signing failed: {error}")))?;
+        write(&beside_it(file, SIGNATURE), &signed.into_string())?;
+    }
+    output::put(statement.as_bytes())
+}
+
+/// The signature that lies beside an image's file, if there is one.
+pub fn beside(file: &Path) -> Result<Option<Proof>, Failure> {
+    let read = |behind: &str| {
+        let path = beside_it(file, behind);
+        match read_short(&path) {
+            Ok(Some(text)) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Ok(None) => Err(unfit(&path, "not what `vfield sign` writes")),
+            Err(error) => Err(unfit(&path, &plain(&error))),
+        }
+    };
+    let (statement, signature) = (read(STATEMENT)?, read(SIGNATURE)?);
+    Ok(statement.zip(signature).map(|(statement, signature)| Proof { statement, signature }))
+}
+
+fn unfit(path: &Path, why: &str) -> Failure {
+    Failure::failed(format!("{}: {why}", path.display())).hint("sign the image again, or remove the file")
+}
+
+/// `error` for people.
+pub fn explain(error: BadTrust) -> Failure {
+    let fact = match &error {
+        BadTrust::Io { path, source } => format!("trusted key {path}: {}", plain(source)),
+        BadTrust::NotAKey(_) => error.to_string(),
+    };
+    Failure::failed(fact).hint("give the public key, or its file, as `minisign -G` made it")
+}
+
+fn beside_it(file: &Path, behind: &str) -> PathBuf {
+    let mut name: OsString = file.as_os_str().to_owned();
+    name.push(behind);
+    name.into()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| {
+        Failure::failed(format!("{}: {}", path.display(), plain(&error))).hint("the image's directory must be writable")
+    })
+}
+
+fn secret(path: &Path) -> Result<SecretKey, Failure> {
+    let refused = |why: &str| Failure::failed(format!("secret key {}: {why}", path.display()));
+    let text = read_short(path).map_err(|error| refused(&plain(&error)).hint("check --secret-key"))?;
+    let not_a_key = || refused("not a secret key of minisign").hint("a secret key is what `minisign -G` makes");
+    let text = text.ok_or_else(not_a_key)?;
+    if let Some(key) = without_password(&text) {
+        return Ok(key);
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(refused("it needs a password").hint("sign at a terminal, or with a key without one"));
+    }
+    let sealed = SecretKeyBox::from_string(&text).map_err(|_| not_a_key())?;
+    sealed.into_secret_key(None).map_err(|_| refused("wrong password, or not a secret key").hint("try again"))
+}
+
+/// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist on.
+fn without_password(text: &str) -> Option<SecretKey> {
+    let bytes = Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()?;
+    (bytes.get(2..4)? == NO_PASSWORD).then(|| SecretKey::from_bytes(&bytes).ok())?
+}

@@ -1,0 +1,165 @@
+//! Signatures in minisign's file format, verified with the public keys that a reader was told to trust.
+//!
+//! Knows text and keys, not what is signed. The `timestamp:` of the trusted comment, which is signed too and which the
+//! `minisign` tool writes by itself, orders what one signer signed.
+
+use minisign_verify::{PublicKey, Signature};
+use std::path::Path;
+
+/// Files of keys and signatures are a few hundred bytes.
+const LENGTH_MAX: u64 = 4 << 10;
+/// Characters of a public key: base64 of 42 bytes.
+const KEY_LENGTH: usize = 56;
+
+/// Why a key cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTrust {
+    /// A file that cannot be read.
+    #[error("trusted key {path}: {source}")]
+    Io {
+        /// Which.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something else is in it.
+    #[error("trusted key {0}: not a public key of minisign")]
+    NotAKey(String),
+}
+
+/// Why something is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// Something else.
+    #[error("its signature is damaged")]
+    Damaged,
+    /// By somebody who is not trusted, or of something else.
+    #[error("it is not signed with a trusted key")]
+    Untrusted,
+    /// Nothing tells when, so nothing could tell an old one from a new one.
+    #[error("its signature has no timestamp in its trusted comment")]
+    NoTimestamp,
+}
+
+/// A signature that was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// The public key, as it is written.
+    pub key: String,
+    /// Seconds since 1970, as the signer says.
+    pub timestamp: u64,
+}
+
+/// The public keys of those whose images are read.
+#[derive(Debug, Clone)]
+pub struct TrustedKeys {
+    keys: Vec<(String, PublicKey)>,
+}
+
+impl TrustedKeys {
+    /// Each of `given` is a public key or the file with it; `None` if none is given.
+    pub fn read(given: &[String]) -> Result<Option<Self>, BadTrust> {
+        let keys: Result<Vec<_>, BadTrust> = given.iter().map(|text| read(text)).collect();
+        Ok(Some(Self { keys: keys? }).filter(|trusted| !trusted.keys.is_empty()))
+    }
+
+    /// Who signed `content`, and when.
+    pub fn verify(&self, content: &[u8], signature: &str) -> Result<Signed, SignatureError> {
+        let signature = Signature::decode(signature).map_err(|_| SignatureError::Damaged)?;
+        let mut keys = self.keys.iter();
+        // Signatures of minisign's older kind, without hashing first, are as good for so short a text.
+        let signer = keys.find(|(_, key)| key.verify(content, &signature, true).is_ok());
+        let (key, _) = signer.ok_or(SignatureError::Untrusted)?;
+        let timestamp = timestamp(signature.trusted_comment()).ok_or(SignatureError::NoTimestamp)?;
+        Ok(Signed { key: key.clone(), timestamp })
+    }
+}
+
+/// The number behind `timestamp:`, among words that may be anything.
+fn timestamp(comment: &str) -> Option<u64> {
+    comment.split_ascii_whitespace().find_map(|word| word.strip_prefix("timestamp:"))?.parse().ok()
+}
+
+fn read(given: &str) -> Result<(String, PublicKey), BadTrust> {
+    if given.len() == KEY_LENGTH
+        && let Ok(key) = PublicKey::from_base64(given)
+    {
+        return Ok((given.to_owned(), key));
+    }
+    let failed = |source| BadTrust::Io { path: given.to_owned(), source };
+    let not_a_key = || BadTrust::NotAKey(given.to_owned());
+    let text = read_short(Path::new(given)).map_err(failed)?.ok_or_else(not_a_key)?;
+    let key = text.lines().map(str::trim).rfind(|line| !line.is_empty()).ok_or_else(not_a_key)?;
+    let parsed = PublicKey::from_base64(key).map_err(|_| not_a_key())?;
+    Ok((key.to_owned(), parsed))
+}
+
+/// The text of a small file; `None` if it is anything else.
+pub fn read_short(path: &Path) -> std::io::Result<Option<String>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > LENGTH_MAX {
+        return Ok(None);
+    }
+    Ok(String::from_utf8(std::fs::read(path)?).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Made with the `minisign` tool: `minisign -GW`, `minisign -Sm hello`.
+    const KEY: &str = include_str!("testdata/minisign.pub");
+    const SIGNATURE: &str = include_str!("testdata/hello.minisig");
+
+    fn trusted(keys: &[&str]) -> TrustedKeys {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        TrustedKeys::read(&keys).unwrap().unwrap()
+    }
+
+    fn key() -> &'static str {
+        KEY.lines().nth(1).unwrap()
+    }
+
+    #[test]
+    fn what_the_tool_signed_is_believed() {
+        let signed = trusted(&[key()]).verify(b"hello\n", SIGNATURE).unwrap();
+        assert_eq!(signed.key, key());
+        assert!(SIGNATURE.contains(&format!("timestamp:{}", signed.timestamp)));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key.pub");
+        std::fs::write(&path, KEY).unwrap();
+        assert!(trusted(&[path.to_str().unwrap()]).verify(b"hello\n", SIGNATURE).is_ok());
+    }
+
+    #[test]
+    fn everything_else_is_not() {
+        let trusted = trusted(&[key()]);
+        assert_eq!(trusted.verify(b"hello", SIGNATURE), Err(SignatureError::Untrusted));
+        let later = SIGNATURE.replace("timestamp:1", "timestamp:2");
+        assert_eq!(trusted.verify(b"hello\n", &later), Err(SignatureError::Untrusted));
+        assert_eq!(trusted.verify(b"hello\n", ""), Err(SignatureError::Damaged));
+        assert_eq!(timestamp("file:hello hashed"), None);
+        assert_eq!(timestamp("timestamp:-5"), None);
+    }
+
+    #[test]
+    fn garbage_is_no_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key.pub");
+        for garbage in [&b""[..], b"untrusted comment: x\n", b"hunter2", b"\xff\xff", &[b'a'; 9000]] {
+            std::fs::write(&path, garbage).unwrap();
+            let read = TrustedKeys::read(&[path.display().to_string()]);
+            assert!(matches!(read, Err(BadTrust::NotAKey(_))), "{garbage:?}");
+        }
+        assert!(matches!(TrustedKeys::read(&["none.pub".to_owned()]), Err(BadTrust::Io { .. })));
+        assert!(TrustedKeys::read(&[]).unwrap().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused(text in "(untrusted comment: \\PC{0,20}\n)?\\PC{0,120}\n?(trusted comment: )?\\PC{0,40}") {
+            prop_assert!(trusted(&[key()]).verify(b"hello\n", &text).is_err());
+        }
+    }
+}
