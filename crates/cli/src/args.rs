@@ -255,6 +255,10 @@ pub struct DaemonOptions {
     /// Log in JSON, one object a line
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
+    /// Give up what is not needed: capabilities, files and system calls; as far as this kernel and the
+    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
+    #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
+    pub sandbox: Option<SandboxMode>,
     /// Threads that serve readers and other nodes [default: half as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Daemon")]
     pub threads: Option<std::num::NonZeroUsize>,
@@ -300,6 +304,19 @@ pub struct StatusOptions {
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,
+}
+
+/// How much a daemon gives up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxMode {
+    /// What it can.
+    #[default]
+    Auto,
+    /// Everything, or it does not start.
+    Require,
+    /// Nothing.
+    Off,
 }
 
 /// What `status --wait` waits for.

@@ -8,6 +8,7 @@ mod announce;
 mod desk;
 mod exports;
 mod overlays;
+mod sandbox;
 mod service_manager;
 mod signals;
 mod start_error;
@@ -24,6 +25,7 @@ use crate::rollback;
 use desk::{Desk, Orders};
 use exports::Exports;
 use overlays::{Overlays, Prepared};
+use sandbox::Sandbox;
 use signals::Signals;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -40,9 +42,11 @@ const LAST_THREADS: Duration = Duration::from_secs(1);
 /// Runs until told to end.
 pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
+    let (place, listener) = Place::take(plan.control.as_deref())?;
+    let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
     let reporter = Reporter::start(voice.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
-    let result = runtime.block_on(live(plan, &voice, &reporter));
+    let result = runtime.block_on(live(plan, (place, listener), sandbox, &voice, &reporter));
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
@@ -63,9 +67,14 @@ struct End {
     tell: Option<tokio::sync::oneshot::Sender<Reply>>,
 }
 
-async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Failure> {
+async fn live(
+    plan: Plan,
+    (place, listener): (Place, std::os::unix::net::UnixListener),
+    sandbox: Sandbox,
+    voice: &Voice,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
-    let (place, listener) = Place::take(plan.control.as_deref())?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
     let prepared = overlays::prepare(plan.overlay)?;
@@ -83,14 +92,15 @@ async fn live(plan: Plan, voice: &Voice, reporter: &Reporter) -> Result<(), Fail
         Ok(node) => {
             let node = Arc::new(node);
             let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback).await;
-            let (exports, overlays) = match attached {
+            let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
+            let ((exports, overlays), given_up) = match attached {
                 Ok(attached) => attached,
                 Err(failure) => {
                     node.leave(LAST_THREADS).await;
                     return Err(failure);
                 }
             };
-            desk.open(Arc::clone(&node), exports.places(), Arc::clone(&overlays));
+            desk.open(Arc::clone(&node), exports.places(), Arc::clone(&overlays), given_up);
             announce::running(voice, &node, serving, &exports.places());
             service_manager::tell("READY=1");
             let end = told_to_end(&mut signals, &mut orders).await;

@@ -20,6 +20,11 @@ impl KeyFiles {
         if given.is_empty() { Self(key_file::credential().into_iter().collect()) } else { Self(given) }
     }
 
+    /// Where they are.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.0
+    }
+
     /// All keys in all of them, in order; `None` without files.
     pub fn read(&self) -> Result<Option<KeyRing>, Failure> {
         if self.0.is_empty() {

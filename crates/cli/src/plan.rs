@@ -7,7 +7,7 @@ mod overlay;
 
 pub use overlay::OverlayPlan;
 
-use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions};
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::network;
@@ -45,6 +45,8 @@ pub struct Plan {
     pub allow_rollback: bool,
     /// Where the control socket was wished to be.
     pub control: Option<PathBuf>,
+    /// How much is given up.
+    pub sandbox: SandboxMode,
     /// Logs in JSON.
     pub json: bool,
     /// Threads that serve readers and other nodes.
@@ -130,9 +132,9 @@ impl Plan {
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let overlay = OverlayPlan::new(&daemon)?;
-        let (control, json) = (daemon.control.control, daemon.json);
+        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let exports = Places { nbd: places, mount: daemon.mount, ublk: daemon.ublk };
-        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, json, threads })
+        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, json, threads })
     }
 }
 

@@ -32,6 +32,13 @@ pub fn check(images: &[ImageStatus], allowed: bool) -> Result<(), Failure> {
     check_in(&usual_dir(), images, allowed)
 }
 
+/// The directory of the file, made if it was not there; whether that went well is found out with the file.
+pub fn make_dir() -> PathBuf {
+    let dir = usual_dir();
+    let _ = std::fs::create_dir_all(&dir);
+    dir
+}
+
 fn check_in(dir: &Path, images: &[ImageStatus], allowed: bool) -> Result<(), Failure> {
     let signed: Vec<_> = images.iter().filter_map(|image| Some((image, image.signed.as_ref()?))).collect();
     if signed.is_empty() {

@@ -4,7 +4,7 @@
 //! may serve both `serve` and `join`, so a key that only the other one uses is no error. A key that neither
 //! knows is one, named with its line.
 
-use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions};
 use crate::failure::{Failure, plain};
 use crate::values::address::Address;
 use crate::values::boost::Boost;
@@ -51,6 +51,7 @@ pub struct Settings {
     allow_rollback: bool,
     control: Option<PathBuf>,
     json: bool,
+    sandbox: Option<SandboxMode>,
     threads: Option<NonZeroUsize>,
     no_pool: bool,
     no_parallel: bool,
@@ -143,6 +144,7 @@ impl Settings {
         fill(&mut options.field_key, &self.field_key);
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
+        options.sandbox = options.sandbox.or(self.sandbox);
         options.threads = options.threads.or(self.threads);
         options.no_pool |= self.no_pool;
         options.no_parallel |= self.no_parallel;

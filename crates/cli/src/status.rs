@@ -25,6 +25,9 @@ pub fn text(status: &DaemonStatus) -> String {
         clean(&node.version)
     );
     line(&mut out, &format!("  field  {}", field_text(&node.field)));
+    if !status.sandbox.is_empty() {
+        line(&mut out, &format!("  sandbox  {}", clean(&status.sandbox.join("; "))));
+    }
     for export in &status.exports {
         line(&mut out, &format!("  export {}", clean(export)));
     }

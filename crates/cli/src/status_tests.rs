@@ -48,6 +48,7 @@ fn origin() -> DaemonStatus {
         },
         exports: vec!["nbd://127.0.0.1:10809/".to_owned()],
         overlays: Vec::new(),
+        sandbox: vec!["capabilities: none".to_owned(), "files: only its own (landlock)".to_owned()],
         control: "/run/vfield/control.sock".to_owned(),
         pid: 7,
     }

@@ -175,6 +175,9 @@ pub struct DaemonStatus {
     /// What was written to the images here.
     #[serde(default)]
     pub overlays: Vec<OverlayStatus>,
+    /// What the daemon has given up, a part each; `not` begins what it could not.
+    #[serde(default)]
+    pub sandbox: Vec<String>,
     /// The control socket.
     pub control: String,
     /// The daemon's process id.

@@ -32,6 +32,7 @@ struct Running {
     node: Arc<Node>,
     exports: Vec<String>,
     overlays: Arc<Overlays>,
+    sandbox: Vec<String>,
 }
 
 /// The daemon as its control socket sees it.
@@ -91,8 +92,8 @@ impl Desk {
     }
 
     /// The node can be asked from now on.
-    pub fn open(&self, node: Arc<Node>, exports: Vec<String>, overlays: Arc<Overlays>) {
-        self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports, overlays })));
+    pub fn open(&self, node: Arc<Node>, exports: Vec<String>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
+        self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports, overlays, sandbox })));
     }
 
     /// The node cannot be asked any more.
@@ -123,6 +124,7 @@ impl Daemon for Desk {
             node: running.node.status(),
             exports: running.exports.clone(),
             overlays: running.overlays.status(),
+            sandbox: running.sandbox.clone(),
             control: self.control.clone(),
             pid: std::process::id(),
         })

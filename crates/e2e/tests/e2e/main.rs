@@ -10,6 +10,7 @@ mod keys;
 mod limits;
 mod loss;
 mod overlay;
+mod sandbox;
 mod signatures;
 mod storms;
 mod waiting;

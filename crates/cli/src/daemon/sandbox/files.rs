@@ -1,0 +1,80 @@
+//! Files (landlock(7)): what a daemon can still open by name. What it has open already, and memory files, are its own.
+
+use super::Missing;
+use crate::plan::Plan;
+use crate::rollback;
+use crate::values::overlay::OverlayPlace;
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus,
+};
+use std::path::Path;
+use vfield_export::nbd;
+
+/// The rules that are written for; an older kernel enforces those that it knows.
+const RULES: ABI = ABI::V5;
+/// What the program and its libraries read: the processors, the time zone, randomness, themselves.
+const SYSTEM: [&str; 7] =
+    ["/proc", "/sys/devices/system", "/sys/fs/cgroup", "/sys/block", "/dev/urandom", "/etc", "/usr"];
+
+/// Confines this thread, and those that it starts from now on.
+pub fn confine(plan: &Plan, control: &Path) -> Result<String, Missing> {
+    let failed = |error: RulesetError| error.to_string();
+    let rules =
+        Ruleset::default().handle_access(AccessFs::from_all(RULES)).and_then(Ruleset::create).map_err(failed)?;
+    let rules = allow(rules, plan, control).map_err(failed)?;
+    let status = rules.restrict_self().map_err(failed)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok("only its own (landlock)".to_owned()),
+        RulesetStatus::PartiallyEnforced => Ok("only its own (landlock, as far as this kernel has it)".to_owned()),
+        RulesetStatus::NotEnforced => Err("this kernel has no landlock".to_owned()),
+    }
+}
+
+fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCreated, RulesetError> {
+    let read = AccessFs::from_read(RULES) & !AccessFs::Execute;
+    let write = read | (AccessFs::from_write(RULES) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
+    let mut rules = SYSTEM.iter().try_fold(rules, |rules, path| below(rules, Path::new(path), read))?;
+    rules = below(rules, Path::new("/dev/null"), write)?;
+    for serve in &plan.node.serve {
+        rules = below(rules, &serve.path, read | AccessFs::IoctlDev)?;
+    }
+    // Directories, since the files in them are replaced: keys when they are changed, sockets at the end.
+    for key in plan.key_files.paths() {
+        rules = below(rules, parent(key), read)?;
+    }
+    let sockets = plan.exports.nbd.iter().filter_map(|place| match place {
+        nbd::Address::Unix(path) => Some(parent(path)),
+        nbd::Address::Tcp(_) => None,
+    });
+    for dir in sockets.chain([parent(control)]) {
+        rules = below(rules, dir, write)?;
+    }
+    if plan.node.trusted.is_some() {
+        rules = below(rules, &rollback::make_dir(), write)?;
+    }
+    if plan.exports.ublk {
+        rules = below(rules, Path::new("/dev"), write | AccessFs::IoctlDev)?;
+        rules = below(rules, Path::new("/sys"), read)?;
+    }
+    if let Some(overlay) = &plan.overlay {
+        // It can be saved anywhere, by whoever may speak to the control socket.
+        rules = below(rules, Path::new("/"), write)?;
+        if let OverlayPlace::Dir(dir) = &overlay.place {
+            rules = below(rules, dir, write)?;
+        }
+    }
+    Ok(rules)
+}
+
+/// Allows `access` to `path` and all below it; what is not there cannot be allowed, and is refused later by its own name.
+fn below(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+    let opened: Result<PathFd, PathFdError> = PathFd::new(path);
+    let Ok(opened) = opened else { return Ok(rules) };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(RULES) };
+    rules.add_rule(PathBeneath::new(opened, access))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,91 @@
+//! What daemons have given up once they run, as the kernel sees each of their threads.
+
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+use vfield_e2e::Outcome;
+use vfield_e2e::field::NEWS;
+use vfield_e2e::program::vfield;
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::need::{Need, have, is_root};
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Lab, client};
+
+/// One line of each thread's `/proc/PID/task/TID/status`.
+fn of_threads(daemon: &Daemon, key: &str) -> std::io::Result<Vec<String>> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.process().pid()))?;
+    let value = |path: &Path| -> std::io::Result<String> {
+        let status = std::fs::read_to_string(path.join("status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        Ok(line.trim_start_matches(':').trim().to_owned())
+    };
+    tasks.map(|task| value(&task?.path())).collect()
+}
+
+fn given_up(daemon: &Daemon) -> Result<Vec<String>, vfield_e2e::Failed> {
+    let status = daemon.status()?;
+    let parts = status["sandbox"].as_array().into_iter().flatten();
+    Ok(parts.filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+#[test]
+fn every_thread_has_given_up_what_it_does_not_need() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::best(3)?, vfield());
+    let image = random_file(&lab.dir().join("disk.img"), 6 * MIB + 5, 1)?;
+    let confined = ["--sandbox", "require", "--threads", "3"];
+    let origin = vfield.serve(lab.host(0), &[&image]).args(&confined).name("origin").ready()?;
+    let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&confined).ready()?;
+    node.wait("covered", NEWS)?;
+    client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
+    for daemon in [&origin, &node] {
+        let count = of_threads(daemon, "Name")?.len();
+        assert!(count > 3, "{count} threads");
+        // 2: a filter.
+        assert_eq!(of_threads(daemon, "Seccomp")?, vec!["2"; count]);
+        assert_eq!(of_threads(daemon, "NoNewPrivs")?, vec!["1"; count]);
+        // dac_override, dac_read_search, lease (capabilities(7)): bits 1, 2 and 28.
+        let kept = if is_root() { "0000000010000006" } else { "0000000000000000" };
+        for set in ["CapEff", "CapPrm"] {
+            assert_eq!(of_threads(daemon, set)?, vec![kept; count], "{set}");
+        }
+        let parts = given_up(daemon)?;
+        assert!(parts.len() == 3 && parts.iter().all(|part| !part.starts_with("not ")), "{parts:?}");
+    }
+    // The polite end works in there, and leaves nothing behind.
+    assert!(node.leave(Duration::from_secs(20))?.success());
+    assert!(!node.nbd().exists());
+    Ok(())
+}
+
+#[test]
+fn changes_can_be_saved_from_within() -> Outcome {
+    if !have(&[Need::Tool("nbdsh")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::best(1)?, vfield());
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let words = ["--sandbox", "require", "--overlay", "ram"];
+    let origin = vfield.serve(lab.host(0), &[&image]).args(&words).name("origin").ready()?;
+    client::nbdsh(lab.host(0), Duration::from_secs(30), &origin.uri(""), "h.pwrite(b'new' * 1000, 5)")?;
+    let saved = lab.dir().join("changes.vfo");
+    run(origin.ask_to(&["overlay"]).arg("save").arg(&saved))?;
+    assert!(saved.metadata()?.len() > 3000);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_given_up_is_named() -> Outcome {
+    let (lab, vfield) = (Lab::loopback(2)?, vfield());
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let off = vfield.serve(lab.host(0), &[&image]).args(&["--sandbox", "off"]).name("off").ready()?;
+    assert_eq!(given_up(&off)?, ["off"]);
+    let mounted = vfield.serve(lab.host(1), &[&image]).args(&["--sandbox", "require"]).name("mounted").mounted(true);
+    let mut mounted = mounted.spawn()?;
+    assert!(!mounted.process_mut().wait(NEWS)?.success());
+    let log = mounted.process().log();
+    assert!(log.contains("vfield: the sandbox is incomplete: files: --mount needs a program that mounts"), "{log}");
+    Ok(())
+}
