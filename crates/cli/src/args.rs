@@ -209,6 +209,10 @@ pub struct DaemonOptions {
     /// Export over NBD at unix:PATH or tcp:ADDR; may be repeated
     #[arg(long, value_name = "unix:PATH|tcp:ADDR", help_heading = "Exports")]
     pub nbd: Vec<Endpoint>,
+    /// Let NBD clients over TCP in only if they start TLS: a directory with server-cert.pem and
+    /// server-key.pem; with a ca-cert.pem only those who have a certificate by it
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "nbd", help_heading = "Exports")]
+    pub nbd_tls: Option<PathBuf>,
     /// Show the images as files in this empty directory, through FUSE
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
     pub mount: Option<PathBuf>,

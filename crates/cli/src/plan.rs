@@ -58,6 +58,8 @@ pub struct Plan {
 pub struct Places {
     /// Where NBD clients may connect.
     pub nbd: Vec<nbd::Address>,
+    /// Certificates for those who come over TCP.
+    pub tls: Option<nbd::Tls>,
     /// Where the images appear as files.
     pub mount: Option<PathBuf>,
     /// Each image is a block device.
@@ -127,13 +129,16 @@ impl Plan {
             }
             places.push(place);
         }
+        let hint = "certtool, openssl or libnbd's own manual make them: see docs/exports.md";
+        let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
+        let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
         // Half of the processors are for those who read: on a small machine a second thread costs more in wake-ups,
         // by a fifth of a storm's throughput, than it brings.
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
-        let exports = Places { nbd: places, mount: daemon.mount, ublk: daemon.ublk };
+        let exports = Places { nbd: places, tls, mount: daemon.mount, ublk: daemon.ublk };
         Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, json, threads })
     }
 }

@@ -37,6 +37,7 @@ pub struct Settings {
     store: Option<Store>,
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
+    nbd_tls: Option<PathBuf>,
     mount: Option<PathBuf>,
     ublk: bool,
     io_timeout: Option<Timeout>,
@@ -132,6 +133,7 @@ impl Settings {
 
     fn complete_daemon(self, mut options: DaemonOptions) -> DaemonOptions {
         fill(&mut options.nbd, &self.nbd);
+        options.nbd_tls = options.nbd_tls.or(self.nbd_tls);
         options.mount = options.mount.or(self.mount);
         options.ublk |= self.ublk;
         options.io_timeout = options.io_timeout.or(self.io_timeout);

@@ -3,7 +3,7 @@
 //! Owns the sockets between this machine's clients (the kernel, QEMU, libnbd) and
 //! [`BlockSource`]s. What it promises: no wrong byte; an error only where the source gives one; bounded
 //! memory whatever clients do; an answer that needs no waiting never waits for one that does. Called by the
-//! command line and by tests. It does not encrypt and knows nothing of peers.
+//! command line and by tests. It encrypts where it was given certificates, and knows nothing of peers.
 //!
 //! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
 //! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out,
@@ -30,12 +30,14 @@ mod outbox;
 mod server;
 mod session;
 mod socket;
+mod tls;
 mod upload;
 mod waits;
 
 pub use address::{Address, AddressError, PORT, UNIX_PATH_BYTES_MAX};
 pub use listener::BindError;
 pub use server::{Counts, Server, Serving};
+pub use tls::{Tls, TlsError};
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ fn offers() -> Arc<[Offer]> {
 /// Negotiates with the bytes arriving in the given portions; returns the answers and the last step.
 fn negotiate(input: &[u8], cuts: &[usize]) -> (Vec<u8>, Step, usize) {
     let mut out = Vec::new();
-    let mut negotiation = Negotiation::start(offers(), &mut out);
+    let mut negotiation = Negotiation::start(offers(), false, &mut out);
     let (mut used, mut arrived) = (0, 0);
     let mut cuts = cuts.iter().cycle();
     loop {

@@ -81,8 +81,11 @@ fn check_mount(dir: &Path) -> Result<(), Failure> {
 impl Exports {
     /// Takes all places and serves `sources` there; none is kept if one cannot be had. Within a runtime.
     pub async fn start(places: &Places, sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, Failure> {
-        let bound: Result<Vec<Server>, BindError> =
-            places.nbd.iter().map(|place| Server::bind(place, sources.clone())).collect();
+        let bound: Result<Vec<Server>, BindError> = places
+            .nbd
+            .iter()
+            .map(|place| Ok(Server::bind(place, sources.clone())?.with_tls(places.tls.clone())))
+            .collect();
         let bound = bound.map_err(|error| explain::bind(&error))?;
         let dir = places.mount.as_deref();
         let mounted = dir.map(|dir| fuse::mount(dir, sources.clone(), fuse::Options::new(Handle::current())));

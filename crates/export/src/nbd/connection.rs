@@ -15,6 +15,7 @@ use super::codec::{Command, Errno, Next, OPTION_BYTES_MAX, Requests, Violation};
 use super::inbox::Inbox;
 use super::session::{Change, Kind, Session, Verdict};
 use super::socket::Socket;
+use super::tls::Tls;
 use super::upload::Upload;
 use std::fmt;
 use std::future::{self, Future};
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     pub(super) sources: Vec<Arc<dyn BlockSource>>,
     pub(super) offers: Arc<[Offer]>,
     pub(super) limits: Limits,
+    pub(super) tls: Option<Tls>,
     pub(super) requests: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
@@ -67,15 +69,15 @@ pub(super) enum End {
 }
 
 /// Serves one client until it leaves. `draining` becomes ready when the server is to stop.
-pub(super) async fn serve(mut socket: Socket, shared: &Shared, draining: impl Future<Output = ()>) -> Result<(), End> {
+pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future<Output = ()>) -> Result<(), End> {
     let mut draining = pin!(draining);
-    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(&mut socket, &shared.offers));
+    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared));
     let negotiated = tokio::select! {
         biased;
         () = draining.as_mut() => return Ok(()),
         negotiated = handshake => negotiated.map_err(|_| End::SlowHandshake(shared.limits.handshake))??,
     };
-    let Some((chosen, inbox)) = negotiated else { return Ok(()) };
+    let Some((socket, chosen, inbox)) = negotiated else { return Ok(()) };
     let Some(source) = shared.sources.get(chosen.offer) else { return Ok(()) };
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
     let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
@@ -102,21 +104,31 @@ pub(super) async fn serve(mut socket: Socket, shared: &Shared, draining: impl Fu
 }
 
 /// Agrees on an export. `None` if the client left instead.
-async fn negotiate(socket: &mut Socket, offers: &Arc<[Offer]>) -> Result<Option<(Chosen, Inbox)>, End> {
+async fn negotiate(mut socket: Socket, shared: &Shared) -> Result<Option<(Socket, Chosen, Inbox)>, End> {
+    // Whoever can open a unix socket is on this machine.
+    let tls = shared.tls.as_ref().filter(|_| matches!(socket, Socket::Tcp(_)));
     let mut inbox = Inbox::new(16 + OPTION_BYTES_MAX as usize);
     let mut out = Vec::new();
-    let mut negotiation = Negotiation::start(offers.clone(), &mut out);
+    let mut negotiation = Negotiation::start(shared.offers.clone(), tls.is_some(), &mut out);
     loop {
         let (used, step) = negotiation.step(inbox.bytes(), &mut out);
         inbox.consume(used);
-        send(socket, &mut out).await?;
+        send(&mut socket, &mut out).await?;
         match step {
             Step::Answered => {}
-            Step::Serve(chosen) => return Ok(Some((chosen, inbox))),
+            Step::Serve(chosen) => return Ok(Some((socket, chosen, inbox))),
             Step::Left => return Ok(None),
             Step::Refused(why) => return Err(End::Handshake(why)),
+            Step::StartTls => {
+                let Some(tls) = tls else { return Err(End::Handshake("there are no certificates")) };
+                // What was sent before the encryption could be anybody's, and must not count as said under it.
+                if !inbox.bytes().is_empty() {
+                    return Err(End::Handshake("bytes in the clear behind the start of TLS"));
+                }
+                socket = socket.start_tls(tls).await?;
+            }
             Step::More => {
-                if future::poll_fn(|cx| inbox.poll_fill(socket, cx)).await? == 0 {
+                if future::poll_fn(|cx| inbox.poll_fill(&mut socket, cx)).await? == 0 {
                     return Ok(None);
                 }
             }
@@ -124,7 +136,7 @@ async fn negotiate(socket: &mut Socket, offers: &Arc<[Offer]>) -> Result<Option<
     }
 }
 
-async fn send(socket: &Socket, out: &mut Vec<u8>) -> io::Result<()> {
+async fn send(socket: &mut Socket, out: &mut Vec<u8>) -> io::Result<()> {
     let mut rest = &out[..];
     while !rest.is_empty() {
         match socket.try_send(&[io::IoSlice::new(rest)], false) {
@@ -137,7 +149,7 @@ async fn send(socket: &Socket, out: &mut Vec<u8>) -> io::Result<()> {
         }
     }
     out.clear();
-    Ok(())
+    future::poll_fn(|cx| socket.poll_flush(cx)).await
 }
 
 /// What may still come from the client.
@@ -194,7 +206,7 @@ impl Connection<'_> {
                 return Poll::Pending;
             }
             let worked = self.work(cx)?;
-            let flushed = self.answers.outbox.poll_flush(&self.socket, cx)?.is_ready();
+            let flushed = self.answers.outbox.poll_flush(&mut self.socket, cx)?.is_ready();
             if flushed && matches!(self.input, Input::Leaving | Input::Closed) && self.answers.is_idle() {
                 return Poll::Ready(Ok(()));
             }
@@ -324,7 +336,8 @@ impl Connection<'_> {
             return Poll::Ready(done);
         }
         // All input was read (or is ignored), as poll() otherwise goes on.
-        let idle = self.upload.is_none() && self.answers.is_idle() && self.answers.outbox.is_empty();
+        let gone = self.answers.outbox.is_empty() && !self.socket.is_behind();
+        let idle = self.upload.is_none() && self.answers.is_idle() && gone;
         if idle { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 

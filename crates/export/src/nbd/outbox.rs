@@ -169,7 +169,7 @@ impl Outbox {
     }
 
     /// Sends until everything is gone; not ready while the socket takes no more.
-    pub(super) fn poll_flush(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_flush(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.items.is_empty() {
             match self.try_send(socket) {
                 Ok(sent) => self.consume(sent),
@@ -180,10 +180,10 @@ impl Outbox {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        Poll::Ready(Ok(()))
+        socket.poll_flush(cx)
     }
 
-    fn try_send(&self, socket: &Socket) -> io::Result<u64> {
+    fn try_send(&self, socket: &mut Socket) -> io::Result<u64> {
         if let Some(Item::File(piece, sent)) = self.items.front() {
             let length = self.file_run();
             return match socket.try_send_file(piece.fd(), piece.offset() + sent, length as usize)? {

@@ -10,6 +10,7 @@ use super::codec::STRING_BYTES_MAX;
 use super::connection::{self, Shared};
 use super::listener::{BindError, Listener};
 use super::session::device_bytes;
+use super::tls::Tls;
 use super::{Limits, codec};
 use std::future::Future;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl Server {
             offers: sources.iter().map(|source| offer(&**source)).collect(),
             sources,
             limits: Limits::default(),
+            tls: None,
             requests: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -81,6 +83,13 @@ impl Server {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.shared.limits = limits;
+        self
+    }
+
+    /// With certificates: TCP clients have to start TLS before they are told anything.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        self.shared.tls = tls;
         self
     }
 

@@ -3,7 +3,9 @@
 //! Owns the stream and its options. Calls never block: they answer, or say that they would. The inbox
 //! reads with it and the outbox writes with it. It buffers nothing.
 
+use super::tls::{Tls, TlsStream};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sockopt};
+use std::future;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -30,7 +32,12 @@ const KEEPALIVE_PROBES: u32 = 6;
 pub(super) enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
+    /// A TCP client that has started TLS.
+    Tls(Box<TlsStream>),
 }
+
+/// What is read of a file to be encrypted at once.
+const FILE_BYTES: usize = 64 << 10;
 
 impl Socket {
     /// Options are wishes: a socket without them is slower, not wrong.
@@ -55,6 +62,7 @@ impl Socket {
         let polled = match self {
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Self::Tls(stream) => return stream.poll_read(cx, buffer.initialize_unfilled()),
         };
         polled.map_ok(|()| buffer.filled().len())
     }
@@ -64,19 +72,49 @@ impl Socket {
         match self {
             Self::Unix(stream) => stream.poll_write_ready(cx),
             Self::Tcp(stream) => stream.poll_write_ready(cx),
+            Self::Tls(stream) => stream.poll_writable(cx),
         }
+    }
+
+    /// Ready when all that was sent is the kernel's.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tls(stream) => stream.poll_flush(cx),
+            Self::Unix(_) | Self::Tcp(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// True if something that was sent is not the kernel's yet.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.is_behind())
+    }
+
+    /// Goes on under TLS, after its handshake. Only TCP does.
+    pub(super) async fn start_tls(self, tls: &Tls) -> io::Result<Self> {
+        let Self::Tcp(stream) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let mut stream = Box::new(TlsStream::new(stream, tls)?);
+        future::poll_fn(|cx| stream.poll_handshake(cx)).await?;
+        Ok(Self::Tls(stream))
     }
 
     /// Sends the front of `slices` and returns how much. `more` says that more follows at once, so that
     /// TCP does not send a header in a packet of its own.
-    pub(super) fn try_send(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    pub(super) fn try_send(&mut self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        if let Self::Tls(stream) = self {
+            return stream.try_send(slices);
+        }
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
         self.try_write(|socket| Ok(rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)?))
     }
 
-    /// Sends up to `length` bytes of `file` from `offset` on without copying them into this process.
-    /// 0 bytes mean that the file has ended.
-    pub(super) fn try_send_file(&self, file: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<usize> {
+    /// Sends up to `length` bytes of `file` from `offset` on, without copying them into this process unless
+    /// they are encrypted. 0 bytes mean that the file has ended.
+    pub(super) fn try_send_file(&mut self, file: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<usize> {
+        if let Self::Tls(stream) = self {
+            let mut bytes = vec![0; length.min(FILE_BYTES)];
+            let read = rustix::io::pread(file, &mut bytes, offset)?;
+            return if read == 0 { Ok(0) } else { stream.try_send(&[IoSlice::new(&bytes[..read])]) };
+        }
         let mut offset = offset;
         self.try_write(|socket| Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), length)?))
     }
@@ -85,6 +123,7 @@ impl Socket {
         match self {
             Self::Unix(stream) => stream.try_io(Interest::WRITABLE, || write(stream.as_fd())),
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || write(stream.as_fd())),
+            Self::Tls(_) => unreachable!("what is encrypted is written by its own stream"),
         }
     }
 }

@@ -44,6 +44,8 @@ pub enum Step {
     More,
     /// Something was understood: send the answer, then call again.
     Answered,
+    /// TLS begins: its handshake follows the answer, and what was negotiated before is void.
+    StartTls,
     /// The transmission phase begins.
     Serve(Chosen),
     /// The client is leaving.
@@ -56,6 +58,7 @@ mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
     pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
     pub const INFO: u32 = 6;
     pub const GO: u32 = 7;
     pub const STRUCTURED_REPLY: u32 = 8;
@@ -70,6 +73,7 @@ mod answer {
     pub const META_CONTEXT: u32 = 4;
     pub const ERR_UNSUP: u32 = 1 << 31 | 1;
     pub const ERR_INVALID: u32 = 1 << 31 | 3;
+    pub const ERR_TLS_REQD: u32 = 1 << 31 | 5;
     pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
     pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
 }
@@ -97,10 +101,22 @@ enum State {
     Skipping(u32),
 }
 
+/// Whether the client has to start TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encryption {
+    /// There are no certificates.
+    None,
+    /// Before anything else.
+    Required,
+    /// It has.
+    Started,
+}
+
 /// One client's negotiation.
 #[derive(Debug)]
 pub struct Negotiation {
     offers: Arc<[Offer]>,
+    tls: Encryption,
     state: State,
     zeroes: bool,
     structured: bool,
@@ -114,12 +130,14 @@ type Refusal = (u32, &'static str);
 const CUT: Refusal = (answer::ERR_INVALID, "the option's data end too early");
 
 impl Negotiation {
-    /// Starts a negotiation about `offers` (the first of which is also called "") and writes the greeting.
-    pub fn start(offers: Arc<[Offer]>, out: &mut Vec<u8>) -> Self {
+    /// Starts a negotiation about `offers` (the first of which is also called "") and writes the greeting. With `tls`
+    /// nothing is told to a client that has not started it.
+    pub fn start(offers: Arc<[Offer]>, tls: bool, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&magic::GREETING.to_be_bytes());
         out.extend_from_slice(&magic::OPTION.to_be_bytes());
         out.extend_from_slice(&(flag::FIXED_NEWSTYLE | flag::NO_ZEROES).to_be_bytes());
-        Self { offers, state: State::Flags, zeroes: true, structured: false, allocation: None, options: 0 }
+        let tls = if tls { Encryption::Required } else { Encryption::None };
+        Self { offers, tls, state: State::Flags, zeroes: true, structured: false, allocation: None, options: 0 }
     }
 
     /// Looks at the front of `input` and returns how many bytes of it are used up. At most one option is
@@ -175,7 +193,18 @@ impl Negotiation {
     }
 
     fn handle(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let in_the_clear = self.tls == Encryption::Required;
         let handled = match option {
+            option::STARTTLS if in_the_clear => match expect_end(data) {
+                Ok(()) => return self.start_tls(out),
+                Err(refusal) => Err(refusal),
+            },
+            option::STARTTLS if self.tls == Encryption::Started => {
+                Err((answer::ERR_INVALID, "TLS was started already"))
+            }
+            // This option has no error reply.
+            option::EXPORT_NAME if in_the_clear => return Step::Refused("TLS was not started"),
+            _ if in_the_clear && option != option::ABORT => Err((answer::ERR_TLS_REQD, "TLS comes first")),
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
                 reply(out, option, answer::ACK, &[]);
@@ -194,6 +223,13 @@ impl Negotiation {
             refuse(out, option, refusal);
         }
         Step::Answered
+    }
+
+    /// Section "SELECTIVETLS" and others: all that was agreed on in the clear is forgotten.
+    fn start_tls(&mut self, out: &mut Vec<u8>) -> Step {
+        reply(out, option::STARTTLS, answer::ACK, &[]);
+        (self.tls, self.structured, self.allocation) = (Encryption::Started, false, None);
+        Step::StartTls
     }
 
     fn find(&self, name: &[u8]) -> Option<usize> {
