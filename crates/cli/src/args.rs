@@ -3,6 +3,11 @@
 //! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); what they mean together
 //! is [`crate::plan`]'s. The original's form is turned into this one by [`crate::original`].
 
+mod trust;
+
+pub use trust::{KeyAction, KeyOptions, SandboxMode, SignOptions};
+
+use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::duration::{Period, Timeout};
@@ -75,25 +80,6 @@ Examples:
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
   vfield overlay reset                                  as if nothing had ever been written";
 
-const SIGN_EXAMPLES: &str = "\
-Examples:
-  minisign -G -p vendor.pub -s vendor.key               once
-  vfield sign viver.squash --secret-key vendor.key
-  minisign -Vm viver.squash.vfield -p vendor.pub        the stock tool verifies it
-  vfield serve viver.squash --listen 192.168.1.1        hands the signature out
-  vfield join 192.168.1.1 --trust vendor.pub            reads nothing else";
-
-const KEY_EXAMPLES: &str = "\
-Examples:
-  vfield key new /etc/vfield.key                        copy it to every machine of the field
-  vfield serve viver.squash --listen 192.168.1.1 --field-key /etc/vfield.key
-  vfield join 192.168.1.1 --field-key /etc/vfield.key
-
-To change the key while the field goes on, or to shut a machine out that had it:
-  1. append the new key's line to the file on every machine that stays; vfield key reload
-  2. move that line to the top on each; vfield key reload
-  3. take the old line out on each; vfield key reload";
-
 /// Shares a read-only disk image between many machines.
 ///
 /// Every node holds as much of the image in memory as it likes and serves that to the others. As soon as
@@ -135,7 +121,7 @@ pub enum Command {
     /// Print the id that a file would have as an image, without serving it
     Id(IdOptions),
     /// Sign a file as the image that it is, for readers who trust the key, in minisign's format
-    #[command(after_help = SIGN_EXAMPLES)]
+    #[command(after_help = trust::SIGN_EXAMPLES)]
     Sign(SignOptions),
     /// Write an image, or a part of it, to stdout
     Cat(CatOptions),
@@ -145,7 +131,7 @@ pub enum Command {
     #[command(after_help = OVERLAY_EXAMPLES)]
     Overlay(OverlayOptions),
     /// Make a key that closes a field to all who do not have it, or take up keys that were changed
-    #[command(after_help = KEY_EXAMPLES)]
+    #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
     /// Measure how near the limit reads are, of an image here or of a node over there
     #[command(after_help = BENCH_EXAMPLES)]
@@ -213,6 +199,9 @@ pub struct DaemonOptions {
     /// server-key.pem; with a ca-cert.pem only those who have a certificate by it
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "nbd", help_heading = "Exports")]
     pub nbd_tls: Option<PathBuf>,
+    /// Let NBD clients over TCP read an image only from these networks; may be repeated
+    #[arg(long, value_name = "[IMAGE=]NETWORK", requires = "nbd", help_heading = "Exports")]
+    pub nbd_allow: Vec<Access>,
     /// Show the images as files in this empty directory, through FUSE
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
     pub mount: Option<PathBuf>,
@@ -310,19 +299,6 @@ pub struct StatusOptions {
     pub control: ControlOptions,
 }
 
-/// How much a daemon gives up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxMode {
-    /// What it can.
-    #[default]
-    Auto,
-    /// Everything, or it does not start.
-    Require,
-    /// Nothing.
-    Off,
-}
-
 /// What `status --wait` waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -358,26 +334,6 @@ pub struct IdOptions {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Chunk size, which is part of what the id stands for
-    #[arg(long, value_name = "SIZE", default_value = "64K")]
-    pub chunk_size: Size,
-}
-
-/// `vfield sign`.
-#[derive(Debug, Args)]
-pub struct SignOptions {
-    /// Image file or block device; FILE.vfield and FILE.vfield.minisig are written beside it
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
-    /// Secret key, as `minisign -G` makes it; its password is asked for
-    #[arg(long, short = 's', value_name = "KEY", value_hint = ValueHint::FilePath)]
-    pub secret_key: Option<PathBuf>,
-    /// Only write FILE.vfield, for `minisign -Sm FILE.vfield` to sign
-    #[arg(long, conflicts_with = "secret_key")]
-    pub statement: bool,
-    /// Name under which it is served [default: the file's name]
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<ImageName>,
-    /// Chunk size with which it is served
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub chunk_size: Size,
 }
@@ -445,38 +401,6 @@ pub enum OverlayAction {
         /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
-    },
-}
-
-/// `vfield key`.
-#[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-pub struct KeyOptions {
-    /// What is to be done.
-    #[command(subcommand)]
-    pub action: KeyAction,
-}
-
-/// What is done with field keys.
-#[derive(Debug, Subcommand)]
-pub enum KeyAction {
-    /// Make a new key in a new file that only its owner can read
-    New {
-        /// The file
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-        file: PathBuf,
-    },
-    /// Print the names of the keys in a file, as `vfield status` shows them; they are no secret
-    Id {
-        /// The file
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-        file: PathBuf,
-    },
-    /// Let the running daemon read its key files again; nodes without any of the keys are hung up on
-    Reload {
-        /// Which daemon.
-        #[command(flatten)]
-        control: ControlOptions,
     },
 }
 

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_export::nbd;
+use vfield_export::nbd::access::Rule;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_trust::signature::TrustedKeys;
 
@@ -58,6 +59,8 @@ pub struct Plan {
 pub struct Places {
     /// Where NBD clients may connect.
     pub nbd: Vec<nbd::Address>,
+    /// From where they may be read over TCP.
+    pub access: Vec<Rule>,
     /// Certificates for those who come over TCP.
     pub tls: Option<nbd::Tls>,
     /// Where the images appear as files.
@@ -132,13 +135,14 @@ impl Plan {
         let hint = "certtool, openssl or libnbd's own manual make them: see docs/exports.md";
         let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
         let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
+        let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();
         // Half of the processors are for those who read: on a small machine a second thread costs more in wake-ups,
         // by a fifth of a storm's throughput, than it brings.
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
-        let exports = Places { nbd: places, tls, mount: daemon.mount, ublk: daemon.ublk };
+        let exports = Places { nbd: places, access, tls, mount: daemon.mount, ublk: daemon.ublk };
         Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, json, threads })
     }
 }

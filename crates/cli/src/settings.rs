@@ -6,6 +6,7 @@
 
 use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions};
 use crate::failure::{Failure, plain};
+use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::duration::Timeout;
@@ -38,6 +39,7 @@ pub struct Settings {
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
     nbd_tls: Option<PathBuf>,
+    nbd_allow: OneOrMany<Access>,
     mount: Option<PathBuf>,
     ublk: bool,
     io_timeout: Option<Timeout>,
@@ -133,6 +135,7 @@ impl Settings {
 
     fn complete_daemon(self, mut options: DaemonOptions) -> DaemonOptions {
         fill(&mut options.nbd, &self.nbd);
+        fill(&mut options.nbd_allow, &self.nbd_allow);
         options.nbd_tls = options.nbd_tls.or(self.nbd_tls);
         options.mount = options.mount.or(self.mount);
         options.ublk |= self.ublk;

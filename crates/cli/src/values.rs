@@ -3,6 +3,7 @@
 //! A value that exists is valid: parsing is the only way to make one. None of them looks at the machine
 //! or the network; that is done in [`crate::plan`].
 
+pub mod access;
 pub mod address;
 pub mod boost;
 pub mod duration;

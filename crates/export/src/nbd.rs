@@ -20,6 +20,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod access;
 mod address;
 mod answer;
 pub mod codec;

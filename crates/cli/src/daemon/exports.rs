@@ -84,7 +84,11 @@ impl Exports {
         let bound: Result<Vec<Server>, BindError> = places
             .nbd
             .iter()
-            .map(|place| Ok(Server::bind(place, sources.clone())?.with_tls(places.tls.clone())))
+            .map(|place| {
+                Ok(Server::bind(place, sources.clone())?
+                    .with_tls(places.tls.clone())
+                    .with_access(places.access.clone()))
+            })
             .collect();
         let bound = bound.map_err(|error| explain::bind(&error))?;
         let dir = places.mount.as_deref();

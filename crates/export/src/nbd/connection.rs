@@ -8,6 +8,7 @@
 //! server starts one for each accepted socket. How answers are laid out is `answer.rs`'s business.
 
 use super::Limits;
+use super::access::{self, Rule};
 use super::answer::Answers;
 use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
 use super::codec::request::{HEADER_BYTES, Request};
@@ -42,9 +43,25 @@ pub(super) struct Shared {
     pub(super) offers: Arc<[Offer]>,
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
+    pub(super) access: Vec<Rule>,
     pub(super) requests: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
+}
+
+impl Shared {
+    /// What a client may choose from, in the order of the offers.
+    fn offers_for(&self, socket: &Socket) -> io::Result<Arc<[Offer]>> {
+        let Some(peer) = socket.peer().filter(|_| !self.access.is_empty()).transpose()? else {
+            return Ok(Arc::clone(&self.offers));
+        };
+        Ok(self.offers.iter().filter(|offer| access::allows(&self.access, &offer.name, peer)).cloned().collect())
+    }
+
+    /// The source of an offer.
+    fn source(&self, offer: &Offer) -> Option<&Arc<dyn BlockSource>> {
+        self.sources.iter().find(|source| source.name() == offer.name)
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -71,14 +88,18 @@ pub(super) enum End {
 /// Serves one client until it leaves. `draining` becomes ready when the server is to stop.
 pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future<Output = ()>) -> Result<(), End> {
     let mut draining = pin!(draining);
-    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared));
+    let offers = shared.offers_for(&socket)?;
+    if offers.is_empty() {
+        return Err(End::Handshake("there is nothing for a client from there"));
+    }
+    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared, &offers));
     let negotiated = tokio::select! {
         biased;
         () = draining.as_mut() => return Ok(()),
         negotiated = handshake => negotiated.map_err(|_| End::SlowHandshake(shared.limits.handshake))??,
     };
     let Some((socket, chosen, inbox)) = negotiated else { return Ok(()) };
-    let Some(source) = shared.sources.get(chosen.offer) else { return Ok(()) };
+    let Some(source) = offers.get(chosen.offer).and_then(|offer| shared.source(offer)) else { return Ok(()) };
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
     let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
     let mut connection = Connection {
@@ -104,12 +125,16 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
 }
 
 /// Agrees on an export. `None` if the client left instead.
-async fn negotiate(mut socket: Socket, shared: &Shared) -> Result<Option<(Socket, Chosen, Inbox)>, End> {
+async fn negotiate(
+    mut socket: Socket,
+    shared: &Shared,
+    offers: &Arc<[Offer]>,
+) -> Result<Option<(Socket, Chosen, Inbox)>, End> {
     // Whoever can open a unix socket is on this machine.
     let tls = shared.tls.as_ref().filter(|_| matches!(socket, Socket::Tcp(_)));
     let mut inbox = Inbox::new(16 + OPTION_BYTES_MAX as usize);
     let mut out = Vec::new();
-    let mut negotiation = Negotiation::start(shared.offers.clone(), tls.is_some(), &mut out);
+    let mut negotiation = Negotiation::start(offers.clone(), tls.is_some(), &mut out);
     loop {
         let (used, step) = negotiation.step(inbox.bytes(), &mut out);
         inbox.consume(used);

@@ -4,6 +4,7 @@
 //! after a shutdown no task, no socket and no socket file is left, in a bounded time. The command line and
 //! tests call it. It never looks at what clients say.
 
+use super::access::Rule;
 use super::address::Address;
 use super::codec::Offer;
 use super::codec::STRING_BYTES_MAX;
@@ -72,6 +73,7 @@ impl Server {
             sources,
             limits: Limits::default(),
             tls: None,
+            access: Vec::new(),
             requests: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -83,6 +85,13 @@ impl Server {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.shared.limits = limits;
+        self
+    }
+
+    /// With an access list for clients that come over TCP.
+    #[must_use]
+    pub fn with_access(mut self, access: Vec<Rule>) -> Self {
+        self.shared.access = access;
         self
     }
 

@@ -7,6 +7,7 @@ use super::tls::{Tls, TlsStream};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sockopt};
 use std::future;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -54,6 +55,15 @@ impl Socket {
         let _ = sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL);
         let _ = sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES);
         Self::Tcp(stream)
+    }
+
+    /// Where a client over the network is; `None` for one on this machine.
+    pub(super) fn peer(&self) -> Option<io::Result<IpAddr>> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(stream) => Some(stream.peer_addr().map(|addr| addr.ip())),
+            Self::Tls(stream) => Some(stream.peer_addr().map(|addr| addr.ip())),
+        }
     }
 
     /// Reads into `buffer`; 0 bytes mean that the client will send no more.

@@ -10,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -201,6 +202,11 @@ impl TlsStream {
     /// Waits until something may be written.
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_write_ready(cx)
+    }
+
+    /// Where the client is.
+    pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
     }
 
     /// True if the socket has not taken everything.
