@@ -422,6 +422,9 @@ pub struct BenchOptions {
     /// Ask another node directly for what it has, without becoming a member of its field
     #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname, help_heading = "Another node")]
     pub peer: Option<Address>,
+    /// The key of that node's field
+    #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Another node")]
+    pub field_key: Vec<PathBuf>,
     /// Image of that node, by name, id, or the beginning of its id [default: its only one]
     #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
     pub peer_image: Option<String>,

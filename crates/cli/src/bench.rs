@@ -14,6 +14,7 @@ mod load;
 mod nbd;
 mod outcome;
 mod sample;
+mod sealed;
 mod socket;
 mod table;
 mod work;
@@ -22,6 +23,7 @@ use crate::args::{BenchOptions, Pattern, Volume};
 use crate::control::client::Client;
 use crate::control::message::{DaemonStatus, Reply, Request};
 use crate::failure::Failure;
+use crate::field_key::KeyFiles;
 use crate::log::{Style, Voice};
 use crate::report::bar;
 use crate::values::address::Address;
@@ -45,6 +47,7 @@ use vfield_core::image::{Geometry, Header};
 use vfield_core::record::Record;
 use vfield_node::config::DEFAULT_PORT;
 use vfield_node::status::ImageStatus;
+use vfield_trust::KeyRing;
 use work::{Order, Work};
 
 /// An image: as `nbdcopy` reads one.
@@ -190,6 +193,11 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// The keys of the other node's field.
+    fn keys(&self) -> Result<Option<KeyRing>, Failure> {
+        KeyFiles::choose(self.options.field_key.clone()).read()
+    }
+
     /// Asks a node for what it has.
     fn peer(&mut self, addr: &Address) -> Result<Done, Failure> {
         let found = addr.resolve(DEFAULT_PORT)?;
@@ -197,7 +205,7 @@ impl Bench<'_> {
         let addr = first.ok_or_else(|| Failure::failed(format!("host {addr} has no address")))?;
         // One guest, however many connections it has.
         let me = NodeId(RandomState::new().build_hasher().finish());
-        let mut guest = Guest::greet(addr, me)?;
+        let mut guest = Guest::greet(addr, me, self.keys()?.as_ref())?;
         let peer = *guest.peer();
         let (record, image) = self.image_of(&mut guest)?;
         let geometry = Geometry::new(header(&record)?);
@@ -242,12 +250,13 @@ impl Bench<'_> {
         block_bytes: u64,
         (link, origin): (&Link, bool),
     ) -> Result<(), Failure> {
+        let keys = self.keys()?;
         for streams in self.streams(&PEER_STREAMS) {
             let depth = self.options.depth.unwrap_or(PEER_DEPTH);
             let setting = Setting { pattern: Pattern::Sequential, streams, depth, block_bytes };
             let mut channels: Vec<Box<dyn Channel>> = Vec::new();
             for _ in 0..streams {
-                channels.push(Box::new(PeerChannel::new(Guest::greet(addr, me)?, Arc::clone(sample))));
+                channels.push(Box::new(PeerChannel::new(Guest::greet(addr, me, keys.as_ref())?, Arc::clone(sample))));
             }
             let count = self.options.size.map_or(u64::MAX, |size| size.0.div_ceil(block_bytes));
             let shares = Reading::take(None);

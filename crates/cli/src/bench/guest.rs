@@ -16,6 +16,7 @@ use vfield_core::image::ImageId;
 use vfield_core::reach;
 use vfield_core::record::Snapshot;
 use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, WireError};
+use vfield_trust::KeyRing;
 
 /// A busy node answers late, a hostile one never.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,13 +58,13 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Greets the node at `addr` as `id`, which is for this program to choose.
+    /// Greets the node at `addr` as `id`, which is for this program to choose; with the keys of its field if it has any.
     ///
     /// # Errors
     /// If nobody answers there, or somebody who is no node of this version.
-    pub fn greet(addr: SocketAddr, id: NodeId) -> Result<Self, Failure> {
+    pub fn greet(addr: SocketAddr, id: NodeId, keys: Option<&KeyRing>) -> Result<Self, Failure> {
         let refused = |why: String| Failure::failed(format!("node {addr}: {why}"));
-        let socket = Socket::tcp(addr).map_err(|error| {
+        let socket = Socket::node(addr, keys).map_err(|error| {
             refused(explain(&error)).hint("check --peer; `vfield status` on a member lists the nodes of a field")
         })?;
         // Replaced by what it says itself.

@@ -1,16 +1,20 @@
 //! A socket that is read to the byte, and given up when nobody waits any more.
 
+use super::sealed::Sealed;
 use crate::failure::plain;
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+use vfield_trust::KeyRing;
 
 /// A read that waits looks this often whether anybody still wants it.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A machine that does not answer within this is not there.
 const CONNECT: Duration = Duration::from_secs(3);
+/// One that has been connected to proves itself within this.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// For headers; longer reads go past it.
 const BUFFER: usize = 4 << 10;
 
@@ -28,6 +32,18 @@ impl Socket {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         Ok(Self::of(stream))
+    }
+
+    /// Connects to a node, and proves to be a member if its field has a key.
+    pub fn node(addr: SocketAddr, keys: Option<&KeyRing>) -> io::Result<Self> {
+        let Some(keys) = keys else { return Self::tcp(addr) };
+        let stream = TcpStream::connect_timeout(&addr, CONNECT)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HANDSHAKE))?;
+        let sealed = Sealed::start(stream.try_clone()?, keys)?;
+        // Of the socket, whichever handle it is set with.
+        stream.set_read_timeout(Some(LOOK_EVERY))?;
+        Ok(Self::of(sealed))
     }
 
     /// Connects to an address.

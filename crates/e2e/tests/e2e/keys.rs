@@ -141,6 +141,22 @@ fn who_does_not_have_the_key_is_refused_with_a_line() -> Outcome {
 }
 
 #[test]
+fn a_benchmark_of_a_node_needs_the_key_too() -> Outcome {
+    let lab = Lab::loopback(1)?;
+    let key = new_key(&lab, "field.key")?;
+    let field = closed(lab, &key)?;
+    let bench = |words: &[&Path]| {
+        let mut bench = Command::new(field.vfield.path());
+        bench.args(["bench", "--json", "--streams", "1", "--size", "512K", "--peer"]);
+        run(bench.arg(field.origin.addr().to_string()).args(words))
+    };
+    let found: Value = serde_json::from_str(&bench(&[Path::new("--field-key"), &key])?)?;
+    assert_eq!(found["runs"][0]["bytes"], 512 << 10, "{found:#}");
+    assert!(bench(&[]).is_err());
+    Ok(())
+}
+
+#[test]
 fn a_node_with_a_key_does_not_join_an_open_field() -> Outcome {
     let field = Field::start(Plan { image_bytes: MIB, spare_hosts: 1, ..Plan::default() })?;
     let key = new_key(&field.lab, "field.key")?;
