@@ -71,7 +71,8 @@ impl Outbound {
     /// Sends the front of `out`; a connection that is broken takes everything.
     pub fn send(&mut self, out: &mut Vec<u8>) -> Written {
         write(&self.stream, self.sealer.as_mut(), out).unwrap_or_else(|_| {
-            // Noticed by the side that reads.
+            // Noticed by the side that reads, also if it was the seal that gave out.
+            let _ = rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Both);
             out.clear();
             Written::All
         })

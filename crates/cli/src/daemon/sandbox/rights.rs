@@ -13,6 +13,8 @@ pub fn give_up(needs: Needs) -> Result<String, Missing> {
     let optional = [
         (Capability::CAP_NET_BIND_SERVICE, needs.low_ports),
         (Capability::CAP_SYS_ADMIN, needs.mount || needs.devices),
+        // Memory of rings counts as locked on some kernels.
+        (Capability::CAP_IPC_LOCK, needs.devices),
     ];
     let wanted = FILES.into_iter().chain(optional.into_iter().filter(|(_, needed)| *needed).map(|(one, _)| one));
     let kept: CapsHashSet = wanted.filter(|one| had.contains(one)).collect();
