@@ -8,7 +8,7 @@ help:
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
-	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 5 minutes)"
+	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 10 minutes)"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
 
 demo:
