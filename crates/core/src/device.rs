@@ -59,4 +59,7 @@ pub trait BlockDevice: BlockSource {
 
     /// Makes durable what was done before. Changes go on meanwhile.
     fn flush(&self) -> Writing<'_>;
+
+    /// True if changes end with this process, flushed or not.
+    fn is_volatile(&self) -> bool;
 }

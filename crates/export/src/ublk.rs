@@ -10,10 +10,12 @@
 //! this process can have. The driver's own "zero copy" would make the same one.
 //!
 //! A read whose bytes are here is answered by the thread that took it; one that has to wait becomes a task of the
-//! runtime. If this process dies, the device stays and whatever is asked of it waits; the next [`export`] of the same
-//! image takes it over, and nobody sees an error.
+//! runtime. A source that can be written makes a device that can be: `change` has what is done then. If this process
+//! dies, the device stays and whatever is asked of it waits; the next [`export`] of the same image takes it over,
+//! and nobody sees an error. Only a device whose changes died with the process fails with it.
 
 mod abi;
+mod change;
 mod control;
 mod device;
 mod error;
@@ -35,6 +37,8 @@ const SECTOR_BYTES: u64 = 512;
 /// Longest request: what the kernel's read-ahead and copies of files ask for at most by default is 1280 KiB, and a
 /// longer one would only leave the cache of a core between the source and the reader.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Longest discard: 16384 granules, which take the thread of a queue a few milliseconds.
+const DISCARD_BYTES_MAX: u32 = 64 << 20;
 
 /// How an image is exported.
 #[derive(Debug, Clone)]
@@ -67,7 +71,7 @@ impl Options {
     }
 }
 
-/// Makes `source` a read-only block device, or takes over the one that a dead process left for it.
+/// Makes `source` a block device, read-only unless it can be written, or takes over the one that a dead process left for it.
 ///
 /// Blocks until the kernel has looked for partitions on it, which reads through `options.runtime` if need be: in async
 /// code, call it from `spawn_blocking`.

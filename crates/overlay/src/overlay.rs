@@ -142,11 +142,6 @@ impl Overlay {
     pub fn image(&self) -> ImageId {
         self.inner.image
     }
-
-    /// True if its changes end with the process.
-    pub fn is_volatile(&self) -> bool {
-        self.inner.medium.is_volatile()
-    }
 }
 
 fn cut_of(base: &dyn BlockSource) -> Cut {
@@ -251,6 +246,10 @@ impl BlockDevice for Overlay {
             None => Box::pin(ready(Ok(()))),
             Some(committer) => Box::pin(committer.flush()),
         }
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.inner.medium.is_volatile()
     }
 }
 

@@ -31,6 +31,11 @@ fn a_killed_daemon_takes_its_ublk_device_over_again() {
 }
 
 #[test]
+fn a_ublk_device_with_an_overlay_can_be_written() {
+    boot("writable", include_str!("writable.sh"), Duration::from_secs(200));
+}
+
+#[test]
 fn what_ublk_lacks_is_said_in_one_line() {
     boot("refusals", include_str!("refusals.sh"), Duration::from_secs(60));
 }

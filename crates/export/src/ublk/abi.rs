@@ -164,25 +164,53 @@ pub(super) struct Parameters {
     pub io_min_shift: u8,
     /// The length of reads that costs least.
     pub io_opt_shift: u8,
+    /// What it can be asked to change; nothing of a device that is read-only.
+    pub changes: Option<Changes>,
+}
+
+/// How a device that can be written takes changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// What is written is durable only after a flush.
+    pub cached: bool,
+    /// The unit in which room is given back.
+    pub granule_bytes: u32,
+    /// Longest discard, and longest run of zeros.
+    pub discard_sectors_max: u32,
 }
 
 impl Parameters {
-    /// Only the basic parameters: whoever does not speak of discard does not get any.
-    pub const BYTES: usize = 40;
+    /// The basic parameters, and those of discards: whoever does not speak of them does not get any.
+    pub const BYTES: usize = 60;
     const BASIC: u32 = 1;
+    const DISCARD: u32 = 1 << 1;
     const READ_ONLY: u32 = 1;
+    const VOLATILE_CACHE: u32 = 1 << 2;
+    const FUA: u32 = 1 << 3;
 
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0..4].copy_from_slice(&(Self::BYTES as u32).to_ne_bytes());
-        bytes[4..8].copy_from_slice(&Self::BASIC.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&Self::READ_ONLY.to_ne_bytes());
+        let (types, attributes) = match self.changes {
+            None => (Self::BASIC, Self::READ_ONLY),
+            Some(Changes { cached: false, .. }) => (Self::BASIC | Self::DISCARD, 0),
+            Some(Changes { cached: true, .. }) => (Self::BASIC | Self::DISCARD, Self::VOLATILE_CACHE | Self::FUA),
+        };
+        bytes[4..8].copy_from_slice(&types.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&attributes.to_ne_bytes());
         bytes[12] = self.logical_block_shift;
         bytes[13] = self.physical_block_shift;
         bytes[14] = self.io_opt_shift;
         bytes[15] = self.io_min_shift;
         bytes[16..20].copy_from_slice(&self.request_sectors_max.to_ne_bytes());
         bytes[24..32].copy_from_slice(&self.sectors.to_ne_bytes());
+        if let Some(changes) = self.changes {
+            bytes[44..48].copy_from_slice(&changes.granule_bytes.to_ne_bytes());
+            bytes[48..52].copy_from_slice(&changes.discard_sectors_max.to_ne_bytes());
+            bytes[52..56].copy_from_slice(&changes.discard_sectors_max.to_ne_bytes());
+            // Segments of a discard: the kernel takes no other number.
+            bytes[56..58].copy_from_slice(&1_u16.to_ne_bytes());
+        }
         bytes
     }
 }
@@ -191,30 +219,42 @@ impl Parameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Read,
+    Write,
     Flush,
-    /// Anything that would change it.
-    Change(u8),
+    Discard,
+    /// Zeros are to be read from now on.
+    Zero,
+    /// Something that only other devices are asked.
+    Other(u8),
 }
 
 /// One request, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub operation: Operation,
+    /// A change that is durable when it is answered.
+    pub durable: bool,
     pub sectors: u32,
     pub first_sector: u64,
 }
 
 impl Descriptor {
     pub const BYTES: usize = 24;
+    /// Above the operation's eight bits.
+    const FUA: u32 = 1 << 13;
 
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
-        let operation = match u32::from_ne_bytes(part(bytes, 0)) as u8 {
+        let asked = u32::from_ne_bytes(part(bytes, 0));
+        let operation = match asked as u8 {
             0 => Operation::Read,
+            1 => Operation::Write,
             2 => Operation::Flush,
-            other => Operation::Change(other),
+            3 => Operation::Discard,
+            5 => Operation::Zero,
+            other => Operation::Other(other),
         };
         let sectors = u32::from_ne_bytes(part(bytes, 4));
-        Self { operation, sectors, first_sector: u64::from_ne_bytes(part(bytes, 8)) }
+        Self { operation, durable: asked & Self::FUA != 0, sectors, first_sector: u64::from_ne_bytes(part(bytes, 8)) }
     }
 }
 
@@ -278,8 +318,11 @@ mod tests {
         bytes[4..8].copy_from_slice(&8_u32.to_ne_bytes());
         bytes[8..16].copy_from_slice(&16_u64.to_ne_bytes());
         let read = Descriptor::from_bytes(&bytes);
-        assert_eq!(read, Descriptor { operation: Operation::Read, sectors: 8, first_sector: 16 });
-        bytes[0] = 3;
-        assert_eq!(Descriptor::from_bytes(&bytes).operation, Operation::Change(3));
+        assert_eq!(read, Descriptor { operation: Operation::Read, durable: false, sectors: 8, first_sector: 16 });
+        bytes[0..4].copy_from_slice(&(1_u32 << 13 | 1).to_ne_bytes());
+        let write = Descriptor::from_bytes(&bytes);
+        assert_eq!((write.operation, write.durable), (Operation::Write, true));
+        bytes[0] = 4;
+        assert_eq!(Descriptor::from_bytes(&bytes).operation, Operation::Other(4));
     }
 }

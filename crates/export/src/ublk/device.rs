@@ -6,11 +6,11 @@
 //! a device that we made is removed when its [`Device`] goes, and lives on only if the process dies. Called by
 //! [`super::export`]; the requests are `queue`'s.
 
-use super::abi::{self, ANY, Info, Parameters, State};
+use super::abi::{self, ANY, Changes, Info, Parameters, State};
 use super::control::{ControlDevice, is, refused};
 use super::error::UblkError;
 use super::queue::{self, Shared};
-use super::{Options, REQUEST_BYTES_MAX, SECTOR_BYTES};
+use super::{DISCARD_BYTES_MAX, Options, REQUEST_BYTES_MAX, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -20,6 +20,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use vfield_core::device::GRANULE_BYTES;
 use vfield_core::source::BlockSource;
 
 /// How long a device may take to notice that its server died. It takes milliseconds; but where [`keep_a_place_free`] could
@@ -184,12 +185,19 @@ fn parameters(source: &dyn BlockSource) -> Result<Parameters, UblkError> {
         io_min_shift: 12,
         // The kernel reads ahead by at least twice this.
         io_opt_shift: source.chunk_bytes().clamp(1 << 12, REQUEST_BYTES_MAX).ilog2() as u8,
+        changes: source.device().map(|device| Changes {
+            cached: !device.is_volatile(),
+            granule_bytes: GRANULE_BYTES,
+            discard_sectors_max: DISCARD_BYTES_MAX / SECTOR_BYTES as u32,
+        }),
     })
 }
 
-/// 64 bits that stand for an image.
+/// 64 bits that stand for an image, and for whether it can be written: who has it mounted for writing is not to meet a
+/// server that forgot what was written.
 fn mark(source: &dyn BlockSource) -> u64 {
-    let text = format!("vfield ublk 1 {} {}", source.size_bytes(), source.description());
+    let kind = if source.device().is_some() { "device" } else { "ublk" };
+    let text = format!("vfield {kind} 1 {} {}", source.size_bytes(), source.description());
     let hash = blake3::hash(text.as_bytes());
     u64::from_ne_bytes(std::array::from_fn(|index| hash.as_bytes()[index]))
 }
@@ -221,6 +229,11 @@ fn is_alive(process: i32) -> bool {
 }
 
 fn make(control: &mut ControlDevice, mark: u64, parameters: Parameters, options: &Options) -> Result<Info, UblkError> {
+    // Changes that end with the server cannot be taken over: the device is to fail rather than to forget them.
+    let recovery = match parameters.changes {
+        Some(Changes { cached: false, .. }) => 0,
+        _ => abi::USER_RECOVERY | abi::USER_RECOVERY_REISSUE,
+    };
     let wanted = Info {
         queues: options.queues.get(),
         depth: options.depth.get(),
@@ -228,7 +241,7 @@ fn make(control: &mut ControlDevice, mark: u64, parameters: Parameters, options:
         request_bytes_max: REQUEST_BYTES_MAX,
         device: ANY,
         server: 0,
-        flags: abi::USER_COPY | abi::USER_RECOVERY | abi::USER_RECOVERY_REISSUE,
+        flags: abi::USER_COPY | recovery,
         mark,
     };
     let info = control.add(wanted).map_err(refused("add a device"))?;

@@ -6,6 +6,7 @@
 //! from the thread that fetched. Started by `device`; ends when the kernel gives up every place of the queue.
 
 use super::abi::{self, Descriptor, Operation};
+use super::change::{self, Change};
 use super::gather::Gather;
 use super::ring::{Event, QueueRing};
 use rustix::event::{EventfdFlags, eventfd};
@@ -16,6 +17,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use vfield_core::device::WriteError;
 use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, Piece, ReadError};
 
@@ -55,8 +57,9 @@ struct Queue {
     depth: u16,
     ends: Arc<Ends>,
     gather: Gather,
-    /// Kept for its allocation.
+    /// Kept for their allocations.
     pieces: Vec<Piece>,
+    window: Vec<u8>,
 }
 
 impl Queue {
@@ -70,7 +73,7 @@ impl Queue {
         }
         ring.watch(ends.wake.as_raw_fd())?;
         ring.flush()?;
-        Ok(Self { shared, ring, queue, depth, ends, gather: Gather::mapping(), pieces: Vec::new() })
+        Ok(Self { shared, ring, queue, depth, ends, gather: Gather::mapping(), pieces: Vec::new(), window: Vec::new() })
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -97,23 +100,41 @@ impl Queue {
     /// Takes a request and answers it, now or later.
     fn take(&mut self, tag: u16) -> io::Result<()> {
         let descriptor = self.ring.descriptor(tag);
-        let result = match descriptor.operation {
-            Operation::Read => match self.asked(descriptor) {
-                Some(asked) => self.read(tag, asked),
-                None => Some(-Errno::IO.raw_os_error()),
-            },
-            Operation::Flush => Some(0),
-            // The kernel keeps them away from a device that is read-only.
-            Operation::Change(_) => Some(-Errno::OPNOTSUPP.raw_os_error()),
+        let result = match (descriptor.operation, self.asked(descriptor)) {
+            (_, None) => Some(-Errno::IO.raw_os_error()),
+            (Operation::Other(_), _) => Some(-Errno::OPNOTSUPP.raw_os_error()),
+            (Operation::Read, Some(asked)) => self.read(tag, asked),
+            (_, Some(asked)) => self.change(tag, descriptor, asked),
         };
         result.map_or(Ok(()), |result| self.ring.commit(tag, result))
     }
 
-    /// The extent of a read, if it lies within the device.
+    /// The extent of a request, if it lies within the device and is as short as it may be; a flush has none.
     fn asked(&self, descriptor: Descriptor) -> Option<Extent> {
+        let bytes_max = match descriptor.operation {
+            Operation::Flush | Operation::Other(_) => return Some(Extent::from(0..0)),
+            Operation::Read | Operation::Write => super::REQUEST_BYTES_MAX,
+            Operation::Discard | Operation::Zero => super::DISCARD_BYTES_MAX,
+        };
         let start = descriptor.first_sector.checked_mul(super::SECTOR_BYTES)?;
         let asked = Extent::new(start, u64::from(descriptor.sectors) * super::SECTOR_BYTES)?;
-        (asked.end() <= self.shared.size_bytes && asked.len() <= u64::from(super::REQUEST_BYTES_MAX)).then_some(asked)
+        (asked.end() <= self.shared.size_bytes && asked.len() <= u64::from(bytes_max)).then_some(asked)
+    }
+
+    /// The result of a change that could be made at once; `None` if it is waited for.
+    fn change(&mut self, tag: u16, descriptor: Descriptor, asked: Extent) -> Option<i32> {
+        // The kernel keeps changes away from a device that is read-only.
+        let Some(device) = self.shared.source.device() else { return Some(-Errno::OPNOTSUPP.raw_os_error()) };
+        let mut change = Change::new(descriptor, asked, abi::buffer_place(self.queue, tag));
+        if let Some(done) = change.try_make(device, self.shared.device.as_fd(), &mut self.window) {
+            return Some(changed(descriptor, asked, done));
+        }
+        let (shared, ends) = (self.shared.clone(), self.ends.clone());
+        self.shared.runtime.spawn(async move {
+            let done = shared.wait_for_change(change).await;
+            ends.push(tag, changed(descriptor, asked, done));
+        });
+        None
     }
 
     /// The result of a read whose bytes are here; `None` if it is waited for.
@@ -179,6 +200,17 @@ impl Shared {
         }
     }
 
+    /// Makes what is left of a change, or fails as soon as the device closes.
+    async fn wait_for_change(&self, change: Change) -> Result<(), WriteError> {
+        let Some(device) = self.source.device() else { return Err(WriteError::Io("the source is read-only".into())) };
+        let mut closing = self.closing.subscribe();
+        tokio::select! {
+            biased;
+            done = change.make(device, self.device.as_fd()) => done,
+            _ = closing.wait_for(|closing| *closing) => Err(ReadError::ShuttingDown.into()),
+        }
+    }
+
     async fn fill(&self, asked: Extent, place: u64) -> Result<(), ReadError> {
         let held = self.held(asked);
         let mut rest = held;
@@ -204,7 +236,20 @@ impl Shared {
     }
 }
 
-/// The ends of reads that were waited for, on their way back to the queue's thread.
+/// What the kernel is told about a change.
+fn changed(descriptor: Descriptor, asked: Extent, done: Result<(), WriteError>) -> i32 {
+    match done {
+        // At most `REQUEST_BYTES_MAX`.
+        Ok(()) if descriptor.operation == Operation::Write => asked.len() as i32,
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::warn!(%error, "a change failed");
+            -change::errno(&error).raw_os_error()
+        }
+    }
+}
+
+/// The ends of requests that were waited for, on their way back to the queue's thread.
 struct Ends {
     list: Mutex<Vec<(u16, i32)>>,
     wake: OwnedFd,
