@@ -252,6 +252,10 @@ pub struct DaemonOptions {
     /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
+    /// Carry this machine's root file system: start again after a death or a failure to join, lock
+    /// memory, and be left alone by the shutdown
+    #[arg(long, help_heading = "Daemon")]
+    pub root: bool,
     /// Threads that serve readers and other nodes [default: half as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Daemon")]
     pub threads: Option<std::num::NonZeroUsize>,
@@ -287,8 +291,9 @@ pub struct StatusOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Return once this holds: filled (the daemon's stores hold all they are to hold) or covered
-    /// (the stores of the field hold every image of the daemon, and the origin may leave)
+    /// Return once this holds: ready (the images can be read), filled (the daemon's stores hold all
+    /// they are to hold) or covered (the stores of the field hold every image of the daemon, and the
+    /// origin may leave)
     #[arg(long, value_name = "CONDITION", hide_possible_values = true)]
     pub wait: Option<Until>,
     /// Give up waiting after so long, with exit code 1 [default: never]
@@ -303,6 +308,8 @@ pub struct StatusOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
+    /// The daemon's images can be read.
+    Ready,
     /// The daemon's stores hold all they are to hold.
     Filled,
     /// The stores of the field hold every image of the daemon.
@@ -313,6 +320,7 @@ impl Until {
     /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Ready => "ready",
             Self::Filled => "filled",
             Self::Covered => "covered",
         }
@@ -321,6 +329,7 @@ impl Until {
     /// True if it holds in `status`.
     pub fn holds(self, status: &Status) -> bool {
         match self {
+            Self::Ready => true,
             Self::Filled => status.images.iter().all(|image| image.filled),
             Self::Covered => status.images.iter().all(|image| image.origin_may_leave),
         }

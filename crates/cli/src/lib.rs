@@ -10,6 +10,7 @@ pub mod control;
 pub mod daemon;
 pub mod failure;
 pub mod field_key;
+pub mod guard;
 pub mod log;
 pub mod network;
 pub mod original;
@@ -26,9 +27,10 @@ pub mod source_file;
 pub mod status;
 pub mod values;
 
-use args::{Cli, Command, Volume};
+use args::{Cli, Command, DaemonOptions, Volume};
 use clap::Parser;
 use failure::Failure;
+use guard::Role;
 use log::Style;
 use plan::Plan;
 use settings::Settings;
@@ -37,8 +39,8 @@ use std::process::ExitCode;
 
 /// Runs one command line, program name first; says what went wrong on stderr.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let failure = match parse(args) {
-        Ok(Some(cli)) => match dispatch(cli) {
+    let failure = match parse(args.clone()) {
+        Ok(Some(cli)) => match dispatch(cli, &args) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(failure) => failure,
         },
@@ -61,18 +63,18 @@ fn parse(args: Vec<OsString>) -> Result<Option<Cli>, Failure> {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<(), Failure> {
+fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
     let volume = cli.volume;
     match cli.command {
         Command::Serve(options) => {
             let settings = Settings::load(options.daemon.config.as_deref())?;
             let options = settings.complete_serve(*options);
-            run_daemon(options.daemon.json, volume, || Plan::serve(options))
+            run_daemon(&options.daemon.clone(), volume, args, || Plan::serve(options))
         }
         Command::Join(options) => {
             let settings = Settings::load(options.daemon.config.as_deref())?;
             let options = settings.complete_join(*options);
-            run_daemon(options.daemon.json, volume, || Plan::join(options))
+            run_daemon(&options.daemon.clone(), volume, args, || Plan::join(options))
         }
         Command::Status(options) => commands::status(&options),
         Command::Id(options) => commands::id(&options, volume),
@@ -87,10 +89,20 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn run_daemon(json: bool, volume: Volume, plan: impl FnOnce() -> Result<Plan, Failure>) -> Result<(), Failure> {
-    let voice = log::start(Style::choose(json, volume), volume);
+fn run_daemon(
+    options: &DaemonOptions,
+    volume: Volume,
+    args: &[OsString],
+    plan: impl FnOnce() -> Result<Plan, Failure>,
+) -> Result<(), Failure> {
+    let voice = log::start(Style::choose(options.json, volume), volume);
+    if options.root && guard::stand(args)? == Role::Done {
+        return Ok(());
+    }
     let result = plan().and_then(|plan| daemon::run(plan, voice));
-    if json && let Err(failure) = &result {
+    if options.json
+        && let Err(failure) = &result
+    {
         tracing::error!(target: log::EVENTS, hint = failure.hint_text(), "{}", failure.fact());
         return result.map_err(Failure::already_said);
     }

@@ -55,6 +55,7 @@ pub struct Settings {
     control: Option<PathBuf>,
     json: bool,
     sandbox: Option<SandboxMode>,
+    root: bool,
     threads: Option<NonZeroUsize>,
     no_pool: bool,
     no_parallel: bool,
@@ -150,6 +151,7 @@ impl Settings {
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.sandbox = options.sandbox.or(self.sandbox);
+        options.root |= self.root;
         options.threads = options.threads.or(self.threads);
         options.no_pool |= self.no_pool;
         options.no_parallel |= self.no_parallel;

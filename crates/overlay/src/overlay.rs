@@ -40,6 +40,13 @@ pub struct Usage {
     pub max_bytes: u64,
 }
 
+impl Usage {
+    /// True if anything was changed.
+    pub fn is_used(&self) -> bool {
+        self.held_bytes + self.zero_bytes > 0
+    }
+}
+
 impl Overlay {
     /// An overlay in memory, over `base`, which has the bytes of `image`; at most `max_bytes` are held, rounded
     /// down to granules.

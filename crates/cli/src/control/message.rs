@@ -212,7 +212,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn requests() -> impl Strategy<Value = Request> {
-        let until = || prop_oneof![Just(Until::Filled), Just(Until::Covered)];
+        let until = || prop_oneof![Just(Until::Ready), Just(Until::Filled), Just(Until::Covered)];
         prop_oneof![
             Just(Request::Status),
             Just(Request::ReloadKeys),

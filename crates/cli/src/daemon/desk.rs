@@ -138,6 +138,7 @@ impl Daemon for Desk {
                 let _ = stage.wait_for(|stage| !matches!(stage, Stage::Starting)).await;
                 let running = self.running()?;
                 let condition = match until {
+                    Until::Ready => return Ok(()),
                     Until::Filled => Condition::Filled,
                     Until::Covered => Condition::Covered,
                 };

@@ -77,7 +77,8 @@ impl Prepared {
                 Some(folder) => Overlay::in_folder(image, id, folder, max_bytes),
             };
             let overlay = overlay.map_err(|error| explain::open(&error))?;
-            if let Some((_, path)) = self.saved.iter().find(|(saved, _)| *saved == id) {
+            let goes_on = self.plan.again && overlay.usage().is_used();
+            if let Some((_, path)) = self.saved.iter().find(|(saved, _)| *saved == id && !goes_on) {
                 overlay.restore(path).map_err(|error| explain::restore(&error))?;
             }
             all.push(Arc::new(overlay));
@@ -162,7 +163,7 @@ impl Overlays {
     pub async fn close(&self, voice: &Voice) {
         for overlay in &self.all {
             let usage = overlay.usage();
-            if overlay.is_volatile() && usage.held_bytes + usage.zero_bytes > 0 {
+            if overlay.is_volatile() && usage.is_used() {
                 let changed = human(usage.held_bytes + usage.zero_bytes);
                 voice.say(&format!("{changed} of changes to {} end with this daemon", overlay.name()));
             } else if let Err(error) = overlay.flush().await {

@@ -18,6 +18,8 @@ pub struct OverlayPlan {
     pub max_bytes: Option<u64>,
     /// Saved overlays to begin with, each for the image that it names.
     pub from: Vec<PathBuf>,
+    /// Changes that are there already are the newer ones: this daemon is started again and again.
+    pub again: bool,
 }
 
 impl OverlayPlan {
@@ -41,7 +43,7 @@ impl OverlayPlan {
             OverlayPlace::Dir(_) => size,
             OverlayPlace::Ram => Some(in_memory(size, memory_bytes())?),
         };
-        Ok(Some(Self { place, max_bytes, from }))
+        Ok(Some(Self { place, max_bytes, from, again: options.root }))
     }
 }
 
