@@ -14,7 +14,7 @@ vfield_say() { echo "vfield: $*" >/dev/console; }
 
 # Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE. Fails if there is no such root.
 vfield_read_command_line() {
-    vfield_image='' vfield_members='' vfield_overlay=ram vfield_size='' vfield_from='' vfield_options=''
+    vfield_image='' vfield_members='' vfield_overlay=ram vfield_size='' vfield_from='' vfield_also='' vfield_options=''
     for vfield_word in $(cat /proc/cmdline); do
         vfield_value=${vfield_word#*=}
         case $vfield_word in
@@ -27,6 +27,7 @@ vfield_read_command_line() {
         vfield.overlay=*) vfield_overlay=$vfield_value ;;
         vfield.overlay_size=*) vfield_size=$vfield_value ;;
         vfield.overlay_from=*) vfield_from=$vfield_value ;;
+        vfield.also=*) vfield_also=$(echo "$vfield_value" | tr , ' ') ;;
         vfield.store=* | vfield.zone=* | vfield.listen=* | vfield.threads=*)
             vfield_word=${vfield_word#vfield.}
             vfield_options="$vfield_options --${vfield_word%%=*} $vfield_value"
@@ -55,12 +56,13 @@ vfield_prepare_home() {
 
 # The disk on which changes are saved, and the saved ones if there are some: vfield.overlay_from=DEVICE:/FILE.
 vfield_find_saved() {
-    vfield_disk=${vfield_from%%:*}
-    case $vfield_disk in
-    LABEL=* | UUID=*) vfield_disk=$(blkid -l -t "$vfield_disk" -o device) ;;
-    esac
     vfield_second=0
-    until [ -b "$vfield_disk" ] || [ $vfield_second -ge $vfield_disk_seconds ]; do
+    while :; do
+        vfield_disk=${vfield_from%%:*}
+        case $vfield_disk in
+        LABEL=* | UUID=*) vfield_disk=$(blkid -l -t "$vfield_disk" -o device) ;;
+        esac
+        if [ -b "$vfield_disk" ] || [ $vfield_second -ge $vfield_disk_seconds ]; then break; fi
         sleep 1
         vfield_second=$((vfield_second + 1))
     done
@@ -88,6 +90,7 @@ vfield_attach() {
         [ -z "$vfield_size" ] || vfield_options="$vfield_options --overlay-size $vfield_size"
         [ -z "$vfield_from" ] || vfield_find_saved
     fi
+    for vfield_word in $vfield_also; do vfield_options="$vfield_options --image $vfield_word"; done
     vfield_say "joining $vfield_image through $vfield_members"
     # shellcheck disable=SC2086
     vfield_run --quiet join $vfield_members --image "$vfield_image" $vfield_options --ublk --root \
@@ -96,7 +99,7 @@ vfield_attach() {
     until vfield_run status --wait ready --timeout 10s >/dev/null 2>&1; do
         kill -0 $vfield_guard 2>/dev/null || return 1
     done
-    vfield_device=$(vfield_run status --json | sed -n 's/.*"ublk:\([^ ]*\) .*/\1/p')
+    vfield_device=$(vfield_run status --json | sed -n "s/.*\"ublk:\([^ ]*\) $vfield_image\".*/\1/p")
     [ -b "$vfield_device" ]
 }
 

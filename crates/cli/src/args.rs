@@ -10,9 +10,11 @@ pub use trust::{KeyAction, KeyOptions, SandboxMode, SignOptions};
 use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
+use crate::values::dhcp::DhcpMode;
 use crate::values::duration::{Period, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
+use crate::values::machine::{Choice, Mac, Tag};
 use crate::values::nbd_uri::NbdUri;
 use crate::values::overlay::OverlayPlace;
 use crate::values::rate::Rate;
@@ -80,6 +82,15 @@ Examples:
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
   vfield overlay reset                                  as if nothing had ever been written";
 
+const NETBOOT_EXAMPLES: &str = "\
+Examples:
+  vfield serve root.squashfs vmlinuz initrd --listen 192.168.1.1
+  vfield netboot root.squashfs                          beside it; or beside any node that has joined
+                                                        all three
+  vfield netboot root.squashfs --append \"vfield.store=128M vfield.join_boost=random\"
+  vfield netboot root.squashfs --dhcp 192.168.1.100-192.168.1.200     where nobody gives addresses
+  vfield netboot stable --tag stable=root.squashfs --machine 52:54:00:12:34:56=exam.squashfs";
+
 /// Shares a read-only disk image between many machines.
 ///
 /// Every node holds as much of the image in memory as it likes and serves that to the others. As soon as
@@ -133,6 +144,9 @@ pub enum Command {
     /// Make a key that closes a field to all who do not have it, or take up keys that were changed
     #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
+    /// Let machines start over the network: kernel, initramfs and script over HTTP, DHCP by dnsmasq
+    #[command(after_help = NETBOOT_EXAMPLES)]
+    Netboot(Box<NetbootOptions>),
     /// Measure how near the limit reads are, of an image here or of a node over there
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchOptions>),
@@ -411,6 +425,42 @@ pub enum OverlayAction {
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
     },
+}
+
+/// `vfield netboot`.
+#[derive(Debug, Args)]
+pub struct NetbootOptions {
+    /// The image that machines have as their root, or a tag
+    #[arg(value_name = "IMAGE|TAG")]
+    pub image: String,
+    /// The kernel: an image of the daemon, or a file (with a slash in its name)
+    #[arg(long, value_name = "IMAGE|FILE", default_value = "vmlinuz", value_hint = ValueHint::FilePath)]
+    pub kernel: String,
+    /// The initramfs, likewise
+    #[arg(long, value_name = "IMAGE|FILE", default_value = "initrd", value_hint = ValueHint::FilePath)]
+    pub initrd: String,
+    /// Give the machine with this network card another image; may be repeated
+    #[arg(long, value_name = "MAC=IMAGE|TAG")]
+    pub machine: Vec<Choice<Mac>>,
+    /// Another name for an image: for --machine, and for /tag/TAG.ipxe; may be repeated
+    #[arg(long, value_name = "TAG=IMAGE")]
+    pub tag: Vec<Choice<Tag>>,
+    /// More words for the kernel, such as "vfield.store=128M vfield.join_boost=random"
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    pub append: Option<String>,
+    /// Where to serve HTTP [default: the address of the daemon, port 4480]
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
+    pub listen: Option<Address>,
+    /// What dnsmasq does: proxy (beside a DHCP server), none (it does not run), or FIRST-LAST (it
+    /// gives these addresses)
+    #[arg(long, value_name = "proxy|none|FIRST-LAST", default_value = "proxy", help_heading = "Network")]
+    pub dhcp: DhcpMode,
+    /// Print dnsmasq's configuration instead
+    #[arg(long)]
+    pub print: bool,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
 }
 
 /// How long a leave takes at most where nobody says otherwise.

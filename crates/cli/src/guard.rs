@@ -9,6 +9,7 @@
 use crate::failure::{Failure, plain};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, configure_io_flusher_behavior, getpid, getppid};
+use rustix::thread::set_name;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -95,6 +96,8 @@ fn is_guarded() -> bool {
 /// Makes memory something that this process has, and need not wait for. What the system refuses is said and done without:
 /// a machine with little memory is to boot all the same.
 fn stay() {
+    // Else it would be called after the link through which it was started.
+    let named = set_name(c"vfield");
     // What is there now comes in and stays; what is added later stays once it has been touched. Locking all of that at once
     // would fill the holes of the store.
     let locked =
@@ -102,6 +105,7 @@ fn stay() {
     let flusher = configure_io_flusher_behavior(true);
     let spared = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let refusals = [
+        ("having a name", named.err().map(Into::into)),
         ("locking memory", locked.err().map(Into::into)),
         ("being an io flusher", flusher.err().map(Into::into)),
         ("being spared when memory is short", spared.err()),

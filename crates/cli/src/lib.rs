@@ -12,6 +12,7 @@ pub mod failure;
 pub mod field_key;
 pub mod guard;
 pub mod log;
+pub mod netboot;
 pub mod network;
 pub mod original;
 pub mod output;
@@ -83,6 +84,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Leave(options) => commands::leave(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),
+        Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
         Command::Bench(options) => bench::run(&options, volume),
         Command::Completions(options) => commands::completions(&options),
         Command::Man(options) => commands::man(&options),

@@ -6,9 +6,11 @@
 pub mod access;
 pub mod address;
 pub mod boost;
+pub mod dhcp;
 pub mod duration;
 pub mod endpoint;
 pub mod image;
+pub mod machine;
 pub mod nbd_uri;
 pub mod overlay;
 pub mod rate;

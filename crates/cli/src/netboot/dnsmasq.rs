@@ -1,0 +1,110 @@
+//! dnsmasq, which tells machines where to start from: its configuration, and its life as our child.
+//!
+//! Beside a DHCP server that gives addresses it adds what to start from and nothing else (proxy DHCP); in a network without
+//! one it gives addresses, too. Machines whose firmware knows neither iPXE nor HTTP load iPXE over its TFTP.
+
+use super::IPXE_DIR;
+use crate::args::NetbootOptions;
+use crate::failure::{Failure, plain};
+use crate::values::dhcp::DhcpMode;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Stdio;
+use tokio::process::{Child, Command};
+
+/// What dnsmasq is to do.
+#[derive(Debug)]
+pub struct Dhcp {
+    own: Ipv4Addr,
+    site: SocketAddr,
+    mode: DhcpMode,
+    tftp: bool,
+}
+
+impl Dhcp {
+    /// What `options` say, for a site at `site`; `None` if there is to be no dnsmasq.
+    pub fn new(options: &NetbootOptions, site: SocketAddr) -> Result<Option<Self>, Failure> {
+        if options.dhcp == DhcpMode::None {
+            return Ok(None);
+        }
+        let IpAddr::V4(own) = site.ip() else {
+            let fact = format!("machines cannot be told of {} by DHCP, which is IPv4", site.ip());
+            return Err(Failure::usage(fact).hint("listen on an IPv4 address, or tell them yourself with --dhcp none"));
+        };
+        let tftp = Path::new(IPXE_DIR).join("undionly.kpxe").exists();
+        Ok(Some(Self { own, site, mode: options.dhcp.clone(), tftp }))
+    }
+
+    /// The configuration file.
+    pub fn configuration(&self) -> String {
+        let Self { own, site, .. } = self;
+        let script = format!("http://{site}/boot.ipxe");
+        let range = match &self.mode {
+            DhcpMode::Range { first, last } => format!("dhcp-range={first},{last},12h\n"),
+            DhcpMode::Proxy | DhcpMode::None => format!("dhcp-range={own},proxy\n"),
+        };
+        let mut text = format!(
+            "# Made by vfield netboot: no names, only what machines start from.\n\
+             port=0\nlisten-address={own}\nbind-interfaces\n{range}\
+             # iPXE says that it is one, firmware that starts over HTTP says that.\n\
+             dhcp-match=set:ipxe,175\ndhcp-vendorclass=set:http,HTTPClient\n\
+             dhcp-boot=tag:ipxe,{script}\n\
+             pxe-service=tag:ipxe,x86PC,\"V-FIELD\",{script}\n\
+             pxe-service=tag:ipxe,X86-64_EFI,\"V-FIELD\",{script}\n\
+             pxe-service=tag:ipxe,BC_EFI,\"V-FIELD\",{script}\n\
+             dhcp-option-force=tag:http,60,HTTPClient\n\
+             dhcp-boot=tag:http,http://{site}/ipxe.efi\n"
+        );
+        if self.tftp {
+            text += &format!(
+                "enable-tftp\ntftp-root={IPXE_DIR}\n\
+                 dhcp-match=set:efi,option:client-arch,7\ndhcp-match=set:efi,option:client-arch,9\n\
+                 dhcp-boot=tag:!ipxe,tag:!http,tag:!efi,undionly.kpxe,,{own}\n\
+                 dhcp-boot=tag:!ipxe,tag:!http,tag:efi,ipxe.efi,,{own}\n\
+                 pxe-service=tag:!ipxe,x86PC,\"V-FIELD\",undionly.kpxe,{own}\n\
+                 pxe-service=tag:!ipxe,X86-64_EFI,\"V-FIELD\",ipxe.efi,{own}\n\
+                 pxe-service=tag:!ipxe,BC_EFI,\"V-FIELD\",ipxe.efi,{own}\n"
+            );
+        }
+        text
+    }
+}
+
+/// A running dnsmasq; killed if this is dropped.
+#[derive(Debug)]
+pub struct Dnsmasq(Child);
+
+impl Dnsmasq {
+    /// Starts it. Has to be called within a tokio runtime.
+    pub fn start(dhcp: &Dhcp) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::failed("dnsmasq is not installed")
+                .hint("install it (Debian: dnsmasq-base), or tell machines yourself with --dhcp none"),
+            _ => Failure::failed(format!("starting dnsmasq: {}", plain(&error))),
+        };
+        let mut command = Command::new("dnsmasq");
+        // Addresses that it gave are remembered by nobody: machines ask again.
+        command.args(["--keep-in-foreground", "--conf-file=-", "--leasefile-ro", "--log-facility=-", "--log-dhcp"]);
+        let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn().map_err(failed)?;
+        let input = child.stdin.take().and_then(|input| input.into_owned_fd().ok());
+        let mut input = std::fs::File::from(input.ok_or_else(|| Failure::failed("dnsmasq has no input"))?);
+        // Shorter than a pipe holds.
+        input.write_all(dhcp.configuration().as_bytes()).map_err(failed)?;
+        Ok(Self(child))
+    }
+
+    /// Returns if it ends by itself, with the reason.
+    pub async fn ended(&mut self) -> Failure {
+        let how = self.0.wait().await.map_or_else(|error| plain(&error), |status| status.to_string());
+        Failure::failed(format!("dnsmasq ended: {how}"))
+            .hint("its words are above; another DHCP server on this machine has its port")
+    }
+
+    /// Ends it.
+    pub async fn stop(mut self) {
+        if let Err(error) = self.0.kill().await {
+            tracing::warn!(%error, "ending dnsmasq");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is handed out: a file of this machine, or an image of the field, read through the daemon.
+
+use crate::control::client::Client;
+use crate::control::message::{DaemonStatus, Reply, Request};
+use crate::failure::{Failure, plain};
+use bytes::Bytes;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use tokio::sync::mpsc;
+
+/// Bytes read at a time, and kept for a machine that reads more slowly: four of them.
+const PART_BYTES: usize = 256 << 10;
+/// Parts that wait for a machine.
+const PARTS_MAX: usize = 4;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct File {
+    source: Source,
+    /// Length in bytes.
+    pub size_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Path(PathBuf),
+    Image { name: String, control: Option<PathBuf> },
+}
+
+/// A stream of a file's bytes, in order; an error ends it.
+pub type Parts = mpsc::Receiver<Result<Bytes, Failure>>;
+
+impl File {
+    /// What `name` means: with a slash a file here, without one an image of the daemon.
+    pub fn choose(name: &str, status: &DaemonStatus, control: Option<&Path>) -> Result<Self, Failure> {
+        if name.contains('/') {
+            return Self::at(Path::new(name));
+        }
+        let Some(image) = status.node.images.iter().find(|image| image.name == name) else {
+            let names: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
+            return Err(Failure::usage(format!("the daemon has no image {name:?}"))
+                .hint(format!("it has: {}; a file is named with a slash: ./{name}", names.join(", "))));
+        };
+        let source = Source::Image { name: name.to_owned(), control: control.map(Path::to_owned) };
+        Ok(Self { source, size_bytes: image.size_bytes })
+    }
+
+    /// A file of this machine.
+    pub fn at(path: &Path) -> Result<Self, Failure> {
+        let failed = |why: &str| Failure::failed(format!("{}: {why}", path.display()));
+        let metadata = std::fs::metadata(path).map_err(|error| failed(&plain(&error)))?;
+        if !metadata.is_file() {
+            return Err(failed("not a file"));
+        }
+        Ok(Self { source: Source::Path(path.to_owned()), size_bytes: metadata.len() })
+    }
+
+    /// Reads all of it, on a thread of its own, no faster than it is taken.
+    pub fn read(&self) -> Parts {
+        let (parts, taken) = mpsc::channel(PARTS_MAX);
+        let file = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(failure) = file.send(&parts) {
+                tracing::warn!("{}", failure.fact());
+                // Who asked may have gone.
+                let _ = parts.blocking_send(Err(failure));
+            }
+        });
+        taken
+    }
+
+    fn send(&self, parts: &mpsc::Sender<Result<Bytes, Failure>>) -> Result<(), Failure> {
+        match &self.source {
+            Source::Path(path) => {
+                let failed = |error: std::io::Error| Failure::failed(format!("{}: {}", path.display(), plain(&error)));
+                let file = std::fs::File::open(path).map_err(failed)?;
+                let mut left = file.take(self.size_bytes);
+                loop {
+                    let mut part = vec![0; PART_BYTES];
+                    let read = left.read(&mut part).map_err(failed)?;
+                    part.truncate(read);
+                    if read == 0 || parts.blocking_send(Ok(part.into())).is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+            Source::Image { name, control } => {
+                let mut client = Client::connect(control.as_deref())?;
+                client.send(&Request::Cat { image: name.clone(), offset: 0, length: None })?;
+                loop {
+                    let mut left = match client.reply()? {
+                        Reply::Data { bytes } => bytes,
+                        Reply::Done => return Ok(()),
+                        _ => return Err(client.unexpected()),
+                    };
+                    while left > 0 {
+                        let mut part = vec![0; left.min(PART_BYTES as u64) as usize];
+                        let read = client.read_raw(&mut part)?;
+                        part.truncate(read);
+                        left -= read as u64;
+                        if parts.blocking_send(Ok(part.into())).is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The site that machines start from.
+//!
+//! Owns its paths: `/boot.ipxe`, `/machine/MAC.ipxe`, `/tag/TAG.ipxe`, `/kernel`, `/initrd`, and `/NAME.efi` for firmware
+//! that loads programs over HTTP. Whatever a client sends is an answer or a refusal; what it keeps busy is bounded.
+
+use super::file::{File, Parts};
+use super::menu::Menu;
+use super::{script, status};
+use crate::failure::Failure;
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// More machines than this wait until one is done: each has a thread while it loads.
+const CONNECTIONS_MAX: usize = 256;
+/// A client that has not sent its request by then is cut off.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
+/// After an error of the system, most likely for want of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// What is handed out.
+#[derive(Debug)]
+pub struct Site {
+    /// The kernel.
+    pub kernel: File,
+    /// The initramfs.
+    pub initrd: File,
+    /// Where programs for firmware lie.
+    pub firmware: PathBuf,
+    /// Who gets what.
+    pub menu: Menu,
+    /// The daemon that knows the members.
+    pub control: Option<PathBuf>,
+    /// Where the site is.
+    pub address: SocketAddr,
+}
+
+type Answer = Response<Either<Full<Bytes>, Stream>>;
+
+/// Answers clients for as long as it is polled.
+pub async fn serve(listener: TcpListener, site: Arc<Site>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "accepting");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let site = Arc::clone(&site);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, Arc::clone(&site)));
+            let mut server = hyper::server::conn::http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
+            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+                tracing::debug!(%error, "http connection");
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, site: Arc<Site>) -> Result<Answer, Infallible> {
+    let path = request.uri().path().to_owned();
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return Ok(text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD".to_owned()));
+    }
+    // Asks the daemon, which may take a moment.
+    let found = tokio::task::spawn_blocking(move || site.find(&path)).await;
+    let found = found.unwrap_or_else(|error| Err(Failure::failed(error.to_string())));
+    Ok(match found {
+        Ok(Some(Found::Text(script))) => text(StatusCode::OK, script),
+        Ok(Some(Found::File(file))) => stream(&file, request.method() == Method::GET),
+        Ok(None) => text(StatusCode::NOT_FOUND, "nothing is here".to_owned()),
+        Err(failure) => {
+            tracing::warn!("{}", failure.fact());
+            text(StatusCode::SERVICE_UNAVAILABLE, failure.fact().to_owned())
+        }
+    })
+}
+
+/// What is at a path.
+#[derive(Debug)]
+enum Found {
+    Text(String),
+    File(File),
+}
+
+impl Site {
+    fn find(&self, path: &str) -> Result<Option<Found>, Failure> {
+        let url = format!("http://{}", self.address);
+        let start = |image: &str| {
+            let status = status(self.control.as_deref())?;
+            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)))))
+        };
+        match path {
+            "/boot.ipxe" => return Ok(Some(Found::Text(script::first(&url)))),
+            "/kernel" => return Ok(Some(Found::File(self.kernel.clone()))),
+            "/initrd" => return Ok(Some(Found::File(self.initrd.clone()))),
+            _ => {}
+        }
+        let script = |of: &str| path.strip_prefix(of)?.strip_suffix(".ipxe");
+        if let Some(mac) = script("/machine/").and_then(|mac| mac.parse().ok()) {
+            return start(self.menu.of_machine(mac));
+        }
+        if let Some(image) = script("/tag/").and_then(|tag| self.menu.of_tag(tag)) {
+            return start(image);
+        }
+        let name = path.trim_start_matches('/');
+        let firmware = name.ends_with(".efi") && !name.contains('/');
+        Ok(if firmware { File::at(&self.firmware.join(name)).ok().map(Found::File) } else { None })
+    }
+}
+
+fn text(code: StatusCode, text: String) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text + "\n"))));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+fn stream(file: &File, wanted: bool) -> Answer {
+    let body = match wanted {
+        true => Either::Right(Stream { parts: file.read(), left_bytes: file.size_bytes }),
+        false => Either::Left(Full::default()),
+    };
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(file.size_bytes));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    answer
+}
+
+/// The bytes of a file as they come.
+#[derive(Debug)]
+struct Stream {
+    parts: Parts,
+    left_bytes: u64,
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.parts.poll_recv(cx).map(|part| match part {
+            Some(Ok(part)) => {
+                self.left_bytes = self.left_bytes.saturating_sub(part.len() as u64);
+                Some(Ok(Frame::data(part)))
+            }
+            Some(Err(failure)) => Some(Err(std::io::Error::other(failure.fact().to_owned()))),
+            // Its length was promised.
+            None if self.left_bytes > 0 => Some(Err(std::io::ErrorKind::UnexpectedEof.into())),
+            None => None,
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left_bytes)
+    }
+}
