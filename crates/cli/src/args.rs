@@ -252,6 +252,9 @@ pub struct DaemonOptions {
     /// vfield-field-key if there is one; without any the field is open]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub field_key: Vec<PathBuf>,
+    /// Remember the members in this file, and join through them as well when the daemon starts again
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
+    pub members: Option<PathBuf>,
     /// The daemon's control socket
     #[command(flatten)]
     pub control: ControlOptions,

@@ -7,6 +7,7 @@
 mod announce;
 mod desk;
 mod exports;
+pub mod members;
 mod overlays;
 mod sandbox;
 mod service_manager;
@@ -103,7 +104,11 @@ async fn live(
             desk.open(Arc::clone(&node), exports.places(), Arc::clone(&overlays), given_up);
             announce::running(voice, &node, serving, &exports.places());
             service_manager::tell("READY=1");
+            let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
             let end = told_to_end(&mut signals, &mut orders).await;
+            if let Some(remembering) = remembering {
+                remembering.abort();
+            }
             (Some((node, exports, overlays)), end)
         }
         Err(end) => (None, end),

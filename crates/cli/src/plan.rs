@@ -8,6 +8,7 @@ mod overlay;
 pub use overlay::OverlayPlan;
 
 use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions};
+use crate::daemon::members;
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::network;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
+    /// Where members are remembered over a death.
+    pub members: Option<PathBuf>,
     /// Logs in JSON.
     pub json: bool,
     /// Threads that serve readers and other nodes.
@@ -98,7 +101,10 @@ impl Plan {
         }
         let memory = memory_bytes().unwrap_or(u64::MAX);
         let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
-        let members = resolve_members(&options.join)?;
+        let mut members = resolve_members(&options.join)?;
+        let remembered = options.daemon.members.as_deref().map(members::read).unwrap_or_default();
+        let unknown: Vec<SocketAddr> = remembered.into_iter().filter(|addr| !members.contains(addr)).collect();
+        members.extend(unknown);
         let (listen, bootstrap) = match &options.daemon.listen {
             Some(address) => {
                 let listen = listen_at(address, "--listen")?;
@@ -143,7 +149,8 @@ impl Plan {
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, ublk: daemon.ublk };
-        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, json, threads })
+        let members = daemon.members;
+        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, members, json, threads })
     }
 }
 

@@ -52,6 +52,7 @@ pub struct Settings {
     field_key: OneOrMany<PathBuf>,
     trust: OneOrMany<String>,
     allow_rollback: bool,
+    members: Option<PathBuf>,
     control: Option<PathBuf>,
     json: bool,
     sandbox: Option<SandboxMode>,
@@ -148,6 +149,7 @@ impl Settings {
         options.advertise = options.advertise.or(self.advertise);
         options.zone = options.zone.or(self.zone);
         fill(&mut options.field_key, &self.field_key);
+        options.members = options.members.or(self.members);
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.sandbox = options.sandbox.or(self.sandbox);

@@ -73,7 +73,7 @@ impl Daemon for Fake {
 
     fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>> {
         match until {
-            Until::Filled => Box::pin(async { Ok(()) }),
+            Until::Ready | Until::Filled => Box::pin(async { Ok(()) }),
             Until::Covered => Box::pin(std::future::pending()),
         }
     }

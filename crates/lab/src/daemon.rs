@@ -178,6 +178,11 @@ impl Daemon {
         self.addr
     }
 
+    /// Its control socket.
+    pub fn control(&self) -> &Path {
+        &self.control
+    }
+
     /// Its process, to look at.
     pub fn process(&self) -> &Process {
         &self.process

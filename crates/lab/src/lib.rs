@@ -13,6 +13,7 @@
 pub mod bytes;
 pub mod client;
 pub mod daemon;
+pub mod diskless;
 pub mod lab;
 pub mod link;
 pub mod machine;
@@ -22,6 +23,7 @@ pub mod storm;
 pub mod wait;
 
 pub use daemon::{Daemon, Vfield};
+pub use diskless::{Diskless, Images};
 pub use lab::{Host, Lab};
 pub use link::{Counters, Link};
 pub use machine::Machine;

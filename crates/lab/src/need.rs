@@ -1,5 +1,6 @@
 //! What a test needs of the machine: it says so, and without it is skipped, or in CI fails.
 
+use crate::diskless::Images;
 use crate::machine::Machine;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ pub enum Need {
     Fuse,
     /// What `scripts/machine` makes, and QEMU.
     Machine,
+    /// What `scripts/diskless` makes, and QEMU.
+    Diskless,
     /// A program in the search path.
     Tool(&'static str),
 }
@@ -24,6 +27,7 @@ impl Need {
             Self::Root => (!is_root()).then(|| "root".to_owned()),
             Self::Fuse => (!fuse_works()).then(|| "/dev/fuse and fusermount3".to_owned()),
             Self::Machine => Machine::find().is_none().then(|| "scripts/test-boot, which makes a machine".to_owned()),
+            Self::Diskless => Images::find().is_none().then(|| "scripts/test-diskless, which makes images".to_owned()),
             Self::Tool(name) => find_tool(name).is_none().then(|| format!("the program {name:?}")),
         }
     }

@@ -254,21 +254,36 @@ impl Node {
         Leaving { handed_over: before.saturating_sub(lost), lost }
     }
 
-    /// Meets the bootstrap nodes; one that answers is enough.
-    async fn enter(&self, bootstrap: &[SocketAddr], events: &EventSink) -> Result<(), StartError> {
-        let mut tried = Vec::new();
+    /// Meets the bootstrap nodes, all at once; one that answers is enough, and nobody waits for the others.
+    async fn enter(&mut self, bootstrap: &[SocketAddr], events: &EventSink) -> Result<(), StartError> {
+        let mut meetings = JoinSet::new();
         for &addr in bootstrap {
-            match bootstrap::meet(&self.driver, addr).await {
-                Ok(()) => {}
-                Err(error) => tried.push((addr, error.to_string())),
+            let driver = Arc::clone(&self.driver);
+            meetings
+                .spawn(async move { (addr, bootstrap::meet(&driver, addr).await.map_err(|error| error.to_string())) });
+        }
+        let mut tried = Vec::new();
+        while let Some(met) = meetings.join_next().await {
+            match met.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+                (_, Ok(())) => break,
+                (addr, Err(why)) => tried.push((addr, why)),
             }
         }
         if !bootstrap.is_empty() && tried.len() == bootstrap.len() {
+            tried.sort_by_key(|(addr, _)| bootstrap.iter().position(|known| known == addr));
             return Err(StartError::Bootstrap { tried });
         }
-        for (addr, why) in tried {
-            events(Event::BootstrapFailed { addr, why });
-        }
+        let events = Arc::clone(events);
+        self.tasks.spawn(async move {
+            for (addr, why) in tried {
+                events(Event::BootstrapFailed { addr, why });
+            }
+            while let Some(Ok((addr, met))) = meetings.join_next().await {
+                if let Err(why) = met {
+                    events(Event::BootstrapFailed { addr, why });
+                }
+            }
+        });
         Ok(())
     }
 
