@@ -14,7 +14,7 @@ vfield_say() { echo "vfield: $*" >/dev/console; }
 
 # Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE. Fails if there is no such root.
 vfield_read_command_line() {
-    vfield_image='' vfield_members='' vfield_overlay=ram vfield_size='' vfield_from='' vfield_also='' vfield_options=''
+    vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also='' vfield_options=''
     for vfield_word in $(cat /proc/cmdline); do
         vfield_value=${vfield_word#*=}
         case $vfield_word in
@@ -24,6 +24,7 @@ vfield_read_command_line() {
             vfield_image=${vfield_image%@*}
             ;;
         root=vfield:*) vfield_say "$vfield_word names nobody to join: root=vfield:IMAGE@ADDR[,ADDR...]" ;;
+        vfield.device=*) vfield_kind=$vfield_value ;;
         vfield.overlay=*) vfield_overlay=$vfield_value ;;
         vfield.overlay_size=*) vfield_size=$vfield_value ;;
         vfield.overlay_from=*) vfield_from=$vfield_value ;;
@@ -82,7 +83,8 @@ vfield_find_saved() {
 
 # Starts the daemon and waits until the image is a block device, $vfield_device. Goes on for as long as nobody answers.
 vfield_attach() {
-    modprobe -q ublk_drv
+    [ "$vfield_kind" = nbd ] || modprobe -q ublk_drv
+    [ "$vfield_kind" = ublk ] || [ -e /dev/ublk-control ] || modprobe -q nbd
     vfield_prepare_home || return 1
     if [ "$vfield_overlay" != none ]; then
         mkdir "$vfield_home/changes"
@@ -93,13 +95,13 @@ vfield_attach() {
     for vfield_word in $vfield_also; do vfield_options="$vfield_options --image $vfield_word"; done
     vfield_say "joining $vfield_image through $vfield_members"
     # shellcheck disable=SC2086
-    vfield_run --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /members --ublk --root \
+    vfield_run --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /members --device "$vfield_kind" --root \
         </dev/null >/dev/console 2>&1 &
     vfield_guard=$!
     until vfield_run status --wait ready --timeout 10s >/dev/null 2>&1; do
         kill -0 $vfield_guard 2>/dev/null || return 1
     done
-    vfield_device=$(vfield_run status --json | sed -n "s/.*\"ublk:\([^ ]*\) $vfield_image\".*/\1/p")
+    vfield_device=$(vfield_run status --json | sed -n "s/.*\"\(ublk\|device\):\([^ ]*\) $vfield_image\".*/\2/p")
     [ -b "$vfield_device" ]
 }
 

@@ -10,6 +10,7 @@ pub use trust::{KeyAction, KeyOptions, SandboxMode, SignOptions};
 use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
+use crate::values::device::DeviceKind;
 use crate::values::dhcp::DhcpMode;
 use crate::values::duration::{Period, Timeout};
 use crate::values::endpoint::Endpoint;
@@ -220,8 +221,12 @@ pub struct DaemonOptions {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
     pub mount: Option<PathBuf>,
     /// Make each image a block device, /dev/ublkb0 and so on (root; Linux 6.5 or later)
-    #[arg(long, help_heading = "Exports")]
+    #[arg(long, help_heading = "Exports", conflicts_with = "device")]
     pub ublk: bool,
+    /// Make each image a block device by ublk, by the kernel's NBD client (nbd: /dev/nbd0 and so on),
+    /// or by the better one that the kernel has (auto)
+    #[arg(long, value_name = "auto|ublk|nbd", hide_possible_values = true, help_heading = "Exports")]
+    pub device: Option<DeviceKind>,
     /// Fail a read that no live node could answer for so long [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Exports")]
     pub io_timeout: Option<Timeout>,

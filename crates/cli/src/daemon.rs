@@ -92,7 +92,7 @@ async fn live(
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback).await;
+            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback, voice).await;
             let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
             let ((exports, overlays), given_up) = match attached {
                 Ok(attached) => attached,
@@ -143,10 +143,11 @@ async fn attach(
     prepared: Option<Prepared>,
     node: &Node,
     allow_rollback: bool,
+    voice: &Voice,
 ) -> Result<(Exports, Arc<Overlays>), Failure> {
     rollback::check(&node.status().images, allow_rollback)?;
     let overlays = lay(prepared, node).await?;
-    let exports = Exports::start(places, overlays.sources(node.sources())).await?;
+    let exports = Exports::start(places, overlays.sources(node.sources()), voice).await?;
     Ok((exports, overlays))
 }
 

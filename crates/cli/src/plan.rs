@@ -16,6 +16,7 @@ use crate::signature;
 use crate::source_file;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
+use crate::values::device::DeviceKind;
 use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
 use crate::values::store::{Store, memory_bytes};
@@ -68,8 +69,8 @@ pub struct Places {
     pub tls: Option<nbd::Tls>,
     /// Where the images appear as files.
     pub mount: Option<PathBuf>,
-    /// Each image is a block device.
-    pub ublk: bool,
+    /// Each image is a block device, by this driver.
+    pub device: Option<DeviceKind>,
 }
 
 impl Plan {
@@ -148,7 +149,8 @@ impl Plan {
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
-        let exports = Places { nbd: places, access, tls, mount: daemon.mount, ublk: daemon.ublk };
+        let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
+        let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
         let members = daemon.members;
         Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, members, json, threads })
     }

@@ -9,6 +9,7 @@ use crate::failure::{Failure, plain};
 use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
+use crate::values::device::DeviceKind;
 use crate::values::duration::Timeout;
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
@@ -42,6 +43,7 @@ pub struct Settings {
     nbd_allow: OneOrMany<Access>,
     mount: Option<PathBuf>,
     ublk: bool,
+    device: Option<DeviceKind>,
     io_timeout: Option<Timeout>,
     overlay: Option<OverlayPlace>,
     overlay_size: Option<Size>,
@@ -140,7 +142,9 @@ impl Settings {
         fill(&mut options.nbd_allow, &self.nbd_allow);
         options.nbd_tls = options.nbd_tls.or(self.nbd_tls);
         options.mount = options.mount.or(self.mount);
-        options.ublk |= self.ublk;
+        if !options.ublk && options.device.is_none() {
+            (options.ublk, options.device) = (self.ublk, self.device);
+        }
         options.io_timeout = options.io_timeout.or(self.io_timeout);
         options.overlay = options.overlay.or(self.overlay);
         options.overlay_size = options.overlay_size.or(self.overlay_size);

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod address;
 pub mod boost;
+pub mod device;
 pub mod dhcp;
 pub mod duration;
 pub mod endpoint;

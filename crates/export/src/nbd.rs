@@ -8,7 +8,7 @@
 //! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
 //! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out,
 //! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet; `upload`
-//! takes in what a client writes.
+//! takes in what a client writes. `kernel` attaches the kernel's own client.
 //!
 //! ```no_run
 //! # async fn example(image: std::sync::Arc<dyn vfield_core::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
@@ -26,6 +26,7 @@ mod answer;
 pub mod codec;
 mod connection;
 mod inbox;
+pub mod kernel;
 mod listener;
 mod outbox;
 mod server;

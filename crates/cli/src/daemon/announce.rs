@@ -40,7 +40,8 @@ fn at(place: &str) -> String {
     if let Some(dir) = place.strip_prefix("fuse:") {
         return format!("images are files in {dir}");
     }
-    match place.strip_prefix("ublk:").and_then(|device| device.split_once(' ')) {
+    let device = place.strip_prefix("ublk:").or_else(|| place.strip_prefix("device:"));
+    match device.and_then(|device| device.split_once(' ')) {
         Some((device, image)) => format!("{image} is the block device {device}"),
         None => format!("images are at {place}"),
     }

@@ -1,11 +1,13 @@
 //! The exports of a daemon together: NBD servers, the mount and block devices; checked early, started late, ended in order.
 
+mod devices;
 mod explain;
 
 use crate::control::place::Occupant;
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::plan::Places;
+use devices::Device;
 use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind};
@@ -16,14 +18,13 @@ use tokio::runtime::Handle;
 use vfield_core::source::BlockSource;
 use vfield_export::fuse::{self, MountError, Mounted, Unmounted};
 use vfield_export::nbd::{self, BindError, Server, Serving};
-use vfield_export::ublk::{self, Device, Stopped, UblkError};
 
 /// What is exported now.
 #[derive(Debug)]
 pub struct Exports {
     nbd: Vec<Serving>,
     mount: Option<Mounted>,
-    ublk: Vec<Device>,
+    devices: Vec<Device>,
 }
 
 /// Refuses places that cannot be had, without taking them: the images cannot be read yet.
@@ -36,8 +37,8 @@ pub fn check(places: &Places) -> Result<(), Failure> {
             }
         }
     }
-    if places.ublk {
-        ublk::check().map_err(|error| explain::ublk(&error))?;
+    if let Some(kind) = places.device {
+        devices::choose(kind)?;
     }
     places.mount.as_deref().map_or(Ok(()), check_mount)
 }
@@ -80,7 +81,7 @@ fn check_mount(dir: &Path) -> Result<(), Failure> {
 
 impl Exports {
     /// Takes all places and serves `sources` there; none is kept if one cannot be had. Within a runtime.
-    pub async fn start(places: &Places, sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, Failure> {
+    pub async fn start(places: &Places, sources: Vec<Arc<dyn BlockSource>>, voice: &Voice) -> Result<Self, Failure> {
         let bound: Result<Vec<Server>, BindError> = places
             .nbd
             .iter()
@@ -94,27 +95,30 @@ impl Exports {
         let dir = places.mount.as_deref();
         let mounted = dir.map(|dir| fuse::mount(dir, sources.clone(), fuse::Options::new(Handle::current())));
         let mount = mounted.transpose().map_err(|error| explain::mount(&error))?;
-        let devices = if places.ublk { devices(sources).await? } else { Vec::new() };
-        Ok(Self { nbd: bound.into_iter().map(Server::start).collect(), mount, ublk: devices })
+        let devices = match places.device {
+            None => Vec::new(),
+            Some(kind) => {
+                let (driver, instead) = devices::choose(kind)?;
+                if let Some(why) = instead {
+                    voice.say(&format!("the kernel's NBD client makes block devices: {why}"));
+                }
+                devices::make(driver, sources).await?
+            }
+        };
+        Ok(Self { nbd: bound.into_iter().map(Server::start).collect(), mount, devices })
     }
 
     /// Where the images can be attached, as clients write it.
     pub fn places(&self) -> Vec<String> {
         let mount = self.mount.iter().map(|mount| format!("fuse:{}", mount.directory().display()));
-        let devices = self.ublk.iter().map(|device| format!("ublk:{} {}", device.path().display(), device.image()));
+        let devices = self.devices.iter().map(Device::place);
         self.nbd.iter().map(|serving| serving.address().uri("")).chain(mount).chain(devices).collect()
     }
 
     /// Ends all of them: the mount and the devices first, since their readers are most likely to be in the way.
     pub async fn stop(self, voice: &Voice) {
-        for device in self.ublk {
-            let path = device.path().display().to_string();
-            match tokio::task::spawn_blocking(|| device.stop()).await {
-                Ok(Ok(Stopped::Idle)) => {}
-                Ok(Ok(Stopped::Forced)) => voice.warn(&format!("{path} was in use; its readers were cut off")),
-                Ok(Err(error)) => voice.warn(&error.to_string()),
-                Err(error) => voice.warn(&format!("removing {path}: {error}")),
-            }
+        for device in self.devices {
+            device.stop(voice).await;
         }
         if let Some(mount) = self.mount {
             let dir = mount.directory().display().to_string();
@@ -132,18 +136,4 @@ impl Exports {
             let _ = stopped.await;
         }
     }
-}
-
-/// Each source as a block device, in their order. On a thread that may wait, since the kernel reads the devices before it
-/// says that they are there.
-async fn devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>, Failure> {
-    let options = ublk::Options::new(Handle::current());
-    let all = move || sources.into_iter().map(|source| ublk::export(source, &options)).collect();
-    let made: Result<Result<Vec<Device>, UblkError>, _> = tokio::task::spawn_blocking(all).await;
-    let made = made.map_err(|error| Failure::failed(format!("making block devices: {error}")))?;
-    let devices = made.map_err(|error| explain::ublk(&error))?;
-    for device in devices.iter().filter(|device| device.taken_over()) {
-        tracing::info!(device = %device.path().display(), "took over the device of a daemon that had died");
-    }
-    Ok(devices)
 }

@@ -33,7 +33,7 @@ impl Needs {
         });
         let low = |port: u16| (1..1024).contains(&port);
         let low_ports = tcp_ports.chain([plan.node.listen.port()]).any(low);
-        Self { mount: plan.exports.mount.is_some(), devices: plan.exports.ublk, low_ports }
+        Self { mount: plan.exports.mount.is_some(), devices: plan.exports.device.is_some(), low_ports }
     }
 }
 

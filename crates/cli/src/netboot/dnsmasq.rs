@@ -46,7 +46,7 @@ impl Dhcp {
         };
         let mut text = format!(
             "# Made by vfield netboot: no names, only what machines start from.\n\
-             port=0\nlisten-address={own}\nbind-interfaces\n{range}\
+             port=0\nlisten-address={own}\nbind-dynamic\n{range}\
              # iPXE says that it is one, firmware that starts over HTTP says that.\n\
              dhcp-match=set:ipxe,175\ndhcp-vendorclass=set:http,HTTPClient\n\
              dhcp-boot=tag:ipxe,{script}\n\
@@ -85,7 +85,7 @@ impl Dnsmasq {
         };
         let mut command = Command::new("dnsmasq");
         // Addresses that it gave are remembered by nobody: machines ask again.
-        command.args(["--keep-in-foreground", "--conf-file=-", "--leasefile-ro", "--log-facility=-", "--log-dhcp"]);
+        command.args(["--keep-in-foreground", "--conf-file=-", "--leasefile-ro", "--log-facility=-"]);
         let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn().map_err(failed)?;
         let input = child.stdin.take().and_then(|input| input.into_owned_fd().ok());
         let mut input = std::fs::File::from(input.ok_or_else(|| Failure::failed("dnsmasq has no input"))?);

@@ -36,6 +36,11 @@ fn a_ublk_device_with_an_overlay_can_be_written() {
 }
 
 #[test]
+fn a_device_of_the_kernels_nbd_client_is_taken_over_too() {
+    boot("kernel_nbd", include_str!("kernel_nbd.sh"), Duration::from_secs(200));
+}
+
+#[test]
 fn what_ublk_lacks_is_said_in_one_line() {
     boot("refusals", include_str!("refusals.sh"), Duration::from_secs(60));
 }

@@ -9,4 +9,13 @@ refused "ublk needs io_uring, which cannot be used" try
 echo 0 >/proc/sys/kernel/io_uring_disabled
 rmmod ublk_drv
 refused "this kernel has no ublk: /dev/ublk-control does not exist" try
+
+# Another driver does as well, unless there is none.
+daemon other serve disk.img --device auto
+expect "$(cat /dev/nbd0)" image "what is read through the other one"
+stop other
+grep -q "kernel's NBD client makes block devices: this kernel has no ublk" other.log || fail "nothing was said of it"
+rmmod nbd
+refused "this kernel has no NBD client" "$vfield" -q serve disk.img --device auto --control /tmp/control.sock
+refused "this kernel has no NBD client" "$vfield" -q serve disk.img --device nbd --control /tmp/control.sock
 end

@@ -68,17 +68,7 @@ impl Server {
         let listener = Listener::bind(address)?;
         // Only the port can differ; a socket that was just bound knows its address.
         let address = listener.address().unwrap_or_else(|_| address.clone());
-        let shared = Shared {
-            offers: sources.iter().map(|source| offer(&**source)).collect(),
-            sources,
-            limits: Limits::default(),
-            tls: None,
-            access: Vec::new(),
-            requests: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
-            sent_bytes: AtomicU64::new(0),
-        };
-        Ok(Self { listener, address, shared })
+        Ok(Self { listener, address, shared: shared(sources) })
     }
 
     /// With other limits than the usual ones.
@@ -158,6 +148,20 @@ impl Serving {
         if let Err(error) = self.task.await {
             tracing::error!(%error, "the nbd server failed");
         }
+    }
+}
+
+/// What connections to `sources` share.
+pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
+    Shared {
+        offers: sources.iter().map(|source| offer(&**source)).collect(),
+        sources,
+        limits: Limits::default(),
+        tls: None,
+        access: Vec::new(),
+        requests: AtomicU64::new(0),
+        errors: AtomicU64::new(0),
+        sent_bytes: AtomicU64::new(0),
     }
 }
 

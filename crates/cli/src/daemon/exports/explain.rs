@@ -4,6 +4,7 @@ use crate::failure::{Failure, plain};
 use std::io::ErrorKind;
 use vfield_export::fuse::MountError;
 use vfield_export::nbd::BindError;
+use vfield_export::nbd::kernel::AttachError;
 use vfield_export::ublk::UblkError;
 
 /// Why a place for NBD clients cannot be had.
@@ -61,7 +62,18 @@ pub fn mount(error: &MountError) -> Failure {
     Failure::failed(fact).hint(hint)
 }
 
-/// Why images cannot be block devices.
+/// Why images cannot be block devices of the kernel's NBD client.
+pub fn attach(error: &AttachError) -> Failure {
+    let hint = match error {
+        AttachError::NotThere => "load it: `modprobe nbd`; or use --nbd or --mount",
+        AttachError::NotAllowed => "run as root, or use --nbd or --mount instead of --device",
+        AttachError::InUse { .. } => "end that one first, with `vfield leave`",
+        AttachError::Refused { .. } => "see the kernel's log: dmesg",
+    };
+    Failure::failed(error.to_string()).hint(hint)
+}
+
+/// Why images cannot be block devices of ublk.
 pub fn ublk(error: &UblkError) -> Failure {
     let (fact, hint) = match error {
         UblkError::NotThere => {

@@ -1,0 +1,62 @@
+# Images as devices of the kernel's NBD client, attached by the daemon itself: what they are, and what daemons that die leave.
+verified_image disk.img 48m
+sum=$(sha256sum <disk.img)
+daemon origin serve disk.img --listen 127.0.0.1:4440
+node() { daemon node join 127.0.0.1 --store all --listen 127.0.0.2:4440 --device nbd "$@"; }
+killed() { kill -KILL "${pid[node]}"; wait "${pid[node]}" 2>/dev/null; }
+drop() { echo 3 >/proc/sys/vm/drop_caches; }
+took_over() { grep -c 'took over the device' node.log; }
+device=/dev/nbd0
+node
+expect "$(blockdev --getsize64 $device) $(blockdev --getro $device)" "$((48 << 20)) 1" "length and read-only"
+expect "$("$vfield" status --json --control /run/node.sock | grep -o '"device:[^"]*"')" "\"device:$device disk.img\"" "status"
+expect "$(sha256sum <$device)" "$sum" "bytes"
+must_not dd if=/dev/zero of=$device bs=4096 count=1 conv=fsync status=none
+refused "already $device of another process" \
+    "$vfield" -q join 127.0.0.1 --device nbd --listen 127.0.0.3:4440 --control /run/second.sock
+
+# While it is read, three times.
+fio --name=image --filename=$device --readonly --size=48m --direct=1 --rw=randread --bs=4k --ioengine=libaio --iodepth=32 \
+    --verify=crc32c --time_based --runtime=12 --eta=never --output-format=json --output=fio.json &
+reader=$!
+(while kill -0 $reader 2>/dev/null; do drop; sha256sum <$device || echo "error"; done >sums) &
+sums=$!
+for _ in 1 2 3; do
+    sleep 1
+    killed
+    node
+done
+must wait $reader
+wait $sums
+expect "$(sort -u sums)" "$sum" "what was read meanwhile"
+expect "$(took_over)" 3 "taken over"
+must_not test -s /sys/block/nbd1/backend
+longest=$(grep -A 3 '"clat_ns"' fio.json | sed -n 's/.*"max" : \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+echo "longest wait while the daemon was killed and started again three times: $((longest / 1000000)) ms"
+stop node
+gone() { ! test -e /sys/block/nbd0/pid; }
+until_true 10 gone
+
+# With changes in a directory.
+mkdir -p /mnt/fs /tmp/changes
+node --overlay /tmp/changes
+expect "$(blockdev --getro $device)" 0 "writable"
+must mkfs.ext4 -q $device
+must mount $device /mnt/fs
+(for ((i = 0; i < 40; i++)); do
+    dd if=/dev/urandom of=/mnt/fs/$i bs=64k count=2 conv=fsync status=none || echo "error"
+done >/tmp/errors 2>&1) &
+writer=$!
+sleep 0.5
+killed
+node --overlay /tmp/changes
+must wait $writer
+expect "$(cat /tmp/errors)" "" "errors while the daemon was killed"
+(cd /mnt/fs && sha256sum [0-9]*) >files
+drop
+(cd /mnt/fs && sha256sum --quiet -c /tmp/files) || fail "files are not what they were"
+must umount /mnt/fs
+must e2fsck -fn $device >/dev/null
+stop node
+stop origin
+end
