@@ -1,11 +1,13 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test test-boot lint bench bench-attach storms clean
+.PHONY: help demo test test-boot test-diskless static lint bench bench-attach storms clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
+	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 20 minutes)"
+	@echo "make static  build vfield as one static program: target/static/vfield"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
 	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 10 minutes)"
@@ -19,6 +21,12 @@ test:
 
 test-boot:
 	@scripts/test-boot
+
+test-diskless:
+	@scripts/test-diskless
+
+static:
+	@scripts/static "$${CARGO_TARGET_DIR:-target}/static/vfield"
 
 lint:
 	@scripts/lint

@@ -38,6 +38,10 @@ pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
 fn absolute(path: &Path) -> Result<String, Failure> {
     let absolute =
         std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {}", path.display(), plain(&error))))?;
+    // Links are this process's to follow, too.
+    let directory = absolute.parent().and_then(|directory| std::fs::canonicalize(directory).ok());
+    let absolute =
+        directory.zip(absolute.file_name()).map(|(directory, name)| directory.join(name)).unwrap_or(absolute);
     let text = absolute.into_os_string().into_string();
     text.map_err(|path| Failure::usage(format!("{} is not UTF-8", path.display())).hint("choose another name"))
 }

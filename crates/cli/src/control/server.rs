@@ -7,7 +7,7 @@ use super::message::{DaemonStatus, REQUEST_BYTES_MAX, Reply, Request};
 use crate::args::Until;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -102,6 +102,7 @@ async fn accept(listener: UnixListener, daemon: Arc<dyn Daemon>, places: Arc<Sem
 }
 
 async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()> {
+    let client = stream.peer_cred().ok().and_then(|client| client.pid());
     let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(reader);
     let line = tokio::time::timeout(REQUEST_PATIENCE, read_line(&mut reader, REQUEST_BYTES_MAX)).await??;
@@ -117,12 +118,17 @@ async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()>
     tokio::select! {
         // In this order: a client may close its sending side as soon as it has asked.
         biased;
-        done = answer(request, daemon, &mut writer) => done,
+        done = answer(request, client, daemon, &mut writer) => done,
         () = gone => Ok(()),
     }
 }
 
-async fn answer(request: Request, daemon: &dyn Daemon, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+async fn answer(
+    request: Request,
+    client: Option<i32>,
+    daemon: &dyn Daemon,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
     let reply = match request {
         Request::Status => match daemon.status() {
             Ok(status) => Reply::Status { status: Box::new(status) },
@@ -135,7 +141,7 @@ async fn answer(request: Request, daemon: &dyn Daemon, writer: &mut (impl AsyncW
                 Some(timeout) => tokio::time::timeout(timeout, reached).await.unwrap_or(Reply::TimedOut),
             }
         }
-        Request::OverlaySave { image, path } => daemon.overlay_save(image, path.into()).await,
+        Request::OverlaySave { image, path } => daemon.overlay_save(image, seen_from(client, path)).await,
         Request::OverlayReset { image } => daemon.overlay_reset(image).await,
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Leave { timeout_ms } => daemon.leave(Duration::from_millis(timeout_ms)).await,
@@ -145,6 +151,16 @@ async fn answer(request: Request, daemon: &dyn Daemon, writer: &mut (impl AsyncW
         },
     };
     writer.write_all(&reply.line()).await
+}
+
+/// A path of the client's, as this process has to write it: a daemon that carries a root file system lives in another one.
+fn seen_from(client: Option<i32>, path: String) -> PathBuf {
+    let root = client.map(|pid| format!("/proc/{pid}/root"));
+    let id = |path: &str| std::fs::metadata(path).map(|root| (root.dev(), root.ino())).ok();
+    match root {
+        Some(root) if id(&root).is_some_and(|theirs| Some(theirs) != id("/")) => PathBuf::from(root + &path),
+        _ => path.into(),
+    }
 }
 
 /// Sends a part of an image; the reply that closes it.

@@ -66,7 +66,12 @@ pub async fn make(driver: Driver, sources: Vec<Arc<dyn BlockSource>>) -> Result<
 /// On a thread that may wait, since the kernel reads the devices before it says that they are there.
 async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>, Failure> {
     let options = ublk::Options::new(Handle::current());
-    let all = move || sources.into_iter().map(|source| ublk::export(source, &options).map(|device| Device::Ublk(Box::new(device)))).collect();
+    let all = move || {
+        sources
+            .into_iter()
+            .map(|source| ublk::export(source, &options).map(|device| Device::Ublk(Box::new(device))))
+            .collect()
+    };
     let made: Result<Result<Vec<Device>, UblkError>, _> = tokio::task::spawn_blocking(all).await;
     let made = made.map_err(|error| Failure::failed(format!("making block devices: {error}")))?;
     made.map_err(|error| explain::ublk(&error))
