@@ -17,7 +17,7 @@ use vfield_lab::{LabError, wait_until};
 const NEEDS: [Need; 4] = [Need::Root, Need::Diskless, Need::Tool("dnsmasq"), Need::Tool("mke2fs")];
 
 /// Says how long the longest of a job's requests took, in milliseconds, and fails if one failed.
-const READ_ROOT: &str = "fio --name=root --filename=/dev/ublkb0 --readonly --direct=1 --rw=randread --bs=64k --size=128m \
+const READ_ROOT: &str = "fio --name=root --filename=DEVICE --readonly --direct=1 --rw=randread --bs=64k --size=128m \
      --time_based --runtime=30 --ioengine=libaio --iodepth=4 --eta=never --output-format=json --output=/run/fio.json";
 const LONGEST: &str =
     "grep -A 3 '\"clat_ns\"' /run/fio.json | sed -n 's/.*\"max\" : \\([0-9]*\\).*/\\1/p' | sort -n | tail -n 1";
@@ -29,34 +29,49 @@ const KILL_DAEMON: &str = "for process in /proc/[0-9]*; do
 
 #[test]
 fn a_room_boots_from_one_machine_that_goes() -> Outcome {
+    boot_a_room("ublk", "/dev/ublkb0")
+}
+
+#[test]
+fn a_room_boots_with_the_kernels_nbd_client() -> Outcome {
+    boot_a_room("nbd", "/dev/nbd0")
+}
+
+fn boot_a_room(driver: &str, device: &str) -> Outcome {
     if !have(&NEEDS) {
         return Ok(());
     }
+    let append = format!("vfield.store=all vfield.join_boost=9 vfield.also=vmlinuz,initrd vfield.device={driver}");
+    let name = |machine: &str| format!("{machine}-{driver}");
     let mut room = Room::new(4, "root.squashfs")?;
-    room.netboot_from_origin("root.squashfs", "vfield.store=all vfield.join_boost=9 vfield.also=vmlinuz,initrd")?;
+    room.netboot_from_origin("root.squashfs", &append)?;
     let usr = room.checksum_of_usr()?;
 
-    let mut first = room.boot(1, "first", &Parts::default())?;
+    // It is the room's first machine, and one of its members for all that follow.
+    let mut first = room.boot(1, &name("first"), &Parts::default())?;
     assert_eq!(first.run(USR_SUM, COMMAND)?, usr, "the first machine's files");
     first.run("echo changed >/usr/changed && sync && grep -q changed /usr/changed", COMMAND)?;
     first.run("vfield status --wait filled --timeout 200s", COMMAND)?;
 
     // The next ones start from the first, which does not even know the origin's network boot.
     room.end_netboot();
-    first.run(
-        "systemd-run --quiet --unit=netboot vfield netboot root.squashfs --dhcp 198.18.0.160-198.18.0.190 \
-         --append 'console=ttyS0 panic=-1 tsc=nowatchdog vfield.store=all vfield.also=vmlinuz,initrd'",
-        COMMAND,
-    )?;
-    let mut second = room.boot(2, "second", &Parts::default())?;
+    let netboot = "systemd-run --quiet --unit=netboot vfield netboot root.squashfs --dhcp 198.18.0.160-198.18.0.190";
+    first.run(&format!("{netboot} --append '{} {append}'", room::CONSOLE), COMMAND)?;
+    let mut second = room.boot(2, &name("second"), &Parts::default())?;
     assert_eq!(second.run("ls /usr/changed 2>/dev/null | wc -l", COMMAND)?, "0", "another machine's changes");
     first.run("vfield status --wait covered --timeout 200s", COMMAND)?;
     room.kill_origin();
-    let mut third = room.boot(3, "third", &Parts::default())?;
+    let mut third = room.boot(3, &name("third"), &Parts::default())?;
     assert_eq!(third.run(USR_SUM, COMMAND)?, usr, "the third machine's files, without the origin");
 
     // A daemon that dies under the root file system.
-    second.run(&format!("{READ_ROOT} & sleep 5; for n in 1 2 3; do {KILL_DAEMON}; sleep 5; done; wait $!"), COMMAND)?;
+    second.run(
+        &format!(
+            "{} & sleep 5; for n in 1 2 3; do {KILL_DAEMON}; sleep 5; done; wait $!",
+            READ_ROOT.replace("DEVICE", device)
+        ),
+        COMMAND,
+    )?;
     let longest_ms = second.run(LONGEST, COMMAND)?.parse::<u64>().unwrap_or(u64::MAX) / 1_000_000;
     eprintln!("longest stall over three deaths of the daemon: {longest_ms} ms");
     assert_eq!(second.run(USR_SUM, COMMAND)?, usr, "files after the daemon's deaths");
