@@ -75,7 +75,7 @@ fn help_of_join() {
 #[test]
 fn help_of_the_others() {
     let desk = Desk::new();
-    let helps = ["status", "id", "cat", "leave", "overlay", "overlay save", "completions", "man"]
+    let helps = ["status", "id", "cat", "leave", "overlay", "overlay save", "netboot", "completions", "man"]
         .map(|name| desk.help(&format!("vfield {name} --help")));
     insta::assert_snapshot!(helps.join("\n----------------------------------------\n\n"));
 }
@@ -102,6 +102,20 @@ fn benchmarks_that_cannot_be() {
         "vfield bench --size -1",
         "vfield bench --peer 127.0.0.1:99999",
         "vfield bench --peer 127.0.0.1:1",
+    ]));
+}
+
+#[test]
+fn network_boots_that_cannot_be() {
+    insta::assert_snapshot!(Desk::new().complaints(&[
+        "vfield netboot",
+        "vfield netboot root --control none.control",
+        "vfield netboot root --machine 52:54=exam",
+        "vfield netboot root --machine exam",
+        "vfield netboot root --tag a/b=exam",
+        "vfield netboot root --dhcp yes",
+        "vfield join 192.168.1.1 --device floppy",
+        "vfield join 192.168.1.1 --device auto --ublk",
     ]));
 }
 

@@ -174,3 +174,58 @@ impl Body for Stream {
         SizeHint::with_exact(self.left_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netboot::menu::tests::menu;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// What a site answers to `request`, which is its first line.
+    async fn asked(site: &Arc<Site>, request: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let serving = tokio::spawn(serve(listener, Arc::clone(site)));
+        stream.write_all(format!("{request}\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        serving.abort();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test]
+    async fn machines_get_scripts_and_files_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join(name), bytes).unwrap();
+        write("kernel", &[b'k'; 700_000]);
+        write("initrd", b"initrd");
+        write("ipxe.efi", b"program");
+        write("secret", b"secret");
+        let file = |name: &str| File::at(&dir.path().join(name)).unwrap();
+        let site = Arc::new(Site {
+            kernel: file("kernel"),
+            initrd: file("initrd"),
+            firmware: dir.path().to_owned(),
+            menu: menu(),
+            control: Some(dir.path().join("no-daemon")),
+            address: "192.168.1.1:4480".parse().unwrap(),
+        });
+        let kernel = asked(&site, "GET /kernel HTTP/1.1").await;
+        assert!(kernel.contains("content-length: 700000\r\n") && kernel.ends_with(&"k".repeat(700_000)));
+        let head = asked(&site, "HEAD /kernel HTTP/1.1").await;
+        assert!(head.contains("content-length: 700000\r\n") && head.ends_with("\r\n\r\n"));
+        assert!(asked(&site, "GET /initrd HTTP/1.1").await.ends_with("\r\n\r\ninitrd"));
+        assert!(asked(&site, "GET /ipxe.efi HTTP/1.1").await.ends_with("program"));
+        assert!(asked(&site, "GET /boot.ipxe HTTP/1.1").await.contains("http://192.168.1.1:4480/machine/"));
+        for path in
+            ["/", "/secret", "/../secret", "/x/../ipxe.efi", "/machine/x.ipxe", "/tag/none.ipxe", "/%2e%2e/secret"]
+        {
+            let answer = asked(&site, &format!("GET {path} HTTP/1.1")).await;
+            assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
+        }
+        assert!(asked(&site, "POST /kernel HTTP/1.1").await.starts_with("HTTP/1.1 405 "));
+        assert!(asked(&site, "rubbish").await.starts_with("HTTP/1.1 400 "));
+        let nobody = asked(&site, "GET /machine/52-54-00-12-34-56.ipxe HTTP/1.1").await;
+        assert!(nobody.starts_with("HTTP/1.1 503 ") && nobody.contains("no daemon runs at"), "{nobody}");
+    }
+}

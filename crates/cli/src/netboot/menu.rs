@@ -64,3 +64,63 @@ impl Menu {
         format!("ip=dhcp root=vfield:{image}@{}{append}", members.join(","))
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser as _;
+    use vfield_node::status::{ImageStatus, NodeStatus};
+
+    fn status() -> DaemonStatus {
+        let mut status = DaemonStatus::default();
+        let image = |name: &str| ImageStatus { name: name.to_owned(), ..ImageStatus::default() };
+        let node = |addr: &str, state: &str| NodeStatus {
+            addr: addr.to_owned(),
+            state: state.to_owned(),
+            ..NodeStatus::default()
+        };
+        status.node.addr = "192.168.1.1:4440".to_owned();
+        status.node.images = ["root", "exam"].map(image).into();
+        status.node.nodes = vec![
+            node("192.168.1.1:4440", "self"),
+            node("192.168.1.2:4440", "alive"),
+            node("192.168.1.3:4440", "unreachable"),
+        ];
+        status
+    }
+
+    fn made(words: &str) -> Result<Menu, Failure> {
+        let cli = Cli::parse_from(format!("vfield netboot {words}").split(' '));
+        let Command::Netboot(options) = cli.command else { panic!("netboot") };
+        Menu::new(&options, &status())
+    }
+
+    /// One that a site can have.
+    pub fn menu() -> Menu {
+        made("root").unwrap()
+    }
+
+    #[test]
+    fn a_machine_gets_its_own_image_and_all_others_the_usual_one() {
+        let menu = made("stable --tag stable=root --tag test=exam --machine 52:54:00:00:00:01=test").unwrap();
+        assert_eq!(menu.of_machine("52-54-00-00-00-01".parse().unwrap()), "exam");
+        assert_eq!(menu.of_machine("52-54-00-00-00-02".parse().unwrap()), "root");
+        assert_eq!((menu.of_tag("test"), menu.of_tag("none")), (Some("exam"), None));
+    }
+
+    #[test]
+    fn machines_join_through_those_who_are_there() {
+        assert_eq!(
+            made("root --append quiet").unwrap().command_line("root", &status()),
+            "ip=dhcp root=vfield:root@192.168.1.1:4440,192.168.1.2:4440 quiet"
+        );
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused_at_once() {
+        for words in ["none", "root --tag x=none", "root --machine 52:54:00:00:00:01=none"] {
+            assert_eq!(made(words).unwrap_err().fact(), "there is no image and no tag \"none\"", "{words}");
+        }
+    }
+}

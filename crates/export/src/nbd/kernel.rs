@@ -22,13 +22,17 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use vfield_core::source::BlockSource;
 
 /// Connections of a device, each a queue of the kernel's: as many as answer in parallel on most machines.
 const CONNECTIONS_MAX: usize = 4;
 /// The unit of a device's length.
 const BLOCK_BYTES: u64 = 512;
+/// After so long without an answer the kernel breaks a connection and asks again over another one. Only so does it ask again
+/// what was under way when a process died, so it is how long such a request waits; a live process that is just waiting itself,
+/// for a chunk that nobody has, is given a new connection for each that breaks.
+const TIMEOUT_S: u64 = 5;
 /// How long a device waits for the next process: ten years, which the kernel can count in ticks.
 const DEAD_S: u64 = 10 * 365 * 24 * 3600;
 /// How long the kernel may take to notice that connections broke; it takes milliseconds.
@@ -67,14 +71,16 @@ pub enum AttachError {
     },
 }
 
-/// An image as a block device of the kernel's NBD client. Dropping it breaks its connections: the device waits for the next.
+/// An image as a block device of the kernel's NBD client. One that is not stopped stays when the process ends, and waits for the
+/// next.
 #[derive(Debug)]
 pub struct KernelDevice {
     index: u32,
     image: String,
     taken_over: bool,
-    connections: JoinSet<()>,
-    draining: watch::Sender<bool>,
+    ending: watch::Sender<bool>,
+    /// Replaces connections that break.
+    keeper: JoinHandle<Connections>,
     /// Says to others that the device has a server.
     _lock: OwnedFd,
 }
@@ -99,44 +105,47 @@ pub async fn attach(source: Arc<dyn BlockSource>) -> Result<KernelDevice, Attach
     let (image, backend) = (source.name().to_owned(), backend(&*source));
     let volatile = source.device().is_some_and(|device| device.is_volatile());
     let shared = Arc::new(shared(vec![source]));
-    let mut device = Pending { shared, connections: JoinSet::new(), draining: watch::Sender::new(false) };
+    let mut connections = Connections { shared, tasks: JoinSet::new(), draining: watch::Sender::new(false) };
     if let Some(index) = left_behind(&backend) {
         let path = block_path(index);
         let lock = lock(index).map_err(|error| match error {
             Errno::WOULDBLOCK => AttachError::InUse { name: image.clone(), path },
             other => refused("lock its device")(other.into()),
         })?;
-        device.take_over(index, &backend).await?;
-        return Ok(device.done(index, image, true, lock));
+        connections.renew(index, &backend).await?;
+        return Ok(connections.keep(index, image, backend, true, lock));
     }
-    let (sockets, size_bytes, flags) = device.connect(connections()).await?;
+    let (sockets, size_bytes, flags) = connections.open(count()).await?;
+    let owner = backend.clone();
     let made = blocking(move || {
         let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         let dead_s = (!volatile).then_some(DEAD_S);
-        let wanted = Wanted { size_bytes, block_bytes: BLOCK_BYTES, flags, dead_s, backend: &backend };
+        let wanted =
+            Wanted { size_bytes, block_bytes: BLOCK_BYTES, flags, timeout_s: TIMEOUT_S, dead_s, backend: &owner };
         Netlink::open()?.connect(&wanted, &fds)
     });
     let index = made.await.map_err(refused("make a device"))?;
     let lock = lock(index).map_err(|error| refused("lock a device")(error.into()))?;
-    Ok(device.done(index, image, false, lock))
+    Ok(connections.keep(index, image, backend, false, lock))
 }
 
-/// Connections that have no device yet.
-struct Pending {
+/// The connections of a device, as far as it has them.
+#[derive(Debug)]
+struct Connections {
     shared: Arc<Shared>,
-    connections: JoinSet<()>,
+    tasks: JoinSet<()>,
     draining: watch::Sender<bool>,
 }
 
-impl Pending {
+impl Connections {
     /// Serves so many new connections; returns their other ends, and what a client is told of the export.
-    async fn connect(&mut self, count: usize) -> Result<(Vec<OwnedFd>, u64, u16), AttachError> {
+    async fn open(&mut self, count: usize) -> Result<(Vec<OwnedFd>, u64, u16), AttachError> {
         let mut ends = Vec::new();
         let (mut size_bytes, mut flags) = (0, 0);
         for _ in 0..count {
             let (ours, theirs) = UnixStream::pair().map_err(refused("get a connection"))?;
             let (shared, mut draining) = (self.shared.clone(), self.draining.subscribe());
-            self.connections.spawn(async move {
+            self.tasks.spawn(async move {
                 let drained = async { drop(draining.wait_for(|draining| *draining).await) };
                 if let Err(end) = connection::serve(Socket::unix(ours), &shared, drained).await {
                     tracing::debug!(%end, "a connection of the kernel's ended");
@@ -149,12 +158,11 @@ impl Pending {
         Ok((ends, size_bytes, flags))
     }
 
-    /// Gives a device whose connections have broken as many new ones as it had.
-    async fn take_over(&mut self, index: u32, backend: &str) -> Result<(), AttachError> {
+    /// Gives a device new connections for those that have broken.
+    async fn renew(&mut self, index: u32, backend: &str) -> Result<(), AttachError> {
         let deadline = Instant::now() + NOTICE_MAX;
         loop {
-            let missing = connections() - self.connections.len();
-            let (sockets, ..) = self.connect(missing).await?;
+            let (sockets, ..) = self.open(count() - self.tasks.len()).await?;
             let backend = backend.to_owned();
             let done = blocking(move || {
                 let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
@@ -162,13 +170,13 @@ impl Pending {
                 Netlink::open()?.reconnect(index, &backend, &fds)
             });
             done.await.map_err(refused("take new connections"))?;
-            while let Ok(Some(_)) = tokio::time::timeout(TAKEN_AFTER, self.connections.join_next()).await {}
-            if self.connections.len() == connections() {
+            while let Ok(Some(_)) = tokio::time::timeout(TAKEN_AFTER, self.tasks.join_next()).await {}
+            if self.tasks.len() == count() {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 // A process with more connections left it, which is no harm.
-                return match self.connections.len() {
+                return match self.tasks.len() {
                     0 => Err(refused("take new connections")(io::ErrorKind::TimedOut.into())),
                     _ => Ok(()),
                 };
@@ -176,9 +184,24 @@ impl Pending {
         }
     }
 
-    fn done(self, index: u32, image: String, taken_over: bool, lock: OwnedFd) -> KernelDevice {
-        let Self { connections, draining, .. } = self;
-        KernelDevice { index, image, taken_over, connections, draining, _lock: lock }
+    /// The device that they belong to, with somebody who renews them.
+    fn keep(mut self, index: u32, image: String, backend: String, taken_over: bool, lock: OwnedFd) -> KernelDevice {
+        let (ending, mut ended) = watch::channel(false);
+        let keeper = tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = ended.wait_for(|ended| *ended) => return self,
+                    Some(_) = self.tasks.join_next() => {}
+                }
+                tracing::info!(device = index, "a connection of the kernel's broke and is renewed");
+                if let Err(error) = self.renew(index, &backend).await {
+                    tracing::error!(%error, device = index, "an nbd device cannot be served any more");
+                    return self;
+                }
+            }
+        });
+        KernelDevice { index, image, taken_over, ending, keeper, _lock: lock }
     }
 }
 
@@ -203,16 +226,20 @@ impl KernelDevice {
     ///
     /// # Errors
     /// If the system refuses.
-    pub async fn stop(mut self) -> Result<bool, AttachError> {
+    pub async fn stop(self) -> Result<bool, AttachError> {
         let deadline = Instant::now() + GRACE;
         while is_in_use(&self.path()) && Instant::now() < deadline {
             tokio::time::sleep(RETRY).await;
         }
         let idle = !is_in_use(&self.path());
+        self.ending.send_replace(true);
+        let connections = self.keeper.await;
         let index = self.index;
         blocking(move || Netlink::open()?.disconnect(index)).await.map_err(refused("remove a device"))?;
-        self.draining.send_replace(true);
-        while self.connections.join_next().await.is_some() {}
+        if let Ok(mut connections) = connections {
+            connections.draining.send_replace(true);
+            while connections.tasks.join_next().await.is_some() {}
+        }
         Ok(idle)
     }
 }
@@ -260,7 +287,8 @@ async fn shake_hands(stream: &mut UnixStream) -> io::Result<(u64, u16)> {
     Ok((stream.read_u64().await?, stream.read_u16().await?))
 }
 
-fn connections() -> usize {
+/// How many connections a device has.
+fn count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(CONNECTIONS_MAX)
 }
 

@@ -34,6 +34,7 @@ enum Attribute {
     Index = 1,
     SizeBytes = 2,
     BlockSizeBytes = 3,
+    Timeout = 4,
     ServerFlags = 5,
     Sockets = 7,
     DeadConnectionTimeout = 8,
@@ -52,6 +53,8 @@ pub(super) struct Wanted<'a> {
     pub block_bytes: u64,
     /// The transmission flags that the server gave.
     pub flags: u16,
+    /// After how long without an answer a connection is given up.
+    pub timeout_s: u64,
     /// How long requests wait when all connections have broken; nothing means that they fail.
     pub dead_s: Option<u64>,
     /// Whose device it is.
@@ -86,6 +89,7 @@ impl Netlink {
         let mut message = self.message(Command::Connect);
         message.number(Attribute::SizeBytes, wanted.size_bytes);
         message.number(Attribute::BlockSizeBytes, wanted.block_bytes);
+        message.number(Attribute::Timeout, wanted.timeout_s);
         message.number(Attribute::ServerFlags, wanted.flags.into());
         if let Some(seconds) = wanted.dead_s {
             message.number(Attribute::DeadConnectionTimeout, seconds);
