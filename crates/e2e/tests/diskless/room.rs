@@ -11,8 +11,9 @@ use vfield_lab::{Daemon, Lab, LabError, Link, Process, Vfield};
 pub const UP: Duration = Duration::from_secs(420);
 /// A command that reads all of a root.
 pub const COMMAND: Duration = Duration::from_secs(400);
-/// The console, and what emulated machines need on their command line (see `vfield_lab::machine`).
-pub const CONSOLE: &str = "console=ttyS0 panic=-1 tsc=nowatchdog";
+/// The console, and what emulated machines need on their command line (see `vfield_lab::machine`). Of their clocks one is
+/// right: how fast their processors' counters run is guessed at the start, and wrongly on a busy machine.
+pub const CONSOLE: &str = "console=ttyS0 panic=-1 tsc=nowatchdog clocksource=hpet";
 /// A sum over all files of a machine's `/usr`, in order of their names.
 pub const USR_SUM: &str =
     "cd /usr && find . -xdev -type f ! -name changed -print0 | LC_ALL=C sort -z | xargs -0 cat | sha256sum";
