@@ -271,7 +271,8 @@ pub struct DaemonOptions {
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
     /// Give up what is not needed: capabilities, files and system calls; as far as this kernel and the
-    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
+    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto,
+    /// off with --root]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
     /// Carry this machine's root file system: start again after a death or a failure to join, lock

@@ -148,7 +148,9 @@ impl Plan {
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let overlay = OverlayPlan::new(&daemon)?;
-        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
+        // Without its root a machine is nothing: what carries that is confined only where somebody says so.
+        let usual = if daemon.root { SandboxMode::Off } else { SandboxMode::default() };
+        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or(usual));
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
         let members = daemon.members;

@@ -53,7 +53,10 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     if plan.node.trusted.is_some() {
         rules = below(rules, &rollback::make_dir(), write)?;
     }
-    if plan.exports.ublk {
+    if let Some(members) = &plan.members {
+        rules = below(rules, parent(members), write)?;
+    }
+    if plan.exports.device.is_some() {
         rules = below(rules, Path::new("/dev"), write | AccessFs::IoctlDev)?;
         rules = below(rules, Path::new("/sys"), read)?;
     }
