@@ -156,8 +156,8 @@ proptest! {
                 let mut record = record.to_vec();
                 if let Some(byte) = at.checked_sub(seen).and_then(|at| record.get_mut(at)) {
                     *byte ^= 1 << bit;
-                    // The version in a record's head need not be looked at (RFC 8446, section 5.1).
-                    matters = !(1..=2).contains(&(at - seen));
+                    // Type and version in a record's head need not be looked at (RFC 8446, sections 5.1 and 5.2).
+                    matters = at - seen > 2;
                 }
                 let length = record.first_chunk().map(Handshake::record_length);
                 noticed = length != Some(Ok(record.len())) || to.receive(&record).is_err();
