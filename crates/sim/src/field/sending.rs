@@ -249,6 +249,10 @@ impl Field {
             return self.refuse(from, asker, Refusal::SourceChanged);
         }
         let wrong = self.machines[from].fault == crate::machine::Fault::Lying;
+        if !wrong && !self.machines[from].has(image, chunk) {
+            let what = format!("serves {chunk}, which it has not verified");
+            return self.found(crate::checks::violation(self, "unverified", from, what));
+        }
         self.machines[from].has_lied |= wrong;
         self.send_with(from, to, Message::Data { request, wrong }, priority, Some(epoch));
     }
