@@ -368,11 +368,11 @@ impl Node {
         let alone = backbone.live().values().all(|gateway| gateway.zone == zone);
         let (partner, every) = (backbone.partner(self.outside.syncs), backbone.sync_every());
         // Not all who are known stand in the backbone: each has its turn.
-        let contacts: Vec<Identity> = self.outside.contacts.values().flatten().copied().collect();
+        let contacts = self.outside.contacts.values().flatten();
         let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
-        let fellows = fellows.filter_map(|node| self.membership.live().get(node)).copied();
-        let known = if contacts.is_empty() { fellows.collect() } else { contacts };
-        let turn = known.get(self.outside.syncs as usize % known.len().max(1)).copied();
+        let fellows = fellows.filter_map(|node| self.membership.live().get(node));
+        let known: Vec<Identity> = contacts.chain(fellows).copied().collect();
+        let turn = known.get((self.outside.syncs as usize).wrapping_sub(1) % known.len().max(1)).copied();
         let chosen = if alone { turn } else { partner };
         self.outputs.extend(chosen.map(Output::Sync));
         if !self.outside.seeking {
