@@ -30,6 +30,8 @@ const ASIDE_MAX: Duration = Duration::from_secs(2);
 /// busy, and the crowd need not be. A link that falls back to the next slower kind is ten times as slow; rates of
 /// nodes that share one with a few others differ by less.
 const LAGS_BELOW: u64 = 8;
+/// It has to be so slow for so long: a machine that was busy for a moment delivers what it owes late, and all at once.
+const LAGS_FOR: Duration = Duration::from_secs(1);
 /// How fast the rate it had is forgotten, by chunks: half of it in 350, which is two seconds at 100 Mbit/s.
 const BEST_SHIFT: u32 = 9;
 /// It is left alone for so long, doubled each time.
@@ -63,6 +65,8 @@ pub struct Peer {
     window: u64,
     /// The largest window it had lately.
     best_window: u64,
+    /// Since when it has been much slower.
+    slow_since: Option<Time>,
     /// How often it has lagged.
     lags: u32,
     /// True if it has passed chunks on and not refused since.
@@ -200,6 +204,10 @@ impl Peers {
     pub fn lags(&mut self, node: NodeId, now: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
         if !peer.in_step || peer.window() >= peer.best_window / LAGS_BELOW {
+            peer.slow_since = None;
+            return false;
+        }
+        if now - *peer.slow_since.get_or_insert(now) < LAGS_FOR {
             return false;
         }
         let own_fault = self.laggard.is_some_and(|(other, at)| other != node && now - at < OWN_FAULT);
@@ -211,7 +219,7 @@ impl Peers {
         }
         let pause = (LAGGARD * 2u32.saturating_pow(peer.lags.min(16))).min(LAGGARD_MAX);
         peer.lags += 1;
-        (peer.in_step, peer.aside_until) = (false, Some(now + pause));
+        (peer.in_step, peer.aside_until, peer.slow_since) = (false, Some(now + pause), None);
         true
     }
 
