@@ -20,8 +20,8 @@ mod table;
 mod work;
 
 use crate::args::{BenchOptions, Pattern, Volume};
-use crate::control::client::Client;
-use crate::control::message::{DaemonStatus, Reply, Request};
+use crate::control::client;
+use crate::control::message::DaemonStatus;
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::log::{Style, Voice};
@@ -38,7 +38,6 @@ use sample::{PeerChannel, Sample};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -118,7 +117,7 @@ impl Bench<'_> {
     fn export(&mut self) -> Result<Done, Failure> {
         let options = self.options;
         let control = options.control.control.as_deref();
-        let daemon = match (&options.nbd, status(control)) {
+        let daemon = match (&options.nbd, client::status(control)) {
             (_, Ok(daemon)) => Some(daemon),
             // Whoever names a daemon wants that one's counters.
             (Some(_), Err(_)) if control.is_none() => None,
@@ -173,12 +172,12 @@ impl Bench<'_> {
                 let (channels, depth) = export.open(doing, streams, setting.depth, block_bytes)?;
                 let want = self.options.size.map_or(export.end_bytes(), |size| size.0);
                 let (blocks, count) = (export.end_bytes().div_ceil(block_bytes), want.div_ceil(block_bytes));
-                let before = daemon.map(|_| status(control)).transpose()?;
+                let before = daemon.map(|_| client::status(control)).transpose()?;
                 let shares = Reading::take(daemon.map(|daemon| daemon.pid));
                 let work = self.work(order, blocks, count, SECONDS);
                 let measured = self.measure(setting, want, channels, depth, &work)?;
                 let shares = shares.until(&Reading::take(daemon.map(|daemon| daemon.pid)));
-                let after = daemon.map(|_| status(control)).transpose()?;
+                let after = daemon.map(|_| client::status(control)).transpose()?;
                 // What is written goes nowhere.
                 let network = before.zip(after).filter(|_| doing == Doing::Reading).map(|(before, after)| {
                     let seconds = measured.time.as_secs_f64();
@@ -310,16 +309,6 @@ impl Bench<'_> {
         }
         let fact = format!("--block-size: blocks of {bytes} bytes cannot be read or written");
         Err(Failure::usage(fact).hint("give 1 byte to 32M"))
-    }
-}
-
-/// A daemon's view, now.
-fn status(control: Option<&Path>) -> Result<DaemonStatus, Failure> {
-    let mut client = Client::connect(control)?;
-    client.send(&Request::Status)?;
-    match client.reply()? {
-        Reply::Status { status } => Ok(*status),
-        _ => Err(client.unexpected()),
     }
 }
 

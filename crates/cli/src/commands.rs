@@ -3,7 +3,7 @@
 use crate::args::{
     CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Until, Volume,
 };
-use crate::control::client::Client;
+use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Reply, Request, millis};
 use crate::failure::{Failure, plain};
 use crate::log::{Style, Voice};
@@ -26,9 +26,7 @@ pub fn status(options: &StatusOptions) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    let mut client = Client::connect(control)?;
-    client.send(&Request::Status)?;
-    let Reply::Status { status } = client.reply()? else { return Err(client.unexpected()) };
+    let status = client::status(control)?;
     output::put(shown(&status, options.json).as_bytes())
 }
 

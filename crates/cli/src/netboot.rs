@@ -12,8 +12,8 @@ mod menu;
 mod script;
 
 use crate::args::NetbootOptions;
-use crate::control::client::Client;
-use crate::control::message::{DaemonStatus, Reply, Request};
+use crate::control::client;
+use crate::control::message::DaemonStatus;
 use crate::failure::{Failure, plain};
 use crate::log::Voice;
 use crate::network::own_address;
@@ -23,7 +23,7 @@ use file::File;
 use http::Site;
 use menu::Menu;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use vfield_node::config::DEFAULT_PORT;
@@ -36,7 +36,7 @@ const IPXE_DIR: &str = "/usr/lib/ipxe";
 /// Serves until told to end.
 pub fn run(options: &NetbootOptions, voice: &Voice) -> Result<(), Failure> {
     let control = options.control.control.clone();
-    let status = status(control.as_deref())?;
+    let status = client::status(control.as_deref())?;
     let menu = Menu::new(options, &status)?;
     let listen = listen(options, &status)?;
     let dhcp = Dhcp::new(options, listen)?;
@@ -83,16 +83,6 @@ async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, voice: &Voice
         dnsmasq.stop().await;
     }
     ended
-}
-
-/// What the daemon knows now.
-fn status(control: Option<&Path>) -> Result<DaemonStatus, Failure> {
-    let mut client = Client::connect(control)?;
-    client.send(&Request::Status)?;
-    match client.reply()? {
-        Reply::Status { status } => Ok(*status),
-        _ => Err(client.unexpected()),
-    }
 }
 
 /// Where to listen: as told, or at the address under which the daemon is known.

@@ -13,11 +13,7 @@ use std::path::Path;
 pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     match &options.action {
-        OverlayAction::Status { json } => {
-            client.send(&Request::Status)?;
-            let Reply::Status { status } = client.reply()? else { return Err(client.unexpected()) };
-            output::put(shown(&status.overlays, *json).as_bytes())
-        }
+        OverlayAction::Status { json } => output::put(shown(&client.status()?.overlays, *json).as_bytes()),
         OverlayAction::Save { file, image } => {
             let path = absolute(file)?;
             client.send(&Request::OverlaySave { image: image.clone(), path })?;

@@ -1,6 +1,6 @@
 //! A command's side of the control socket. Blocking: a command has nothing else to do.
 
-use super::message::{REPLY_BYTES_MAX, Reply, Request};
+use super::message::{DaemonStatus, REPLY_BYTES_MAX, Reply, Request};
 use super::place;
 use crate::failure::{Failure, plain};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -16,6 +16,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub struct Client {
     path: PathBuf,
     reader: BufReader<UnixStream>,
+}
+
+/// What the daemon at `wished`, or at the usual place, knows now.
+pub fn status(wished: Option<&Path>) -> Result<DaemonStatus, Failure> {
+    Client::connect(wished)?.status()
 }
 
 impl Client {
@@ -41,6 +46,15 @@ impl Client {
     pub fn send(&mut self, request: &Request) -> Result<(), Failure> {
         let sent = self.reader.get_mut().write_all(&request.line());
         sent.map_err(|error| self.broken(&plain(&error)))
+    }
+
+    /// What the daemon knows now: the request of a conversation that has had none.
+    pub fn status(&mut self) -> Result<DaemonStatus, Failure> {
+        self.send(&Request::Status)?;
+        match self.reply()? {
+            Reply::Status { status } => Ok(*status),
+            _ => Err(self.unexpected()),
+        }
     }
 
     /// The next reply; a refusal is a failure.

@@ -5,7 +5,8 @@
 
 use super::file::{File, Parts};
 use super::menu::Menu;
-use super::{script, status};
+use super::script;
+use crate::control::client;
 use crate::failure::Failure;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -106,7 +107,7 @@ impl Site {
     fn find(&self, path: &str) -> Result<Option<Found>, Failure> {
         let url = format!("http://{}", self.address);
         let start = |image: &str| {
-            let status = status(self.control.as_deref())?;
+            let status = client::status(self.control.as_deref())?;
             Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)))))
         };
         match path {
