@@ -94,12 +94,15 @@ enum Entry {
 
 impl Choosing<'_> {
     fn choose(&self) -> Choice {
-        self.advised()
-            .or_else(|| self.ask_crowd())
+        if let Some(choice) = self.advised() {
+            return choice;
+        }
+        let entry = self.entry();
+        self.ask_crowd(entry)
             .or_else(|| self.ask_holder())
             .or_else(|| self.ask_relay())
-            .or_else(|| self.ask_origin())
-            .or_else(|| self.ask_gateway())
+            .or_else(|| self.ask_origin(entry))
+            .or_else(|| self.ask_gateway(entry))
             .or_else(|| self.ask_outside())
             .unwrap_or_else(|| self.ask_anybody())
     }
@@ -144,8 +147,8 @@ impl Choosing<'_> {
     }
 
     /// One of those upstream in the crowd of this zone.
-    fn ask_crowd(&self) -> Option<Choice> {
-        let (source, at_source) = match self.entry().filter(|_| self.may_ask_zone())? {
+    fn ask_crowd(&self, entry: Option<Entry>) -> Option<Choice> {
+        let (source, at_source) = match entry.filter(|_| self.may_ask_zone())? {
             Entry::Holder(node) => (node, Reach::HOLDER),
             Entry::Gateway(node) => (node, Reach::GATEWAY),
             Entry::Here => return None,
@@ -252,9 +255,9 @@ impl Choosing<'_> {
     }
 
     /// An origin; but in a field of zones those are for the gateways, each for the chunks that enter there.
-    fn ask_origin(&self) -> Option<Choice> {
+    fn ask_origin(&self, entry: Option<Entry>) -> Option<Choice> {
         // Who was asked from outside cannot turn to another of its zone: whoever asked has reasons not to.
-        let turns = self.may_ask_zone() && matches!(self.entry(), Some(Entry::Gateway(_)));
+        let turns = self.may_ask_zone() && matches!(entry, Some(Entry::Gateway(_)));
         if turns && self.usable_gateways().next().is_some() {
             return None;
         }
@@ -263,8 +266,8 @@ impl Choosing<'_> {
     }
 
     /// A gateway of this zone, the one whose turn it is first.
-    fn ask_gateway(&self) -> Option<Choice> {
-        if !self.may_ask_zone() || matches!(self.entry(), Some(Entry::Here)) {
+    fn ask_gateway(&self, entry: Option<Entry>) -> Option<Choice> {
+        if !self.may_ask_zone() || matches!(entry, Some(Entry::Here)) {
             return None;
         }
         let peer = self.usable_gateways().next()?;

@@ -43,7 +43,6 @@ pub(super) struct Outside {
     has_fellows: bool,
     /// Since when this node is a gateway no more.
     idle_since: Option<Time>,
-    seeking: bool,
     syncs: u32,
     version: u64,
 }
@@ -360,7 +359,6 @@ impl Node {
 
     /// Compares notes with other gateways: at once with some, then with all of them now and then.
     pub(super) fn seek_outside(&mut self) {
-        self.outside.seeking = false;
         let Some(backbone) = &self.outside.backbone else { return };
         self.outside.syncs = self.outside.syncs.wrapping_add(1);
         // Those of one zone may know each other and nobody else.
@@ -375,10 +373,7 @@ impl Node {
         let turn = known.get((self.outside.syncs as usize).wrapping_sub(1) % known.len().max(1)).copied();
         let chosen = if alone { turn } else { partner };
         self.outputs.extend(chosen.map(Output::Sync));
-        if !self.outside.seeking {
-            self.outside.seeking = true;
-            self.set(if alone { SEEK_EVERY } else { every }, Timer::SeekOutside);
-        }
+        self.set(if alone { SEEK_EVERY } else { every }, Timer::SeekOutside);
     }
 }
 
