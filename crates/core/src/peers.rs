@@ -236,6 +236,11 @@ impl Peers {
         }
     }
 
+    /// Bytes that those who pass chunks on deliver in [`PEER_DELAY`].
+    pub fn passing(&self) -> u64 {
+        self.peers.values().filter(|peer| peer.in_step).map(Peer::window).sum()
+    }
+
     /// True if it has passed chunks on and not refused since.
     pub fn is_in_step(&self, node: NodeId) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.in_step)

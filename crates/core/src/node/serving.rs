@@ -11,8 +11,11 @@ use crate::wire::{Priority, Refusal};
 /// So many peers may wait for one chunk: more than a field has nodes in one zone.
 const ASKERS_MAX: usize = 4096;
 
-/// So many fetches before a chunk are looked at to see whether this node comes by it.
-const COMES_BY_LOOK: usize = 64;
+/// So many fetches before a chunk are looked at to see whether this node comes by it: all that are under way, mostly.
+const COMES_BY_LOOK: usize = 256;
+/// A node that is to keep a chunk comes by it before long if that is what its neighbours pass on in so many times
+/// [`crate::config::PEER_DELAY`]. Less than a second: whoever starts later than that is another crowd.
+const BEHIND: u64 = 2;
 
 impl Node {
     pub(super) fn asked(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) {
@@ -72,10 +75,17 @@ impl Node {
         if reach.is_outside() && self.is_in_zone(image, chunk) {
             return true;
         }
-        let chunks = self.config.read_ahead_bytes / image.inventory.geometry().chunk_bytes();
+        let chunk_bytes = image.inventory.geometry().chunk_bytes();
+        let mut chunks = self.config.read_ahead_bytes / chunk_bytes;
         let ring = image.map.ring();
-        if image.fill.is_near(chunk, chunks) && image.fill.arc().contains(ring.place(chunk), ring.size()) {
-            return true;
+        if image.fill.arc().contains(ring.place(chunk), ring.size()) {
+            // It will keep it. Zones that come later need not wait for the readers of this one; if they went past it, they
+            // would stay ahead of it, and its own source would have to send everything twice.
+            if reach.is_outside() || image.fill.is_near(chunk, chunks) {
+                return true;
+            }
+            // Nor should whoever has fallen behind be passed by: it would get half of what its neighbour can send, and stay behind.
+            chunks += BEHIND * self.peers.passing() / chunk_bytes;
         }
         let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
         before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || (reach.is_outside() && !fetch.askers.is_empty()))
