@@ -40,8 +40,8 @@ impl Default for Config {
     }
 }
 
-/// A demand to a peer that has been silent for so long is asked for elsewhere too. Above TCP's shortest wait for a
-/// lost packet (200 ms), well below the second that a reader may wait.
+/// A demand to a peer that has been silent for so long, which is half of what a stall takes, is asked for elsewhere too.
+/// Above TCP's shortest wait for a lost packet (200 ms), well below the second that a reader may wait.
 pub const HEDGE_AFTER: Duration = Duration::from_millis(300);
 /// A demand later than this, and than the peer's usual delay, is asked for elsewhere too though the peer delivers
 /// other things. Long: in a crowd all are late together, and asking twice would only make them later.

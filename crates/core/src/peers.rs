@@ -14,6 +14,8 @@ use std::time::Duration;
 /// A peer that has requests and delivers no byte for so long is asked no more until it delivers again.
 /// Below a second, so that a read that hung on it is answered elsewhere within one (promise P2).
 pub const STALL: Duration = Duration::from_millis(600);
+/// On a link that has become slow everybody is silent for longer; see [`Peers::stall`]. At most so long.
+const STALL_MAX: Duration = Duration::from_secs(5);
 /// A stalled peer is tried again after this, in case that all it owed us was lost with a connection.
 const STALL_RETRY: Duration = Duration::from_secs(5);
 /// A peer whose link is broken is not dialled for so long. Dead ones are forgotten by membership.
@@ -103,12 +105,41 @@ pub struct Peers {
     round_robin: bool,
     /// Who has lagged last, and when.
     laggard: Option<(NodeId, Time)>,
+    slowest: Slowest,
+}
+
+/// The longest that an answer took which came in this span of [`STALL`], or in the one before it.
+#[derive(Debug, Default)]
+struct Slowest {
+    since: Time,
+    now: Duration,
+    before: Duration,
+}
+
+impl Slowest {
+    fn came(&mut self, delay: Duration, now: Time) {
+        let age = now - self.since;
+        if age >= STALL {
+            self.before = if age < STALL * 2 { self.now } else { Duration::ZERO };
+            (self.since, self.now) = (now, Duration::ZERO);
+        }
+        self.now = self.now.max(delay);
+    }
+
+    fn lately(&self, now: Time) -> Duration {
+        match now - self.since {
+            age if age < STALL => self.now.max(self.before),
+            age if age < STALL * 2 => self.now,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 impl Peers {
     /// Nobody yet. Without `round_robin` the first candidate is taken.
     pub const fn new(round_robin: bool) -> Self {
-        Self { peers: BTreeMap::new(), round_robin, laggard: None }
+        let slowest = Slowest { since: Time::ZERO, now: Duration::ZERO, before: Duration::ZERO };
+        Self { peers: BTreeMap::new(), round_robin, laggard: None, slowest }
     }
 
     /// What is known of one.
@@ -277,6 +308,7 @@ impl Peers {
         let owed = &mut peer.outstanding_bytes[priority as usize];
         *owed = owed.saturating_sub(bytes);
         if let Some(delay) = delay {
+            self.slowest.came(delay, now);
             let us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
             if peer.delay_us == 0 {
                 (peer.delay_us, peer.deviation_us) = (us, us / 2);
@@ -300,6 +332,13 @@ impl Peers {
     /// True if it owes us something and has been silent for so long.
     pub fn silent_for(&self, node: NodeId, now: Time) -> Duration {
         self.peers.get(&node).filter(|peer| peer.outstanding > 0).map_or(Duration::ZERO, |peer| now - peer.progress)
+    }
+
+    /// Whoever owes something and is silent for so long has stalled: [`STALL`], or as long as the answers took that came
+    /// of late. If those are late as well, it is this node's own link that is slow, and what is asked of others because of it
+    /// would make it slower still.
+    pub fn stall(&self, now: Time) -> Duration {
+        self.slowest.lately(now).clamp(STALL, STALL_MAX)
     }
 
     /// It accepts requests and does not answer; true if that is news.

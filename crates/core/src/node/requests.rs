@@ -159,14 +159,16 @@ impl Node {
         let &Request { peer, image, chunk, sent, orphan, .. } = request;
         let now = self.now;
         let (age, silent) = (now - sent, self.peers.silent_for(peer, now));
-        if silent >= STALL && age >= STALL {
+        let stall = self.peers.stall(now);
+        let hedge_after = HEDGE_AFTER + (stall - STALL) / 2;
+        if silent >= stall && age >= stall {
             if self.peers.stalled(peer, now) {
                 self.abandon(peer);
             }
-        } else if !orphan && age >= HEDGE_AFTER && self.is_lone_demand(image, chunk) {
+        } else if !orphan && age >= hedge_after && self.is_lone_demand(image, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
-            if self.hedging < HEDGES_MAX && (silent >= HEDGE_AFTER || (age >= patience && budget)) {
+            if self.hedging < HEDGES_MAX && (silent >= hedge_after || (age >= patience && budget)) {
                 self.hedge(image, chunk);
             }
         }

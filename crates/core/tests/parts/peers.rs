@@ -3,7 +3,7 @@
 use super::at;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
-use vfield_core::peers::Peers;
+use vfield_core::peers::{Peers, STALL};
 use vfield_core::wire::Priority;
 
 const A: NodeId = NodeId(1);
@@ -76,6 +76,22 @@ fn only_debtors_are_silent() {
     peers.ended(A, 1, Priority::Demand, None, at(5700));
     peers.ended(A, 1, Priority::Demand, None, at(5700));
     assert_eq!(peers.silent_for(A, at(9000)), Duration::ZERO);
+}
+
+#[test]
+fn silence_is_measured_by_how_late_all_answers_are() {
+    let mut peers = Peers::new(true);
+    let mut answer = |delay: u64, now: u64| {
+        peers.asked(A, 1, Priority::Demand, at(now - delay));
+        peers.ended(A, 1, Priority::Demand, Some(ms(delay)), at(now));
+        peers.stall(at(now))
+    };
+    assert_eq!(answer(20, 1000), STALL);
+    assert_eq!(answer(3000, 4000), ms(3000));
+    assert_eq!(answer(100, 4500), ms(3000));
+    assert_eq!(answer(60_000, 70_000), ms(5000), "not for ever");
+    assert_eq!(peers.stall(at(70_700)), ms(5000));
+    assert_eq!(peers.stall(at(71_300)), STALL, "when nothing comes, the link is not full");
 }
 
 #[test]

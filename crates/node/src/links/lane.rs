@@ -130,8 +130,12 @@ impl Lane {
                 driver.apply(Input::Met(greeting.identity));
                 self.serve(&driver, connection, once).await
             }
-            // Another process has taken the address: who we wanted is gone.
-            Ok(_) | Err(_) => Broken::Lost,
+            // Another process has taken the address: who we wanted is gone, and this one is there.
+            Ok((_, greeting)) => {
+                driver.apply(Input::Met(greeting.identity));
+                Broken::Lost
+            }
+            Err(_) => Broken::Lost,
         };
         let (was_open, lost) = {
             let mut state = self.state();

@@ -35,11 +35,14 @@ impl Field {
             self.open(machine, to);
             return Some(to);
         }
-        let replaced = self.places[self.machines[to].place as usize] as usize != to;
-        if !open || replaced {
-            // Nobody listens there, or another process does.
+        let there = self.places[self.machines[to].place as usize] as usize;
+        if !open || there != to {
+            // Nobody listens there, or another process does, which says who it is.
             self.close(machine, to, round_trip);
             self.unreachable(machine, to, round_trip);
+            if there != to && self.machines[there].alive && !self.is_walled_off(machine, there) {
+                self.tell(round_trip, machine, Input::Met(self.machines[there].identity));
+            }
         }
         None
     }
