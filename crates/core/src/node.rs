@@ -8,6 +8,7 @@
 
 mod choosing;
 mod field;
+mod found;
 mod images;
 mod outside;
 mod reads;
@@ -16,6 +17,7 @@ mod requests;
 mod serving;
 mod view;
 
+pub use found::Commitment;
 pub use images::ImageConfig;
 pub use view::{ImageView, MemberView, Waited};
 
@@ -90,6 +92,17 @@ pub enum Input {
         /// For a hash page: the runs of its children that are all zeros.
         zeros: Vec<Range<u64>>,
     },
+    /// Chunks that nobody was asked for have been verified, and are in the shell's store: an earlier process left them.
+    Found {
+        /// Of which image.
+        image: ImageId,
+        /// Which, in any order.
+        chunks: Vec<Chunk>,
+        /// Of the hash pages among them: the runs of their children that are all zeros.
+        zeros: Vec<Range<u64>>,
+    },
+    /// All that an earlier process left of an image has been looked at.
+    Surveyed(ImageId),
     /// The answer did not match its hash.
     Corrupt(RequestId),
     /// The answer came, but could not be checked or kept: the page with its hash has been dropped
@@ -158,6 +171,9 @@ pub enum Output {
     Answer(Token, Result<(), ReadError>),
     /// Drop a chunk from the store.
     Evict(ImageId, Chunk),
+    /// From now on the store is to hold another part of this image: what [`ImageConfig::kept`] is to be for those who
+    /// come after this process.
+    Committed(ImageId, Commitment),
     /// Something a person may want to know.
     Notice(Notice),
 }
@@ -310,6 +326,8 @@ impl Node {
             }
             Input::AskerGone(connection) => drop(self.forget_askers(|asker| asker.connection == connection)),
             Input::Arrived { request, zeros } => self.arrived(request, &zeros),
+            Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
+            Input::Surveyed(image) => self.surveyed(image),
             Input::Corrupt(request) => self.corrupt(request),
             Input::Unusable(request) => self.unusable(request),
             Input::Refused(request, refusal) => self.refused(request, refusal),

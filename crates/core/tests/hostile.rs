@@ -150,14 +150,23 @@ impl Bench {
         for (image, origin, chunks) in [(0, false, 200), (1, false, 30), (2, true, 0)] {
             let (id, header) = (ImageId([image; 32]), header(image));
             let capacity_bytes = chunks * ChunkSize::MIN.bytes();
-            node.add_image(now, ImageConfig { id, name: format!("image-{image}"), header, origin, capacity_bytes });
+            node.add_image(
+                now,
+                ImageConfig { id, name: format!("image-{image}"), header, origin, capacity_bytes, kept: None },
+            );
         }
         // Another member, for datagrams that are nearly right.
         let mut other = Node::new(identity(1, 1), Config::default(), 7, now);
         other.handle(now, Input::Learned(node.snapshot(&identity(1, 1))));
         let id = ImageId([0; 32]);
-        let config =
-            ImageConfig { id, name: "image-0".to_owned(), header: header(0), origin: false, capacity_bytes: 1 << 24 };
+        let config = ImageConfig {
+            id,
+            name: "image-0".to_owned(),
+            header: header(0),
+            origin: false,
+            capacity_bytes: 1 << 24,
+            kept: None,
+        };
         other.add_image(now, config);
         for second in 1..4 {
             other.handle(now + Duration::from_secs(second), Input::Wake);

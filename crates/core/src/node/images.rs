@@ -1,6 +1,6 @@
 //! What a node knows and does about one image: its share of the map, the inventory, the fetches, the fill.
 
-use super::{Node, Output, Timer};
+use super::{Commitment, Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config;
 use crate::fetch::{Fetch, Stage};
@@ -52,6 +52,8 @@ pub(super) struct Image {
     pub fill_set: bool,
     pub told_filled: bool,
     pub told_covered: bool,
+    /// The shell still looks at what an earlier process has left: see [`super::found`].
+    pub surveying: bool,
 }
 
 /// An image that a node is to take part in.
@@ -67,6 +69,9 @@ pub struct ImageConfig {
     pub origin: bool,
     /// Bytes to hold in the store; an origin holds 0.
     pub capacity_bytes: u64,
+    /// Where an earlier process of this node began, if what it held is still there: the fill then begins after
+    /// [`super::Input::Surveyed`], and goes on with the same share.
+    pub kept: Option<Commitment>,
 }
 
 /// How many places an arc may have so that what lies on it fits into `capacity` chunks: all of them for a
@@ -98,8 +103,15 @@ impl Node {
         let mut map = Map::new(Ring::new(geometry.chunks()));
         self.fill_map(image.id, &mut map);
         let me = self.me().node;
-        let arc = map.least_covered(arc_length(&geometry, capacity), me, self.seed);
-        let start = self.now + Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
+        let (length, size) = (arc_length(&geometry, capacity), geometry.chunks());
+        let kept = image.kept.filter(|kept| kept.fits(size));
+        let arc = match kept {
+            Some(kept) => Arc { start: kept.start, length },
+            None => map.least_covered(length, me, self.seed),
+        };
+        let from = kept.map_or(0, |kept| kept.from);
+        let wait = Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
+        let start = if kept.is_some() { self.now } else { self.now + wait };
         let entry = Image {
             name: image.name,
             origin: image.origin,
@@ -111,7 +123,7 @@ impl Node {
             blind_until: self.now + BLIND,
             inventory: Inventory::new(geometry, capacity, transient),
             fetches: BTreeMap::new(),
-            fill: Fill::new(geometry.chunks(), arc, 0, start),
+            fill: Fill::new(size, arc, from, start),
             version: self.me().generation,
             announce_set: false,
             recount_set: false,
@@ -119,8 +131,10 @@ impl Node {
             fill_set: false,
             told_filled: false,
             told_covered: false,
+            surveying: image.kept.is_some(),
         };
         self.images.insert(image.id, entry);
+        self.commit(image.id);
         self.announce(image.id);
         self.mapped = u64::MAX;
         self.remap();
@@ -205,12 +219,14 @@ impl Node {
                 break;
             }
             let (arc, ring) = (image.fill.arc(), *image.map.ring());
-            let inventory = &mut image.inventory;
+            let (inventory, surveying) = (&mut image.inventory, image.surveying);
             let (chunk, more) = image.fill.walk(|chunk| {
                 if let Some(last) = inventory.zero_through(chunk) {
                     Look::Through(last)
                 } else if !arc.contains(ring.place(chunk), ring.size()) || inventory.promote(chunk) {
                     Look::Through(chunk)
+                } else if surveying {
+                    Look::Stop
                 } else {
                     Look::Fetch
                 }
@@ -288,6 +304,7 @@ impl Node {
         for fetch in image.fetches.values_mut() {
             fetch.fill = false;
         }
+        self.commit(id);
         self.announce(id);
         self.set_fill(id);
     }

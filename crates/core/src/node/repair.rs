@@ -59,8 +59,8 @@ impl Node {
         if image.repair.as_ref().is_none_or(|repair| repair.at > self.now) {
             return;
         }
-        if !suspects.is_empty() {
-            // Within a second it is known who is dead; a store is not moved on a suspicion.
+        if image.surveying || !suspects.is_empty() {
+            // Within a second it is known who is dead, and what is here; a store is not moved on a suspicion.
             image.repair = None;
             return;
         }

@@ -278,16 +278,22 @@ impl Node {
                 self.abandon(entry.peer);
             }
         }
-        self.make_room(id);
         let Some(image) = self.images.get_mut(&id) else { return };
-        image.inventory.mark_zero(zeros);
-        let ring = image.map.ring();
-        let keep = image.fill.arc().contains(ring.place(chunk), ring.size());
-        image.inventory.insert(chunk, keep);
         if entry.priority == Priority::Fill {
             let parallel = (window / 2 / entry.bytes.max(1)).clamp(1, 64) as u32;
             image.fill.pace(now - entry.sent, parallel.min(image.fill.pending() as u32), boost, now);
         }
+        image.inventory.mark_zero(zeros);
+        self.take_in(id, chunk);
+    }
+
+    /// A chunk is in the shell's store: it counts as stored if that is where it belongs, else it stays for a while.
+    pub(super) fn take_in(&mut self, id: ImageId, chunk: Chunk) {
+        self.make_room(id);
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let ring = image.map.ring();
+        let keep = image.fill.arc().contains(ring.place(chunk), ring.size());
+        image.inventory.insert(chunk, keep);
         self.complete(id, chunk);
         self.trim(id);
     }

@@ -163,7 +163,8 @@ impl Field {
     pub fn add_image(&mut self, machine: usize, image: usize, origin: bool, capacity: u64) {
         let Original { id, name, geometry, .. } = &self.images[image];
         let capacity_bytes = capacity * geometry.chunk_bytes();
-        let config = ImageConfig { id: *id, name: name.clone(), header: *geometry.header(), origin, capacity_bytes };
+        let (name, header) = (name.clone(), *geometry.header());
+        let config = ImageConfig { id: *id, name, header, origin, capacity_bytes, kept: None };
         let now = self.now() + self.machines[machine].ahead;
         let host = &mut self.machines[machine];
         host.put_up(image, Shelf { origin, ..Shelf::default() });

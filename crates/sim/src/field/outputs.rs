@@ -82,6 +82,8 @@ impl Field {
             Output::Refuse(asker, refusal) => self.refuse(machine, asker, refusal),
             Output::Answer(token, result) => self.answered(machine, token, result),
             Output::Evict(..) => unreachable!("done before"),
+            // Whoever starts again in this world has kept nothing.
+            Output::Committed(..) => {}
             Output::Notice(notice) => self.noticed(machine, notice),
         }
     }

@@ -1,0 +1,53 @@
+//! What an earlier process of this node has left: its share is taken up again, and what is still right of it counts.
+//!
+//! The shell looks at all of that ([`super::Input::Found`]) and says when it has ([`super::Input::Surveyed`]). Until then the
+//! fill only walks over what was found and fetches nothing, since most of what it lacks is about to be found. Readers
+//! do not wait for the end of it.
+
+use super::{Node, Output};
+use crate::chunk::Chunk;
+use crate::image::ImageId;
+use std::ops::Range;
+
+/// Which part of an image a store is to hold, as far as it does not follow from the store's size: a later process
+/// that begins in the same way holds the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commitment {
+    /// First place of its arc.
+    pub start: u64,
+    /// Number of the chunk at which its fill began.
+    pub from: u64,
+}
+
+impl Commitment {
+    /// True if it can be about an image of `size` chunks.
+    pub const fn fits(&self, size: u64) -> bool {
+        self.start < size && self.from < size
+    }
+}
+
+impl Node {
+    /// Tells the shell what the store is to hold from now on.
+    pub(super) fn commit(&mut self, id: ImageId) {
+        let Some(image) = self.images.get(&id).filter(|image| !image.origin) else { return };
+        let commitment = Commitment { start: image.fill.arc().start, from: image.fill.filled().from };
+        self.out(Output::Committed(id, commitment));
+    }
+
+    pub(super) fn found(&mut self, id: ImageId, chunks: &[Chunk], zeros: &[Range<u64>]) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.inventory.mark_zero(zeros);
+        for chunk in chunks {
+            self.take_in(id, *chunk);
+        }
+        self.set_fill(id);
+        self.announce_soon(id);
+    }
+
+    pub(super) fn surveyed(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.surveying = false;
+        self.set_fill(id);
+        self.repair_soon(id);
+    }
+}
