@@ -188,6 +188,7 @@ fn node(
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
         field_keys: None,
         trusted: None,
+        keeper: None,
         hash_threads: daemon.publish_threads.map_or_else(cores, Into::into),
         tuning: Tuning {
             pool: !daemon.no_pool,

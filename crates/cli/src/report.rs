@@ -172,6 +172,14 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
             let short = id.get(..12).unwrap_or(id);
             Some(format!("joined {image} ({size}, id {short}); will hold {hold} of it"))
         }
+        Event::TakenOver { image, adopted_bytes, spoiled } => {
+            let spoiled = match spoiled {
+                0 => String::new(),
+                1 => ", 1 chunk of it was spoiled and is gone".to_owned(),
+                count => format!(", {count} chunks of it were spoiled and are gone"),
+            };
+            Some(format!("{image}: {} taken over from before{spoiled}", human(*adopted_bytes)))
+        }
         Event::Filled { image, held_bytes } => Some(format!("{image}: store filled, {} held", human(*held_bytes))),
         Event::Covered { image } => {
             Some(format!("{image}: covered, the stores of the field hold all of it: the origin may leave"))
@@ -197,6 +205,7 @@ fn tell_json(event: &Event) {
             tell!("joined", image, id, size_bytes, capacity_bytes)
         }
         Event::Filling { image, held_bytes, goal_bytes } => tell!("filling", image, held_bytes, goal_bytes),
+        Event::TakenOver { image, adopted_bytes, spoiled } => tell!("taken_over", image, adopted_bytes, spoiled),
         Event::Filled { image, held_bytes } => tell!("filled", image, held_bytes),
         Event::Covered { image } => tell!("covered", image),
         Event::Uncovered { image } => tell!("uncovered", image),

@@ -17,6 +17,8 @@ use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
 const SNAPSHOT: Duration = Duration::from_secs(5);
 /// How long an image may take to show up: whoever has it may have joined a moment ago too.
 const IMAGE: Duration = Duration::from_secs(3);
+/// Between two attempts to meet somebody in a field that nobody of is there.
+const TRY_EVERY: Duration = Duration::from_secs(1);
 /// An image is looked for again this often meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -70,14 +72,31 @@ pub fn known_images(driver: &Driver) -> Vec<Known> {
     sound.collect()
 }
 
-/// Finds the wanted images; without a wish the field's only one. Waits a little for them to show up.
-pub async fn find_images(driver: &Driver, wanted: &[ImageSelector]) -> Result<Vec<Known>, StartError> {
-    let end = Instant::now() + IMAGE;
+/// Goes on trying to meet members, of whom none has answered, until one does.
+pub async fn keep_trying(driver: Arc<Driver>, members: Vec<SocketAddr>) {
     loop {
-        let known = known_images(driver);
-        match choose(&known, wanted) {
+        tokio::time::sleep(TRY_EVERY).await;
+        for addr in &members {
+            if meet(&driver, *addr).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// Finds the wanted images; without a wish the field's only one. Waits a little for them to show up, unless `alone`; those
+/// that nobody has are looked for among what is `held` here.
+pub async fn find_images(
+    driver: &Driver,
+    wanted: &[ImageSelector],
+    held: &[Known],
+    alone: bool,
+) -> Result<Vec<Known>, StartError> {
+    let end = Instant::now() + if alone { Duration::ZERO } else { IMAGE };
+    loop {
+        match choose(&known_images(driver), wanted) {
             Ok(images) => return Ok(images),
-            Err(error) if Instant::now() >= end => return Err(error),
+            Err(error) if Instant::now() >= end => return choose(held, wanted).map_err(|_| error),
             Err(error @ StartError::ChooseImage { .. }) => return Err(error),
             Err(_) => tokio::time::sleep(LOOK_EVERY).await,
         }

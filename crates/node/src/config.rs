@@ -1,7 +1,9 @@
 //! What a node is told at start: plain values, already parsed and checked by whoever read them.
 
+use crate::keeper::Keeper;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
@@ -43,6 +45,8 @@ pub struct NodeConfig {
     pub field_keys: Option<KeyRing>,
     /// Whose signatures the joined images must have; none if any image is read.
     pub trusted: Option<TrustedKeys>,
+    /// Who keeps the stores' memory for the next process of this node.
+    pub keeper: Option<Arc<dyn Keeper>>,
     /// What measurements may switch off.
     pub tuning: Tuning,
 }

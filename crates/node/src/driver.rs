@@ -10,6 +10,7 @@ use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
 use crate::proofs::Proofs;
+use crate::store::found::Adopted;
 use crate::traffic::Counters;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -19,10 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_core::chunk::Chunk;
-use vfield_core::fetch::{Asker, ConnectionId, Token};
+use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
-use vfield_core::node::{ImageConfig, Input, Node as Core, Notice, Output};
+use vfield_core::node::{Commitment, ImageConfig, Input, Node as Core, Notice, Output};
 use vfield_core::source::ReadError;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
@@ -283,6 +284,8 @@ impl Driver {
             match output {
                 // In step with the core, or a chunk that comes back meanwhile would be dropped too.
                 Output::Evict(image, chunk) => self.evict(image, chunk),
+                // Or an earlier one would be the last to be written.
+                Output::Committed(image, commitment) => self.commit(image, commitment),
                 other => outputs.push(other),
             }
         }
@@ -300,6 +303,7 @@ impl Driver {
         let mut asked: Vec<Arc<Lane>> = Vec::new();
         for output in outputs {
             match output {
+                Output::Request { request, image, chunk, .. } if self.lies_here(image, chunk, request) => {}
                 Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
                     let ask = Ask { request, image, chunk, priority, reach, insists, origin };
                     let lane = self.links.request(self, peer, ask);
@@ -319,6 +323,29 @@ impl Driver {
         }
     }
 
+    fn commit(&self, id: ImageId, commitment: Commitment) {
+        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id)
+            && let Err(error) = image.store().commit(image.name(), commitment)
+        {
+            tracing::warn!(%error, "what the store is to hold cannot be written down");
+        }
+    }
+
+    /// True if an earlier process has left what is about to be asked for: then nobody is.
+    fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
+        let Some(image) = self.image(id).filter(|image| image.store().is_found(chunk)) else { return false };
+        let mut adopted = Adopted::default();
+        image.store().adopt(chunk, &mut adopted);
+        let here = adopted.chunks.contains(&chunk);
+        // Not at once: what follows may be the next request of this kind, and so on for a whole store.
+        let Adopted { chunks, zeros } = adopted;
+        self.hint(Input::Found { image: id, chunks, zeros });
+        if here {
+            self.hint(Input::Unusable(request));
+        }
+        here
+    }
+
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
@@ -336,7 +363,7 @@ impl Driver {
                 }
             }
             // Done by those who call this.
-            Output::Evict(..) | Output::Request { .. } => {}
+            Output::Evict(..) | Output::Committed(..) | Output::Request { .. } => {}
             Output::Notice(notice) => self.note(notice),
         }
     }

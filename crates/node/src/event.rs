@@ -47,6 +47,15 @@ pub enum Event {
         /// What this node will hold.
         capacity_bytes: u64,
     },
+    /// What an earlier process held was looked at, and counts.
+    TakenOver {
+        /// The image's name.
+        image: String,
+        /// Bytes that were right.
+        adopted_bytes: u64,
+        /// Chunks that were not, and were dropped.
+        spoiled: u64,
+    },
     /// The store grew; sent some times a second while it fills.
     Filling {
         /// The image's name.

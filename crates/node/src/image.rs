@@ -7,6 +7,7 @@ use crate::origin::Origin;
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
 use vfield_core::chunk::Chunk;
 use vfield_core::directory::Directory;
 use vfield_core::extent::Extent;
@@ -23,6 +24,7 @@ pub struct LocalImage {
     complete: AtomicBool,
     /// To whom chunks of the file were sent lately.
     directory: Mutex<Directory>,
+    pages: Notify,
 }
 
 /// A chunk, or why it cannot be given.
@@ -39,12 +41,26 @@ impl LocalImage {
     /// An image that this node serves from a file.
     pub fn origin(store: Arc<Store>, origin: Origin) -> Self {
         let name = origin.name().to_owned();
-        Self { name, store, origin: Some(origin), complete: AtomicBool::new(true), directory: Mutex::default() }
+        Self {
+            name,
+            store,
+            origin: Some(origin),
+            complete: AtomicBool::new(true),
+            directory: Mutex::default(),
+            pages: Notify::new(),
+        }
     }
 
     /// An image that this node has joined.
     pub fn joined(name: String, store: Arc<Store>) -> Self {
-        Self { name, store, origin: None, complete: AtomicBool::new(false), directory: Mutex::default() }
+        Self {
+            name,
+            store,
+            origin: None,
+            complete: AtomicBool::new(false),
+            directory: Mutex::default(),
+            pages: Notify::new(),
+        }
     }
 
     /// Its name.
@@ -112,6 +128,16 @@ impl LocalImage {
                 read.map_or_else(|_| self.store.pieces_prefix(part, pieces), |()| part.len())
             }
         }
+    }
+
+    /// A hash page has come: what was found below it can be verified.
+    pub fn note_page(&self) {
+        self.pages.notify_one();
+    }
+
+    /// Returns when one has come since the last time.
+    pub async fn page_came(&self) {
+        self.pages.notified().await;
     }
 
     /// True once every byte is here for good.

@@ -13,6 +13,7 @@ mod gossip;
 pub mod greet;
 pub mod image;
 mod incoming;
+pub mod keeper;
 pub mod links;
 mod low_water;
 pub mod node;
@@ -23,6 +24,7 @@ mod reading;
 pub mod server;
 pub mod status;
 pub mod store;
+mod survey;
 pub mod traffic;
 
 pub use node::Node;

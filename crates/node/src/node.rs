@@ -9,12 +9,15 @@ use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
+use crate::keeper::KeptStores;
 use crate::origin::{Origin, Progress, PublishError};
 use crate::proofs::{self, Disbelief};
 use crate::reader::ImageReader;
 use crate::server;
 use crate::status::Status;
 use crate::store::Store;
+use crate::store::found::Found;
+use crate::survey;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -178,22 +181,36 @@ impl Node {
         ahead_bytes: u64,
         events: &EventSink,
     ) -> Result<(), StartError> {
-        self.enter(&config.bootstrap, events).await?;
+        let mut kept = KeptStores::take(config.keeper.clone());
+        let held = kept.known();
+        let mut alone = false;
+        match self.enter(&config.bootstrap, events).await {
+            // What was kept makes this node the first of a field that all others have left. Who trusts no member wants
+            // to see a signature first, which only others have.
+            Err(StartError::Bootstrap { tried }) if !held.is_empty() && config.trusted.is_none() => {
+                tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
+                alone = true;
+                self.tasks.spawn(bootstrap::keep_trying(Arc::clone(&self.driver), config.bootstrap.clone()));
+            }
+            entered => entered?,
+        }
         for (origin, serve) in origins.into_iter().zip(&config.serve) {
             self.prove(&origin, serve.proof.clone());
             self.serve(origin, ahead_bytes)?;
         }
         if config.serve.is_empty() || !config.join.is_empty() {
-            for known in bootstrap::find_images(&self.driver, &config.join).await? {
+            for known in bootstrap::find_images(&self.driver, &config.join, &held, alone).await? {
                 match &config.trusted {
                     Some(trusted) => proofs::believe(&self.driver, &known, trusted)
                         .await
                         .map_err(|why| StartError::Untrusted { image: known.name.clone(), why })?,
                     None => drop(self.tasks.spawn(proofs::pass_on(Arc::clone(&self.driver), known.clone()))),
                 }
-                self.join(known, config, ahead_bytes, events)?;
+                self.join(known, config, &mut kept, ahead_bytes, events)?;
             }
         }
+        kept.drop_rest();
+        kept.refused.into_iter().for_each(|refused| self.driver.warn(refused));
         Ok(())
     }
 
@@ -305,7 +322,7 @@ impl Node {
             return Err(StartError::NameTaken(name));
         }
         let image = Arc::new(LocalImage::origin(self.store(id, header)?, origin));
-        self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0 }, ahead_bytes);
+        self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None }, ahead_bytes);
         Ok(())
     }
 
@@ -313,6 +330,7 @@ impl Node {
         &mut self,
         known: Known,
         config: &NodeConfig,
+        kept: &mut KeptStores,
         ahead_bytes: u64,
         events: &EventSink,
     ) -> Result<(), StartError> {
@@ -330,8 +348,18 @@ impl Node {
         if needed > memory_bytes {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
         }
-        let image = Arc::new(LocalImage::joined(name.clone(), self.store(id, header)?));
-        self.add(image, ImageConfig { id, name: name.clone(), header, origin: false, capacity_bytes }, ahead_bytes);
+        let (store, found) = match kept.of(id, &header) {
+            Some((store, found)) => (store, Some(found)),
+            None => (self.store(id, header)?, None),
+        };
+        kept.keep(&store);
+        let image = Arc::new(LocalImage::joined(name.clone(), store));
+        let commitment = found.as_ref().map(|found| found.commitment);
+        let of_image = ImageConfig { id, name: name.clone(), header, origin: false, capacity_bytes, kept: commitment };
+        self.add(Arc::clone(&image), of_image, ahead_bytes);
+        if let Some(Found { runs, commitment }) = found {
+            self.tasks.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
+        }
         let size_bytes = header.length_bytes();
         events(Event::Joined { image: name, id: id.to_string(), size_bytes, capacity_bytes: needed });
         Ok(())

@@ -5,6 +5,7 @@
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
+use crate::survey;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vfield_core::chunk::Chunk;
@@ -79,7 +80,11 @@ impl ImageReader {
     async fn wait_and_read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
         let mut pieces = Vec::new();
         let wanted = extent.take(WANT_BYTES);
-        let here = self.image.pieces(extent, &mut pieces);
+        let mut here = self.image.pieces(extent, &mut pieces);
+        if here == 0 {
+            survey::look(&self.driver, &self.image, self.image.geometry().covering(wanted));
+            here = self.image.pieces(extent, &mut pieces);
+        }
         if here > 0 {
             self.driver.counters.from_store(here);
             self.note(extent.take(here));

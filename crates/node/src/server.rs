@@ -13,6 +13,7 @@ use crate::greet::{self, GreetError};
 use crate::image::{Local, LocalImage};
 use crate::incoming::Incoming;
 use crate::low_water;
+use crate::survey;
 use answers::{Answer, Answers, Body};
 use outgoing::{Outgoing, Sent};
 use std::io;
@@ -241,6 +242,7 @@ impl Serving<'_> {
         if let Some(node) = image.instead(get.chunk, self.peer.node, header.insists, self.driver.now()) {
             return self.answers.before(Body::Frame(wire::redirect_frame(header.request, node)));
         }
+        survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
             let body = Body::Chunk { image: get.image, chunk: get.chunk };

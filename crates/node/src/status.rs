@@ -69,6 +69,9 @@ pub struct ImageStatus {
     pub held_bytes: u64,
     /// True once its store holds all it is to hold.
     pub filled: bool,
+    /// Bytes that it took over from an earlier process of this node, each verified.
+    #[serde(default)]
+    pub taken_over_bytes: u64,
     /// Bytes it keeps besides its store, for a while.
     pub transient_bytes: u64,
     /// Who signed it, if that is one of those whom this node trusts.

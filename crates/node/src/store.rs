@@ -1,20 +1,26 @@
 //! The store: the chunks of one image that this machine holds, in memory.
 //!
 //! Owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i` times the
-//! chunk size, and one word for each chunk that says whether it is there ([`slot`]). Invariant: what is
+//! chunk size, and one word for each chunk that says whether it is there ([`slot`]). The file may outlive the process
+//! ([`label`], [`found`]). Invariant: what is
 //! resident is right (whoever inserts has asked [`Store::check`] first) and stays in place while a [`Pin`]
 //! lives; a slot is never overwritten: its pages go back to the kernel before it is used again. Called by
 //! the driver (insert, evict), by exports and by senders to peers (pieces). Readers take no lock, and no
 //! operation waits. Does not decide what to hold: the protocol core does.
 
+pub mod found;
+pub mod label;
 mod memory_file;
 mod pin;
 mod read;
 pub mod slot;
 mod slots;
 
+pub use found::Kept;
 pub use pin::Pin;
 
+use found::Tally;
+use label::Label;
 use memory_file::MemoryFile;
 use slot::Slot;
 use slots::Slots;
@@ -27,6 +33,7 @@ use vfield_core::chunk::{Chunk, HASH_BYTES};
 use vfield_core::extent::Extent;
 use vfield_core::hash_tree::{self, Hash, ZeroHashes};
 use vfield_core::image::{Geometry, ImageId};
+use vfield_core::node::Commitment;
 
 /// Why a store cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +76,7 @@ pub struct Store {
     memory: MemoryFile,
     slots: Slots,
     resident_bytes: AtomicU64,
+    found: Tally,
     /// See [`memory_file::pages_are_small`]; if not, pieces are copies.
     sends_pages: bool,
 }
@@ -77,17 +85,34 @@ impl Store {
     /// An empty store for the image `id`, whose header `geometry` was made from. Costs nothing for what
     /// is not held: 2 ms and 20 KiB for 1 TiB.
     pub fn new(id: ImageId, geometry: &Geometry) -> Result<Arc<Self>, StoreError> {
-        let chunks = geometry.chunks();
-        let length_bytes = chunks.checked_mul(geometry.chunk_bytes()).filter(|bytes| *bytes <= i64::MAX as u64);
-        let length_bytes = length_bytes.filter(|_| chunks <= Slots::CHUNKS_MAX).ok_or(StoreError::TooLarge(chunks))?;
-        Ok(Arc::new(Self {
+        let length_bytes = Self::file_bytes(geometry).ok_or(StoreError::TooLarge(geometry.chunks()))?;
+        Ok(Arc::new(Self::of(id, geometry, MemoryFile::new(length_bytes)?)))
+    }
+
+    /// Nothing is known of what lies in `memory`.
+    fn of(id: ImageId, geometry: &Geometry, memory: MemoryFile) -> Self {
+        Self {
             id,
             zeros: ZeroHashes::new(geometry),
-            memory: MemoryFile::new(length_bytes)?,
-            slots: Slots::new(chunks),
+            memory,
+            slots: Slots::new(geometry.chunks()),
             resident_bytes: AtomicU64::new(0),
+            found: Tally::default(),
             sends_pages: memory_file::pages_are_small(),
-        }))
+        }
+    }
+
+    /// Length of the memory file, the chunks and the label; `None` if they are more than can be held.
+    fn file_bytes(geometry: &Geometry) -> Option<u64> {
+        let chunks = geometry.chunks();
+        let bytes = chunks.checked_mul(geometry.chunk_bytes())?.checked_add(Label::BYTES as u64)?;
+        (chunks <= Slots::CHUNKS_MAX && bytes <= i64::MAX as u64).then_some(bytes)
+    }
+
+    /// Writes down, at the end of the memory file, for whom it is kept: what image this is, and what it is to hold.
+    pub fn commit(&self, name: &str, commitment: Commitment) -> io::Result<()> {
+        let label = Label { id: self.id, header: *self.geometry().header(), name: name.to_owned(), commitment };
+        self.memory.write(self.geometry().chunks() * self.geometry().chunk_bytes(), &label.encode())
     }
 
     /// The image whose chunks it holds.
@@ -179,7 +204,7 @@ impl Store {
         if self.is_zero(chunk) || self.is_resident(chunk) {
             return Ok(Inserted::Already);
         }
-        if self.slots.change(chunk, Slot::claim).is_none() {
+        if self.slots.change(chunk, Slot::claim).is_none() && !self.clear_found(chunk)? {
             return Ok(if self.is_resident(chunk) { Inserted::Already } else { Inserted::Busy });
         }
         for zero in hash_tree::zero_children(self.geometry(), &self.zeros, chunk, bytes) {
@@ -237,7 +262,8 @@ impl Store {
         Extent::from(start..start + self.geometry().length(chunk))
     }
 
-    fn file(&self) -> Arc<OwnedFd> {
+    /// The memory file: to send from, and to be kept beyond the process's end.
+    pub fn file(&self) -> Arc<OwnedFd> {
         self.memory.fd()
     }
 

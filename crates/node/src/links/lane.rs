@@ -329,6 +329,9 @@ impl Receiver<'_> {
         self.counters.received(bytes.len() as u64, ask.origin);
         match store.insert(ask.chunk, bytes) {
             Ok(Inserted::New | Inserted::Already) => {
+                if store.found() > 0 && !image.geometry().is_data(ask.chunk) {
+                    image.note_page();
+                }
                 let zeros: Vec<Range<u64>> =
                     hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
                 Input::Arrived { request: ask.request, zeros }

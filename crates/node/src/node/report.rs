@@ -78,6 +78,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
         capacity_bytes: view.capacity * chunk,
         held_bytes: view.stored * chunk,
         filled: view.filled,
+        taken_over_bytes: image.store().adopted_bytes(),
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
         waiting: waiting.collect(),

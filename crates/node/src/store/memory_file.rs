@@ -1,16 +1,27 @@
-//! The memory file of a store: a sparse memfd, with the three things that are done to it.
+//! The memory file of a store: a sparse memfd, with the few things that are done to it.
 //!
-//! Invariant: bytes are written only where there are none; to replace them a range is punched first, which
-//! gives its pages back to the kernel and leaves those that a socket still holds to the socket. Used by
-//! the store only, which says who may do what when.
+//! Invariants: bytes of chunks are written only where there are none; to replace them a range is punched first, which
+//! gives its pages back to the kernel and leaves those that a socket still holds to the socket. Its length
+//! is sealed: whoever else holds the file, what is mapped of it stays there. Used by the store only, which says who may do
+//! what when.
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
-use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, OFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fcntl_get_seals, fcntl_getfl,
+    fstat, ftruncate, memfd_create, seek,
+};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, pread, pwrite, retry_on_intr};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Neither shorter nor longer, for good.
+const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// With one of these nothing can be put into it.
+const READ_ONLY: SealFlags = SealFlags::WRITE.union(SealFlags::FUTURE_WRITE);
+
 /// A sparse file without a name, in memory.
+#[derive(Debug)]
 pub struct MemoryFile {
     fd: Arc<OwnedFd>,
 }
@@ -18,12 +29,41 @@ pub struct MemoryFile {
 impl MemoryFile {
     /// `length_bytes` of nothing.
     pub fn new(length_bytes: u64) -> io::Result<Self> {
-        let fd = memfd_create("vfield-store", MemfdFlags::CLOEXEC)?;
+        let fd = memfd_create("vfield-store", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         retry_on_intr(|| ftruncate(&fd, length_bytes))?;
+        fcntl_add_seals(&fd, LENGTH | SealFlags::SEAL)?;
         Ok(Self { fd: Arc::new(fd) })
     }
 
-    /// The file, for `sendfile`.
+    /// One that an earlier process made with [`MemoryFile::new`], and its length in bytes; `None` for any other file.
+    pub fn made_before(fd: OwnedFd) -> io::Result<Option<(Self, u64)>> {
+        // Only memory files have seals.
+        let Ok(seals) = fcntl_get_seals(&fd) else { return Ok(None) };
+        let writable = fcntl_getfl(&fd)?.contains(OFlags::RDWR) && !seals.intersects(READ_ONLY);
+        if !writable || !seals.contains(LENGTH) {
+            return Ok(None);
+        }
+        fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+        let length_bytes = fstat(&fd)?.st_size.cast_unsigned();
+        Ok(Some((Self { fd: Arc::new(fd) }, length_bytes)))
+    }
+
+    /// The ranges of the file that have bytes, in order; a hole between two of them is at least a page.
+    pub fn ranges(&self) -> io::Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        loop {
+            let start = match seek(&self.fd, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => return Ok(ranges),
+                Err(error) => return Err(error.into()),
+            };
+            at = seek(&self.fd, SeekFrom::Hole(start))?;
+            ranges.push(start..at);
+        }
+    }
+
+    /// The file, for `sendfile`, and for whoever is to keep it.
     pub fn fd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
     }
@@ -41,7 +81,7 @@ impl MemoryFile {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`, where there are none.
+    /// Writes `bytes` at `offset`, where there are none unless nobody is handed the pages there.
     pub fn write(&self, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let count = retry_on_intr(|| pwrite(&self.fd, bytes, offset))?;

@@ -7,12 +7,17 @@
 //!                        |                  | evict, n pins               | last unpin
 //!                        |                  +--------------> Dropping(n) -+
 //!                        +-- abandon --------------------------------> Dropping(0)
+//!
+//!          find            look
+//!   Absent -----> Found ---------> Writing
+//!                   ^---put_back------+
 //! ```
 //!
 //! Invariants: bytes are read only in `Resident` and `Dropping` by those who hold a pin; bytes are written
 //! only in `Writing`, by the one who claimed it, and only `punched` leads back to where `claim` is
 //! possible: a slot's pages are given back to the kernel before it is used again, because pages that were
-//! handed to `sendfile` may still be on their way. Whoever's transition leads to `Dropping(0)` punches,
+//! handed to `sendfile` may still be on their way. In `Found` lie bytes that an earlier process left, right or not:
+//! nobody reads them but the one who looks, and publishes them if they are right. Whoever's transition leads to `Dropping(0)` punches,
 //! and nobody else. The zero flag is apart from all this: what is known to be zero stays so.
 //! Used by the store only. Knows nothing of files and atomics.
 
@@ -21,7 +26,8 @@
 pub struct Slot(u32);
 
 /// Pins are counted in the bits below the flags.
-const PINS: u32 = ZERO - 1;
+const PINS: u32 = FOUND - 1;
+const FOUND: u32 = 1 << 27;
 const ZERO: u32 = 1 << 28;
 const DROPPING: u32 = 1 << 29;
 const WRITING: u32 = 1 << 30;
@@ -48,6 +54,11 @@ impl Slot {
         self.0 & ZERO != 0
     }
 
+    /// True if bytes lie here that nobody has verified.
+    pub const fn is_found(self) -> bool {
+        self.0 & FOUND != 0
+    }
+
     /// True in `Dropping(0)`: the one whose transition led here has to punch, then say [`Slot::punched`].
     pub const fn is_to_punch(self) -> bool {
         self.0 & (DROPPING | PINS) == DROPPING
@@ -63,6 +74,22 @@ impl Slot {
         if self.0 & !ZERO == 0 { Some(Self(self.0 | WRITING)) } else { None }
     }
 
+    /// Bytes lie here that an earlier process has left; `None` unless absent.
+    pub const fn find(self) -> Option<Self> {
+        if self.0 & !ZERO == 0 { Some(Self(self.0 | FOUND)) } else { None }
+    }
+
+    /// Takes what was found, to verify it, then publish or abandon it; `None` unless found.
+    pub const fn look(self) -> Option<Self> {
+        if self.is_found() { Some(Self(self.0 & !FOUND | WRITING)) } else { None }
+    }
+
+    /// What was found cannot be verified yet.
+    pub const fn put_back(self) -> Self {
+        assert!(self.0 & WRITING != 0, "put back without a look");
+        Self(self.0 & !WRITING | FOUND)
+    }
+
     /// The bytes are written.
     pub const fn publish(self) -> Self {
         assert!(self.0 & WRITING != 0, "publish without a claim");
@@ -75,7 +102,7 @@ impl Slot {
         Self(self.0 & !WRITING | DROPPING)
     }
 
-    /// One more reader; `None` unless resident, or with 2^28 readers.
+    /// One more reader; `None` unless resident, or with 2^27 readers.
     pub const fn pin(self) -> Option<Self> {
         if self.is_resident() && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
     }
@@ -105,8 +132,9 @@ impl Slot {
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = match self.0 & (RESIDENT | WRITING | DROPPING) {
+        let state = match self.0 & (RESIDENT | WRITING | DROPPING | FOUND) {
             0 => "absent",
+            FOUND => "found",
             RESIDENT => "resident",
             WRITING => "writing",
             DROPPING => "dropping",

@@ -1,0 +1,205 @@
+//! What an earlier process has left in a memory file: taken up as a store in which nothing counts until it was verified.
+//!
+//! Invariant: found bytes are nobody's, neither read nor sent, until [`Store::adopt`] has compared them with their hash; what
+//! does not match is given back to the kernel like an evicted chunk. The process may have been killed in the midst of a
+//! write, and others may have had the file: nothing in it is believed. Called by the survey, which goes through all of
+//! it, and by those who want a certain chunk before that.
+
+use super::label::{BadLabel, Label};
+use super::memory_file::MemoryFile;
+use super::slot::Slot;
+use super::{Check, Store};
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vfield_core::chunk::Chunk;
+use vfield_core::hash_tree;
+use vfield_core::image::Geometry;
+use vfield_core::node::Commitment;
+
+/// Why a file is not taken up.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// Not a memory file, or not one of a store.
+    #[error("it is no store's memory")]
+    Foreign,
+    /// See [`BadLabel`].
+    #[error(transparent)]
+    Label(#[from] BadLabel),
+    /// Not as long as a store of that image.
+    #[error("{0} bytes are not the length of a store of its image")]
+    Length(u64),
+    /// The kernel does not say what is in it.
+    #[error("reading it: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A memory file that was kept, with a label that makes sense.
+#[derive(Debug)]
+pub struct Kept {
+    memory: MemoryFile,
+    label: Label,
+}
+
+impl Kept {
+    /// Reads the label.
+    pub fn read(file: OwnedFd) -> Result<Self, Unfit> {
+        let (memory, length_bytes) = MemoryFile::made_before(file)?.ok_or(Unfit::Foreign)?;
+        let mut bytes = [0; Label::BYTES];
+        let at = length_bytes.checked_sub(Label::BYTES as u64).ok_or(Unfit::Length(length_bytes))?;
+        memory.read(at, &mut bytes)?;
+        let label = Label::decode(&bytes)?;
+        if Store::file_bytes(&Geometry::new(label.header)) != Some(length_bytes) {
+            return Err(Unfit::Length(length_bytes));
+        }
+        Ok(Self { memory, label })
+    }
+
+    /// What it says of itself.
+    pub const fn label(&self) -> &Label {
+        &self.label
+    }
+}
+
+/// What lies in it.
+#[derive(Debug)]
+pub struct Found {
+    /// Runs of chunks that may be there, in order.
+    pub runs: Vec<Range<u64>>,
+    /// What its store was to hold.
+    pub commitment: Commitment,
+}
+
+/// What has become of the found chunks so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Chunks that nobody has looked at.
+    left: AtomicU64,
+    adopted_bytes: AtomicU64,
+    spoiled: AtomicU64,
+}
+
+/// Chunks that have become the store's, to be told to the core.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Which.
+    pub chunks: Vec<Chunk>,
+    /// Of the hash pages among them: the runs of their children that are all zeros.
+    pub zeros: Vec<Range<u64>>,
+}
+
+impl Store {
+    /// A store in a file that was kept, and what was found in it.
+    pub fn take_over(kept: Kept) -> Result<(Arc<Self>, Found), Unfit> {
+        let geometry = Geometry::new(kept.label.header);
+        let (size, chunks) = (geometry.chunk_bytes(), geometry.chunks());
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for bytes in kept.memory.ranges()? {
+            // Two parts of one chunk may have a hole between them, and the label is not one.
+            let from = runs.last().map_or(0, |run| run.end).max(bytes.start / size);
+            let run = from..bytes.end.div_ceil(size).min(chunks);
+            match runs.last_mut() {
+                _ if run.is_empty() => {}
+                Some(last) if last.end == run.start => last.end = run.end,
+                _ => runs.push(run),
+            }
+        }
+        let commitment = kept.label.commitment;
+        let store = Self::of(kept.label.id, &geometry, kept.memory);
+        for number in runs.iter().cloned().flatten() {
+            store.slots.change(Chunk(number), Slot::find);
+            store.found.left.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((Arc::new(store), Found { runs, commitment }))
+    }
+
+    /// How many found chunks nobody has looked at yet.
+    pub fn found(&self) -> u64 {
+        self.found.left.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of found chunks that were right.
+    pub fn adopted_bytes(&self) -> u64 {
+        self.found.adopted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Found chunks that were not, and are gone.
+    pub fn spoiled(&self) -> u64 {
+        self.found.spoiled.load(Ordering::Relaxed)
+    }
+
+    /// True if bytes of `chunk` were found that nobody has looked at.
+    pub fn is_found(&self, chunk: Chunk) -> bool {
+        self.found() > 0 && self.slots.load(chunk).is_found()
+    }
+
+    /// Looks at what was found of `chunk`, after the pages above it, and adds to `adopted` what is right. Hashes on the
+    /// calling thread. What cannot be verified yet, because a page is not here, stays found.
+    pub fn adopt(&self, chunk: Chunk, adopted: &mut Adopted) {
+        if !self.is_found(chunk) {
+            return;
+        }
+        if let Some((page, _)) = self.geometry().parent(chunk) {
+            self.adopt(page, adopted);
+        }
+        if self.slots.change(chunk, Slot::look).is_none() {
+            return;
+        }
+        let mut bytes = vec![0; self.geometry().length(chunk) as usize];
+        let read = self.memory.read(self.slot_extent(chunk).start(), &mut bytes);
+        match read.map_or(Check::Bad, |()| self.check(chunk, &bytes)) {
+            Check::Unknown => {
+                self.slots.change(chunk, |slot| Some(slot.put_back()));
+            }
+            // What is known to be zero takes no room.
+            Check::Good if !self.is_zero(chunk) => {
+                let zeros = hash_tree::zero_children(self.geometry(), &self.zeros, chunk, &bytes);
+                zeros.iter().cloned().for_each(|run| self.mark_zero(run));
+                self.resident_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.slots.change(chunk, |slot| Some(slot.publish()));
+                self.found.left.fetch_sub(1, Ordering::Relaxed);
+                self.found.adopted_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                adopted.chunks.push(chunk);
+                adopted.zeros.extend(zeros);
+            }
+            Check::Good | Check::Bad => {
+                self.give_back(chunk);
+                self.found.spoiled.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Gives up what was found of these chunks and could not be verified.
+    pub fn drop_found(&self, chunks: Range<u64>) {
+        for chunk in chunks.map(Chunk) {
+            if self.slots.change(chunk, Slot::look).is_some() {
+                self.give_back(chunk);
+            }
+        }
+    }
+
+    /// Makes room where something was found, for bytes that were verified before anybody looked at it; true if the slot is
+    /// the caller's to write. Its pages may be on their way to somebody whom the earlier process sent them.
+    pub(super) fn clear_found(&self, chunk: Chunk) -> io::Result<bool> {
+        if self.found() == 0 || self.slots.change(chunk, Slot::look).is_none() {
+            return Ok(false);
+        }
+        self.found.left.fetch_sub(1, Ordering::Relaxed);
+        let punched = self.memory.punch(self.slot_extent(chunk).start(), self.geometry().chunk_bytes());
+        if let Err(error) = punched {
+            // As in `punch`: the slot is lost.
+            return Err(error.into());
+        }
+        Ok(true)
+    }
+
+    /// Empties a slot that was looked at.
+    fn give_back(&self, chunk: Chunk) {
+        self.found.left.fetch_sub(1, Ordering::Relaxed);
+        self.resident_bytes.fetch_add(self.geometry().length(chunk), Ordering::Relaxed);
+        self.slots.change(chunk, |slot| Some(slot.abandon()));
+        self.punch(chunk);
+    }
+}

@@ -1,0 +1,97 @@
+//! The survey of what an earlier process has left of an image: all of it is verified, in the background, and what is right
+//! is told to the core.
+//!
+//! Nobody waits for it: whoever wants a chunk that lies here and was not looked at yet looks at it ([`look`]), and a request
+//! to a peer for such a chunk is not sent. What cannot be verified because its hash page is not here is looked at again when a
+//! page has come, and given up when the store has all it is to hold.
+
+use crate::driver::Driver;
+use crate::event::Event;
+use crate::image::LocalImage;
+use crate::store::found::Adopted;
+use std::ops::Range;
+use std::sync::Arc;
+use vfield_core::chunk::Chunk;
+use vfield_core::node::Input;
+
+/// So many chunks are verified in one go, 10 ms of work at the default size: a node that ends waits for no more.
+const CHUNKS: u64 = 256;
+
+/// Looks at found `chunks` of an image, on the calling thread, and tells the core of those that are right.
+pub fn look(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
+    if image.store().found() == 0 {
+        return;
+    }
+    let mut adopted = Adopted::default();
+    for number in chunks {
+        image.store().adopt(Chunk(number), &mut adopted);
+    }
+    if !adopted.chunks.is_empty() {
+        let Adopted { chunks, zeros } = adopted;
+        driver.apply(Input::Found { image: image.id(), chunks, zeros });
+    }
+}
+
+/// Looks at everything that was found, `runs` of chunks, beginning where the fill did.
+pub async fn run(driver: Arc<Driver>, image: Arc<LocalImage>, runs: Vec<Range<u64>>, from: u64) {
+    let parts = in_order(&runs, image.geometry().data_chunks(), from);
+    let mut changes = driver.changes();
+    pass(&driver, &image, &parts).await;
+    driver.apply(Input::Surveyed(image.id()));
+    let store = image.store();
+    let (adopted_bytes, spoiled) = (store.adopted_bytes(), store.spoiled());
+    driver.event(Event::TakenOver { image: image.name().to_owned(), adopted_bytes, spoiled });
+    while store.found() > 0 {
+        let filled = driver.look(|core| core.images().iter().any(|view| view.id == image.id() && view.filled));
+        if filled {
+            runs.into_iter().for_each(|run| store.drop_found(run));
+            return;
+        }
+        tokio::select! {
+            () = image.page_came() => pass(&driver, &image, &parts).await,
+            changed = changes.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn pass(driver: &Arc<Driver>, image: &Arc<LocalImage>, parts: &[Range<u64>]) {
+    for part in parts {
+        if !part.clone().any(|number| image.store().is_found(Chunk(number))) {
+            continue;
+        }
+        let (driver, image, part) = (Arc::clone(driver), Arc::clone(image), part.clone());
+        let looking = tokio::task::spawn_blocking(move || look(&driver, &image, part)).await;
+        looking.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    }
+}
+
+/// The runs in parts of at most [`CHUNKS`]: hash pages, then data from `from` on and around.
+fn in_order(runs: &[Range<u64>], data_chunks: u64, from: u64) -> Vec<Range<u64>> {
+    let from = from.min(data_chunks);
+    let mut parts = Vec::new();
+    for within in [data_chunks..u64::MAX, from..data_chunks, 0..from] {
+        for run in runs {
+            let (mut start, end) = (run.start.max(within.start), run.end.min(within.end));
+            while start < end {
+                parts.push(start..end.min(start + CHUNKS));
+                start += CHUNKS;
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_first_and_data_from_where_the_fill_began() {
+        assert_eq!(
+            in_order(&[2..5, 90..700, 702..703], 600, 100),
+            [600..700, 702..703, 100..356, 356..600, 2..5, 90..100]
+        );
+        assert_eq!(in_order(&[0..1], 1, 9), [0..1]);
+        assert!(in_order(&[], 5, 0).is_empty());
+    }
+}
