@@ -1,96 +1,20 @@
 //! The store against a map of chunks, its slots through all interleavings, and both under many threads.
 
+mod image;
+mod kept;
+
+use image::{Image, SIZE, bytes_of, concatenated};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::extent::Extent;
-use vfield_core::hash_tree::{HashTree, TreeBuilder, hash_chunk};
-use vfield_core::image::ImageId;
+use vfield_core::hash_tree::TreeBuilder;
 use vfield_core::source::Piece;
 use vfield_node::store::slot::Slot;
 use vfield_node::store::{Check, Inserted, Store, StoreError};
-
-const SIZE: u64 = 16 << 10;
-
-/// An image with its tree: what a store is filled from.
-struct Image {
-    bytes: Vec<u8>,
-    id: ImageId,
-    tree: HashTree,
-}
-
-impl Image {
-    fn new(bytes: Vec<u8>) -> Self {
-        let mut builder = TreeBuilder::new(bytes.len() as u64, ChunkSize::MIN).expect("a builder");
-        for (number, chunk) in (0..).zip(bytes.chunks(SIZE as usize)) {
-            builder.add(Chunk(number), hash_chunk(chunk));
-        }
-        let (_, id, tree) = builder.finish();
-        Self { bytes, id, tree }
-    }
-
-    /// Of so many chunks, the last one short; every chunk has bytes of its own, those in `zeros` none.
-    fn with_zeros(chunks: u64, zeros: &[u64]) -> Self {
-        let mut bytes = vec![0; (chunks * SIZE - 100) as usize];
-        for (number, chunk) in (0..).zip(bytes.chunks_mut(SIZE as usize)) {
-            if !zeros.contains(&number) {
-                let fill = (0u32..).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 ^ number as u8 | 1);
-                chunk.iter_mut().zip(fill).for_each(|(byte, fill)| *byte = fill);
-            }
-        }
-        Self::new(bytes)
-    }
-
-    fn store(&self) -> Arc<Store> {
-        Store::new(self.id, self.tree.geometry()).expect("a store")
-    }
-
-    fn chunk(&self, chunk: Chunk) -> Vec<u8> {
-        let geometry = self.tree.geometry();
-        if geometry.is_data(chunk) {
-            self.slice(geometry.extent(chunk)).to_vec()
-        } else {
-            self.tree.page(chunk).cloned().unwrap_or_else(|| self.tree.zeros().page(chunk)).to_vec()
-        }
-    }
-
-    fn slice(&self, extent: Extent) -> &[u8] {
-        &self.bytes[extent.start() as usize..extent.end() as usize]
-    }
-
-    fn fill(&self, store: &Store) {
-        (0..self.tree.geometry().chunks()).rev().map(Chunk).for_each(|chunk| {
-            assert_eq!(store.check(chunk, &self.chunk(chunk)), Check::Good);
-            store.insert(chunk, &self.chunk(chunk)).expect("memory");
-        });
-    }
-}
-
-fn bytes_of(piece: &Piece) -> Vec<u8> {
-    match piece {
-        Piece::Zero(length) => vec![0; *length as usize],
-        Piece::Bytes(bytes) => bytes.to_vec(),
-        Piece::File(file) => {
-            let mut bytes = vec![0; file.len() as usize];
-            let mut done = 0;
-            while done < bytes.len() {
-                let count =
-                    rustix::io::pread(file.fd(), &mut bytes[done..], file.offset() + done as u64).expect("read");
-                assert_ne!(count, 0, "the file ends in a piece");
-                done += count;
-            }
-            bytes
-        }
-    }
-}
-
-fn concatenated(pieces: &[Piece]) -> Vec<u8> {
-    pieces.iter().flat_map(bytes_of).collect()
-}
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -361,6 +285,8 @@ enum Actor {
     Finish,
     Publish,
     Abandon,
+    Look,
+    PutBack,
     Evict,
     Pin,
     Read,
@@ -385,6 +311,13 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
         Finish => (slot, Memory::Whole, Publish),
         Publish => (slot.publish(), memory, Done),
         Abandon => after(slot.abandon(), Done),
+        Look => slot.look().map_or((slot, memory, Done), |slot| match memory {
+            // What an earlier process left half-written does not match its hash.
+            Memory::HalfWritten => (slot, memory, Abandon),
+            _ if actor == 2 => (slot, memory, PutBack),
+            _ => (slot, memory, Publish),
+        }),
+        PutBack => (slot.put_back(), memory, Look),
         Evict => slot.evict().map_or((slot, memory, Done), |slot| after(slot, Done)),
         Pin => slot.pin().map_or((slot, memory, Done), |slot| (slot, memory, Read)),
         Read => {
@@ -405,7 +338,7 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
 }
 
 /// Every order in which two readers, two inserters (one of which fails) and an evictor can take their
-/// steps, from an absent and from a resident slot.
+/// steps, from an absent and from a resident slot; and those who look at what was found.
 #[test]
 fn slots_are_right_in_every_interleaving() {
     use Actor::*;
@@ -419,7 +352,11 @@ fn slots_are_right_in_every_interleaving() {
             (resident.mark_zero(), Memory::Whole, team),
         ]
     });
-    let mut todo: Vec<World> = starts.collect();
+    let Some(found) = Slot::default().find() else { unreachable!("an absent slot") };
+    let lookers = [[Insert, Look, Look, Evict, Pin], [Insert, Look, Evict, Pin, Pin]];
+    let left = [Memory::HalfWritten, Memory::Whole];
+    let found = lookers.into_iter().flat_map(|team| left.map(|memory| (found, memory, team)));
+    let mut todo: Vec<World> = starts.chain(found).collect();
     let mut seen: HashSet<World> = HashSet::new();
     let mut ends = 0;
     while let Some(world) = todo.pop() {
