@@ -10,7 +10,6 @@ mod exports;
 pub mod members;
 mod overlays;
 mod sandbox;
-mod service_manager;
 mod signals;
 mod start_error;
 
@@ -19,6 +18,7 @@ use crate::control::message::Reply;
 use crate::control::place::Place;
 use crate::control::server::Server;
 use crate::failure::{Failure, plain};
+use crate::keeper::service_manager;
 use crate::log::Voice;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;

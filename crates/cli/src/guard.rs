@@ -1,12 +1,14 @@
 //! What a daemon needs that carries a root file system (`--root`): to be there for as long as the machine runs.
 //!
 //! Owns two processes. The guard is small and does nothing but start the daemon, again and again: at once if it was
-//! killed, a moment later if it failed, because whoever it is to join may not be there yet. Both are left alone by the
+//! killed, a moment later if it failed, because whoever it is to join may not be there yet; and keep the memory of the
+//! daemon's stores meanwhile. Both are left alone by the
 //! shutdown, which spares what has an `@` in front of its name, and by those who look for memory: their own is
 //! locked, and the kernel knows that it must not wait for the daemon's device in order to give the daemon memory.
 //! Nothing here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
 
 use crate::failure::{Failure, plain};
+use crate::keeper::custody::Custody;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, configure_io_flusher_behavior, getpid, getppid};
 use rustix::thread::set_name;
@@ -51,11 +53,13 @@ pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
         // Only a program that starts can have another name.
         return Err(failed(Command::new(SELF).arg0(NAME).args(again).exec()));
     }
+    let mut custody = Custody::default();
     loop {
         let mut daemon = Command::new(SELF);
-        daemon.arg0(NAME).args(again).env(GUARD, getpid().as_raw_nonzero().to_string());
+        daemon.stdin(custody.hand_over()).arg0(NAME).args(again).env(GUARD, getpid().as_raw_nonzero().to_string());
         let started = Instant::now();
         let ended = daemon.spawn().and_then(|mut daemon| daemon.wait()).map_err(failed)?;
+        custody.take_back();
         match next(ended) {
             Next::End => return Ok(Role::Done),
             Next::Refuse => return Err(Failure::failed("the daemon was told what it cannot do").already_said()),

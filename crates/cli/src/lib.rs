@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod failure;
 pub mod field_key;
 pub mod guard;
+pub mod keeper;
 pub mod log;
 pub mod netboot;
 pub mod network;
@@ -101,7 +102,11 @@ fn run_daemon(
     if options.root && guard::stand(args)? == Role::Done {
         return Ok(());
     }
-    let result = plan().and_then(|plan| daemon::run(plan, voice));
+    let keeper = keeper::find(options.root);
+    let result = plan().and_then(|mut plan| {
+        plan.node.keeper = keeper;
+        daemon::run(plan, voice)
+    });
     if options.json
         && let Err(failure) = &result
     {

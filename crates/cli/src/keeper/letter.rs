@@ -1,0 +1,52 @@
+//! Letters between processes of one machine: a few bytes, and perhaps a file (unix(7), `SCM_RIGHTS`). Nobody waits, to send
+//! one or for one.
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, recvmsg, sendmsg, sendmsg_addr,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A longer one is cut off: names have 24 letters, and what is said of them no more.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Sends one, over a socket that is connected or to the one at `to`.
+pub fn send(
+    socket: impl AsFd,
+    to: Option<&SocketAddrUnix>,
+    text: &[u8],
+    file: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = file.map(|file| [file]);
+    if let Some(files) = &files {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let (text, flags) = ([IoSlice::new(text)], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    match to {
+        Some(to) => sendmsg_addr(socket, to, &text, &mut control, flags)?,
+        None => sendmsg(socket, &text, &mut control, flags)?,
+    };
+    Ok(())
+}
+
+/// Takes the next one; `None` if there is none.
+pub fn receive(socket: impl AsFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut text = vec![0; TEXT_BYTES_MAX];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut control, flags).ok()?;
+    if received.bytes == 0 {
+        return None;
+    }
+    text.truncate(received.bytes);
+    let file = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Some((text, file))
+}
