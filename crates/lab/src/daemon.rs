@@ -2,6 +2,7 @@
 
 use crate::lab::Host;
 use crate::process::{Process, run};
+use crate::service_manager::Passed;
 use crate::wait::Deadline;
 use crate::{LabError, wait};
 use serde_json::Value;
@@ -32,6 +33,7 @@ pub struct Start<'a> {
     listen: SocketAddr,
     mount: bool,
     state: Option<PathBuf>,
+    passed: Option<Passed>,
 }
 
 /// A running daemon.
@@ -74,7 +76,16 @@ impl Vfield {
 
     fn start<'a>(&'a self, host: &'a Host, verb: &str) -> Start<'a> {
         let (name, listen) = ("vfield".to_owned(), host.addr());
-        Start { program: &self.program, host, name, words: vec![verb.into()], listen, mount: false, state: None }
+        Start {
+            program: &self.program,
+            host,
+            name,
+            words: vec![verb.into()],
+            listen,
+            mount: false,
+            state: None,
+            passed: None,
+        }
     }
 }
 
@@ -113,6 +124,13 @@ impl Start<'_> {
         self
     }
 
+    /// Starts it with what a service manager passes to it.
+    #[must_use]
+    pub fn passed(mut self, passed: Passed) -> Self {
+        self.passed = Some(passed);
+        self
+    }
+
     /// Attaches it through FUSE as well.
     #[must_use]
     pub fn mounted(mut self, yes: bool) -> Self {
@@ -137,7 +155,10 @@ impl Start<'_> {
     pub fn spawn(self) -> Result<Daemon, LabError> {
         let dir = self.host.dir();
         let (control, nbd) = (dir.join(format!("{}.control", self.name)), dir.join(format!("{}.nbd", self.name)));
-        let mut command = self.host.command(self.program);
+        let mut command = match self.passed {
+            Some(passed) => passed.command(self.host, self.program),
+            None => self.host.command(self.program),
+        };
         command.args(&self.words).arg("--listen").arg(self.listen.to_string());
         command.arg("--control").arg(&control).arg("--nbd").arg(format!("unix:{}", nbd.display()));
         let mount = self.mount.then(|| dir.join(format!("{}.mnt", self.name)));

@@ -19,6 +19,7 @@ pub mod link;
 pub mod machine;
 pub mod need;
 pub mod process;
+pub mod service_manager;
 pub mod storm;
 pub mod wait;
 
@@ -28,6 +29,7 @@ pub use lab::{Host, Lab};
 pub use link::{Counters, Link};
 pub use machine::Machine;
 pub use process::Process;
+pub use service_manager::ServiceManager;
 pub use wait::{Deadline, wait_until};
 
 use std::path::Path;

@@ -6,6 +6,7 @@
 mod bench;
 mod hostile;
 mod joining;
+mod kept;
 mod keys;
 mod limits;
 mod loss;

@@ -1,0 +1,194 @@
+//! A node that takes up what an earlier process has left: nothing is asked for that is found, nothing announced that is not here.
+
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::config::Config;
+use vfield_core::fetch::Token;
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::node::{Commitment, ImageConfig, Input, Node, Notice, Output};
+use vfield_core::placement::Ring;
+use vfield_core::record::Record;
+use vfield_core::time::Time;
+
+const IMAGE: ImageId = ImageId([7; 32]);
+
+fn header() -> Header {
+    let chunk = ChunkSize::MIN;
+    Header::new(600 * chunk.bytes(), chunk, 600).expect("a header")
+}
+
+fn identity(node: u64) -> Identity {
+    let addr = SocketAddr::from(([198, 18, 0, node as u8], 4000));
+    Identity { addr, node: NodeId(node), generation: 1, zone: Zone::default() }
+}
+
+fn image(origin: bool, capacity: u64, kept: Option<Commitment>) -> ImageConfig {
+    let capacity_bytes = capacity * ChunkSize::MIN.bytes();
+    ImageConfig { id: IMAGE, name: "image".to_owned(), header: header(), origin, capacity_bytes, kept }
+}
+
+/// A node beside an origin, which has everything.
+struct Bench {
+    node: Node,
+    origin: Node,
+    now: Time,
+    /// What the shell's store has.
+    here: BTreeSet<Chunk>,
+    asked: Vec<Chunk>,
+    called_off: usize,
+    committed: Vec<Commitment>,
+    answered: Vec<Token>,
+    filled: bool,
+}
+
+impl Bench {
+    fn new(capacity: u64, kept: Option<Commitment>) -> Self {
+        let now = Time::after_start(Duration::from_secs(1));
+        let config = || Config { join_boost: 9, ..Config::default() };
+        let mut origin = Node::new(identity(1), config(), 1, now);
+        origin.add_image(now, image(true, 0, None));
+        let mut node = Node::new(identity(2), config(), 2, now);
+        node.handle(now, Input::Met(identity(1)));
+        node.handle(now, Input::Learned(origin.snapshot(&identity(2))));
+        node.add_image(now, image(false, capacity, kept));
+        let (here, asked, committed, answered) = Default::default();
+        let mut bench = Self { node, origin, now, here, asked, called_off: 0, committed, answered, filled: false };
+        bench.settle(false);
+        bench
+    }
+
+    fn input(&mut self, input: Input, answers: bool) {
+        self.node.handle(self.now, input);
+        self.settle(answers);
+    }
+
+    /// Does what the node wants, and checks what it says of itself.
+    fn settle(&mut self, answers: bool) {
+        loop {
+            while self.node.next_wake().is_some_and(|at| at <= self.now) {
+                self.node.handle(self.now, Input::Wake);
+            }
+            let Some(output) = self.node.poll() else { break };
+            match output {
+                Output::Request { request, chunk, .. } => {
+                    self.asked.push(chunk);
+                    if answers {
+                        self.here.insert(chunk);
+                        self.node.handle(self.now, Input::Arrived { request, zeros: Vec::new() });
+                    }
+                }
+                Output::CancelRequest(..) => self.called_off += 1,
+                Output::Committed(IMAGE, commitment) => self.committed.push(commitment),
+                Output::Evict(IMAGE, chunk) => assert!(self.here.remove(&chunk), "{chunk} was not here"),
+                Output::Datagram(_, bytes) => self.tell_origin(bytes),
+                Output::Answer(token, Ok(())) => self.answered.push(token),
+                Output::Notice(Notice::Filled(IMAGE)) => self.filled = true,
+                _ => {}
+            }
+        }
+        let (record, ring) = (self.record(), Ring::new(Geometry::new(header()).chunks()));
+        for chunk in (0..ring.size()).map(Chunk) {
+            let said =
+                record.arc.contains(ring.place(chunk), ring.size()) && record.filled.contains(chunk, ring.size());
+            assert!(!said || self.here.contains(&chunk), "{chunk} is said to be here");
+        }
+    }
+
+    /// The origin lives, and says so.
+    fn tell_origin(&mut self, bytes: Vec<u8>) {
+        self.origin.handle(self.now, Input::Datagram(bytes));
+        while let Some(output) = self.origin.poll() {
+            if let Output::Datagram(_, bytes) = output {
+                self.node.handle(self.now, Input::Datagram(bytes));
+            }
+        }
+    }
+
+    /// Lets time go on.
+    fn pass(&mut self, time: Duration, answers: bool) {
+        let end = self.now + time;
+        while let Some(at) = self.node.next_wake().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.node.handle(self.now, Input::Wake);
+            self.settle(answers);
+        }
+        self.now = end;
+    }
+
+    fn record(&self) -> Record {
+        let records = self.node.snapshot(&identity(1)).records;
+        records.into_iter().find(|record| record.node == NodeId(2)).expect("it says something")
+    }
+
+    fn find(&mut self, chunks: Vec<Chunk>, answers: bool) {
+        self.here.extend(&chunks);
+        self.input(Input::Found { image: IMAGE, chunks, zeros: Vec::new() }, answers);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn only_what_was_not_found_is_fetched(
+        capacity in 1u64..700,
+        (start, from) in (0u64..603, 0u64..603),
+        lost in prop::collection::btree_set(0u64..603, 0..20),
+        // Of a store that was larger, too.
+        had in 1u64..=603,
+        batch in 1usize..200,
+    ) {
+        let kept = Commitment { start, from };
+        let mut bench = Bench::new(capacity, Some(kept));
+        prop_assert_eq!(&bench.committed, &[kept]);
+        bench.pass(Duration::from_secs(2), false);
+        prop_assert!(bench.asked.is_empty(), "nothing is fetched while it is being looked");
+
+        let (record, ring) = (bench.record(), Ring::new(603));
+        prop_assert_eq!((record.arc.start, record.arc.length), (start, capacity.min(603)));
+        let before = vfield_core::placement::Arc { start, length: had };
+        let left = (0..603).filter(|n| before.contains(ring.place(Chunk(*n)), 603) && !lost.contains(n)).map(Chunk);
+        let left: Vec<Chunk> = left.collect();
+        for chunks in left.chunks(batch) {
+            bench.find(chunks.to_vec(), false);
+        }
+        bench.pass(Duration::from_secs(1), false);
+        prop_assert!(bench.asked.is_empty());
+
+        bench.input(Input::Surveyed(IMAGE), true);
+        bench.pass(Duration::from_secs(5), true);
+        prop_assert!(bench.filled);
+        let wanted: BTreeSet<Chunk> = (0..603).map(Chunk).filter(|c| record.arc.contains(ring.place(*c), 603)).collect();
+        prop_assert!(wanted.is_subset(&bench.here));
+        prop_assert!(bench.asked.iter().all(|chunk| !left.contains(chunk)), "{:?} were found", bench.asked);
+        prop_assert_eq!(bench.node.images()[0].stored, wanted.len() as u64);
+    }
+}
+
+#[test]
+fn a_reader_goes_on_with_what_is_found_and_nobody_is_asked_any_more() {
+    let mut bench = Bench::new(603, Some(Commitment { start: 0, from: 0 }));
+    // The page with its hash is asked for first.
+    bench.input(Input::Read { token: Token(1), image: IMAGE, chunks: 3..4 }, false);
+    assert_eq!(bench.asked, [Chunk(602)]);
+    bench.find(vec![Chunk(602), Chunk(600)], false);
+    assert_eq!((bench.called_off, &bench.asked[1..]), (1, &[Chunk(3)][..]));
+    bench.find(vec![Chunk(3)], false);
+    assert_eq!((bench.called_off, bench.answered), (2, vec![Token(1)]));
+}
+
+#[test]
+fn what_cannot_be_is_not_taken_up() {
+    for kept in [Commitment { start: 603, from: 0 }, Commitment { start: 0, from: u64::MAX }] {
+        let mut bench = Bench::new(100, Some(kept));
+        assert_eq!(bench.committed.len(), 1);
+        assert!(bench.committed[0].fits(603));
+        bench.input(Input::Surveyed(IMAGE), true);
+        bench.pass(Duration::from_secs(5), true);
+        assert!(bench.filled);
+    }
+}
