@@ -87,11 +87,10 @@ mod tests {
 
     #[test]
     fn pages_come_first_and_data_from_where_the_fill_began() {
-        assert_eq!(
-            in_order(&[2..5, 90..700, 702..703], 600, 100),
-            [600..700, 702..703, 100..356, 356..600, 2..5, 90..100]
-        );
-        assert_eq!(in_order(&[0..1], 1, 9), [0..1]);
+        let runs = [2..5, 90..700, 702..703];
+        let parts = [600..700, 702..703, 100..356, 356..600, 2..5, 90..100];
+        assert_eq!(in_order(&runs, 600, 100), parts);
+        assert_eq!(in_order(&runs[..1], 5, 900), runs[..1]);
         assert!(in_order(&[], 5, 0).is_empty());
     }
 }

@@ -56,7 +56,7 @@ fn what_was_left_is_taken_over() {
     let mut adopted = Adopted::default();
     store.adopt(Chunk(2), &mut adopted);
     assert_eq!(adopted.chunks, [geometry.top(), Chunk(600), Chunk(2)]);
-    assert_eq!(adopted.zeros, [4..7]);
+    assert!(adopted.zeros.iter().cloned().flatten().eq(4..7));
     adopt_all(&store, &found);
     let all: u64 = (0..geometry.chunks()).map(|number| geometry.length(Chunk(number))).sum();
     assert_eq!((store.found(), store.spoiled()), (0, 0));
