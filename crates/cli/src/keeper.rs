@@ -12,10 +12,11 @@ pub mod service_manager;
 use std::sync::Arc;
 use vfield_node::keeper::Keeper;
 
-/// Whoever keeps files for this process, if anybody does; `guarded` if its guard has started it.
+/// Whoever keeps files for this process, if anybody does; `guarded` if its guard has started it. To be called before it has
+/// opened any itself.
 pub fn find(guarded: bool) -> Option<Arc<dyn Keeper>> {
     if guarded {
         return Some(Arc::new(custody::Line));
     }
-    service_manager::is_there().then(|| Arc::new(service_manager::FileStore) as Arc<dyn Keeper>)
+    service_manager::FileStore::find().map(|store| Arc::new(store) as Arc<dyn Keeper>)
 }

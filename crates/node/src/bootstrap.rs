@@ -103,7 +103,8 @@ pub async fn find_images(
     }
 }
 
-fn choose(known: &[Known], wanted: &[ImageSelector]) -> Result<Vec<Known>, StartError> {
+/// The wanted ones of these; without a wish the only one.
+pub fn choose(known: &[Known], wanted: &[ImageSelector]) -> Result<Vec<Known>, StartError> {
     let names = || known.iter().map(|image| image.name.clone()).collect();
     if wanted.is_empty() {
         return match known {

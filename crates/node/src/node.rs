@@ -182,23 +182,14 @@ impl Node {
         events: &EventSink,
     ) -> Result<(), StartError> {
         let mut kept = KeptStores::take(config.keeper.clone());
-        let held = kept.known();
-        let mut alone = false;
-        match self.enter(&config.bootstrap, events).await {
-            // What was kept makes this node the first of a field that all others have left. Who trusts no member wants
-            // to see a signature first, which only others have.
-            Err(StartError::Bootstrap { tried }) if !held.is_empty() && config.trusted.is_none() => {
-                tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
-                alone = true;
-                self.tasks.spawn(bootstrap::keep_trying(Arc::clone(&self.driver), config.bootstrap.clone()));
-            }
-            entered => entered?,
-        }
+        let joins = config.serve.is_empty() || !config.join.is_empty();
+        let held = if joins { kept.known() } else { Vec::new() };
+        let alone = self.enter_or_begin(config, &held, events).await?;
         for (origin, serve) in origins.into_iter().zip(&config.serve) {
             self.prove(&origin, serve.proof.clone());
             self.serve(origin, ahead_bytes)?;
         }
-        if config.serve.is_empty() || !config.join.is_empty() {
+        if joins {
             for known in bootstrap::find_images(&self.driver, &config.join, &held, alone).await? {
                 match &config.trusted {
                     Some(trusted) => proofs::believe(&self.driver, &known, trusted)
@@ -269,6 +260,26 @@ impl Node {
         self.driver.apply(Input::Gone);
         self.driver.links.close();
         Leaving { handed_over: before.saturating_sub(lost), lost }
+    }
+
+    /// Enters the field. True if nobody of it is there, and what is `held` here makes this node its first one again.
+    async fn enter_or_begin(
+        &mut self,
+        config: &NodeConfig,
+        held: &[Known],
+        events: &EventSink,
+    ) -> Result<bool, StartError> {
+        match self.enter(&config.bootstrap, events).await {
+            // Who trusts no member wants to see a signature first, which only others have.
+            Err(StartError::Bootstrap { tried })
+                if config.trusted.is_none() && bootstrap::choose(held, &config.join).is_ok() =>
+            {
+                tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
+                self.tasks.spawn(bootstrap::keep_trying(Arc::clone(&self.driver), config.bootstrap.clone()));
+                Ok(true)
+            }
+            entered => entered.map(|()| false),
+        }
     }
 
     /// Meets the bootstrap nodes, all at once; one that answers is enough, and nobody waits for the others.

@@ -18,8 +18,8 @@ pub fn take(names: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(String, Owned
     }
     let named = (FIRST..).zip(names).filter(|(_, name)| wanted(name));
     let files = named.filter_map(|(number, name)| {
-        // SAFETY: the service manager says, to this very process, that the number is a file for it to own, which the
-        // flag above sees to being believed once.
+        // SAFETY: the service manager says, to this very process and before it has opened files of its own, that the
+        // number is one for it to own, which the flag above sees to being believed once.
         let file = unsafe { OwnedFd::from_raw_fd(number) };
         match fcntl_setfd(file.as_fd(), FdFlags::CLOEXEC) {
             Ok(()) => Some(((*name).to_owned(), file)),

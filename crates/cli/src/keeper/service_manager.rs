@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, PoisonError};
 use vfield_node::keeper::Keeper;
 
 /// What the names of our files begin with; sockets on which others listen for us are called as the unit says.
@@ -19,22 +20,29 @@ pub fn tell(state: &str) {
     tell_with(state, None);
 }
 
-/// True if somebody takes what is told.
-pub fn is_there() -> bool {
-    socket().is_some()
-}
-
 /// The service manager as a keeper.
 #[derive(Debug)]
-pub struct FileStore;
+pub struct FileStore {
+    /// What it passed to this process, until it is taken.
+    passed: Mutex<Vec<(String, OwnedFd)>>,
+}
 
-impl Keeper for FileStore {
-    fn take(&self) -> Vec<(String, OwnedFd)> {
+impl FileStore {
+    /// The one that has started this process; `None` if nobody takes what is told.
+    pub fn find() -> Option<Self> {
+        socket()?;
         let variable = |name| std::env::var(name).unwrap_or_default();
         let names = variable("LISTEN_FDNAMES");
         let names = passed(&variable("LISTEN_PID"), &variable("LISTEN_FDS"), &names);
         let files = inherited::take(&names, |name| name.starts_with(OURS));
-        files.into_iter().map(|(name, file)| (name[OURS.len()..].to_owned(), file)).collect()
+        let passed = files.into_iter().map(|(name, file)| (name[OURS.len()..].to_owned(), file)).collect();
+        Some(Self { passed: Mutex::new(passed) })
+    }
+}
+
+impl Keeper for FileStore {
+    fn take(&self) -> Vec<(String, OwnedFd)> {
+        std::mem::take(&mut self.passed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep(&self, name: &str, file: BorrowedFd<'_>) {

@@ -100,8 +100,8 @@ fn the_last_of_a_field_comes_back_with_all_of_it() -> Outcome {
 
     // Nobody is there whom it could join: the field is what it holds itself.
     let node = field.join(0, field.origin.addr(), "all").passed(manager.pass()?).ready()?;
-    is_back(&node)?;
     client::compare_all(field.host(0), &node, &field.image)?;
+    is_back(&node)?;
     let late = field.join(1, node.addr(), "30%").ready()?;
     client::compare_all(field.host(1), &late, &field.image)?;
     assert_eq!(received(&node.status()?), 0);
