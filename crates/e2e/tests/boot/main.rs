@@ -31,6 +31,11 @@ fn a_killed_daemon_takes_its_ublk_device_over_again() {
 }
 
 #[test]
+fn a_killed_daemon_that_is_the_last_holder_has_its_store_again() {
+    boot("kept", include_str!("kept.sh"), Duration::from_secs(150));
+}
+
+#[test]
 fn a_ublk_device_with_an_overlay_can_be_written() {
     boot("writable", include_str!("writable.sh"), Duration::from_secs(200));
 }
