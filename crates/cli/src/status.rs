@@ -100,11 +100,10 @@ fn image_text(image: &ImageStatus) -> String {
         0 => String::new(),
         bytes => format!(", and {} for a while", human(bytes)),
     };
-    let taken_over = match image.taken_over_bytes {
-        0 => String::new(),
-        bytes => format!("; {} taken over from before", human(bytes)),
-    };
-    line(&mut out, &format!("  held here  {fill}{transient}{taken_over}"));
+    line(&mut out, &format!("  held here  {fill}{transient}"));
+    if image.taken_over_bytes > 0 {
+        line(&mut out, &format!("  taken over {} from the daemon before this one", human(image.taken_over_bytes)));
+    }
     if let Some(signed) = &image.signed {
         line(&mut out, &format!("  signed     by {}, timestamp {}", clean(&signed.key), signed.timestamp));
     }

@@ -76,6 +76,15 @@ fn what_was_written_stands_with_its_image() {
 }
 
 #[test]
+fn what_was_taken_over_is_shown_if_there_is_any() {
+    let mut status = origin();
+    assert!(!text(&status).contains("taken over"));
+    status.node.images[0].taken_over_bytes = 60 << 20;
+    let text = text(&status);
+    assert!(text.contains("\n  taken over 60.0 MiB from the daemon before this one\n"), "{text}");
+}
+
+#[test]
 fn a_node_that_waits_for_lost_chunks() {
     let mut status = origin();
     let image = &mut status.node.images[0];

@@ -361,9 +361,12 @@ impl Node {
         }
         let (store, found) = match kept.of(id, &header) {
             Some((store, found)) => (store, Some(found)),
-            None => (self.store(id, header)?, None),
+            None => {
+                let store = self.store(id, header)?;
+                kept.keep(&store);
+                (store, None)
+            }
         };
-        kept.keep(&store);
         let image = Arc::new(LocalImage::joined(name.clone(), store));
         let commitment = found.as_ref().map(|found| found.commitment);
         let of_image = ImageConfig { id, name: name.clone(), header, origin: false, capacity_bytes, kept: commitment };

@@ -46,7 +46,6 @@ impl Keeper for FileStore {
     }
 
     fn keep(&self, name: &str, file: BorrowedFd<'_>) {
-        // What it has already, it knows to be the same.
         tell_with(&format!("FDSTORE=1\nFDNAME={OURS}{name}\nFDPOLL=0"), Some(file));
     }
 
