@@ -24,6 +24,7 @@ pub mod reach;
 pub mod read_ahead;
 pub mod record;
 pub mod source;
+pub mod standing;
 pub mod statement;
 pub mod time;
 pub mod wire;

@@ -101,6 +101,7 @@ pub struct Membership {
     forming: bool,
     /// Members that died since there was last a new one.
     former: Vec<Identity>,
+    denials: u64,
     effects: Effects,
 }
 
@@ -124,6 +125,7 @@ impl Membership {
             doubts: BTreeSet::new(),
             forming: false,
             former: Vec::new(),
+            denials: 0,
             effects: Effects::default(),
         }
     }
@@ -164,7 +166,9 @@ impl Membership {
         self.now = now;
         let Some((head, items)) = message::parse(bytes) else { return Effects::default() };
         let Head { from, purpose, .. } = head;
-        if from.node == self.me.node || from.addr == self.me.addr || self.gone || !self.admits(&from) {
+        let mine = from.node == self.me.node || from.addr == self.me.addr;
+        let said = Member { identity: from, incarnation: head.incarnation, state: State::Alive };
+        if mine || self.gone || !self.admits(&from) || !said.is_sound() {
             return Effects::default();
         }
         if head.to != self.me.node {
@@ -174,12 +178,12 @@ impl Membership {
             }
             return self.finish();
         }
-        self.learn_member(Member { identity: from, incarnation: head.incarnation, state: State::Alive }, None);
+        self.learn_member(said, None);
         self.doubt(from.node);
         self.hear(from.node);
         for item in items {
             match item {
-                Item::Member(member) => self.learn_member(member, Some(from.node)),
+                Item::Member(member) => self.hear_of(member, Some(from.node)),
                 Item::Record(record) if record.node == self.me.node => {}
                 Item::Record(record) => self.learn_record(record, Some(from.node)),
             }
@@ -207,7 +211,7 @@ impl Membership {
         // Said by nobody, it is passed on to all; said by this node, to none.
         let from = (!few).then_some(self.me.node);
         for member in members {
-            self.learn_member(member, from);
+            self.hear_of(member, from);
             if member.state.is_live() {
                 self.doubt(member.identity.node);
             }
@@ -223,7 +227,7 @@ impl Membership {
     /// A member greeted us, so it lives.
     pub fn met(&mut self, identity: Identity, now: Time) -> Effects {
         self.now = now;
-        self.learn_member(Member { identity, incarnation: 0, state: State::Alive }, None);
+        self.hear_of(Member { identity, incarnation: 0, state: State::Alive }, None);
         self.doubt(identity.node);
         self.finish()
     }
@@ -300,6 +304,11 @@ impl Membership {
         self.live().get(node).copied()
     }
 
+    /// How often this node had to deny that it is dead, or that another is at its address.
+    pub const fn denials(&self) -> u64 {
+        self.denials
+    }
+
     /// By how much talk that reaches every member is slowed down: see [`TALK_MEMBERS`].
     pub fn talk(&self) -> u32 {
         let talk = (self.live().len() as u32 / TALK_MEMBERS).max(1);
@@ -357,14 +366,24 @@ impl Membership {
         Head { level: self.level, from: self.me, incarnation: self.incarnation, to, purpose }
     }
 
+    /// Takes in what another says of a member, if it can be believed.
+    fn hear_of(&mut self, member: Member, from: Option<NodeId>) {
+        if member.is_sound() {
+            self.learn_member(member, from);
+        }
+    }
+
     fn learn_member(&mut self, member: Member, from: Option<NodeId>) {
         let Member { identity, state, .. } = member;
         if identity.node == self.me.node {
             return self.deny(member);
         }
-        if identity.addr == self.me.addr || !self.admits(&identity) {
-            // Who died here before us, as far as this node is concerned; or a stranger.
+        if !self.admits(&identity) {
             return;
+        }
+        if identity.addr == self.me.addr {
+            // Who died here before us, as far as this node is concerned, unless it is said to have come later.
+            return self.contest(member);
         }
         let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
         let was_suspect = self.suspects().contains(&identity.node);
@@ -396,13 +415,29 @@ impl Membership {
         self.pass_on(Topic::Member(identity.node), from);
     }
 
-    /// Somebody says something about this node itself: that it is dead, if it matters.
+    /// Somebody says something about this node itself: that it is dead, if it matters. What it says against that counts
+    /// more, whatever generation it was said to be of.
     fn deny(&mut self, said: Member) {
-        let later = said.identity.generation == self.me.generation && said.incarnation >= self.incarnation;
+        let later = (said.identity.generation, said.incarnation) >= (self.me.generation, self.incarnation);
         if later && said.state != State::Alive {
+            self.me.generation = said.identity.generation;
             self.incarnation = said.incarnation.saturating_add(1);
-            self.pass_on(Topic::Member(self.me.node), None);
+            self.assert_life();
         }
+    }
+
+    /// Somebody is said to live at this node's address, and to have come there later: nobody else hears this said here.
+    fn contest(&mut self, said: Member) {
+        let (said, live) = (said.identity, said.state.is_live());
+        if live && (said.generation, said.node) > (self.me.generation, self.me.node) {
+            self.me.generation = said.generation.saturating_add(1);
+            self.assert_life();
+        }
+    }
+
+    fn assert_life(&mut self) {
+        self.denials += 1;
+        self.pass_on(Topic::Member(self.me.node), None);
     }
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {

@@ -1,11 +1,13 @@
 //! Peers: how each has answered so far, and whom to ask next.
 //!
-//! Owned by [`crate::node::Node`]. Measures delay, counts what is outstanding, remembers stalls, broken
-//! links and lies. Decides only between peers that it is given; who has a chunk is placement's to say.
+//! Owned by [`crate::node::Node`]. Measures delay, counts what is outstanding, remembers stalls and broken
+//! links, and each peer's [`Standing`]. Decides only between peers that it is given; who has a chunk is placement's to say.
 
 use crate::config::{PEER_DELAY, PEER_WINDOW_FIRST};
 use crate::identity::NodeId;
 use crate::placement::map::mix;
+use crate::reach::Reach;
+use crate::standing::{Standing, Tally, whole_within};
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
@@ -20,9 +22,8 @@ const STALL_MAX: Duration = Duration::from_secs(5);
 const STALL_RETRY: Duration = Duration::from_secs(5);
 /// A peer whose link is broken is not dialled for so long. Dead ones are forgotten by membership.
 const BROKEN_RETRY: Duration = Duration::from_millis(500);
-/// The first lie costs a minute, each later one twice as long, up to a day.
-const BLAME: Duration = Duration::from_secs(60);
-const BLAME_MAX: Duration = Duration::from_secs(86_400);
+/// So many are remembered; beyond it those who lied are forgotten once they may be asked again. Ids are free to choose.
+const PEERS_MAX: usize = 4096;
 /// A neighbour in the chain that is not in step is not asked to pass chunks on for so long, doubled each time.
 const ASIDE: Duration = Duration::from_millis(50);
 /// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
@@ -59,10 +60,11 @@ pub struct Peer {
     deviation_us: u64,
     /// When it last delivered a byte, or was first asked for one.
     progress: Time,
+    /// When it last gave a whole answer, or was first asked for one.
+    answered: Time,
     stalled_since: Option<Time>,
     broken_until: Option<Time>,
-    lies: u32,
-    blamed_until: Option<Time>,
+    standing: Standing,
     /// See [`Peer::window`]; 0 before anything was delivered.
     window: u64,
     /// The largest window it had lately.
@@ -94,7 +96,7 @@ impl Peer {
     fn is_usable(&self, now: Time) -> bool {
         let over = |until: Option<Time>| until.is_none_or(|until| until <= now);
         let stalled = self.stalled_since.is_some_and(|since| now - since < STALL_RETRY);
-        !stalled && over(self.broken_until) && over(self.blamed_until)
+        !stalled && over(self.broken_until) && self.standing.is_good(now)
     }
 }
 
@@ -106,6 +108,7 @@ pub struct Peers {
     /// Who has lagged last, and when.
     laggard: Option<(NodeId, Time)>,
     slowest: Slowest,
+    tally: Tally,
 }
 
 /// The longest that an answer took which came in this span of [`STALL`], or in the one before it.
@@ -137,9 +140,9 @@ impl Slowest {
 
 impl Peers {
     /// Nobody yet. Without `round_robin` the first candidate is taken.
-    pub const fn new(round_robin: bool) -> Self {
-        let slowest = Slowest { since: Time::ZERO, now: Duration::ZERO, before: Duration::ZERO };
-        Self { peers: BTreeMap::new(), round_robin, laggard: None, slowest }
+    pub fn new(round_robin: bool) -> Self {
+        let (slowest, tally) = (Slowest::default(), Tally::default());
+        Self { peers: BTreeMap::new(), round_robin, laggard: None, slowest, tally }
     }
 
     /// What is known of one.
@@ -147,21 +150,28 @@ impl Peers {
         self.peers.get(&node)
     }
 
-    /// True unless it is known to be stalled, broken or lying.
+    /// True unless it is known to be stalled or broken, or put aside for what it did.
     pub fn is_usable(&self, node: NodeId, now: Time) -> bool {
         self.peers.get(&node).is_none_or(|peer| peer.is_usable(now))
     }
 
-    /// The state for people: `blamed`, `unreachable`, `stalled`, or nothing special.
+    /// True unless it has too often refused what it says that it has.
+    pub fn is_believed(&self, node: NodeId, now: Time) -> bool {
+        self.peers.get(&node).is_none_or(|peer| peer.standing.is_believed(now))
+    }
+
+    /// The state for people: what is the matter with its [`Standing`], `unreachable`, `stalled`, or nothing special.
     pub fn trouble(&self, node: NodeId, now: Time) -> Option<&'static str> {
         let peer = self.peers.get(&node)?;
-        if peer.blamed_until.is_some_and(|until| until > now) {
-            Some("blamed")
-        } else if peer.broken_until.is_some_and(|until| until > now) {
-            Some("unreachable")
-        } else {
-            peer.stalled_since.map(|_| "stalled")
-        }
+        peer.standing.trouble(now).or_else(|| {
+            let unreachable = peer.broken_until.is_some_and(|until| until > now);
+            if unreachable { Some("unreachable") } else { peer.stalled_since.map(|_| "stalled") }
+        })
+    }
+
+    /// What all of them did that they should not have.
+    pub const fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Chooses whom to ask: of two random candidates the one that should answer sooner, by its measured
@@ -190,7 +200,7 @@ impl Peers {
     pub fn asked(&mut self, node: NodeId, bytes: u64, priority: Priority, now: Time) {
         let peer = self.peers.entry(node).or_default();
         if peer.outstanding == 0 {
-            peer.progress = now;
+            (peer.progress, peer.answered) = (now, now);
         }
         peer.outstanding += 1;
         peer.outstanding_bytes[priority as usize] += bytes;
@@ -317,6 +327,7 @@ impl Peers {
                 peer.deviation_us = smooth(peer.deviation_us, off, DEVIATION_SHIFT);
                 peer.delay_us = smooth(peer.delay_us, us, MEAN_SHIFT);
             }
+            peer.answered = now;
             self.progressed(node, now);
         }
     }
@@ -354,18 +365,50 @@ impl Peers {
         self.peers.entry(node).or_default().broken_until = Some(now + BROKEN_RETRY);
     }
 
-    /// It sent wrong bytes. Returns for how long it is put aside.
+    /// It sent wrong bytes, or broke the protocol. Returns for how long it is put aside.
     pub fn lied(&mut self, node: NodeId, now: Time) -> Duration {
-        let peer = self.peers.entry(node).or_default();
-        let pause = (BLAME * 2u32.saturating_pow(peer.lies.min(16))).min(BLAME_MAX);
-        peer.lies += 1;
-        peer.blamed_until = Some(now + pause);
-        pause
+        self.tally.lies += 1;
+        if self.peers.len() >= PEERS_MAX {
+            self.peers.retain(|_, peer| peer.outstanding > 0 || !peer.standing.has_lied() || !peer.is_usable(now));
+        }
+        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&node) {
+            return Standing::default().lied(now);
+        }
+        self.peers.entry(node).or_default().standing.lied(now)
+    }
+
+    /// True if it was asked for `bytes` with this reach, by now `age` ago, and has given nobody a whole answer for so long
+    /// that it is put aside: bytes that trickle, and promises that are not kept.
+    pub fn drags(&mut self, node: NodeId, reach: Reach, bytes: u64, age: Duration, now: Time) -> bool {
+        let Some(peer) = self.peers.get_mut(&node) else { return false };
+        let within = whole_within(reach, bytes);
+        if age < within || now - peer.answered < within {
+            return false;
+        }
+        // What it owes by then does not count against it a second time.
+        peer.answered = now + peer.standing.dragged(now);
+        self.tally.drags += 1;
+        true
+    }
+
+    /// It refused what it says that it has.
+    pub fn claimed_falsely(&mut self, node: NodeId, now: Time) {
+        self.tally.false_claims += 1;
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.standing.claimed_falsely(now);
+        }
+    }
+
+    /// It delivered what it says that it has.
+    pub fn kept_its_word(&mut self, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.standing.kept_its_word();
+        }
     }
 
     /// Forgets one that is gone, but for its lies.
     pub fn forget(&mut self, node: NodeId) {
-        if self.peers.get(&node).is_some_and(|peer| peer.lies == 0 && peer.outstanding == 0) {
+        if self.peers.get(&node).is_some_and(|peer| !peer.standing.has_lied() && peer.outstanding == 0) {
             self.peers.remove(&node);
         }
     }

@@ -78,6 +78,8 @@ pub struct Snapshot {
 
 /// At most so many records are kept: 16 images on 4 000 nodes, 20 MB.
 const RECORDS_MAX: usize = 1 << 16;
+/// At most so many of one node, which cannot fill the table.
+const RECORDS_OF_ONE_MAX: usize = 256;
 
 /// All records, the newest of each node and image.
 #[derive(Debug, Default)]
@@ -95,12 +97,17 @@ impl Records {
         if known.is_some_and(|known| known.version >= record.version) {
             return false;
         }
-        if !record.is_sound() || (known.is_none() && self.table.len() >= RECORDS_MAX) {
+        if !record.is_sound() || (known.is_none() && !self.has_room(record.node)) {
             return false;
         }
         self.table.insert(key, record);
         self.changes += 1;
         true
+    }
+
+    fn has_room(&self, node: NodeId) -> bool {
+        let key = |image| RecordKey { node, image: ImageId([image; 32]) };
+        self.table.len() < RECORDS_MAX && self.table.range(key(0)..=key(u8::MAX)).count() < RECORDS_OF_ONE_MAX
     }
 
     /// Forgets what was said by nodes that `alive` does not know.

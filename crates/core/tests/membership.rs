@@ -8,7 +8,7 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Effects, Level, Membership};
+use vfield_core::membership::{Effects, Level, Member, Membership, State};
 use vfield_core::placement::{Arc, Filled, mix};
 use vfield_core::record::Record;
 use vfield_core::time::Time;
@@ -85,7 +85,8 @@ impl Room {
 
     fn apply(&mut self, at: usize, effects: Effects) {
         for (addr, bytes) in effects.datagrams {
-            let to = self.members.iter().position(|member| member.me().addr == addr).expect("an address of the room");
+            // Nobody is at the address of a member that was made up.
+            let Some(to) = self.members.iter().position(|member| member.me().addr == addr) else { continue };
             self.datagrams += 1;
             self.contacts[at].insert(to);
             self.contacts[to].insert(at);
@@ -93,7 +94,9 @@ impl Room {
                 self.at(DELAY, Event::Datagram(to, bytes));
             }
         }
-        let deaths: Vec<_> = effects.down.iter().map(|member| (self.now, at, self.named(member.node))).collect();
+        let real = |node| self.members.iter().position(|member| member.me().node == node);
+        let down = effects.down.iter().filter_map(|member| real(member.node));
+        let deaths: Vec<_> = down.map(|dead| (self.now, at, dead)).collect();
         self.deaths.extend(deaths);
         if let Some(wake) = self.members[at].next_wake()
             && self.wakes[at].is_none_or(|set| wake < set)
@@ -296,4 +299,54 @@ fn nobody_else_says_what_a_member_holds() {
     for member in &room.members {
         assert_eq!(member.records().iter().collect::<Vec<_>>(), [&mine]);
     }
+}
+
+/// Tells a member of the room something, as if it had come with a snapshot.
+fn tell(room: &mut Room, at: usize, said: Vec<Member>) {
+    let effects = room.members[at].learn(said, Vec::new(), room.now);
+    room.apply(at, effects);
+}
+
+/// However late a life it is said to have died in, or by whatever process to have been replaced.
+#[test]
+fn whoever_is_said_to_be_dead_comes_back_by_denying_it() {
+    let later = |generation: u64| [generation, generation + 1, 1 << 53];
+    for (state, generation) in [State::Suspect, State::Down, State::Left].into_iter().zip(later(1012)) {
+        let mut room = room(20);
+        let identity = Identity { generation, ..*room.members[12].me() };
+        for incarnation in [0, 7, u32::MAX - 1, u32::MAX] {
+            tell(&mut room, 3, vec![Member { identity, incarnation, state }]);
+            room.run(Duration::from_secs(1));
+        }
+        room.until_agreed(Duration::from_secs(4));
+        assert!(room.members[12].denials() > 0);
+    }
+    let mut room = room(20);
+    let addr = room.members[12].me().addr;
+    for (node, generation) in [(1, 2000), (2, 3000), (3, u64::MAX)] {
+        let identity = Identity { addr, node: NodeId(node), generation, zone: Zone::default() };
+        tell(&mut room, 3, vec![Member { identity, incarnation: 0, state: State::Alive }]);
+        room.run(Duration::from_secs(1));
+    }
+    room.until_agreed(Duration::from_secs(10));
+    assert!(room.members[12].denials() > 0);
+    // It can die all the same.
+    room.dead.insert(12);
+    room.until_agreed(Duration::from_secs(4));
+}
+
+/// Members that were made up are buried like others that do not answer, and nobody else is.
+#[test]
+fn members_that_do_not_exist_are_buried() {
+    let mut room = room(20);
+    let imaginary = |number: u64| {
+        let addr = SocketAddr::from(([198, 51, 100, number as u8], 4000));
+        let identity = Identity { addr, node: NodeId(mix(number ^ 0xdead)), generation: 9000, zone: Zone::default() };
+        Member { identity, incarnation: 0, state: State::Alive }
+    };
+    tell(&mut room, 3, (0..100).map(imaginary).collect());
+    room.run(Duration::from_millis(100));
+    assert!(!room.agrees());
+    room.until_agreed(Duration::from_secs(60));
+    assert!(room.deaths.is_empty(), "{:?}", room.deaths);
 }

@@ -17,8 +17,12 @@ use std::time::Duration;
 const REMEMBER_DOWN: Duration = Duration::from_secs(3600);
 /// How long those are that said goodbye: so that old news does not bring them back.
 const REMEMBER_LEFT: Duration = Duration::from_secs(60);
-/// So many members are known at most, the dead included: about 20 MB.
+/// So many members are known at most, the dead included: about 20 MB. The longest dead make room for others.
 const MEMBERS_MAX: usize = 1 << 16;
+/// So many of them live: a hundred times a large zone.
+const LIVE_MAX: usize = MEMBERS_MAX / 2;
+/// What is said of later generations is not believed: the year 287 396.
+const GENERATION_MAX: u64 = 1 << 53;
 
 /// What a member is believed to be; graver later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,6 +60,12 @@ impl Member {
     fn rank(&self) -> (u64, u32, State) {
         (self.identity.generation, self.incarnation, self.state)
     }
+
+    /// True for what may be believed of others: whoever is said to be dead can still say something that counts more.
+    pub const fn is_sound(&self) -> bool {
+        let deniable = matches!(self.state, State::Alive) || self.incarnation < u32::MAX;
+        deniable && self.identity.generation <= GENERATION_MAX
+    }
 }
 
 /// What a statement changed.
@@ -90,8 +100,11 @@ impl Roster {
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
         let node = member.identity.node;
         let known = self.members.get(&node);
-        let room = known.is_some() || self.members.len() < MEMBERS_MAX;
-        if !room || known.is_some_and(|known| known.rank() >= member.rank()) {
+        if known.is_some_and(|known| known.rank() >= member.rank()) {
+            return Change::default();
+        }
+        let comes = member.state.is_live() && !self.live.contains_key(&node);
+        if (comes && self.live.len() >= LIVE_MAX) || (known.is_none() && !self.has_room()) {
             return Change::default();
         }
         let mut change = Change { news: true, ..Change::default() };
@@ -119,6 +132,16 @@ impl Roster {
             _ => {}
         }
         change
+    }
+
+    /// Makes room for one more, if need be by forgetting who is to be forgotten next.
+    fn has_room(&mut self) -> bool {
+        if self.members.len() < MEMBERS_MAX {
+            return true;
+        }
+        let dead = self.deadlines.iter().map(|(_, node)| *node).find(|node| !self.live.contains_key(node));
+        dead.into_iter().for_each(|node| self.forget(node));
+        dead.is_some()
     }
 
     fn put(&mut self, member: Member, until: Time) {
@@ -280,6 +303,25 @@ mod tests {
         // Whoever comes back later than a dead one has its address, whatever the clocks say.
         roster.learn(member(3, 1, 6, 0, State::Down), Time::ZERO, GRACE);
         assert!(roster.learn(older, Time::ZERO, GRACE).up.is_some());
+    }
+
+    #[test]
+    fn a_full_roster_forgets_the_dead_and_takes_the_living() {
+        let mut roster = Roster::default();
+        let at = |node: u64| Time::ZERO + Duration::from_millis(node);
+        for node in 1..=MEMBERS_MAX as u64 {
+            roster.learn(member(node, (node % 1000) as u16, 1, 0, State::Down), at(node), GRACE);
+        }
+        let newcomer = member(0, 2000, 1, 0, State::Alive);
+        assert_eq!(roster.learn(newcomer, at(1), GRACE).up, Some(newcomer.identity));
+        assert_eq!((roster.get(NodeId(1)), roster.iter().count()), (None, MEMBERS_MAX), "the longest dead made room");
+    }
+
+    #[test]
+    fn what_cannot_be_denied_is_not_sound() {
+        let sound = |generation, incarnation, state| member(1, 1, generation, incarnation, state).is_sound();
+        assert!(sound(1, u32::MAX - 1, State::Down) && sound(1, u32::MAX, State::Alive));
+        assert!(!sound(1, u32::MAX, State::Down) && !sound(u64::MAX, 0, State::Alive));
     }
 
     #[test]

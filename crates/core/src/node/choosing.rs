@@ -113,8 +113,17 @@ impl Choosing<'_> {
 
     /// True if more than one node that has said that it has the chunk can be asked.
     fn has_several_holders(&self) -> bool {
-        let having = self.image.map.keepers(self.chunk).filter(|home| self.image.map.has(home, self.chunk));
+        let having = self.image.map.keepers(self.chunk).filter(|home| self.has(home));
         having.filter(|home| self.usable(home.node)).nth(1).is_some()
+    }
+
+    /// True if a home says that it has the chunk, and is believed.
+    fn has(&self, home: &Holding) -> bool {
+        self.image.map.has(home, self.chunk) && self.is_believed(home.node)
+    }
+
+    fn is_believed(&self, node: NodeId) -> bool {
+        self.node.peers.is_believed(node, self.node.now)
     }
 
     /// True if all homes have filled their stores.
@@ -160,7 +169,7 @@ impl Choosing<'_> {
         let steps = line.filter(|(peer, _)| !origins.contains(peer) || origins_too()).map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
-            has: peer == source || map.holds(peer, self.chunk),
+            has: (peer == source || map.holds(peer, self.chunk)) && self.is_believed(peer),
         });
         self.along(steps)
     }
@@ -212,7 +221,7 @@ impl Choosing<'_> {
     fn ask_holder(&self) -> Option<Choice> {
         let map = &self.image.map;
         let mut holders: Vec<Holding> = map.homes(self.chunk);
-        holders.retain(|home| map.has(home, self.chunk) && self.usable(home.node));
+        holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
             holders.sort_by_key(|home| home.filled.count);
             let last: Vec<NodeId> = holders.iter().take(LAST_COME).map(|home| home.node).collect();
@@ -244,7 +253,7 @@ impl Choosing<'_> {
         if !reach.is_relay() {
             return None;
         }
-        let could = |node: &NodeId| *node == me || self.usable(*node);
+        let could = |node: &NodeId| *node == me || (self.usable(*node) && self.is_believed(*node));
         let homes = self.image.map.homes(self.chunk);
         let relay = if homes.is_empty() {
             self.image.map.relay(self.chunk, self.image.map.participants().iter().copied().filter(could))
@@ -261,8 +270,13 @@ impl Choosing<'_> {
         if turns && self.usable_gateways().next().is_some() {
             return None;
         }
-        let origins = self.image.map.origins().iter().copied().filter(|node| self.usable(*node));
-        self.one_of(&origins.collect::<Vec<_>>(), Source::origin)
+        let mut origins: Vec<NodeId> =
+            self.image.map.origins().iter().copied().filter(|node| self.usable(*node)).collect();
+        // Who is not believed is asked last, or with nobody else to ask.
+        if origins.iter().any(|node| self.is_believed(*node)) {
+            origins.retain(|node| self.is_believed(*node));
+        }
+        self.one_of(&origins, Source::origin)
     }
 
     /// A gateway of this zone, the one whose turn it is first.

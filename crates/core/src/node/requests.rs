@@ -156,7 +156,7 @@ impl Node {
     }
 
     fn check_one(&mut self, request: &Request) {
-        let &Request { peer, image, chunk, sent, orphan, .. } = request;
+        let &Request { peer, image, chunk, bytes, reach, sent, orphan, .. } = request;
         let now = self.now;
         let (age, silent) = (now - sent, self.peers.silent_for(peer, now));
         let stall = self.peers.stall(now);
@@ -165,6 +165,8 @@ impl Node {
             if self.peers.stalled(peer, now) {
                 self.abandon(peer);
             }
+        } else if self.peers.drags(peer, reach, bytes, age, now) {
+            self.abandon(peer);
         } else if !orphan && age >= hedge_after && self.is_lone_demand(image, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
@@ -272,6 +274,9 @@ impl Node {
         let (id, chunk, now) = (entry.image, entry.chunk, self.now);
         let (boost, window) = (self.config.join_boost, self.config.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
+        if entry.reach == Reach::HOLDER {
+            self.peers.kept_its_word(entry.peer);
+        }
         if entry.reach.is_crowd() {
             self.peers.in_step(entry.peer);
             if self.peers.lags(entry.peer, now) {
@@ -335,6 +340,9 @@ impl Node {
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
+        if entry.reach == Reach::HOLDER && refusal == Refusal::NotHeld && self.says_it_has(&entry) {
+            self.peers.claimed_falsely(entry.peer, self.now);
+        }
         // A fill may be anywhere; that a neighbour is elsewhere does not mean that it is out of step with readers.
         if entry.reach.is_crowd() && entry.priority != Priority::Fill {
             self.peers.out_of_step(entry.peer, self.now);
@@ -350,6 +358,12 @@ impl Node {
             }
         }
         self.try_another(request, entry.image, entry.chunk);
+    }
+
+    /// True if the one that was asked says to all, still, that it has the chunk.
+    fn says_it_has(&self, request: &Request) -> bool {
+        let Some(image) = self.images.get(&request.image) else { return false };
+        image.map.holds(request.peer, request.chunk) || image.map.origins().contains(&request.peer)
     }
 
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {

@@ -11,6 +11,10 @@ use crate::wire::{Priority, Refusal};
 /// So many peers may wait for one chunk: more than a field has nodes in one zone.
 const ASKERS_MAX: usize = 4096;
 
+/// So many chunks are on their way at most when one more is fetched for a peer: what 200 of them ask for in chunks of 64 KiB,
+/// and about 20 MB of what is to be known of it.
+const FETCHES_MAX: usize = 1 << 16;
+
 /// So many fetches before a chunk are looked at to see whether this node comes by it: all that are under way, mostly.
 const COMES_BY_LOOK: usize = 256;
 /// A node that is to keep a chunk comes by it before long if that is what its neighbours pass on in so many times
@@ -38,7 +42,8 @@ impl Node {
             return Ok(true);
         }
         let known = image.fetches.get(&chunk);
-        if known.is_some_and(|fetch| fetch.askers.len() >= ASKERS_MAX) {
+        let full = known.map_or(image.fetches.len() >= FETCHES_MAX, |fetch| fetch.askers.len() >= ASKERS_MAX);
+        if full {
             return Err(Refusal::Busy);
         }
         // Whoever may reach no further may only wait for what is surely coming.

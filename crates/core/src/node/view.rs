@@ -5,9 +5,11 @@ use crate::chunk::Chunk;
 use crate::fetch::{Stage, Why};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
+use crate::membership::Membership;
 use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
 use crate::reach::Reach;
+use crate::standing::Tally;
 use crate::wire::Priority;
 use std::time::Duration;
 
@@ -65,7 +67,7 @@ pub struct FetchView {
 pub struct MemberView {
     /// Who.
     pub identity: Identity,
-    /// `self`, `alive`, `suspect`, `stalled`, `unreachable` or `blamed`.
+    /// `self`, `alive`, `suspect`, `stalled`, `unreachable`, `doubted`, `dragging` or `blamed`.
     pub state: &'static str,
     /// Sum of what its stores are to hold, in bytes, as far as this node has the images.
     pub capacity_bytes: u64,
@@ -99,6 +101,12 @@ impl Node {
                 .collect(),
         };
         self.images.iter().map(view).collect()
+    }
+
+    /// What peers did that they should not have.
+    pub fn misdeeds(&self) -> Tally {
+        let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
+        Tally { denials: self.membership.denials() + outside, ..self.peers.tally() }
     }
 
     /// All live members, this node first.

@@ -4,6 +4,7 @@ use super::at;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::peers::{Peers, STALL};
+use vfield_core::reach::Reach;
 use vfield_core::wire::Priority;
 
 const A: NodeId = NodeId(1);
@@ -133,6 +134,74 @@ fn lies_cost_more_each_time() {
     assert!(!peers.is_usable(A, at(1000)));
     assert_eq!(peers.trouble(A, at(1000)), Some("blamed"));
     assert!(peers.is_usable(B, at(1000)));
+}
+
+/// Bytes that trickle in, and signs of life, do not make up for answers that never come.
+#[test]
+fn who_delivers_nothing_whole_is_put_aside_for_longer_each_time() {
+    const CHUNK: u64 = 64 << 10;
+    let mut peers = Peers::new(true);
+    let (mut now, mut pauses) = (0, Vec::new());
+    for _ in 0..12 {
+        let asked = now;
+        peers.asked(A, CHUNK, Priority::Demand, at(asked));
+        while !peers.drags(A, Reach::HOLDER, CHUNK, ms(now - asked), at(now)) {
+            now += 50;
+            peers.progressed(A, at(now));
+            assert!(now - asked < 5000, "it trickles for ever");
+        }
+        assert_eq!((peers.is_usable(A, at(now)), peers.trouble(A, at(now))), (false, Some("dragging")));
+        let aside = now;
+        while !peers.is_usable(A, at(now)) {
+            now += 500;
+        }
+        pauses.push(now - aside);
+    }
+    assert!(pauses.is_sorted() && pauses[0] == 1000 && pauses[11] == 300_000, "{pauses:?}");
+    assert_eq!(peers.tally().drags, 12);
+    // Whoever answers, however slowly, does not drag; nor does one that has to get it first and waits for others.
+    peers.asked(B, CHUNK, Priority::Demand, at(0));
+    peers.asked(B, CHUNK, Priority::Demand, at(0));
+    assert!(!peers.drags(B, Reach::READER, CHUNK, ms(5000), at(5000)));
+    peers.ended(B, CHUNK, Priority::Demand, Some(ms(3500)), at(3500));
+    assert!(!peers.drags(B, Reach::HOLDER, CHUNK, ms(5000), at(5000)));
+}
+
+#[test]
+fn who_refuses_what_it_says_that_it_has_is_believed_less_each_time() {
+    let mut peers = Peers::new(true);
+    peers.asked(A, 1, Priority::Demand, at(0));
+    let until_doubted = |peers: &mut Peers, now: u64| {
+        (1..100).find(|_| {
+            peers.claimed_falsely(A, at(now));
+            !peers.is_believed(A, at(now))
+        })
+    };
+    assert_eq!(until_doubted(&mut peers, 0), Some(32));
+    assert_eq!((peers.trouble(A, at(999)), peers.trouble(A, at(1000))), (Some("doubted"), None));
+    assert!(peers.is_usable(A, at(0)), "it is asked when there is nobody else");
+    assert_eq!(until_doubted(&mut peers, 1000), Some(32));
+    assert!(!peers.is_believed(A, at(2999)) && peers.is_believed(A, at(3000)));
+    // One that now and then has dropped something, or moved its store, keeps its word in the main.
+    for _ in 0..1000 {
+        peers.claimed_falsely(A, at(3000));
+        peers.kept_its_word(A);
+    }
+    assert!(peers.is_believed(A, at(3000)) && peers.tally().false_claims == 1064);
+}
+
+/// Ids are free to choose; what is remembered of liars is bounded, and those who are still put aside are remembered.
+#[test]
+fn memory_of_liars_is_bounded() {
+    let mut peers = Peers::new(true);
+    peers.lied(A, at(0));
+    for id in 100..50_000 {
+        peers.lied(NodeId(id), at(id));
+    }
+    let known = (100..50_000).filter(|id| peers.of(NodeId(*id)).is_some()).count();
+    assert!((1000..=4096).contains(&known), "{known}");
+    peers.lied(NodeId(99), at(200_000));
+    assert!(peers.of(NodeId(99)).is_some(), "there is room again");
 }
 
 /// A window is what a peer delivers in the time that an answer may take.
