@@ -7,7 +7,7 @@ use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
-use vfield_node::status::{FieldStatus, ImageStatus, NodeStatus, PeerTraffic, Status};
+use vfield_node::status::{FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Status};
 
 /// More waiting chunks, nodes or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
@@ -30,6 +30,9 @@ pub fn text(status: &DaemonStatus) -> String {
     }
     for export in &status.exports {
         line(&mut out, &format!("  export {}", clean(export)));
+    }
+    if let Some(misdeeds) = misdeeds_text(&node.misdeeds) {
+        line(&mut out, &format!("  misdeeds  {misdeeds}"));
     }
     for warning in &node.warnings {
         line(&mut out, &format!("  warning: {}", clean(warning)));
@@ -64,6 +67,24 @@ fn field_text(field: &FieldStatus) -> String {
         count => format!("; {count} strangers were turned away"),
     };
     format!("closed, encrypted, key {}{others}{turned_away}", clean(spoken))
+}
+
+/// What strangers and peers did that they should not have; nothing if they behaved.
+fn misdeeds_text(misdeeds: &MisdeedsStatus) -> Option<String> {
+    let counted = [
+        (misdeeds.lies, "lies"),
+        (misdeeds.false_claims, "false claims"),
+        (misdeeds.drags, "times nothing whole came"),
+        (misdeeds.denials, "denials of its own death"),
+        (misdeeds.silent, "silent connections"),
+        (misdeeds.shown_out, "shown out for others"),
+        (misdeeds.slow_frames, "slow frames"),
+        (misdeeds.broken_frames, "broken frames"),
+        (misdeeds.unread, "answers not read"),
+    ];
+    let some: Vec<String> =
+        counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    (!some.is_empty()).then(|| some.join(", "))
 }
 
 fn line(out: &mut String, text: &str) {

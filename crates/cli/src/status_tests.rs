@@ -44,6 +44,7 @@ fn origin() -> DaemonStatus {
                 ..PeerTraffic::default()
             }],
             field: FieldStatus::default(),
+            misdeeds: MisdeedsStatus::default(),
             warnings: Vec::new(),
         },
         exports: vec!["nbd://127.0.0.1:10809/".to_owned()],
@@ -85,6 +86,14 @@ fn what_was_taken_over_is_shown_if_there_is_any() {
 }
 
 #[test]
+fn misdeeds_are_counted_where_there_are_any() {
+    let mut status = origin();
+    assert!(!text(&status).contains("misdeeds"));
+    status.node.misdeeds = MisdeedsStatus { lies: 2, unread: 1, ..MisdeedsStatus::default() };
+    assert!(text(&status).contains("\n  misdeeds  2 lies, 1 answers not read\n"));
+}
+
+#[test]
 fn a_node_that_waits_for_lost_chunks() {
     let mut status = origin();
     let image = &mut status.node.images[0];
@@ -120,7 +129,7 @@ fn all_is_said_of_all_only() {
 #[test]
 fn the_json_has_the_promised_names() {
     let json = serde_json::to_value(origin()).unwrap();
-    for key in ["images", "nodes", "traffic", "exports", "peers", "warnings"] {
+    for key in ["images", "nodes", "traffic", "exports", "peers", "warnings", "misdeeds"] {
         assert!(json.get(key).is_some(), "{key}");
     }
     for key in

@@ -9,7 +9,10 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
+use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
+use crate::server::{Bounds, Gate};
+use crate::told::Told;
 use crate::store::found::Adopted;
 use crate::traffic::Counters;
 use std::collections::{BTreeMap, HashMap};
@@ -91,6 +94,12 @@ pub struct Driver {
     pub keys: Arc<FieldKeys>,
     /// Who stands for the images.
     pub proofs: Proofs,
+    /// What was done on connections that should not have been.
+    pub misdeeds: Misdeeds,
+    /// Who is connected.
+    pub gate: Arc<Gate>,
+    /// Liars that people were told of.
+    told: Told,
     gossip: Gossip,
     events: EventSink,
 }
@@ -124,6 +133,9 @@ impl Driver {
             counters: Counters::default(),
             keys,
             proofs: Proofs::default(),
+            misdeeds: Misdeeds::default(),
+            gate: Gate::new(Bounds::of_process()),
+            told: Told::default(),
             gossip,
             events,
         };
@@ -185,6 +197,12 @@ impl Driver {
     /// The image with this id, if this node takes part in it.
     pub fn image(&self, id: ImageId) -> Option<Arc<LocalImage>> {
         self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    /// The length of the longest chunk that any answer can have.
+    pub fn chunk_bytes_max(&self) -> u64 {
+        let images = self.images.read().unwrap_or_else(PoisonError::into_inner);
+        images.values().map(|image| image.geometry().chunk_bytes()).max().unwrap_or_default()
     }
 
     /// A number never given before: for tokens and connections.
@@ -400,6 +418,9 @@ impl Driver {
         let addr = self.look(|core| {
             core.members().iter().find(|member| member.identity.node == node).map(|member| member.identity.addr)
         });
+        if addr.is_some_and(|addr| !self.told.tell(addr.ip())) {
+            return;
+        }
         let addr = addr.map_or_else(|| node.to_string(), |addr| addr.to_string());
         self.warn(format!("node {addr} sent wrong data and is not asked again for {} s", pause.as_secs()));
     }

@@ -2,18 +2,11 @@
 //!
 //! Owns the answer to "does it belong?", and the count of those who did not. Links and gossip ask it.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use crate::told::Told;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use vfield_trust::{KeyId, KeyRing};
-
-/// A stranger is told of once in so long: one that tries for ever must not fill a log.
-const TELL_EVERY: Duration = Duration::from_secs(60);
-/// So many strangers are told apart; more within [`TELL_EVERY`] are only counted.
-const STRANGERS_MAX: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -22,15 +15,14 @@ pub struct FieldKeys {
     /// Connections turned away, and datagrams dropped.
     turned_away: AtomicU64,
     dropped: AtomicU64,
-    /// Whom people were told of, and when.
-    told: Mutex<HashMap<IpAddr, Instant>>,
+    told: Told,
 }
 
 impl FieldKeys {
     /// These; none for an open field.
     pub fn new(ring: Option<KeyRing>) -> Self {
         let (turned_away, dropped) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { ring: watch::Sender::new(ring), turned_away, dropped, told: Mutex::default() }
+        Self { ring: watch::Sender::new(ring), turned_away, dropped, told: Told::default() }
     }
 
     /// The keys in force.
@@ -60,13 +52,7 @@ impl FieldKeys {
     /// Counts a connection of somebody who was turned away; true if people should hear of it.
     pub fn turned_away(&self, addr: SocketAddr) -> bool {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
-        let (mut told, now) = (self.told.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        told.retain(|_, told| now.duration_since(*told) < TELL_EVERY);
-        if told.len() >= STRANGERS_MAX || told.contains_key(&addr.ip()) {
-            return false;
-        }
-        told.insert(addr.ip(), now);
-        true
+        self.told.tell(addr.ip())
     }
 
     /// Counts a datagram that was not sealed with any key of the field, or came a second time.

@@ -2,7 +2,7 @@
 //! before them, so that a frame's payload is in one piece whether the field has a key or not. Never waits.
 //!
 //! The buffer holds content that was not taken yet, then sealed bytes that lack the rest of their record. It is as
-//! long as the most content that was ever wanted at once.
+//! long as the most content that was ever wanted at once, until [`Incoming::shrink`].
 
 use crate::reading::{self, Taken};
 use std::io;
@@ -38,6 +38,18 @@ impl Incoming {
     pub fn consume(&mut self, bytes: usize) {
         self.content.start += bytes;
         assert!(self.content.start <= self.content.end, "taken is what has come");
+    }
+
+    /// True if something has come that was not taken, be it less than a record.
+    pub fn is_partial(&self) -> bool {
+        !self.content.is_empty() || !self.sealed.is_empty()
+    }
+
+    /// Gives back the memory of what was long, if nothing is there.
+    pub fn shrink(&mut self) {
+        if !self.is_partial() {
+            (self.buffer, self.content, self.sealed) = (Vec::new(), 0..0, 0..0);
+        }
     }
 
     /// So many bytes at least have still to come before there is so much more content.

@@ -16,6 +16,7 @@ mod incoming;
 pub mod keeper;
 pub mod links;
 mod low_water;
+pub mod misdeeds;
 pub mod node;
 pub mod origin;
 pub mod proofs;
@@ -25,6 +26,7 @@ pub mod server;
 pub mod status;
 pub mod store;
 mod survey;
+mod told;
 pub mod traffic;
 
 pub use node::Node;

@@ -1,11 +1,15 @@
 //! The serving side: accepts peers' connections and answers their requests.
 //!
 //! Chunks that are here are sent straight from the store's memory file with `sendfile` (under seal, read from it into
-//! the record that is sent), without the core hearing of it; others are the core's to get or refuse. Bounded in connections, in requests a
-//! connection may have open, and in memory: an answer that waits costs a few words, not a chunk.
+//! the record that is sent), without the core hearing of it; others are the core's to get or refuse. Bounded in connections
+//! ([`gate`]), in requests a connection may have open, in the time that a frame takes to come and an answer to be taken,
+//! and in memory: an answer that waits costs a few words, not a chunk, and few long frames are under way at once.
 
 mod answers;
+mod gate;
 mod outgoing;
+
+pub use gate::{Bounds, Gate};
 
 use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
@@ -15,14 +19,17 @@ use crate::incoming::Incoming;
 use crate::low_water;
 use crate::survey;
 use answers::{Answer, Answers, Body};
+use gate::Place;
 use outgoing::{Outgoing, Sent};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
+use tokio::time::sleep_until;
 use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
@@ -30,65 +37,107 @@ use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
-/// Most connections at once: two from each of 1 000 peers, and some strangers.
-const CONNECTIONS_MAX: usize = 2048;
 /// Most requests of one connection that are open; more wait in the socket.
 const OPEN_MAX: usize = 1024;
 /// A peer that waits for an answer hears so often at least that it is not forgotten: well within the silence after
 /// which it would ask another ([`vfield_core::config::HEDGE_AFTER`]).
 const BEAT: Duration = Duration::from_millis(50);
+/// A frame is to come whole within this: the longest needs half a megabit a second.
+const WHOLE_WITHIN: Duration = Duration::from_secs(20);
+/// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
+const LONG: usize = 32 << 10;
+/// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
+const LONG_AT_ONCE: usize = 16;
 /// So much of the answers may wait in the kernel: two chunks keep a link of 10 Gbit/s busy for 100 us, and what
 /// is more urgent is not behind more than that.
 const QUEUED_MAX: usize = 128 << 10;
 
 /// Accepts peers until the task is dropped.
 pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let long = Arc::new(Semaphore::new(LONG_AT_ONCE));
+    let mut failed = false;
     loop {
-        let permit = Arc::clone(&permits).acquire_owned().await;
-        let (Ok(permit), accepted) = (permit, listener.accept().await) else { return };
-        match accepted {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(Arc::clone(&driver), stream, permit));
+        match listener.accept().await {
+            Ok((stream, addr)) => {
+                failed = false;
+                let place = driver.gate.enter(addr.ip());
+                tokio::spawn(connection(Arc::clone(&driver), stream, addr, place, Arc::clone(&long)));
             }
             Err(error) => {
-                // Out of descriptors, most likely: give them time to come back.
-                tracing::warn!(%error, "cannot accept a connection");
+                // Out of descriptors, most likely.
+                if !std::mem::replace(&mut failed, true) {
+                    tracing::warn!(%error, "cannot accept a connection");
+                }
+                driver.gate.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
-async fn connection(driver: Arc<Driver>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
-    let Ok(addr) = stream.peer_addr() else { return };
+/// Greets whoever connected, if it greets in time and is not shown out meanwhile.
+async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<(Connection, Identity)> {
     let me = driver.look(|core| *core.me());
-    let (connection, peer) = match greet::answer(stream, me, addr, driver.keys.ring()).await {
-        Ok((connection, greeting)) => (connection, greeting.identity),
+    let greeted = tokio::select! {
+        biased;
+        () = place.shown_out() => return None,
+        greeted = greet::answer(stream, me, addr, driver.keys.ring()) => greeted,
+    };
+    match greeted {
+        Ok((connection, greeting)) => Some((connection, greeting.identity)),
         Err(error) => {
             tracing::debug!(%addr, %error, "not greeted");
-            if let GreetError::Stranger(_) | GreetError::OpenField = error {
-                driver.turned_away(addr);
+            match error {
+                GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
+                GreetError::TimedOut => driver.misdeeds.silent.add(),
+                GreetError::Wire(_) => driver.misdeeds.broken_frames.add(),
+                GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } => {}
             }
-            return;
+            None
         }
-    };
+    }
+}
+
+async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<Semaphore>) {
+    let Some((connection, peer)) = greet(&driver, stream, addr, &place).await else { return };
+    place.prove(peer.node);
     let Connection { stream, incoming, sealer, key } = connection;
     driver.apply(Input::Met(peer));
     let id = ConnectionId(driver.number());
     low_water::queue_at_most(&stream, QUEUED_MAX);
     let replies = driver.open(id);
-    let mut serving =
-        Serving { driver: &driver, id, peer, stream, incoming, sealer, answers: Answers::default(), image: None };
+    let mut serving = Serving {
+        driver: &driver,
+        id,
+        peer,
+        stream,
+        incoming,
+        sealer,
+        place: &place,
+        long: &long,
+        partial: None,
+        coming: None,
+        going: None,
+        answers: Answers::default(),
+        image: None,
+    };
     let mut keys = driver.keys.changes();
     let ended = tokio::select! {
         biased;
         _ = keys.wait_for(|_| !driver.keys.admits(key)) => End::Stranger,
+        () = place.shown_out() => End::ShownOut,
         ended = serving.run(replies) => ended,
     };
     tracing::debug!(%addr, %ended, "peer's connection ended");
-    if let End::Wire(_) = ended {
-        driver.apply(Input::Misbehaved(peer.node));
+    match ended {
+        End::Wire(_) => {
+            driver.misdeeds.broken_frames.add();
+            driver.apply(Input::Misbehaved(peer.node));
+        }
+        End::Slow => driver.misdeeds.slow_frames.add(),
+        // The kernel's word for answers that were not taken in time.
+        End::Io(error) if error.kind() == io::ErrorKind::TimedOut => driver.misdeeds.unread.add(),
+        End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}
     }
     driver.close(id);
 }
@@ -104,6 +153,12 @@ enum End {
     Closed,
     #[error("its key is not the field's any more")]
     Stranger,
+    #[error("its place was wanted for another")]
+    ShownOut,
+    #[error("a frame did not come whole in time")]
+    Slow,
+    #[error("too many long frames at once")]
+    Crowded,
 }
 
 /// One peer's connection to us.
@@ -114,6 +169,14 @@ struct Serving<'a> {
     stream: TcpStream,
     incoming: Incoming,
     sealer: Option<Sealer>,
+    place: &'a Place,
+    /// For long frames, of all connections.
+    long: &'a Arc<Semaphore>,
+    /// Since when there has been less than a whole frame.
+    partial: Option<Instant>,
+    /// Permits for a long frame that comes, and a long answer that goes.
+    coming: Option<OwnedSemaphorePermit>,
+    going: Option<OwnedSemaphorePermit>,
     answers: Answers,
     /// The image asked for last: nearly always the one asked for next.
     image: Option<Arc<LocalImage>>,
@@ -135,7 +198,7 @@ impl Serving<'_> {
                     Ok(Sent::All) => {
                         sent = true;
                         counters.sent(sending.payload_bytes());
-                        outgoing = None;
+                        (outgoing, self.going) = (None, None);
                     }
                     Ok(Sent::Some) => break,
                     Err(error) => return error.into(),
@@ -145,6 +208,9 @@ impl Serving<'_> {
                 sealer.rest();
             }
             let room = self.answers.open() < OPEN_MAX;
+            // What is not read cannot become whole.
+            self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
+            let due = self.partial.map(|since| since + WHOLE_WITHIN);
             // A full socket tells the peer enough: it has bytes to read.
             let waiting = self.answers.open() > 0 && outgoing.is_none();
             if sent {
@@ -166,6 +232,7 @@ impl Serving<'_> {
                         return end;
                     }
                 }
+                () = until(due), if due.is_some() => return End::Slow,
                 writable = self.stream.writable(), if outgoing.is_some() => {
                     if let Err(error) = writable {
                         return error.into();
@@ -188,11 +255,20 @@ impl Serving<'_> {
             let header = FrameHeader::decode(head)?;
             let length = HEADER + header.length as usize;
             if self.incoming.content().len() < length {
+                if length > LONG && self.coming.is_none() {
+                    self.coming = Some(Arc::clone(self.long).try_acquire_owned().map_err(|_| End::Crowded)?);
+                }
                 break;
             }
+            self.place.used();
             self.frame(header)?;
             self.incoming.consume(length);
+            self.partial = None;
+            if self.coming.take().is_some() {
+                self.incoming.shrink();
+            }
         }
+        self.partial = self.incoming.is_partial().then(|| self.partial.unwrap_or_else(Instant::now));
         Ok(())
     }
 
@@ -211,17 +287,13 @@ impl Serving<'_> {
             Kind::Sync => {
                 let snapshot = wire::decode_snapshot(payload)?;
                 self.driver.apply(Input::Learned(snapshot));
-                let mine = self.driver.look(|core| core.snapshot(&self.peer));
                 self.answers.opened();
-                self.answers.before(Body::Frame(wire::snapshot_frame(Kind::Synced, header.request, mine)));
+                self.answers.before(header.request, Body::Snapshot);
             }
             Kind::Prove => {
                 let image = wire::decode_prove(payload)?;
                 self.answers.opened();
-                match self.driver.proofs.of(image) {
-                    Some(proof) => self.answers.before(Body::Frame(wire::proof_frame(header.request, &proof))),
-                    None => self.answers.refuse(header.request, Refusal::NotHeld),
-                }
+                self.answers.before(header.request, Body::Proof(image));
             }
             Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience | Kind::Proof => {
                 return Err(WireError::Field("kind").into());
@@ -240,7 +312,7 @@ impl Serving<'_> {
             return self.answers.refuse(header.request, Refusal::NotHeld);
         }
         if let Some(node) = image.instead(get.chunk, self.peer.node, header.insists, self.driver.now()) {
-            return self.answers.before(Body::Frame(wire::redirect_frame(header.request, node)));
+            return self.answers.before(header.request, Body::Redirect(node));
         }
         survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
         // An origin that has lost the bytes says so when the answer's turn comes.
@@ -264,9 +336,17 @@ impl Serving<'_> {
 
     /// Finds the bytes of an answer whose turn has come.
     fn prepare(&mut self, answer: Answer) -> Outgoing {
+        let request = answer.request;
         let (image, chunk) = match answer.body {
-            Body::Frame(frame) => return Outgoing::frame(frame),
-            Body::Refusal(refusal) => return Outgoing::refusal(answer.request, refusal),
+            Body::Patience => return Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
+            Body::Redirect(node) => return Outgoing::frame(wire::redirect_frame(request, node)),
+            Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
+            Body::Snapshot => return self.snapshot(request),
+            Body::Proof(image) => {
+                let proof = self.driver.proofs.of(image);
+                let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
+                return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
+            }
             Body::Chunk { image, chunk } => (image, chunk),
         };
         let found = self.image(image).map(|image| image.chunk(chunk));
@@ -282,11 +362,31 @@ impl Serving<'_> {
         }
     }
 
+    /// What this node knows of its field; if that is long, and others are being told as much, the peer asks again later.
+    fn snapshot(&mut self, request: u64) -> Outgoing {
+        let frame = wire::snapshot_frame(Kind::Synced, request, self.driver.look(|core| core.snapshot(&self.peer)));
+        if frame.len() > LONG {
+            self.going = Arc::clone(self.long).try_acquire_owned().ok();
+            if self.going.is_none() {
+                return Outgoing::refusal(request, Refusal::Busy);
+            }
+        }
+        Outgoing::frame(frame)
+    }
+
     fn image(&mut self, id: ImageId) -> Option<Arc<LocalImage>> {
         if self.image.as_ref().is_none_or(|image| image.id() != id) {
             self.image = self.driver.image(id);
         }
         self.image.clone()
+    }
+}
+
+/// Returns then; never without a time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

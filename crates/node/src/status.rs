@@ -25,6 +25,9 @@ pub struct Status {
     pub peers: Vec<PeerTraffic>,
     /// Who may be in the field.
     pub field: FieldStatus,
+    /// What strangers and peers did that they should not have.
+    #[serde(default)]
+    pub misdeeds: MisdeedsStatus,
     /// Things a person should know: a changed source file, a lying peer.
     pub warnings: Vec<String>,
 }
@@ -40,6 +43,29 @@ pub struct FieldStatus {
     pub turned_away: u64,
     /// Datagrams that were not sealed with any of them, or came a second time.
     pub dropped_datagrams: u64,
+}
+
+/// How often strangers and peers did what they should not have done, since the node started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MisdeedsStatus {
+    /// Wrong bytes, and broken protocols: each put its peer aside for a minute or more.
+    pub lies: u64,
+    /// Refusals of what a peer says that it has.
+    pub false_claims: u64,
+    /// Times that a peer was put aside since nothing whole came from it.
+    pub drags: u64,
+    /// False words of this node's own death that it denied.
+    pub denials: u64,
+    /// Connections that did not greet in time.
+    pub silent: u64,
+    /// Connections that were ended for others, there being too many.
+    pub shown_out: u64,
+    /// Frames that did not come whole in time.
+    pub slow_frames: u64,
+    /// What was no frame, or one that does not belong there.
+    pub broken_frames: u64,
+    /// Connections over which answers were asked for and not read.
+    pub unread: u64,
 }
 
 /// One image, as this node sees it.
@@ -116,7 +142,8 @@ pub struct NodeStatus {
     pub id: String,
     /// `ip:port`.
     pub addr: String,
-    /// `alive`, `suspect`, `unreachable`, `blamed` or `self`.
+    /// `alive`, `suspect`, `stalled`, `unreachable`, `doubted` (it refuses what it says that it has), `dragging`
+    /// (nothing whole comes from it), `blamed` (it lied) or `self`.
     pub state: String,
     /// Sum of what it has committed to hold.
     pub capacity_bytes: u64,

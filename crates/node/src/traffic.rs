@@ -29,11 +29,39 @@ impl PeerCounters {
     }
 }
 
+/// So many peers are told apart; of those who are gone the ones with least are added up.
+const PEERS_MAX: usize = 1024;
+
 /// All counters of a node.
 #[derive(Debug, Default)]
 pub struct Counters {
     from_store: AtomicU64,
-    peers: Mutex<BTreeMap<NodeId, Arc<PeerCounters>>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    peers: BTreeMap<NodeId, Arc<PeerCounters>>,
+    /// What was moved between this node and those who are not told apart any more.
+    others: Traffic,
+}
+
+impl Table {
+    /// Adds up those of no connection that moved least, half of all if there are as many.
+    fn forget(&mut self) {
+        let moved = |peer: &PeerCounters| peer.received.load(Ordering::Relaxed) + peer.sent.load(Ordering::Relaxed);
+        let gone = self.peers.iter().filter(|(_, peer)| Arc::strong_count(peer) == 1);
+        let mut gone: Vec<(u64, NodeId)> = gone.map(|(node, peer)| (moved(peer), *node)).collect();
+        gone.sort();
+        for (_, node) in gone.into_iter().take(PEERS_MAX / 2) {
+            let Some(peer) = self.peers.remove(&node) else { continue };
+            let from_origin = peer.origin.load(Ordering::Relaxed);
+            let others = &mut self.others;
+            let from = if from_origin { &mut others.from_origin_bytes } else { &mut others.from_peers_bytes };
+            *from += peer.received.load(Ordering::Relaxed);
+            others.to_peers_bytes += peer.sent.load(Ordering::Relaxed);
+        }
+    }
 }
 
 impl Counters {
@@ -42,7 +70,7 @@ impl Counters {
         self.from_store.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The counters of a peer, kept after it has gone.
+    /// The counters of a peer, kept for a while after it has gone.
     pub fn peer(&self, peer: &Identity) -> Arc<PeerCounters> {
         let new = || PeerCounters {
             addr: peer.addr,
@@ -50,14 +78,18 @@ impl Counters {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
         };
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(peers.entry(peer.node).or_insert_with(|| Arc::new(new())))
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.peers.len() >= PEERS_MAX && !table.peers.contains_key(&peer.node) {
+            table.forget();
+        }
+        Arc::clone(table.peers.entry(peer.node).or_insert_with(|| Arc::new(new())))
     }
 
     /// The sums, and each peer's part, most received first.
     pub fn report(&self) -> (Traffic, Vec<PeerTraffic>) {
-        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rows: Vec<PeerTraffic> = peers
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows: Vec<PeerTraffic> = table
+            .peers
             .iter()
             .map(|(node, peer)| PeerTraffic {
                 id: node.to_string(),
@@ -69,12 +101,13 @@ impl Counters {
             .collect();
         rows.sort_by(|a, b| (b.received_bytes, &a.id).cmp(&(a.received_bytes, &b.id)));
         let received =
-            |origin: bool| rows.iter().filter(|row| row.origin == origin).map(|row| row.received_bytes).sum();
+            |origin: bool| rows.iter().filter(|row| row.origin == origin).map(|row| row.received_bytes).sum::<u64>();
+        let others = table.others;
         let traffic = Traffic {
             from_store_bytes: self.from_store.load(Ordering::Relaxed),
-            from_peers_bytes: received(false),
-            from_origin_bytes: received(true),
-            to_peers_bytes: rows.iter().map(|row| row.sent_bytes).sum(),
+            from_peers_bytes: received(false) + others.from_peers_bytes,
+            from_origin_bytes: received(true) + others.from_origin_bytes,
+            to_peers_bytes: rows.iter().map(|row| row.sent_bytes).sum::<u64>() + others.to_peers_bytes,
         };
         (traffic, rows)
     }

@@ -10,6 +10,7 @@
 use crate::incoming::Incoming;
 use crate::low_water;
 use tokio::net::TcpStream;
+use vfield_core::chunk::ChunkSize;
 use vfield_core::wire::{FrameHeader, HEADER, Kind, WireError};
 
 /// A rest below this is not worth a mark: it comes in one or two packets.
@@ -64,11 +65,13 @@ impl Inbound {
 
     /// Takes in what is there, up to the end of a frame; if `unasked`, even though the socket has not said
     /// that there is something.
-    pub fn read(&mut self, stream: &TcpStream, unasked: bool) -> Result<Came, Broken> {
+    ///
+    /// `longest` is asked about each header of a chunk that is longer than usual: the length of the longest there is.
+    pub fn read(&mut self, stream: &TcpStream, unasked: bool, longest: impl Fn() -> u64) -> Result<Came, Broken> {
         self.incoming.consume(std::mem::take(&mut self.given));
         let (mut some, mut emptied) = (false, false);
         loop {
-            let missing = self.missing()?;
+            let missing = self.missing(&longest)?;
             if let (Some(header), 0) = (self.header, missing) {
                 self.header = None;
                 self.given = HEADER + header.length as usize;
@@ -87,10 +90,15 @@ impl Inbound {
     }
 
     /// How much the frame in front lacks of its end, as far as is known.
-    fn missing(&mut self) -> Result<usize, Broken> {
+    fn missing(&mut self, longest: impl Fn() -> u64) -> Result<usize, Broken> {
         let came = self.incoming.content();
         if let (None, Some(head)) = (self.header, came.first_chunk()) {
-            self.header = Some(answer(head)?);
+            let header = answer(head)?;
+            let length = u64::from(header.length);
+            if header.kind == Kind::Data && length > ChunkSize::DEFAULT.bytes() && length > longest() {
+                return Err(WireError::Length { length: header.length, max: longest() as u32 }.into());
+            }
+            self.header = Some(header);
         }
         let length = HEADER + self.header.map_or(0, |header| header.length as usize);
         Ok(length.saturating_sub(came.len()))
@@ -130,6 +138,11 @@ mod tests {
         frame
     }
 
+    /// No chunk is longer.
+    const fn longest() -> u64 {
+        1 << 20
+    }
+
     async fn pair() -> (std::net::TcpStream, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sending = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -139,7 +152,7 @@ mod tests {
     /// The next frame, waiting for it as a lane does.
     async fn next(inbound: &mut Inbound, stream: &TcpStream) -> Vec<u8> {
         loop {
-            if let Came::Frame(header) = inbound.read(stream, false).unwrap() {
+            if let Came::Frame(header) = inbound.read(stream, false, longest).unwrap() {
                 return [&header.encode()[..], inbound.payload()].concat();
             }
             tokio::time::timeout(Duration::from_secs(20), stream.readable()).await.unwrap().unwrap();
@@ -177,7 +190,21 @@ mod tests {
             }
             drop(sender.join().unwrap());
             stream.readable().await.unwrap();
-            assert!(matches!(inbound.read(&stream, false), Err(Broken::Lost)));
+            assert!(matches!(inbound.read(&stream, false, longest), Err(Broken::Lost)));
+        }
+    }
+
+    /// A header alone does not make a node wait, with room for it, for what no image has.
+    #[tokio::test]
+    async fn what_is_longer_than_any_chunk_is_not_waited_for() {
+        for length in [(64 << 10) + 1, 1 << 20, (1 << 20) + 1, u32::MAX] {
+            let (mut sending, stream) = pair().await;
+            let mut header = FrameHeader::new(Kind::Data, 1, 0).encode();
+            header[4..8].copy_from_slice(&length.to_le_bytes());
+            sending.write_all(&header).unwrap();
+            stream.readable().await.unwrap();
+            let came = Inbound::new(Incoming::new(None)).read(&stream, false, || 64 << 10);
+            assert!(matches!(came, Err(Broken::Wire(WireError::Length { .. }))), "{length} bytes: {came:?}");
         }
     }
 
@@ -188,12 +215,12 @@ mod tests {
         sending.write_all(&frame[..20_000]).unwrap();
         stream.readable().await.unwrap();
         while !inbound.is_quiet() {
-            assert!(matches!(inbound.read(&stream, false), Ok(Came::Nothing(_))));
+            assert!(matches!(inbound.read(&stream, false, longest), Ok(Came::Nothing(_))));
             tokio::task::yield_now().await;
         }
         // More bytes, fewer than are awaited: nobody is woken, but whoever looks finds them.
         sending.write_all(&frame[20_000..30_000]).unwrap();
-        while !matches!(inbound.read(&stream, true), Ok(Came::Nothing(true))) {
+        while !matches!(inbound.read(&stream, true, longest), Ok(Came::Nothing(true))) {
             tokio::task::yield_now().await;
         }
         assert!(inbound.is_quiet());

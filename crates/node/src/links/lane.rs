@@ -145,6 +145,7 @@ impl Lane {
         };
         if let Broken::Wire(error) = ended {
             tracing::debug!(peer = %self.peer.addr, %error, "protocol broken");
+            driver.misdeeds.broken_frames.add();
             driver.apply(Input::Misbehaved(self.peer.node));
         } else if was_open && !once {
             driver.apply(Input::Broken(self.peer.node));
@@ -277,7 +278,7 @@ impl Receiver<'_> {
     fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
         let mut answered = false;
         for _ in 0..FRAMES_MAX {
-            match self.inbound.read(stream, unasked)? {
+            match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
                     answered |= self.frame(lane, header)?;

@@ -3,9 +3,11 @@
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
-use crate::status::{FieldStatus, ImageStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk};
+use crate::status::{
+    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk,
+};
 use std::time::Duration;
-use vfield_core::node::{ImageView, MemberView};
+use vfield_core::node::{ImageView, MemberView, Node as Core};
 use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
@@ -33,6 +35,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         traffic,
         peers,
         field: field(driver),
+        misdeeds: misdeeds(driver),
         warnings,
     }
 }
@@ -44,6 +47,21 @@ fn field(driver: &Driver) -> FieldStatus {
         keys: ring.iter().flat_map(KeyRing::ids).map(|id| id.to_string()).collect(),
         turned_away: driver.keys.turned_away_count(),
         dropped_datagrams: driver.keys.dropped_count(),
+    }
+}
+
+fn misdeeds(driver: &Driver) -> MisdeedsStatus {
+    let (tally, counted) = (driver.look(Core::misdeeds), &driver.misdeeds);
+    MisdeedsStatus {
+        lies: tally.lies,
+        false_claims: tally.false_claims,
+        drags: tally.drags,
+        denials: tally.denials,
+        silent: counted.silent.so_far(),
+        shown_out: driver.gate.shown_out_count(),
+        slow_frames: counted.slow_frames.so_far(),
+        broken_frames: counted.broken_frames.so_far(),
+        unread: counted.unread.so_far(),
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use vfield_core::chunk::Chunk;
+use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
-use vfield_core::wire::{FrameHeader, Kind, Priority, Refusal};
+use vfield_core::wire::{Priority, Refusal};
 
 /// An answer that waits for its turn.
 #[derive(Debug)]
@@ -31,8 +32,14 @@ pub enum Body {
     },
     /// No chunk.
     Refusal(Refusal),
-    /// A whole frame.
-    Frame(Vec<u8>),
+    /// Another node's name: it is to be asked instead.
+    Redirect(NodeId),
+    /// What this node knows of the field, as it does when the answer's turn comes.
+    Snapshot,
+    /// The proof of an image.
+    Proof(ImageId),
+    /// A sign of life.
+    Patience,
 }
 
 /// The answers of one connection.
@@ -65,15 +72,15 @@ impl Answers {
         self.lines[0].push_front(Answer { request, priority: Priority::Demand, body: Body::Refusal(refusal) });
     }
 
-    /// Lines up a frame. Like a refusal it is short and lets the asker go on, so it goes before chunks.
-    pub fn before(&mut self, body: Body) {
-        self.lines[0].push_front(Answer { request: 0, priority: Priority::Demand, body });
+    /// Lines up what goes before chunks: like a refusal it is short, as a rule, and lets the asker go on.
+    pub fn before(&mut self, request: u64, body: Body) {
+        self.lines[0].push_front(Answer { request, priority: Priority::Demand, body });
     }
 
     /// Lines up a sign of life, which answers nothing.
     pub fn beat(&mut self) {
         self.opened();
-        self.before(Body::Frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()));
+        self.before(0, Body::Patience);
     }
 
     /// The asker wants it no more: a refusal instead, so that every request has its answer.
