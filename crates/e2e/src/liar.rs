@@ -1,24 +1,50 @@
-//! Peers that are not what they should be: one that falsifies chunks, one that answers with fixed bytes, one that
-//! listens in.
+//! Peers that do not answer as they should: an honest node whose answers are twisted on the way, one that answers with
+//! fixed bytes, one that is listened in to.
 //!
 //! Their threads end with the test's process; their ports belong to the test's lab.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Magic, version, length of the rest.
 const GREETING_HEAD: usize = 16;
 /// Kind, priority, zero, refusal, length (4), request (8).
 const FRAME_HEADER: usize = 16;
-/// Kind of the frame that carries a chunk.
+/// Kind of the frame that carries a chunk, of a refusal, and of the word that answers are on their way.
 const DATA: u8 = 2;
+const REFUSE: u8 = 3;
+const PATIENCE: u8 = 8;
+/// A refusal's reason: it is not held.
+const NOT_HELD: u8 = 1;
+/// How often a byte trickles, or a promise is made.
+const TRICKLE: Duration = Duration::from_millis(20);
 
-/// Stands at `front` for the node at `back`: passes everything on, and flips a bit in every chunk that it sends.
+/// What is done to every chunk that a node sends.
+#[derive(Debug, Clone)]
+pub enum Twist {
+    /// One bit is turned over.
+    Flip,
+    /// It is sent in the place of the next one of its length.
+    Delay,
+    /// Bytes of another image take its place.
+    Replace(Arc<Vec<u8>>),
+    /// It is refused.
+    Deny,
+    /// One byte of it comes now and then.
+    Trickle,
+    /// It is promised, again and again.
+    Promise,
+    /// Its header says that it has so many bytes.
+    Claim(u32),
+}
+
+/// Stands at `front` for the node at `back`: passes everything on, but twists every chunk that the node sends.
 ///
 /// # Errors
 /// If `front` cannot be listened on.
-pub fn falsify(front: SocketAddr, back: SocketAddr) -> io::Result<()> {
+pub fn twist(front: SocketAddr, back: SocketAddr, twist: Twist) -> io::Result<()> {
     let gossip = UdpSocket::bind(front)?;
     std::thread::spawn(move || {
         let mut packet = [0; 1 << 16];
@@ -34,7 +60,7 @@ pub fn falsify(front: SocketAddr, back: SocketAddr) -> io::Result<()> {
             let _ = io::copy(&mut client_in, &mut server_out);
             let _ = server_out.shutdown(std::net::Shutdown::Write);
         });
-        falsify_stream(server, client)
+        twist_stream(server, client, &twist)
     })
 }
 
@@ -119,8 +145,8 @@ fn serve(addr: SocketAddr, handle: impl Fn(TcpStream) -> io::Result<()> + Clone 
     Ok(())
 }
 
-/// Copies a node's answers, with one bit of each chunk turned over.
-fn falsify_stream(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+/// Copies a node's answers, with each chunk twisted.
+fn twist_stream(mut from: impl Read, mut to: impl Write, twist: &Twist) -> io::Result<()> {
     let length = |header: &[u8], at: usize| {
         let bytes: [u8; 4] = header[at..at + 4].try_into().expect("four bytes");
         u32::from_le_bytes(bytes) as usize
@@ -131,17 +157,59 @@ fn falsify_stream(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut rest = vec![0; length(&head, 12)];
     from.read_exact(&mut rest)?;
     to.write_all(&rest)?;
+    let mut last = Vec::new();
     loop {
         let mut header = [0; FRAME_HEADER];
         from.read_exact(&mut header)?;
         let mut payload = vec![0; length(&header, 4)];
         from.read_exact(&mut payload)?;
-        if header[0] == DATA
-            && let Some(byte) = payload.last_mut()
-        {
-            *byte ^= 1;
+        if header[0] == DATA {
+            match twist {
+                Twist::Flip => {
+                    if let Some(byte) = payload.last_mut() {
+                        *byte ^= 1;
+                    }
+                }
+                Twist::Delay => {
+                    let next = std::mem::replace(&mut last, payload.clone());
+                    if next.len() == payload.len() {
+                        payload = next;
+                    }
+                }
+                Twist::Replace(other) => payload = other[..payload.len()].to_vec(),
+                Twist::Deny => {
+                    (header[0], header[3]) = (REFUSE, NOT_HELD);
+                    header[4..8].fill(0);
+                    payload.clear();
+                }
+                Twist::Trickle => {
+                    to.write_all(&header)?;
+                    return trickle(to, &payload);
+                }
+                Twist::Promise => return promise(to),
+                Twist::Claim(length) => header[4..8].copy_from_slice(&length.to_le_bytes()),
+            }
         }
         to.write_all(&header)?;
         to.write_all(&payload)?;
+    }
+}
+
+/// One byte after the other, at leisure.
+fn trickle(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
+    for byte in bytes {
+        to.write_all(&[*byte])?;
+        std::thread::sleep(TRICKLE);
+    }
+    Ok(())
+}
+
+/// Signs of life, and nothing else, for ever.
+fn promise(mut to: impl Write) -> io::Result<()> {
+    let mut header = [0; FRAME_HEADER];
+    header[0] = PATIENCE;
+    loop {
+        to.write_all(&header)?;
+        std::thread::sleep(TRICKLE);
     }
 }

@@ -1,7 +1,8 @@
-//! What the end-to-end tests share: the program under test, a field of real processes, a lying peer.
+//! What the end-to-end tests share: the program under test, a field of real processes, peers that lie and that bully.
 //!
 //! The tests are in `tests/e2e`; each makes a field of its own, and each wait in them is bounded.
 
+pub mod bully;
 pub mod field;
 pub mod liar;
 pub mod program;

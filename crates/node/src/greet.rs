@@ -22,10 +22,6 @@ const CONNECT: Duration = Duration::from_millis(500);
 /// How long a greeting may take once connected. A busy machine answers late; a hostile one never.
 pub const GREET: Duration = Duration::from_secs(5);
 
-/// A peer that takes no byte of what was sent to it for so long is hung up on, be it that it is gone or that it does not
-/// read: longer than machines are stopped for a moment, or cables pulled and put in again.
-const TAKEN_WITHIN: Duration = Duration::from_secs(30);
-
 /// After so long without a word the kernel asks whether the other machine is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
@@ -126,7 +122,6 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_IDLE / 3)?;
     sockopt::set_tcp_keepcnt(stream, 3)?;
-    sockopt::set_tcp_user_timeout(stream, TAKEN_WITHIN.as_millis() as u32)?;
     Ok(())
 }
 

@@ -44,6 +44,8 @@ const OPEN_MAX: usize = 1024;
 const BEAT: Duration = Duration::from_millis(50);
 /// A frame is to come whole within this: the longest needs half a megabit a second.
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
+/// Of an answer some byte is to be taken within this: longer than machines are stopped for a moment.
+const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 /// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
@@ -135,8 +137,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
             driver.apply(Input::Misbehaved(peer.node));
         }
         End::Slow => driver.misdeeds.slow_frames.add(),
-        // The kernel's word for answers that were not taken in time.
-        End::Io(error) if error.kind() == io::ErrorKind::TimedOut => driver.misdeeds.unread.add(),
+        End::Unread => driver.misdeeds.unread.add(),
         End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}
     }
     driver.close(id);
@@ -157,6 +158,8 @@ enum End {
     ShownOut,
     #[error("a frame did not come whole in time")]
     Slow,
+    #[error("it does not read what it asked for")]
+    Unread,
     #[error("too many long frames at once")]
     Crowded,
 }
@@ -187,6 +190,8 @@ impl Serving<'_> {
         let counters = self.driver.counters.peer(&self.peer);
         let mut outgoing: Option<Outgoing> = None;
         let mut beat = pin!(tokio::time::sleep(BEAT));
+        // What is left of the answer on its way, and since when.
+        let mut stuck: Option<((u64, usize), Instant)> = None;
         loop {
             let mut sent = false;
             loop {
@@ -211,6 +216,12 @@ impl Serving<'_> {
             // What is not read cannot become whole.
             self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
             let due = self.partial.map(|since| since + WHOLE_WITHIN);
+            stuck = outgoing.as_ref().map(|sending| {
+                let far = (sending.sent_bytes(), self.sealer.as_ref().map_or(0, |sealer| sealer.waiting().len()));
+                let as_before = stuck.filter(|(before, _)| *before == far && !sent);
+                as_before.unwrap_or_else(|| (far, Instant::now()))
+            });
+            let taken_by = stuck.map(|(_, since)| since + TAKEN_WITHIN);
             // A full socket tells the peer enough: it has bytes to read.
             let waiting = self.answers.open() > 0 && outgoing.is_none();
             if sent {
@@ -233,6 +244,7 @@ impl Serving<'_> {
                     }
                 }
                 () = until(due), if due.is_some() => return End::Slow,
+                () = until(taken_by), if taken_by.is_some() => return End::Unread,
                 writable = self.stream.writable(), if outgoing.is_some() => {
                     if let Err(error) = writable {
                         return error.into();

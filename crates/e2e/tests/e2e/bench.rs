@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, NEWS, Plan, live, while_running};
-use vfield_e2e::liar::{answer, falsify};
+use vfield_e2e::liar::{Twist, answer, twist};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
@@ -192,7 +192,7 @@ fn who_cannot_be_measured_is_named() -> Outcome {
         other => panic!("{words:?}: {other:?}"),
     };
     let of_node = |addr: SocketAddr| complaint(&["--peer", &addr.to_string()]);
-    falsify(liar, field.origin.addr())?;
+    twist(liar, field.origin.addr(), Twist::Flip)?;
     assert!(of_node(liar).contains(&format!("node {liar} sent #16 with wrong bytes")), "{}", of_node(liar));
     answer(stranger, b"VFIELD\r\n\xff\xff\0\0\0\0\0\0")?;
     assert!(of_node(stranger).contains("speaks protocol version 65535"), "{}", of_node(stranger));

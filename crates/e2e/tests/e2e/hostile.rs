@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, NEWS, Plan, state_of};
-use vfield_e2e::liar;
+use vfield_e2e::liar::{self, Twist};
 use vfield_e2e::program::vfield;
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
@@ -85,7 +85,7 @@ fn a_lying_peer_is_blamed_and_the_bytes_are_right() -> Outcome {
     // The liar is an honest node with a falsifier on the way from it; all are told the falsifier's address.
     let lab = Lab::loopback(5)?;
     let front = lab.host(4).addr();
-    liar::falsify(front, lab.host(1).addr())?;
+    liar::twist(front, lab.host(1).addr(), Twist::Flip)?;
     let mut field = Field::on(lab, Plan { image_bytes: 16 * MIB, ..Plan::default() })?;
     let through = field.origin.addr();
     let liar = field.join(0, through, "all").args(&["--advertise", &front.to_string()]).ready()?;

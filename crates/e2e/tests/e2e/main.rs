@@ -4,10 +4,12 @@
 //! more say so and are skipped.
 
 mod bench;
+mod bullies;
 mod hostile;
 mod joining;
 mod kept;
 mod keys;
+mod liars;
 mod limits;
 mod loss;
 mod overlay;

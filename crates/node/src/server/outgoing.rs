@@ -57,6 +57,11 @@ impl Outgoing {
         self.piece.as_ref().map_or(0, Piece::len)
     }
 
+    /// Bytes that the kernel or the seal has.
+    pub fn sent_bytes(&self) -> u64 {
+        self.head_sent as u64 + self.piece_sent
+    }
+
     /// Hands the kernel what it takes, under seal if there is one. An error ends the connection: a frame cannot be
     /// taken back.
     pub fn send(&mut self, stream: &TcpStream, mut sealer: Option<&mut Sealer>) -> io::Result<Sent> {
