@@ -26,6 +26,7 @@ use crate::rollback;
 use desk::{Desk, Orders};
 use exports::Exports;
 use overlays::{Overlays, Prepared};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use sandbox::Sandbox;
 use signals::Signals;
 use std::num::NonZeroUsize;
@@ -39,11 +40,14 @@ use vfield_node::node::{Leaving, StartError};
 
 /// Threads that still hash or write when all else has ended get this long.
 const LAST_THREADS: Duration = Duration::from_secs(1);
+/// Descriptors for as many connections as a node may have: many systems give a process 1024 unless it asks.
+const DESCRIPTORS: u64 = 8192;
 
 /// Runs until told to end.
 pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
     let (place, listener) = Place::take(plan.control.as_deref())?;
+    take_descriptors();
     let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
     let reporter = Reporter::start(voice.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
@@ -51,6 +55,17 @@ pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
+}
+
+/// Has as many descriptors as are useful and allowed; with fewer, fewer connections are let in.
+fn take_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(wanted);
+        // What is allowed can only be refused by a sandbox around this one.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
 }
 
 /// What runs the daemon's tasks.
