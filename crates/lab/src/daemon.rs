@@ -34,6 +34,7 @@ pub struct Start<'a> {
     mount: bool,
     state: Option<PathBuf>,
     passed: Option<Passed>,
+    env: Vec<(OsString, OsString)>,
 }
 
 /// A running daemon.
@@ -85,6 +86,7 @@ impl Vfield {
             mount: false,
             state: None,
             passed: None,
+            env: Vec::new(),
         }
     }
 }
@@ -131,6 +133,13 @@ impl Start<'_> {
         self
     }
 
+    /// Gives it an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.env.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
     /// Attaches it through FUSE as well.
     #[must_use]
     pub fn mounted(mut self, yes: bool) -> Self {
@@ -166,6 +175,7 @@ impl Start<'_> {
             free_mount_point(mount)?;
             command.arg("--mount").arg(mount);
         }
+        command.envs(self.env);
         // Never that of the machine.
         command.env("STATE_DIRECTORY", self.state.as_deref().unwrap_or(dir));
         let process = self.host.spawn(&self.name, &mut command)?;

@@ -25,6 +25,9 @@ done
 for netns in /run/netns/"$tag"-*; do
     [ -e "$netns" ] && ip netns del "${netns##*/}"
 done
+for group in /sys/fs/cgroup/memory/"$tag"-memory /sys/fs/cgroup/"$tag"-memory; do
+    [ -d "$group" ] && rmdir "$group"
+done
 # What the bounds of the kernel's table of neighbours were. Of nobody else's directory: anyone may make one.
 if [ -O "$dir" ] && [ -O "$dir/arp-table" ]; then
     bound=1

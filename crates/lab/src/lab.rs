@@ -170,6 +170,33 @@ impl Lab {
         ip(self.switch(), &format!("link set p{} up", host.index))
     }
 
+    /// Lets nothing reach a host any more but what is for all, while what it sends arrives, until [`Lab::undeafen`].
+    ///
+    /// # Panics
+    /// On a loopback lab.
+    pub fn deafen(&self, host: &Host) -> Result<(), LabError> {
+        self.forward(host, "replace")
+    }
+
+    /// Lets it hear again.
+    ///
+    /// # Panics
+    /// On a loopback lab.
+    pub fn undeafen(&self, host: &Host) -> Result<(), LabError> {
+        self.forward(host, "del")
+    }
+
+    /// Has the switch take another port for the host's, which drops what is not for it; or no longer.
+    fn forward(&self, host: &Host, verb: &str) -> Result<(), LabError> {
+        let netns = host.netns.as_deref().expect("a lab of namespaces");
+        let told = run(Command::new("ip").args(["-n", netns, "-j", "link", "show", "dev", "eth0"]))?;
+        let device: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
+        let address = device[0]["address"].as_str().unwrap_or_default().to_owned();
+        let other = format!("p{}", if host.index == 0 { 1 } else { 0 });
+        let bridge = ["-n", self.switch(), "fdb", verb, &address, "dev", &other, "master", "static"];
+        run(Command::new("bridge").args(bridge)).map(drop)
+    }
+
     /// What has passed over a host's link.
     ///
     /// # Panics

@@ -3,7 +3,7 @@
 //! [`Lab::namespaces`] lays out hosts as network namespaces around a bridge, with shaped links that can be cut;
 //! it needs root, and no packet leaves it. [`Lab::loopback`] gives each host an address in 127.0.0.0/8 instead
 //! and needs nothing. A [`Host`] starts [`Process`]es, a [`Vfield`] starts daemons on hosts and asks them how
-//! they are. A [`storm`] races readers on all hosts.
+//! they are. A [`storm`] races readers on all hosts, a [`fault`] befalls them.
 //!
 //! Whatever happens to the program that made a lab (return, panic, ctrl-C, SIGKILL), its processes, mounts,
 //! namespaces and files go: see [`lab`].
@@ -14,6 +14,7 @@ pub mod bytes;
 pub mod client;
 pub mod daemon;
 pub mod diskless;
+pub mod fault;
 pub mod lab;
 pub mod link;
 pub mod machine;

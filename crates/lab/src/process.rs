@@ -129,6 +129,11 @@ impl Process {
         cpu(self.pid())
     }
 
+    /// Descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
+    }
+
     /// Memory it holds now: its own pages, and the allocated blocks of its memory files.
     pub fn memory(&self) -> Memory {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();

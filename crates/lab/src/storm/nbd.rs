@@ -38,9 +38,21 @@ pub enum Target {
     Tcp(SocketAddr),
 }
 
-trait Stream: Read + Write {}
-impl Stream for UnixStream {}
-impl Stream for TcpStream {}
+trait Stream: Read + Write + Send {
+    fn limit(&self, limit: Duration) -> io::Result<()>;
+}
+
+impl Stream for UnixStream {
+    fn limit(&self, limit: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(limit))
+    }
+}
+
+impl Stream for TcpStream {
+    fn limit(&self, limit: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(limit))
+    }
+}
 
 /// A connection to the export named "".
 pub struct Client {
@@ -98,6 +110,14 @@ impl Client {
                 _ => (),
             }
         }
+    }
+
+    /// Makes it an error if nothing comes for so long.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn give_up_after(&self, limit: Duration) -> io::Result<()> {
+        self.stream.limit(limit)
     }
 
     /// Asks for bytes. The cookie comes back with the answer.

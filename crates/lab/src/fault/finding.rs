@@ -1,0 +1,78 @@
+//! What readers noticed of a fault.
+
+use super::deeds::Deed;
+use super::kind::Fault;
+use super::reader::Reading;
+use serde::Serialize;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// What went wrong.
+    pub fault: String,
+    /// How often it was done.
+    pub times: usize,
+    /// From the first byte that was read to the last.
+    pub seconds: f64,
+    /// Bytes that were read and compared.
+    pub bytes: u64,
+    /// Blocks that were not the image's.
+    pub wrong: u64,
+    /// Errors that readers were answered with.
+    pub errors: Vec<String>,
+    /// The longest time in which a reader that waited got no byte over a connection to its node that lived.
+    pub longest_stall_s: f64,
+    /// The same for readers of the nodes that were struck themselves.
+    pub own_stall_s: f64,
+    /// The longest time from a node's death until its reader got a byte from the one that was started in its place.
+    pub longest_restart_s: f64,
+    /// What was not given back, and what else should not have happened.
+    pub amiss: Vec<String>,
+}
+
+impl Finding {
+    pub(super) fn of(fault: Fault, deed: Deed, readings: Vec<Reading>, took: Duration) -> Self {
+        let longest = |of: fn(&Reading) -> Duration, struck: bool| {
+            let some = readings.iter().filter(|reading| deed.struck.contains(&reading.host) == struck);
+            some.map(of).max().unwrap_or_default().as_secs_f64()
+        };
+        let restart = |reading: &Reading| reading.longest_restart;
+        Self {
+            fault: fault.to_string(),
+            times: deed.times,
+            seconds: took.as_secs_f64(),
+            bytes: readings.iter().map(|reading| reading.bytes).sum(),
+            wrong: readings.iter().map(|reading| reading.wrong).sum(),
+            longest_stall_s: longest(|reading| reading.longest_stall, false),
+            own_stall_s: longest(|reading| reading.longest_stall, true),
+            longest_restart_s: longest(restart, false).max(longest(restart, true)),
+            errors: readings.into_iter().flat_map(|reading| reading.errors).collect(),
+            amiss: deed.amiss,
+        }
+    }
+
+    /// True if every byte was right, nobody got an error, and everything was given back.
+    pub fn is_clean(&self) -> bool {
+        self.wrong == 0 && self.errors.is_empty() && self.amiss.is_empty() && self.bytes > 0
+    }
+
+    /// A row of a table: fault, times, seconds, gigabytes read, wrong blocks, errors, stalls, and what was amiss.
+    pub fn row(&self) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+        let gigabytes = self.bytes as f64 / 1e9;
+        let seconds = |value: f64| if value > 0.0 { format!("{value:.2}") } else { "–".to_owned() };
+        let amiss = if self.amiss.is_empty() { "nothing".to_owned() } else { self.amiss.join("; ") };
+        format!(
+            "| {} | {} | {:.0} | {gigabytes:.2} | {} | {} | {} | {} | {} | {amiss} |",
+            self.fault,
+            self.times,
+            self.seconds,
+            self.wrong,
+            self.errors.len(),
+            seconds(self.longest_stall_s),
+            seconds(self.own_stall_s),
+            seconds(self.longest_restart_s),
+        )
+    }
+}
