@@ -29,6 +29,9 @@ struct Options {
     /// What each node holds
     #[arg(long, default_value = "40%")]
     store: String,
+    /// Bytes that each reader asks for in a second at most [default: all that it can get]
+    #[arg(long, value_parser = bytes)]
+    rate: Option<u64>,
     /// For how long each fault is brought about
     #[arg(long, default_value_t = 15.0)]
     seconds: f64,
@@ -71,6 +74,7 @@ fn all(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
                 mbit: options.mbit,
                 size_bytes: options.size,
                 store: options.store.clone(),
+                reader_bytes_per_s: options.rate,
                 lasts: Duration::try_from_secs_f64(options.seconds)?,
                 seed,
                 vfield: vfield.clone(),

@@ -5,7 +5,6 @@
 //! are struck, and when, is drawn from a seed. Used by the `faults` example and by tests; knows nothing of the protocol
 //! between nodes.
 
-mod cgroup;
 mod deeds;
 mod field;
 mod finding;
@@ -36,6 +35,8 @@ pub struct Plan {
     pub size_bytes: u64,
     /// What each node holds, in the program's own words.
     pub store: String,
+    /// What each reader asks for in a second at most; `None`: all that it can get.
+    pub reader_bytes_per_s: Option<u64>,
     /// For how long it is brought about.
     pub lasts: Duration,
     /// The same seed strikes the same hosts in the same order.

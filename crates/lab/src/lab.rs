@@ -175,7 +175,8 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn deafen(&self, host: &Host) -> Result<(), LabError> {
-        self.forward(host, "replace")
+        // Sticky, or the switch would learn better from the first packet that the host sends.
+        self.forward(host, "replace", &["sticky"])
     }
 
     /// Lets it hear again.
@@ -183,18 +184,19 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn undeafen(&self, host: &Host) -> Result<(), LabError> {
-        self.forward(host, "del")
+        self.forward(host, "del", &[])
     }
 
     /// Has the switch take another port for the host's, which drops what is not for it; or no longer.
-    fn forward(&self, host: &Host, verb: &str) -> Result<(), LabError> {
+    fn forward(&self, host: &Host, verb: &str, how: &[&str]) -> Result<(), LabError> {
         let netns = host.netns.as_deref().expect("a lab of namespaces");
         let told = run(Command::new("ip").args(["-n", netns, "-j", "link", "show", "dev", "eth0"]))?;
         let device: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
         let address = device[0]["address"].as_str().unwrap_or_default().to_owned();
         let other = format!("p{}", if host.index == 0 { 1 } else { 0 });
-        let bridge = ["-n", self.switch(), "fdb", verb, &address, "dev", &other, "master", "static"];
-        run(Command::new("bridge").args(bridge)).map(drop)
+        let mut bridge = Command::new("bridge");
+        bridge.args(["-n", self.switch(), "fdb", verb, &address, "dev", &other, "master", "static"]);
+        run(bridge.args(how)).map(drop)
     }
 
     /// What has passed over a host's link.

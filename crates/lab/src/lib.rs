@@ -11,6 +11,7 @@
 //! Used by the end-to-end tests, the demonstration and the benchmark; nothing here knows the protocol.
 
 pub mod bytes;
+mod cgroup;
 pub mod client;
 pub mod daemon;
 pub mod diskless;

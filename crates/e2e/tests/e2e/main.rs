@@ -5,6 +5,7 @@
 
 mod bench;
 mod bullies;
+mod faults;
 mod hostile;
 mod joining;
 mod kept;

@@ -1,16 +1,15 @@
 //! How each fault is brought about, and healed where it can be.
 
-use super::cgroup::Cgroup;
 use super::field::{Field, LOOK_EVERY, backing};
 use super::kind::Fault;
 use super::reader::Readers;
 use super::{Plan, reader};
 use crate::bytes::MIB;
+use crate::cgroup::Cgroup;
 use crate::process::run;
 use crate::{Daemon, LabError, client};
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -34,6 +33,8 @@ const DESCRIPTORS: &str = "8192";
 pub(super) struct Deed {
     /// How often.
     pub(super) times: usize,
+    /// When, in seconds after it began, and to which host, where it is done to many.
+    pub(super) done: Vec<(f64, usize)>,
     /// Hosts whose own readers cannot be expected to go on meanwhile.
     pub(super) struck: Vec<usize>,
     /// What happened that should not have.
@@ -42,7 +43,7 @@ pub(super) struct Deed {
 
 impl Deed {
     fn once(struck: &[usize]) -> Self {
-        Self { times: 1, struck: struck.to_vec(), amiss: Vec::new() }
+        Self { times: 1, struck: struck.to_vec(), ..Self::default() }
     }
 }
 
@@ -91,7 +92,9 @@ pub(super) fn bring_about(
 fn kills(plan: &Plan, field: &mut Field<'_>, dice: &mut Dice) -> Result<Deed, LabError> {
     let (start, mut deed) = (Instant::now(), Deed::default());
     while start.elapsed() < plan.lasts {
-        field.kill(dice.below(plan.nodes + 1))?;
+        let host = dice.below(plan.nodes + 1);
+        deed.done.push((start.elapsed().as_secs_f64(), host));
+        field.kill(host)?;
         deed.times += 1;
         let next = start + KILL_EVERY * deed.times as u32;
         field.keep_alive_for(next.saturating_duration_since(Instant::now()))?;
@@ -254,9 +257,4 @@ fn upgrade(plan: &Plan, field: &mut Field<'_>) -> Result<Deed, LabError> {
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(deed)
-}
-
-/// True if a file system can be made of a file here, as for [`Fault::DiskErrors`].
-pub(super) fn has_loop_devices() -> bool {
-    Path::new("/dev/loop-control").exists()
 }

@@ -1,9 +1,9 @@
 //! The field that a fault befalls: an origin on host 0, a node on each other host, and their restarts.
 
 use super::Plan;
-use super::cgroup::Cgroup;
 use super::kind::Fault;
 use crate::bytes::{MIB, random_file};
+use crate::cgroup::Cgroup;
 use crate::daemon::Start;
 use crate::process::run;
 use crate::{Daemon, Lab, LabError, Link, Vfield};
@@ -69,6 +69,11 @@ impl<'a> Field<'a> {
     /// How many nodes there are besides the origin.
     pub(super) fn nodes(&self) -> usize {
         self.plan.nodes
+    }
+
+    /// How often a reader may ask for so many bytes; zero if it may at any time.
+    pub(super) fn pace(&self, bytes: u64) -> Duration {
+        self.plan.reader_bytes_per_s.map_or(Duration::ZERO, |rate| Duration::from_millis(bytes * 1000 / rate.max(1)))
     }
 
     /// The process of a host; 0 is the origin's.

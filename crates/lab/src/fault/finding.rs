@@ -2,9 +2,12 @@
 
 use super::deeds::Deed;
 use super::kind::Fault;
-use super::reader::Reading;
+use super::reader::{Reading, Stall};
 use serde::Serialize;
 use std::time::Duration;
+
+/// So many waits are written down.
+const STALLS_MAX: usize = 20;
 
 /// See the module.
 #[derive(Debug, Clone, Serialize)]
@@ -27,6 +30,10 @@ pub struct Finding {
     pub own_stall_s: f64,
     /// The longest time from a node's death until its reader got a byte from the one that was started in its place.
     pub longest_restart_s: f64,
+    /// The longest waits.
+    pub stalls: Vec<Stall>,
+    /// What was done and when, in seconds after the fault began, and to which host.
+    pub deeds: Vec<(f64, usize)>,
     /// What was not given back, and what else should not have happened.
     pub amiss: Vec<String>,
 }
@@ -47,6 +54,8 @@ impl Finding {
             longest_stall_s: longest(|reading| reading.longest_stall, false),
             own_stall_s: longest(|reading| reading.longest_stall, true),
             longest_restart_s: longest(restart, false).max(longest(restart, true)),
+            stalls: stalls(&readings),
+            deeds: deed.done,
             errors: readings.into_iter().flat_map(|reading| reading.errors).collect(),
             amiss: deed.amiss,
         }
@@ -75,4 +84,12 @@ impl Finding {
             seconds(self.longest_restart_s),
         )
     }
+}
+
+/// The longest of all waits.
+fn stalls(readings: &[Reading]) -> Vec<Stall> {
+    let mut stalls: Vec<Stall> = readings.iter().flat_map(|reading| reading.stalls.iter().copied()).collect();
+    stalls.sort_by(|one, other| other.for_s.total_cmp(&one.for_s));
+    stalls.truncate(STALLS_MAX);
+    stalls
 }

@@ -1,5 +1,6 @@
 //! The kinds of faults, by name.
 
+use crate::need::Need;
 use std::fmt;
 use std::str::FromStr;
 
@@ -67,20 +68,16 @@ impl Fault {
         }
     }
 
-    /// Programs that it needs besides those of every lab.
-    pub const fn tools(self) -> &'static [&'static str] {
+    /// What it needs besides what every lab does.
+    pub const fn needs(self) -> &'static [Need] {
         match self {
-            Self::OneWay => &["bridge"],
-            Self::DiskErrors => &["losetup", "mkfs.ext4"],
-            Self::Descriptors => &["prlimit"],
-            Self::Clock => &["faketime"],
+            Self::OneWay => &[Need::Tool("bridge")],
+            Self::DiskErrors => &[Need::Loop, Need::Tool("mkfs.ext4")],
+            Self::Descriptors => &[Need::Tool("prlimit")],
+            Self::Memory | Self::OutOfMemory => &[Need::Cgroups],
+            Self::Clock => &[Need::Tool("faketime")],
             _ => &[],
         }
-    }
-
-    /// True if the kernel has what it needs.
-    pub fn is_possible(self) -> bool {
-        self != Self::DiskErrors || super::deeds::has_loop_devices()
     }
 
     /// Hosts without a reader, for those who come and go.

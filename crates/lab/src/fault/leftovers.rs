@@ -1,8 +1,8 @@
 //! What should have been given back after a fault, and was not.
 
-use super::cgroup;
 use super::field::Field;
 use crate::bytes::MIB;
+use crate::cgroup;
 use crate::wait::wait_until;
 use std::path::Path;
 use std::time::Duration;

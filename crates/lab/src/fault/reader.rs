@@ -5,6 +5,7 @@ use super::field::Field;
 use crate::LabError;
 use crate::storm::nbd::{Client, Target};
 use crate::wait::Deadline;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -20,6 +21,24 @@ const CONNECT_EVERY: Duration = Duration::from_millis(5);
 /// A read that takes longer hangs, and is an error.
 pub(super) const HANGS: Duration = Duration::from_secs(90);
 
+/// A wait of this length is written down.
+const STALL: Duration = Duration::from_millis(500);
+
+/// A wait, to be held against what was done at that time.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Stall {
+    /// Whose reader waited.
+    pub host: usize,
+    /// When it ended, in seconds after the readers began.
+    pub at_s: f64,
+    /// How long it was.
+    pub for_s: f64,
+    /// What came in the end: the place in the image.
+    pub offset: u64,
+    /// True for the first read of a node that has just been started.
+    pub is_first: bool,
+}
+
 /// What a reader saw.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
@@ -27,6 +46,7 @@ pub(super) struct Reading {
     pub(super) bytes: u64,
     pub(super) wrong: u64,
     pub(super) errors: Vec<String>,
+    pub(super) stalls: Vec<Stall>,
     pub(super) longest_stall: Duration,
     pub(super) longest_restart: Duration,
 }
@@ -43,6 +63,7 @@ impl Readers {
     /// One for each node.
     pub(super) fn start(field: &Field<'_>) -> Result<Self, LabError> {
         let image = std::fs::read(field.image()).map_err(LabError::at(field.image()))?;
+        let start = Instant::now();
         let (image, stop) = (Arc::new(image), Arc::new(AtomicBool::new(false)));
         let (mut bytes, mut threads) = (Vec::new(), Vec::new());
         for host in 1..=field.nodes() {
@@ -56,6 +77,8 @@ impl Readers {
                 // Neighbours do not begin at the same place.
                 next: (host as u64 * 7 * BLOCK_BYTES) % image.len() as u64 / BLOCK_BYTES * BLOCK_BYTES,
                 died: None,
+                start,
+                pace: field.pace(BLOCK_BYTES * DEPTH as u64),
             };
             bytes.push(read);
             threads.push(std::thread::spawn(move || reader.go_on()));
@@ -87,6 +110,10 @@ struct Reader {
     next: u64,
     /// When its node died.
     died: Option<Instant>,
+    /// When all began.
+    start: Instant,
+    /// From the beginning of one burst of [`DEPTH`] requests to the next.
+    pace: Duration,
 }
 
 impl Reader {
@@ -97,7 +124,6 @@ impl Reader {
                 continue;
             };
             let ended = client.give_up_after(HANGS).and_then(|()| self.read_from(&mut client));
-            self.seen.longest_stall = self.seen.longest_stall.max(client.longest_gap());
             match ended {
                 Ok(()) => {}
                 Err(error) if is_end(&error) => {
@@ -113,13 +139,19 @@ impl Reader {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Reads in order, around the end of the image, until it is to stop or the connection ends.
+    /// Reads in order and at its pace, around the end of the image, until it is to stop or the connection ends.
     fn read_from(&mut self, client: &mut Client) -> io::Result<()> {
         let (length, mut asked) = (self.image.len() as u64, VecDeque::new());
         let mut buffer = vec![0; BLOCK_BYTES as usize];
-        let mut next = self.next;
+        let (mut next, mut last, mut is_first, mut due) = (self.next, Instant::now(), true, Instant::now());
         loop {
-            while asked.len() < DEPTH && !self.stops() {
+            if asked.is_empty() && !self.pace.is_zero() {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                last = Instant::now();
+                due = last + self.pace;
+            }
+            let goes_on = self.pace.is_zero() || asked.is_empty();
+            while goes_on && asked.len() < DEPTH && !self.stops() {
                 let bytes = BLOCK_BYTES.min(length - next);
                 client.ask(next, next, bytes as u32)?;
                 asked.push_back((next, bytes));
@@ -136,6 +168,13 @@ impl Reader {
             let buffer = &mut buffer[..bytes as usize];
             client.fill(buffer)?;
             self.seen.wrong += u64::from(*buffer != self.image[offset as usize..][..buffer.len()]);
+            let waited = std::mem::replace(&mut last, Instant::now()).elapsed();
+            self.seen.longest_stall = self.seen.longest_stall.max(waited);
+            if waited >= STALL {
+                let (at_s, for_s) = (self.start.elapsed().as_secs_f64(), waited.as_secs_f64());
+                self.seen.stalls.push(Stall { host: self.seen.host, at_s, for_s, offset, is_first });
+            }
+            is_first = false;
             self.seen.bytes += bytes;
             self.read.store(self.seen.bytes, Ordering::Relaxed);
             self.next = asked.front().map_or(next, |(first, _)| *first);
