@@ -41,6 +41,12 @@ struct Options {
     /// How eagerly stores fill: 0..9 or random
     #[arg(long, default_value = "9")]
     boost: String,
+    /// The first so many readers' nodes are reached only through --front
+    #[arg(long, default_value_t = 0, requires = "front")]
+    fronted: usize,
+    /// A program that is told where to listen and where a node does, such as the example `liar` of vfield-e2e
+    #[arg(long, value_name = "PATH")]
+    front: Option<PathBuf>,
     /// One more word for each node's command line; repeatable
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     node_word: Vec<String>,
@@ -154,6 +160,7 @@ impl Options {
             warm: self.warm,
             origin_gone: self.origin_gone,
             boost: self.boost.clone(),
+            fronted: self.fronted,
             node_words: self.node_word.clone(),
             block_bytes: u32::try_from(self.block)?,
             count: self.count,
@@ -173,6 +180,7 @@ impl Options {
         if matches!(self.system, SystemName::Vfield) && !vfield.is_file() {
             return Err(format!("no program {}; build it, or name one with --vfield", vfield.display()).into());
         }
-        Ok(Programs { helper: (this, Vec::new()), vfield })
+        let front = self.front.as_ref().map(std::path::absolute).transpose()?;
+        Ok(Programs { helper: (this, Vec::new()), vfield, front })
     }
 }

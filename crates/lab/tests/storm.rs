@@ -15,7 +15,7 @@ fn process_of_a_host() {
 fn storm(plan: &Plan) -> Result<Sample, LabError> {
     let words = ["--exact", "process_of_a_host", "--ignored", "--nocapture"].map(str::to_owned);
     let this = std::env::current_exe().expect("a running program has a path");
-    run(plan, &Programs { helper: (this, words.to_vec()), vfield: PathBuf::new() })
+    run(plan, &Programs { helper: (this, words.to_vec()), vfield: PathBuf::new(), front: None })
 }
 
 fn trouble(events: &[&str]) -> Vec<Event> {

@@ -19,7 +19,8 @@ fn process_of_a_host() {
 fn storm(plan: &Plan) -> Result<Sample, vfield_lab::LabError> {
     let words = ["--exact", "storms::process_of_a_host", "--ignored", "--nocapture"].map(str::to_owned);
     let this = std::env::current_exe().expect("a running program has a path");
-    run(plan, &Programs { helper: (this, words.to_vec()), vfield: program::vfield().path().to_owned() })
+    let vfield = program::vfield().path().to_owned();
+    run(plan, &Programs { helper: (this, words.to_vec()), vfield, front: None })
 }
 
 fn all_but(sample: &Sample, spared: usize) {

@@ -9,6 +9,7 @@ use super::role::{Programs, Role};
 use super::{race::Helper, weather::Trouble};
 use crate::process::run;
 use crate::{Daemon, Deadline, Host, Lab, LabError, Link, Process, Vfield, bytes};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Field<'a> {
     pub(super) plan: &'a Plan,
     programs: &'a Programs,
-    // Before the lab, whose janitor would otherwise find it.
+    // Before the lab, whose janitor would otherwise find them.
     origin: Origin,
+    fronts: Vec<Process>,
     pub(super) lab: Lab,
     image: Image,
 }
@@ -53,9 +55,18 @@ impl<'a> Field<'a> {
         }
         let path = bytes::random_file(&lab.dir().join("image"), plan.size_bytes, seed)?;
         let image = Image { hash: hash(&path)?, path };
-        let mut field = Self { plan, programs, origin: Origin::Gone, lab, image };
+        let mut field = Self { plan, programs, origin: Origin::Gone, fronts: Vec::new(), lab, image };
         field.origin = field.start_origin()?;
+        field.fronts = (1..=plan.fronted).map(|host| field.start_front(host)).collect::<Result<_, _>>()?;
         Ok(field)
+    }
+
+    /// What stands between a host's node and all others.
+    fn start_front(&self, host: usize) -> Result<Process, LabError> {
+        let host = self.lab.host(host);
+        let front = self.programs.front.as_deref().unwrap_or(Path::new(""));
+        let addrs = [host.addr(), behind(host.addr())].map(|addr| addr.to_string());
+        host.spawn("front", host.command(front).args(addrs))
     }
 
     fn start_origin(&self) -> Result<Origin, LabError> {
@@ -125,8 +136,10 @@ impl<'a> Field<'a> {
         let text = |path: &Path| path.display().to_string();
         let (program, control) = (text(&self.programs.vfield), text(&control(host)));
         let mut command = vec![program.clone(), "join".to_owned(), self.lab.host(0).addr().to_string()];
+        let fronted = (1..=plan.fronted).contains(&index);
         let options = [
-            ("--listen", host.addr().to_string()),
+            ("--listen", if fronted { behind(host.addr()) } else { host.addr() }.to_string()),
+            ("--advertise", host.addr().to_string()),
             ("--store", plan.store.clone()),
             ("--join-boost", plan.boost.clone()),
             ("--control", control.clone()),
@@ -182,6 +195,11 @@ impl<'a> Field<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Where a node listens that stands behind something else.
+fn behind(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip(), addr.port() + 1)
 }
 
 fn socket(host: &Host) -> PathBuf {

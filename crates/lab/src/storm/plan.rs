@@ -59,6 +59,8 @@ pub struct Plan {
     pub origin_gone: bool,
     /// How eagerly stores fill: `0` to `9`, or `random`.
     pub boost: String,
+    /// The first so many readers' nodes are reached only through a program that stands before them.
+    pub fronted: usize,
     /// More words for the command line of each node.
     pub node_words: Vec<String>,
     /// Random reads: bytes of each.
@@ -89,6 +91,7 @@ impl Default for Plan {
             warm: false,
             origin_gone: false,
             boost: "9".to_owned(),
+            fronted: 0,
             node_words: Vec::new(),
             block_bytes: 64 << 10,
             count: 500,
@@ -111,6 +114,7 @@ impl Plan {
         refuse(self.readers == 0, "a storm has at least one reader")?;
         refuse(self.mbit == 0, "a link has a rate of at least 1 Mbit/s")?;
         refuse(self.size_bytes == 0, "an image has at least one byte")?;
+        refuse(self.fronted > self.readers, "there are not so many readers to stand before")?;
         refuse(self.origin_gone && !self.warm, "the origin can be gone only if the nodes were warmed before")?;
         refuse(!self.gap_s.is_finite() || self.gap_s < 0.0, "the gap is a number of seconds")?;
         refuse(!(self.limit_s.is_finite() && self.limit_s > 0.0), "the limit is a number of seconds")?;

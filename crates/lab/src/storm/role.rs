@@ -23,6 +23,8 @@ pub struct Programs {
     pub helper: (PathBuf, Vec<String>),
     /// The program under test.
     pub vfield: PathBuf,
+    /// For [`super::Plan::fronted`]: is told where to listen, and where the node does.
+    pub front: Option<PathBuf>,
 }
 
 /// What a process of a host does.
