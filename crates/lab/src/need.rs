@@ -1,6 +1,5 @@
 //! What a test needs of the machine: it says so, and without it is skipped, or in CI fails.
 
-use crate::cgroup;
 use crate::diskless::Images;
 use crate::machine::Machine;
 use std::io::Write as _;
@@ -13,10 +12,6 @@ pub enum Need {
     Root,
     /// `/dev/fuse`.
     Fuse,
-    /// Loop devices.
-    Loop,
-    /// A tree of control groups that this user may add to.
-    Cgroups,
     /// What `scripts/machine` makes, and QEMU.
     Machine,
     /// What `scripts/diskless` makes, and QEMU.
@@ -31,8 +26,6 @@ impl Need {
         match self {
             Self::Root => (!is_root()).then(|| "root".to_owned()),
             Self::Fuse => (!fuse_works()).then(|| "/dev/fuse and fusermount3".to_owned()),
-            Self::Loop => (!Path::new("/dev/loop-control").exists()).then(|| "loop devices".to_owned()),
-            Self::Cgroups => (!cgroup::are_there()).then(|| "control groups for memory".to_owned()),
             Self::Machine => Machine::find().is_none().then(|| "scripts/test-boot, which makes a machine".to_owned()),
             Self::Diskless => Images::find().is_none().then(|| "scripts/test-diskless, which makes images".to_owned()),
             Self::Tool(name) => find_tool(name).is_none().then(|| format!("the program {name:?}")),

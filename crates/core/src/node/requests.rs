@@ -314,6 +314,10 @@ impl Node {
 
     pub(super) fn corrupt(&mut self, request: RequestId) {
         let Some(entry) = self.end(request, false) else { return };
+        if self.peers.trouble(entry.peer, self.now) == Some("blamed") {
+            // It was on its way when the peer was put aside: one lie, of many bytes.
+            return self.try_another(request, entry.image, entry.chunk);
+        }
         let pause = self.peers.lied(entry.peer, self.now);
         self.out(Output::Notice(Notice::Blamed(entry.peer, pause)));
         self.try_another(request, entry.image, entry.chunk);

@@ -1,7 +1,9 @@
 //! The kinds of faults, by name.
 
-use crate::need::Need;
+use crate::cgroup;
+use crate::need::{Need, find_tool};
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 /// Something that goes wrong.
@@ -68,16 +70,26 @@ impl Fault {
         }
     }
 
-    /// What it needs besides what every lab does.
+    /// Programs that it needs besides those of every lab.
     pub const fn needs(self) -> &'static [Need] {
         match self {
             Self::OneWay => &[Need::Tool("bridge")],
-            Self::DiskErrors => &[Need::Loop, Need::Tool("mkfs.ext4")],
+            Self::DiskErrors => &[Need::Tool("mkfs.ext4")],
             Self::Descriptors => &[Need::Tool("prlimit")],
-            Self::Memory | Self::OutOfMemory => &[Need::Cgroups],
-            Self::Clock => &[Need::Tool("faketime")],
             _ => &[],
         }
+    }
+
+    /// What it takes that this machine does not have, and that not every machine can be given: containers have neither
+    /// loop devices nor control groups of their own.
+    pub fn lacks(self) -> Option<&'static str> {
+        let (there, what) = match self {
+            Self::DiskErrors => (Path::new("/dev/loop-control").exists(), "loop devices"),
+            Self::Memory | Self::OutOfMemory => (cgroup::are_there(), "control groups for memory"),
+            Self::Clock => (find_tool("faketime").is_some(), "libfaketime"),
+            _ => (true, ""),
+        };
+        (!there).then_some(what)
     }
 
     /// Hosts without a reader, for those who come and go.
