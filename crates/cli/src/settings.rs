@@ -96,7 +96,8 @@ impl Settings {
         Self::parse(&path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+    /// Settings in the text of a file; a refusal names the file, the line and what is wrong with it.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
             let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;

@@ -98,7 +98,8 @@ pub fn read(path: &Path) -> Result<Vec<FieldKey>, KeyFileError> {
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<FieldKey>, KeyFileError> {
+/// All keys in the text of a file, in their order; never none.
+pub fn parse(path: &Path, text: &str) -> Result<Vec<FieldKey>, KeyFileError> {
     let mut keys = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();

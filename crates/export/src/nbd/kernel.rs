@@ -5,6 +5,7 @@
 //! what is asked of it waits, and the next [`attach`] of the same image gives it new connections. The kernel
 //! keeps for that whose device it is. Called by the command line, where there is no ublk.
 
+pub mod message;
 mod netlink;
 
 use super::codec::{flag, magic};

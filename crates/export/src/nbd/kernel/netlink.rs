@@ -1,8 +1,9 @@
 //! The kernel's NBD client over generic netlink: commands as messages, and their answers.
 //!
-//! Owns the numbers of `include/uapi/linux/nbd-netlink.h` and `genetlink.h`, and one socket. Each method is one command,
+//! Owns the numbers of `include/uapi/linux/nbd-netlink.h`, and one socket. Each method is one command,
 //! waited for. Knows nothing of images, and passes descriptors that the caller owns.
 
+use super::message::{self, GENERIC_HEADER, Message, attribute, next_message, put};
 use rustix::io::Errno;
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -14,11 +15,6 @@ const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
 const CONTROL_FAMILY_NAME: u16 = 2;
 
-const MESSAGE_ERROR: u16 = 2;
-const FLAG_REQUEST: u16 = 1;
-const FLAG_ACK: u16 = 4;
-const MESSAGE_HEADER: usize = 16;
-const GENERIC_HEADER: usize = 4;
 /// Longer than any answer to what is asked here.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
@@ -87,15 +83,15 @@ impl Netlink {
     /// Makes a device of connected sockets; returns its number.
     pub fn connect(&mut self, wanted: &Wanted<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<u32> {
         let mut message = self.message(Command::Connect);
-        message.number(Attribute::SizeBytes, wanted.size_bytes);
-        message.number(Attribute::BlockSizeBytes, wanted.block_bytes);
-        message.number(Attribute::Timeout, wanted.timeout_s);
-        message.number(Attribute::ServerFlags, wanted.flags.into());
+        add_number(&mut message, Attribute::SizeBytes, wanted.size_bytes);
+        add_number(&mut message, Attribute::BlockSizeBytes, wanted.block_bytes);
+        add_number(&mut message, Attribute::Timeout, wanted.timeout_s);
+        add_number(&mut message, Attribute::ServerFlags, wanted.flags.into());
         if let Some(seconds) = wanted.dead_s {
-            message.number(Attribute::DeadConnectionTimeout, seconds);
+            add_number(&mut message, Attribute::DeadConnectionTimeout, seconds);
         }
-        message.backend(wanted.backend);
-        message.sockets(sockets);
+        add_backend(&mut message, wanted.backend);
+        add_sockets(&mut message, sockets);
         let index = self.ask(message, Attribute::Index as u16)?;
         index.and_then(|index| Some(u32::from_ne_bytes(index.get(..4)?.try_into().ok()?))).ok_or(Errno::PROTO.into())
     }
@@ -104,8 +100,8 @@ impl Netlink {
     pub fn reconnect(&mut self, index: u32, backend: &str, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut message = self.message(Command::Reconfigure);
         message.attribute(Attribute::Index as u16, &index.to_ne_bytes());
-        message.backend(backend);
-        message.sockets(sockets);
+        add_backend(&mut message, backend);
+        add_sockets(&mut message, sockets);
         self.ask(message, 0).map(drop)
     }
 
@@ -132,7 +128,7 @@ impl Netlink {
             let mut rest = &buffer[..read];
             while let Some((kind, body, later)) = next_message(rest) {
                 rest = later;
-                if kind != MESSAGE_ERROR {
+                if kind != message::ERROR {
                     found = found.or_else(|| attribute(body.get(GENERIC_HEADER..)?, wanted).map(<[u8]>::to_vec));
                     continue;
                 }
@@ -145,105 +141,20 @@ impl Netlink {
     }
 }
 
-/// A message that is put together.
-struct Message(Vec<u8>);
-
-impl Message {
-    fn new(family: u16, command: u8) -> Self {
-        let mut bytes = vec![0; MESSAGE_HEADER];
-        bytes[4..6].copy_from_slice(&family.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&(FLAG_REQUEST | FLAG_ACK).to_ne_bytes());
-        bytes.extend([command, 1, 0, 0]);
-        Self(bytes)
-    }
-
-    fn attribute(&mut self, kind: u16, payload: &[u8]) {
-        put(&mut self.0, kind, payload);
-    }
-
-    fn number(&mut self, kind: Attribute, number: u64) {
-        self.attribute(kind as u16, &number.to_ne_bytes());
-    }
-
-    fn backend(&mut self, backend: &str) {
-        self.attribute(Attribute::Backend as u16, format!("{backend}\0").as_bytes());
-    }
-
-    fn sockets(&mut self, sockets: &[BorrowedFd<'_>]) {
-        let mut items = Vec::new();
-        for socket in sockets {
-            let mut item = Vec::new();
-            put(&mut item, SOCKET_FD, &socket.as_raw_fd().to_ne_bytes());
-            put(&mut items, SOCKET_ITEM, &item);
-        }
-        self.attribute(Attribute::Sockets as u16, &items);
-    }
-
-    /// With its length in front.
-    fn finish(mut self) -> Vec<u8> {
-        let length = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&length.to_ne_bytes());
-        self.0
-    }
+fn add_number(message: &mut Message, kind: Attribute, number: u64) {
+    message.attribute(kind as u16, &number.to_ne_bytes());
 }
 
-/// Appends an attribute; all of them begin at multiples of four.
-fn put(bytes: &mut Vec<u8>, kind: u16, payload: &[u8]) {
-    // A few sockets and a short name.
-    let length = (4 + payload.len()) as u16;
-    bytes.extend(length.to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(payload);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
+fn add_backend(message: &mut Message, backend: &str) {
+    message.attribute(Attribute::Backend as u16, format!("{backend}\0").as_bytes());
 }
 
-/// The first message of what was received: its kind, its body, and what follows.
-fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
-    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
-    let body = bytes.get(MESSAGE_HEADER..length)?;
-    Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-/// The payload of the first attribute of a kind.
-fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
-        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
-        let payload = bytes.get(4..length)?;
-        if kind == wanted {
-            return Some(payload);
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..)?;
+fn add_sockets(message: &mut Message, sockets: &[BorrowedFd<'_>]) {
+    let mut items = Vec::new();
+    for socket in sockets {
+        let mut item = Vec::new();
+        put(&mut item, SOCKET_FD, &socket.as_raw_fd().to_ne_bytes());
+        put(&mut items, SOCKET_ITEM, &item);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_put_together_can_be_taken_apart() {
-        let mut message = Message::new(31, 2);
-        message.attribute(7, b"abc");
-        message.number(Attribute::SizeBytes, 77);
-        let bytes = message.finish();
-        let (kind, body, rest) = next_message(&bytes).unwrap();
-        assert_eq!((kind, body[0], rest), (31, 2, &[][..]));
-        assert_eq!(attribute(&body[GENERIC_HEADER..], 7), Some(&b"abc"[..]));
-        assert_eq!(attribute(&body[GENERIC_HEADER..], 2), Some(&77_u64.to_ne_bytes()[..]));
-        assert_eq!(attribute(&body[GENERIC_HEADER..], 3), None);
-    }
-
-    #[test]
-    fn answers_that_are_cut_are_nothing() {
-        let mut message = Message::new(31, 2);
-        message.attribute(7, b"abcdef");
-        let bytes = message.finish();
-        for length in 0..bytes.len() - 1 {
-            if let Some((_, body, _)) = next_message(&bytes[..length]) {
-                assert_eq!(body.get(GENERIC_HEADER..).and_then(|body| attribute(body, 7)), None);
-            }
-        }
-    }
+    message.attribute(Attribute::Sockets as u16, &items);
 }

@@ -1,0 +1,42 @@
+//! The control socket: requests of local programs, and a daemon's replies.
+//!
+//! Promises: a line is a request or a refusal; what was understood is said on one line, and understood again.
+
+use vfield_cli::control::message::{Reply, Request};
+
+/// A line.
+pub fn target(bytes: &[u8]) {
+    match Request::parse(bytes) {
+        Ok(request) => {
+            let line = request.line();
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            assert_eq!(Request::parse(&line), Ok(request));
+        }
+        Err(reply) => assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}"),
+    }
+    if let Ok(reply) = Reply::parse(bytes) {
+        // Numbers that are no number are equal to nothing.
+        let line = reply.line();
+        assert_eq!(Reply::parse(&line).map(|again| again.line()).ok(), Some(line));
+    }
+}
+
+/// All requests, some replies.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let requests = [
+        Request::Status,
+        Request::Leave { timeout_ms: 5 },
+        Request::OverlaySave { image: Some("os".to_owned()), path: "/tmp/x".to_owned() },
+        Request::OverlayReset { image: None },
+        Request::ReloadKeys,
+        Request::Cat { image: "os".to_owned(), offset: 5, length: Some(7) },
+    ];
+    let wait = br#"{"vfield":1,"op":"wait","until":"covered","timeout_ms":5}"#.to_vec();
+    let replies = [
+        Reply::Left { handed_over: 5, lost: 0 },
+        Reply::Data { bytes: 5 },
+        Reply::Keys { ids: vec!["01020304".to_owned()] },
+        Reply::refused("no", "none"),
+    ];
+    requests.iter().map(Request::line).chain([wait]).chain(replies.iter().map(Reply::line)).collect()
+}

@@ -1,0 +1,120 @@
+//! What a node says over TCP: a greeting, then frames.
+//!
+//! Promises: a length that is passed on is one that its kind may have; what was read is written and read again as the
+//! same, and where there is one encoding only (headers, requests, ids) as the same bytes.
+
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::image::{Header, ImageId};
+use vfield_core::membership::{Member, State};
+use vfield_core::placement::{Arc, Filled};
+use vfield_core::reach::Reach;
+use vfield_core::record::{Record, Snapshot};
+use vfield_core::wire::{self, FrameHeader, GET_FRAME, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal};
+
+/// A stream: of greetings if it begins with the magic, else of frames.
+pub fn target(bytes: &[u8]) {
+    if bytes.starts_with(&wire::MAGIC) {
+        greet(bytes);
+        return;
+    }
+    let mut rest = bytes;
+    while let Some((head, later)) = rest.split_first_chunk::<HEADER>() {
+        let Ok(header) = FrameHeader::decode(head) else { return };
+        assert_eq!(header.encode(), *head, "a header has one encoding");
+        assert!(u64::from(header.length) <= ChunkSize::MAX.bytes(), "{header:?}");
+        let Some((payload, later)) = later.split_at_checked(header.length as usize) else { return };
+        frame(&header, payload);
+        rest = later;
+    }
+}
+
+fn greet(bytes: &[u8]) {
+    let Some((head, rest)) = bytes.split_first_chunk::<GREETING_HEAD>() else { return };
+    let Ok(length) = wire::greeting_length(head) else { return };
+    assert!(length <= 1 << 10, "a greeting of {length} bytes");
+    let Some(Ok(greeting)) = rest.get(..length).map(wire::decode_greeting) else { return };
+    let again = wire::greeting(&greeting);
+    assert_eq!(wire::decode_greeting(&again[GREETING_HEAD..]), Ok(greeting));
+}
+
+fn frame(header: &FrameHeader, payload: &[u8]) {
+    let request = header.request;
+    match header.kind {
+        Kind::Get => {
+            let get = Get::decode(payload).expect("its length was checked");
+            let again = get.frame(request, header.priority, header.insists);
+            assert_eq!(again[..HEADER], header.encode());
+            assert_eq!(again[HEADER..], *payload);
+        }
+        Kind::Redirect => {
+            let node = wire::decode_redirect(payload).expect("its length was checked");
+            assert_eq!(wire::redirect_frame(request, node)[HEADER..], *payload);
+        }
+        Kind::Prove => {
+            let image = wire::decode_prove(payload).expect("its length was checked");
+            assert_eq!(wire::prove_frame(request, image)[HEADER..], *payload);
+        }
+        Kind::Proof => {
+            let Ok(proof) = wire::decode_proof(payload) else { return };
+            assert!(proof.fits());
+            assert_eq!(wire::decode_proof(&wire::proof_frame(request, &proof)[HEADER..]), Ok(proof));
+        }
+        Kind::Sync | Kind::Synced => {
+            let Ok(snapshot) = wire::decode_snapshot(payload) else { return };
+            let again = wire::snapshot_frame(header.kind, request, snapshot.clone());
+            assert_eq!(wire::decode_snapshot(&again[HEADER..]), Ok(snapshot));
+        }
+        Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
+        Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
+        Kind::Data => {}
+    }
+}
+
+/// A member for seeds.
+pub(crate) fn identity(node: u64) -> Identity {
+    let zone = Zone::named("rack-7").unwrap_or_default();
+    Identity { addr: ([198, 18, 0, node as u8], 4000).into(), node: NodeId(node), generation: 1, zone }
+}
+
+/// What a member says, for seeds.
+pub(crate) fn record(node: u64) -> Record {
+    Record {
+        node: NodeId(node),
+        version: 3,
+        image: ImageId([0; 32]),
+        name: "os".to_owned(),
+        header: Header::new(600 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 600).expect("a header").encode(),
+        origin: false,
+        arc: Arc { start: 5, length: 100 },
+        filled: Filled { from: 0, count: 50 },
+        leaving: false,
+    }
+}
+
+/// What nodes know of a field of two, for seeds.
+pub(crate) fn snapshot() -> Snapshot {
+    let member = |node| Member { identity: identity(node), incarnation: 2, state: State::Alive };
+    Snapshot { members: vec![member(1), member(2)], records: vec![record(1)], ..Snapshot::default() }
+}
+
+/// A greeting, and one frame of each kind.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let get = Get { image: ImageId([7; 32]), chunk: Chunk(12), reach: Reach::READER };
+    let get: [u8; GET_FRAME] = get.frame(1, Priority::ReadAhead, true);
+    let data = [&FrameHeader::new(Kind::Data, 1, 3).encode()[..], b"abc"].concat();
+    let proof = Proof { statement: "a statement".to_owned(), signature: "a signature".to_owned() };
+    vec![
+        wire::greeting(&Greeting { identity: identity(1), you: ([198, 18, 0, 2], 4000).into() }),
+        get.to_vec(),
+        data,
+        FrameHeader::refuse(1, Refusal::SourceChanged).encode().to_vec(),
+        FrameHeader::new(Kind::Cancel, 1, 0).encode().to_vec(),
+        FrameHeader::new(Kind::Patience, 1, 0).encode().to_vec(),
+        wire::redirect_frame(1, NodeId(2)),
+        wire::prove_frame(1, ImageId([7; 32])),
+        wire::proof_frame(1, &proof),
+        wire::snapshot_frame(Kind::Sync, 1, snapshot()),
+        wire::snapshot_frame(Kind::Synced, 1, Snapshot::default()),
+    ]
+}
