@@ -59,11 +59,18 @@ async fn real_clients_read_every_byte_under_tls() -> Test {
         let info = run("nbdinfo", &["--json", &uri(addr, &folder)]).await;
         assert!(info.contains("\"TLS\": true") && info.contains("\"base:allocation\""), "{info}");
 
-        let credentials = format!("tls-creds-x509,id=t,endpoint=client,dir={}", folder.display());
         let options = format!("driver=nbd,host=127.0.0.1,port={},tls-creds=t", addr.port());
-        run("qemu-img", &["convert", "--object", &credentials, "--image-opts", &options, "-O", "raw", &copy]).await;
-        assert!(std::fs::read(&copy)? == device);
-        std::fs::remove_file(&copy)?;
+        // What both have by default, then what the reference client speaks.
+        for versions in ["NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"] {
+            let dir = folder.display();
+            let credentials = format!("tls-creds-x509,id=t,endpoint=client,dir={dir},priority={versions}");
+            run("qemu-img", &["convert", "--object", &credentials, "--image-opts", &options, "-O", "raw", &copy]).await;
+            assert!(std::fs::read(&copy)? == device, "{versions}");
+            std::fs::remove_file(&copy)?;
+        }
+        let credentials = format!("tls-creds-x509,id=t,endpoint=client,dir={},priority=NORMAL:-VERS-ALL:+VERS-TLS1.1", folder.display());
+        let old = output("qemu-img", &["info", "--object", &credentials, "--image-opts", &options]).await;
+        assert!(!old.status.success(), "what is broken is not spoken");
         serving.shutdown().await;
     }
     Ok(())

@@ -1,13 +1,14 @@
 //! TLS for NBD clients (STARTTLS): certificates out of a directory, and one client's stream under it.
 //!
-//! Owns the names of the files, which are those of nbdkit, QEMU and libnbd, and the encryption by rustls, of which it
-//! speaks version 1.3 only. Where certificates are given nothing is told to a client before it has started TLS. Bounded:
+//! Owns the names of the files, which are those of nbdkit, QEMU and libnbd, and the encryption by rustls: TLS 1.3, and
+//! 1.2 as rustls has it (forward secrecy and authenticated ciphers only), which the specification demands (section "TLS
+//! versions") and nbd-client speaks alone. Where certificates are given nothing is told to a client before it has started TLS. Bounded:
 //! rustls holds at most [`BUFFER_BYTES`] of what goes out, and a record of what comes in. Never blocks.
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::version::TLS13;
+use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -66,7 +67,7 @@ impl Tls {
     pub fn from_dir(dir: &Path) -> Result<Self, TlsError> {
         let unfit = |source| TlsError::Unfit { path: dir.to_owned(), source };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13]);
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.map_err(unfit)?;
         let clients = dir.join(CLIENTS);
         let builder = if clients.exists() {
