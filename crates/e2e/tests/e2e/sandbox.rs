@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::NEWS;
@@ -73,6 +74,35 @@ fn changes_can_be_saved_from_within() -> Outcome {
     let saved = lab.dir().join("changes.vfo");
     run(origin.ask_to(&["overlay"]).arg("save").arg(&saved))?;
     assert!(saved.metadata()?.len() > 3000);
+    Ok(())
+}
+
+#[test]
+fn a_link_that_is_changed_later_leads_nowhere() -> Outcome {
+    // Two labs, because a daemon may read what lies beside its own files.
+    let (lab, elsewhere, vfield) = (Lab::loopback(2)?, Lab::loopback(1)?, vfield());
+    let new_key = |path: &Path| run(Command::new(vfield.path()).args(["key", "new"]).arg(path));
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let outside = elsewhere.dir().join("other.key");
+    new_key(&outside)?;
+    for (host, sandbox) in ["off", "require"].into_iter().enumerate() {
+        let key = lab.dir().join(sandbox);
+        new_key(&key)?;
+        let words = [Path::new("--sandbox"), Path::new(sandbox), Path::new("--field-key"), &key];
+        let origin = vfield.serve(lab.host(host), &[&image]).args(&words).name(sandbox).ready()?;
+        let link = lab.dir().join("link");
+        std::os::unix::fs::symlink(&outside, &link)?;
+        std::fs::rename(&link, &key)?;
+        let reloaded = run(&mut origin.ask_to(&["key", "reload"]));
+        // The user whom it runs as may read the file, so nothing else than its own confinement stands in the way.
+        match sandbox {
+            "off" => drop(reloaded?),
+            _ => {
+                let said = reloaded.expect_err("a confined daemon read what is none of its business").to_string();
+                assert!(said.contains("ermission denied"), "{said}");
+            }
+        }
+    }
     Ok(())
 }
 
