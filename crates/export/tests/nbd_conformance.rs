@@ -334,7 +334,8 @@ async fn qemus_tools_list_and_cannot_resize() -> Test {
     run("qemu-img", &["resize", "-f", "raw", &uri, &DEVICE.to_string()]).await;
     let grown = output("qemu-img", &["resize", "-f", "raw", &uri, "8M"]).await;
     assert!(!grown.status.success() && String::from_utf8_lossy(&grown.stderr).contains("Cannot resize NBD nodes"));
-    let commands = ["write -z 0 64k", "write -f -P 7 70k 4k", "aio_write -P 8 1M 128k", "aio_flush", "flush", "discard 1M 4k"];
+    let commands =
+        ["write -z 0 64k", "write -f -P 7 70k 4k", "aio_write -P 8 1M 128k", "aio_flush", "flush", "discard 1M 4k"];
     let reads = ["read -P 0 0 64k", "read -P 7 70k 4k", "read -P 8 1028k 124k", "read -P 0 1M 4k", "map"];
     let words: Vec<&str> = commands.iter().chain(&reads).flat_map(|command| ["-c", command]).collect();
     let said = run("qemu-io", &[&["-f", "raw"][..], &words, &[&uri]].concat()).await;

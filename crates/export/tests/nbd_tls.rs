@@ -68,7 +68,10 @@ async fn real_clients_read_every_byte_under_tls() -> Test {
             assert!(std::fs::read(&copy)? == device, "{versions}");
             std::fs::remove_file(&copy)?;
         }
-        let credentials = format!("tls-creds-x509,id=t,endpoint=client,dir={},priority=NORMAL:-VERS-ALL:+VERS-TLS1.1", folder.display());
+        let credentials = format!(
+            "tls-creds-x509,id=t,endpoint=client,dir={},priority=NORMAL:-VERS-ALL:+VERS-TLS1.1",
+            folder.display()
+        );
         let old = output("qemu-img", &["info", "--object", &credentials, "--image-opts", &options]).await;
         assert!(!old.status.success(), "what is broken is not spoken");
         serving.shutdown().await;

@@ -8,7 +8,8 @@ fn main() -> std::io::Result<()> {
         vfield_fuzz::TARGETS.iter().for_each(|target| println!("{}", target.name));
         return Ok(());
     };
-    let target = vfield_fuzz::named(&name).ok_or_else(|| std::io::Error::other(format!("there is no target {name}")))?;
+    let target =
+        vfield_fuzz::named(&name).ok_or_else(|| std::io::Error::other(format!("there is no target {name}")))?;
     let folder = PathBuf::from(words.next().ok_or_else(|| std::io::Error::other("no folder is given"))?);
     std::fs::create_dir_all(&folder)?;
     for seed in (target.seeds)() {

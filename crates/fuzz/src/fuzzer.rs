@@ -1,12 +1,13 @@
-//! The fuzzer: libFuzzer around one target, which `VFIELD_FUZZ` names. Built and run by scripts/fuzz.
+//! The fuzzer: libFuzzer around the target that `VFIELD_FUZZ` named when it was built. See scripts/fuzz.
+//!
+//! One target, because libFuzzer looks at all code of its program after each run, reached or not.
 #![no_main]
 
-use std::sync::LazyLock;
-use vfield_fuzz::Target;
+use vfield_fuzz::{Target, named};
 
-static TARGET: LazyLock<&Target> = LazyLock::new(|| {
-    let name = std::env::var("VFIELD_FUZZ").expect("VFIELD_FUZZ names a target");
-    vfield_fuzz::named(&name).expect("VFIELD_FUZZ names one of the targets")
-});
+const TARGET: Target = match named(env!("VFIELD_FUZZ")) {
+    Some(target) => target,
+    None => panic!("VFIELD_FUZZ names none of the targets"),
+};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| TARGET.run(bytes));

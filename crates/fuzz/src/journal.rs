@@ -34,7 +34,10 @@ pub fn target(bytes: &[u8]) {
     assert!(found.areas.keys().all(|area| *area < cut.areas()), "{:?}", found.areas.keys());
     assert!(found.areas.values().all(|states| !states.is_base()));
     let again = replay(found.length_bytes).expect("what was read is read again");
-    assert_eq!((again.areas, again.number, again.length_bytes), (found.areas.clone(), found.number, found.length_bytes));
+    assert_eq!(
+        (again.areas, again.number, again.length_bytes),
+        (found.areas.clone(), found.number, found.length_bytes)
+    );
     if wanted.sound {
         assert_eq!((found.areas, found.number), (wanted.areas, wanted.records));
     }
@@ -63,7 +66,8 @@ fn write_records(input: &mut Unstructured<'_>, cut: Cut, file: &mut Vec<u8>, wan
     while !input.is_empty() {
         match input.arbitrary::<u8>()? % 8 {
             0..=3 => {
-                let entries = (0..input.arbitrary::<u8>()? % 4).map(|_| arbitrary_entry(input)).collect::<Result<Vec<_>>>()?;
+                let entries =
+                    (0..input.arbitrary::<u8>()? % 4).map(|_| arbitrary_entry(input)).collect::<Result<Vec<_>>>()?;
                 wanted.records += 1;
                 file.extend(record(wanted.records, &entries.concat()));
                 for entry in entries {
@@ -84,8 +88,9 @@ fn write_records(input: &mut Unstructured<'_>, cut: Cut, file: &mut Vec<u8>, wan
             }
             5 => {
                 wanted.sound = false;
-                let place = usize::from(input.arbitrary::<u16>()?) % file.len();
-                file[place] ^= input.arbitrary::<u8>()?;
+                let place = usize::from(input.arbitrary::<u16>()?) % file.len().max(1);
+                let by = input.arbitrary::<u8>()?;
+                file.get_mut(place).into_iter().for_each(|byte| *byte ^= by);
             }
             6 => {
                 wanted.sound = false;

@@ -31,6 +31,7 @@ pub fn target(bytes: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let line = |byte| FieldKey::new([byte; 32]).line().to_string();
     let two = format!("# first\n{}\n\n  {}  \n", line(1), line(2));
-    let texts = [line(7), two, line(7).replace("0707", "0708"), line(7).replace("key-1", "key-2"), "# none\n".to_owned()];
+    let texts =
+        [line(7), two, line(7).replace("0707", "0708"), line(7).replace("key-1", "key-2"), "# none\n".to_owned()];
     texts.map(String::into_bytes).into()
 }

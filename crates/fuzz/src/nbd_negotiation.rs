@@ -126,8 +126,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
         stream(6, FLAGS, &[option(1, b"a")]),
         stream(6, [0; 4], &[option(1, b"")]),
         stream(0, FLAGS, &[option(3, b""), option(2, b"")]),
-        stream(8, FLAGS, &[option(8, b""), option(10, &contexts(b"b", &[b"base:allocation"])), option(7, &go(b"b", &[3, 1, 2]))]),
-        stream(0, FLAGS, &[option(8, b""), option(9, &contexts(b"a", &[b"base:", b"qemu:"])), option(6, &go(b"a", &[3]))]),
+        stream(
+            8,
+            FLAGS,
+            &[option(8, b""), option(10, &contexts(b"b", &[b"base:allocation"])), option(7, &go(b"b", &[3, 1, 2]))],
+        ),
+        stream(
+            0,
+            FLAGS,
+            &[option(8, b""), option(9, &contexts(b"a", &[b"base:", b"qemu:"])), option(6, &go(b"a", &[3]))],
+        ),
         stream(1, FLAGS, &[option(3, b""), option(5, b""), option(8, b""), option(7, &go(b"", &[]))]),
         stream(0, FLAGS, &[option(11, b""), option(99, b"abc"), option(7, &go(b"none", &[]))]),
         stream(0, [0, 0, 0, 4], &[]),

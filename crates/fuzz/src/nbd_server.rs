@@ -1,7 +1,7 @@
 //! A whole connection of NBD: a server of a read-only image and of one with an overlay, and a client that says anything.
 //!
-//! Promises: what comes back is well formed; each request that was understood is answered once, and nothing else is;
-//! bytes of the read-only image are the right ones; the connection ends when the client has ended.
+//! Promises: what comes back is well formed; each request that was understood is answered once, and nothing else is,
+//! unless the client breaks the protocol and is hung up on; bytes of the read-only image are the right ones; the connection ends when the client has ended.
 
 use crate::nbd_negotiation::{FLAGS, contexts, go, option};
 use crate::nbd_requests::request;
@@ -86,36 +86,34 @@ fn begin(how: u8) -> Option<Vec<u8>> {
     let name = if how % 8 < 4 { b"image".as_slice() } else { b"overlay" };
     let options = match how % 8 {
         1 => vec![option(7, &go(name, &[3]))],
-        0 | 4 => vec![
-            option(8, b""),
-            option(10, &contexts(name, &[b"base:allocation"])),
-            option(7, &go(name, &[])),
-        ],
+        0 | 4 => vec![option(8, b""), option(10, &contexts(name, &[b"base:allocation"])), option(7, &go(name, &[]))],
         2 | 6 => vec![option(8, b""), option(7, &go(name, &[]))],
         _ => return None,
     };
     Some([&FLAGS[..], &options.concat()].concat())
 }
 
-fn requests(mut stream: &[u8]) -> Vec<Request> {
+/// What a stream asks for, and whether it keeps to the protocol to its end.
+fn requests(mut stream: &[u8]) -> (Vec<Request>, bool) {
     let (mut parser, mut found) = (Requests::default(), Vec::new());
     loop {
         match parser.next(stream) {
             Ok(Next::Request(request)) => {
                 stream = &stream[HEADER_BYTES..];
                 if request.command == Command::Disconnect && request.flags == 0 {
-                    return found;
+                    return (found, true);
                 }
                 found.push(request);
             }
             Ok(Next::Payload(bytes)) => stream = &stream[bytes..],
-            Ok(Next::More) | Err(_) => return found,
+            Ok(Next::More) => return (found, true),
+            Err(_) => return (found, false),
         }
     }
 }
 
 fn wanted(stream: &[u8]) -> u64 {
-    requests(stream).iter().map(|request| u64::from(request.length)).sum()
+    requests(stream).0.iter().map(|request| u64::from(request.length)).sum()
 }
 
 /// Length of the greeting and of all replies to options.
@@ -128,7 +126,7 @@ fn answered_negotiation(answered: &[u8]) -> usize {
 }
 
 fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
-    let asked = requests(sent);
+    let (asked, sound) = requests(sent);
     // By cookie: clients may use one several times, if they like to be confused.
     let mut open: BTreeMap<u64, Vec<Request>> = BTreeMap::new();
     for request in &asked {
@@ -175,7 +173,7 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
     }
     // A write whose payload was cut off is no request; one that broke the protocol ends the connection.
     let complete = open.values().flatten().all(|left| left.command == Command::Write);
-    assert!(complete, "no answer to {open:?}");
+    assert!(complete || !sound, "no answer to {open:?}");
 }
 
 fn same(bytes: &[u8], from: u64) {

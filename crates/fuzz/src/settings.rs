@@ -24,6 +24,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         store = \"30%\"\njoin-boost = \"random\"\nnbd = [\"unix:/run/nbd\", \"tcp:127.0.0.1\"]\nnbd-allow = \"10.0.0.0/8\"\n";
     let more = "mount = \"/mnt\"\nublk = true\nio-timeout = \"30s\"\noverlay = \"ram\"\noverlay-size = 4096\n\
         listen = \"[::]:7\"\nadvertise = \"lab-1\"\nzone = \"rack-7\"\ntrust = \"RWQ\"\njson = true\nthreads = 2\n";
-    let texts = [all, more, "store = \"-1\"", "stroe = 1", "nbd = [\n  \"pipe:x\"\n]", "join-boost = 12", "sandbox = \"off\""];
+    let texts =
+        [all, more, "store = \"-1\"", "stroe = 1", "nbd = [\n  \"pipe:x\"\n]", "join-boost = 12", "sandbox = \"off\""];
     texts.map(|text| text.as_bytes().to_vec()).into()
 }

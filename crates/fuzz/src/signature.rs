@@ -20,9 +20,10 @@ struct Signer {
 static SIGNER: LazyLock<Signer> = LazyLock::new(|| {
     let keys = minisign::KeyPair::generate_unencrypted_keypair().expect("randomness");
     let comment = Some("timestamp:1700000000\tfile:os");
-    let signature = minisign::sign(Some(&keys.pk), &keys.sk, Cursor::new(CONTENT), comment, Some("os")).expect("a signature");
+    let signature =
+        minisign::sign(Some(&keys.pk), &keys.sk, Cursor::new(CONTENT), comment, Some("os")).expect("a signature");
     let public = keys.pk.to_base64();
-    let trusted = TrustedKeys::read(&[public.clone()]).expect("a key").expect("one");
+    let trusted = TrustedKeys::read(std::slice::from_ref(&public)).expect("a key").expect("one");
     let signed = Signed { key: public.clone(), timestamp: 1_700_000_000 };
     Signer { public, signature: signature.into_string(), trusted, signed }
 });
@@ -68,5 +69,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     // Made with the `minisign` tool.
     let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
     let marked = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
-    vec![marked(0, text.as_bytes()), marked(1, b""), marked(1, &[30, 0, 65]), marked(1, &[200, 0, 50]), marked(2, key.as_bytes())]
+    vec![
+        marked(0, text.as_bytes()),
+        marked(1, b""),
+        marked(1, &[30, 0, 65]),
+        marked(1, &[200, 0, 50]),
+        marked(2, key.as_bytes()),
+    ]
 }

@@ -10,7 +10,9 @@ use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Snapshot};
-use vfield_core::wire::{self, FrameHeader, GET_FRAME, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal};
+use vfield_core::wire::{
+    self, FrameHeader, GET_FRAME, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal,
+};
 
 /// A stream: of greetings if it begins with the magic, else of frames.
 pub fn target(bytes: &[u8]) {

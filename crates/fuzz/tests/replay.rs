@@ -36,8 +36,10 @@ fn every_target_keeps_its_promises() {
 
 #[test]
 fn the_corpora_are_those_of_the_targets_and_small() {
-    let mut folders: Vec<_> =
-        std::fs::read_dir(corpus()).expect("there are corpora").map(|entry| entry.expect("a folder").file_name()).collect();
+    let mut folders: Vec<_> = std::fs::read_dir(corpus())
+        .expect("there are corpora")
+        .map(|entry| entry.expect("a folder").file_name())
+        .collect();
     folders.sort();
     assert_eq!(folders, TARGETS.map(|target| target.name));
     for path in TARGETS.iter().flat_map(files) {

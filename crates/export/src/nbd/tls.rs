@@ -67,7 +67,8 @@ impl Tls {
     pub fn from_dir(dir: &Path) -> Result<Self, TlsError> {
         let unfit = |source| TlsError::Unfit { path: dir.to_owned(), source };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13, &TLS12]);
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.map_err(unfit)?;
         let clients = dir.join(CLIENTS);
         let builder = if clients.exists() {
