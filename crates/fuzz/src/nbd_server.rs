@@ -100,7 +100,7 @@ fn requests(mut stream: &[u8]) -> (Vec<Request>, bool) {
         match parser.next(stream) {
             Ok(Next::Request(request)) => {
                 stream = &stream[HEADER_BYTES..];
-                if request.command == Command::Disconnect && request.flags == 0 {
+                if request.command == Command::Disconnect {
                     return (found, true);
                 }
                 found.push(request);
@@ -137,11 +137,11 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
         let (cookie, done, length) = if answered.starts_with(&magic::SIMPLE_REPLY.to_be_bytes()) {
             let (error, cookie) = (u32_at(answered, 4), u64_at(answered, 8));
             let of = open.get(&cookie).and_then(|requests| requests.first()).expect("an answer to a request");
-            assert!(!structured || of.command != Command::Read, "a read has a structured reply");
             // With doubled cookies nobody can tell how long an answer is.
             if !distinct {
                 return;
             }
+            assert!(!structured || of.command != Command::Read, "a read has a structured reply");
             let data = if of.command == Command::Read && error == 0 { of.length as usize } else { 0 };
             if read_only && data > 0 {
                 same(&answered[16..16 + data], of.offset);
