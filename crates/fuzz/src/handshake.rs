@@ -67,7 +67,7 @@ fn between(changes: &[u8]) {
     assert!(if changed { done < 2 } else { done == 2 }, "changed: {changed}, done: {done}");
 }
 
-/// True for bytes that TLS 1.3 relies on: neither the version in the head of a record nor a change of ciphers, which are
+/// True for bytes that TLS 1.3 relies on: neither kind and version in the head of a record nor a change of ciphers, which are
 /// for the sake of what is in between (RFC 8446, section 5).
 fn counts(said: &[u8], place: usize) -> bool {
     const CHANGE_OF_CIPHERS: u8 = 20;
@@ -75,7 +75,7 @@ fn counts(said: &[u8], place: usize) -> bool {
     while let Some(head) = said[at..].first_chunk::<HEAD>() {
         let end = at + Handshake::record_length(head).expect("members speak in records");
         if place < end {
-            return head[0] != CHANGE_OF_CIPHERS && !(1..3).contains(&(place - at));
+            return head[0] != CHANGE_OF_CIPHERS && place - at >= 3;
         }
         at = end;
     }

@@ -132,15 +132,14 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
     for request in &asked {
         open.entry(request.cookie).or_default().push(*request);
     }
-    let distinct = open.values().all(|requests| requests.len() == 1);
+    // Nobody can tell answers to doubled cookies apart, and who breaks the protocol is hung up on in the middle of one.
+    if !sound || open.values().any(|requests| requests.len() > 1) {
+        return;
+    }
     while !answered.is_empty() {
         let (cookie, done, length) = if answered.starts_with(&magic::SIMPLE_REPLY.to_be_bytes()) {
             let (error, cookie) = (u32_at(answered, 4), u64_at(answered, 8));
             let of = open.get(&cookie).and_then(|requests| requests.first()).expect("an answer to a request");
-            // With doubled cookies nobody can tell how long an answer is.
-            if !distinct {
-                return;
-            }
             assert!(!structured || of.command != Command::Read, "a read has a structured reply");
             let data = if of.command == Command::Read && error == 0 { of.length as usize } else { 0 };
             if read_only && data > 0 {
@@ -173,7 +172,7 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
     }
     // A write whose payload was cut off is no request; one that broke the protocol ends the connection.
     let complete = open.values().flatten().all(|left| left.command == Command::Write);
-    assert!(complete || !sound, "no answer to {open:?}");
+    assert!(complete, "no answer to {open:?}");
 }
 
 fn same(bytes: &[u8], from: u64) {
