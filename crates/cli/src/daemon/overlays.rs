@@ -36,6 +36,7 @@ pub struct Prepared {
 pub struct Overlays {
     all: Vec<Arc<Overlay>>,
     place: String,
+    carries_root: bool,
 }
 
 /// Takes the directory, and looks at the saved overlays that are to be restored.
@@ -77,13 +78,13 @@ impl Prepared {
                 Some(folder) => Overlay::in_folder(image, id, folder, max_bytes),
             };
             let overlay = overlay.map_err(|error| explain::open(&error))?;
-            let goes_on = self.plan.again && overlay.usage().is_used();
+            let goes_on = self.plan.carries_root && overlay.usage().is_used();
             if let Some((_, path)) = self.saved.iter().find(|(saved, _)| *saved == id && !goes_on) {
                 overlay.restore(path).map_err(|error| explain::restore(&error))?;
             }
             all.push(Arc::new(overlay));
         }
-        Ok(Overlays { all, place: self.plan.place.to_string() })
+        Ok(Overlays { all, place: self.plan.place.to_string(), carries_root: self.plan.carries_root })
     }
 }
 
@@ -150,8 +151,13 @@ impl Overlays {
         .await
     }
 
-    /// Drops the changes of one; answers when it is done.
+    /// Drops the changes of one; answers when it is done. Not those that a running system stands on: it would read what it
+    /// never wrote.
     pub async fn reset(&self, image: Option<&str>) -> Reply {
+        if self.carries_root {
+            let hint = "changes end with the machine: start it again; of saved ones remove the file before";
+            return Reply::refused("this machine runs from the image, with these changes", hint);
+        }
         let overlay = match self.choose(image) {
             Ok(overlay) => overlay.clone(),
             Err(refusal) => return refusal,
@@ -176,4 +182,17 @@ impl Overlays {
 async fn on_a_thread(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_ground_is_not_pulled_from_under_a_system() {
+        let overlays = Overlays { carries_root: true, ..Overlays::default() };
+        let Reply::Refused { fact, hint } = overlays.reset(None).await else { panic!("it was reset") };
+        assert_eq!(fact, "this machine runs from the image, with these changes");
+        assert!(hint.contains("start it again"), "{hint}");
+    }
 }

@@ -13,6 +13,11 @@ use std::path::Path;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
+/// What it has to be allowed: ports below 1024, and answers to machines that have no address yet.
+const RIGHTS: &str = "-all,+net_admin,+net_bind_service,+net_raw";
+/// Who may do nothing else, on every system.
+const NOBODY: &str = "65534";
+
 /// What dnsmasq is to do.
 #[derive(Debug)]
 pub struct Dhcp {
@@ -71,7 +76,7 @@ impl Dhcp {
     }
 }
 
-/// A running dnsmasq; killed if this is dropped.
+/// A running dnsmasq; killed if this is dropped, and by the kernel if this process dies in another way.
 #[derive(Debug)]
 pub struct Dnsmasq(Child);
 
@@ -83,10 +88,16 @@ impl Dnsmasq {
                 .hint("install it (Debian: dnsmasq-base), or tell machines yourself with --dhcp none"),
             _ => Failure::failed(format!("starting dnsmasq: {}", plain(&error))),
         };
-        let mut command = Command::new("dnsmasq");
+        // Found out here: below it would be told by a status alone.
+        std::process::Command::new("dnsmasq").arg("--version").output().map_err(failed)?;
+        let mut command = Command::new("setpriv");
+        // It begins as the user that it would become: a process that changes its user outlives the one that started it.
+        command.args(["--pdeathsig", "KILL", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+        command.args(["--inh-caps", RIGHTS, "--ambient-caps", RIGHTS, "--bounding-set", RIGHTS, "dnsmasq"]);
         // Addresses that it gave are remembered by nobody: machines ask again.
         command.args(["--keep-in-foreground", "--conf-file=-", "--leasefile-ro", "--log-facility=-"]);
-        let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn().map_err(failed)?;
+        let spawned = command.stdin(Stdio::piped()).kill_on_drop(true).spawn();
+        let mut child = spawned.map_err(|error| Failure::failed(format!("starting setpriv: {}", plain(&error))))?;
         let input = child.stdin.take().and_then(|input| input.into_owned_fd().ok());
         let mut input = std::fs::File::from(input.ok_or_else(|| Failure::failed("dnsmasq has no input"))?);
         // Shorter than a pipe holds.

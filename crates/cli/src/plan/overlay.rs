@@ -18,8 +18,9 @@ pub struct OverlayPlan {
     pub max_bytes: Option<u64>,
     /// Saved overlays to begin with, each for the image that it names.
     pub from: Vec<PathBuf>,
-    /// Changes that are there already are the newer ones: this daemon is started again and again.
-    pub again: bool,
+    /// A running system stands on it: changes that are there already, from before this daemon was started again, are the newer
+    /// ones, and nobody drops them.
+    pub carries_root: bool,
 }
 
 impl OverlayPlan {
@@ -43,7 +44,7 @@ impl OverlayPlan {
             OverlayPlace::Dir(_) => size,
             OverlayPlace::Ram => Some(in_memory(size, memory_bytes())?),
         };
-        Ok(Some(Self { place, max_bytes, from, again: options.root }))
+        Ok(Some(Self { place, max_bytes, from, carries_root: options.root }))
     }
 }
 

@@ -293,7 +293,7 @@ fn keep_a_place_free(info: Info) {
     let queue = Path::new("/sys/block").join(format!("ublkb{}/queue", info.device));
     let set = |name: &str, value: &str| {
         if let Err(error) = std::fs::write(queue.join(name), value) {
-            tracing::debug!(device = info.device, name, value, %error, "a device's queue stays as it is");
+            tracing::warn!(device = info.device, name, value, %error, "a device's queue stays as it is");
         }
     };
     // A scheduler, which devices with one queue have, would keep requests of its own; there is no head to move here.

@@ -59,6 +59,8 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     if plan.exports.device.is_some() {
         rules = below(rules, Path::new("/dev"), write | AccessFs::IoctlDev)?;
         rules = below(rules, Path::new("/sys"), read)?;
+        // How long the queues of its devices are.
+        rules = below(rules, Path::new("/sys/devices/virtual"), read | AccessFs::WriteFile)?;
     }
     if let Some(overlay) = &plan.overlay {
         // It can be saved anywhere, by whoever may speak to the control socket.
