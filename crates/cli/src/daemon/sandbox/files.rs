@@ -60,7 +60,7 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
         rules = below(rules, Path::new("/dev"), write | AccessFs::IoctlDev)?;
         rules = below(rules, Path::new("/sys"), read)?;
         // How long the queues of its devices are.
-        rules = below(rules, Path::new("/sys/devices/virtual"), read | AccessFs::WriteFile)?;
+        rules = below(rules, Path::new("/sys/devices/virtual"), read | AccessFs::WriteFile | AccessFs::Truncate)?;
     }
     if let Some(overlay) = &plan.overlay {
         // It can be saved anywhere, by whoever may speak to the control socket.
