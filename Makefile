@@ -1,16 +1,17 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test test-boot test-diskless static lint bench bench-attach storms clean
+.PHONY: help demo test test-boot test-diskless static lint bench bench-attach bench-boot storms clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
-	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 20 minutes)"
+	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 20 minutes; two of the rooms are part of .ci/run)"
 	@echo "make static  build vfield as one static program: target/static/vfield"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
 	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 10 minutes)"
+	@echo "make bench-boot  a room of emulated machines from the field, and from one server, over slow links (an hour)"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
 
 demo:
@@ -40,6 +41,11 @@ bench-attach:
 	@scripts/setup test boot
 	@scripts/machine
 	@scripts/bench-attach
+
+bench-boot:
+	@scripts/setup test boot bench
+	@scripts/machine
+	@scripts/bench-boot
 
 storms:
 	@scripts/setup test bench

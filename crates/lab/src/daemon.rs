@@ -50,18 +50,13 @@ pub struct Daemon {
 }
 
 impl Vfield {
-    /// Where it lies.
-    pub fn path(&self) -> &Path {
-        &self.program
-    }
-
     /// A program at a path.
     pub fn at(program: &Path) -> Self {
         Self { program: program.to_owned() }
     }
 
-    /// Its path.
-    pub fn program(&self) -> &Path {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
         &self.program
     }
 

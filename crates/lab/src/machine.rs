@@ -1,23 +1,21 @@
 //! A small machine with a kernel of its own, under software emulation: boots, runs one script, and is switched off.
 //!
 //! For what this machine's kernel does not have or must not be troubled with. Its programs are this machine's `/usr`, seen
-//! read-only; it has no network but its own loopback and no disk but its memory. What `scripts/machine` made is found
-//! through the environment variable `VFIELD_MACHINE`; each run has a directory there, `runs/NAME`, in which the script
-//! finds itself as `/shared` and where the console's log stays.
+//! read-only; it has no network but its own loopback and no disk but its memory, unless it is [started](Machine::start) with
+//! some. What `scripts/machine` made is found through the environment variable `VFIELD_MACHINE`; each run has a directory there,
+//! `runs/NAME`, in which the script finds itself as `/shared` and where the console's log stays.
 //!
-//! The machine is ended with its [`Process`], and by itself when its time is over, whatever happens to this one.
+//! The machine is ended with its [`Process`].
 
 use crate::LabError;
+use crate::diskless::mac;
+use crate::lab::Host;
 use crate::need::find_tool;
 use crate::process::Process;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Memory in MiB: images and copies of them lie in it.
-const MEMORY_MIB: u32 = 2048;
-/// As many processors as test machines have at least; ublk's queues want more than one.
-const PROCESSORS: u32 = 2;
 /// What the emulator gets beyond a script's limit to boot and to switch itself off; it needs about 10 s.
 const BOOT_MAX: Duration = Duration::from_secs(60);
 
@@ -25,10 +23,30 @@ const BOOT_MAX: Duration = Duration::from_secs(60);
 /// emulator runs into an instruction that the other processor is just replacing (QEMU 7.2, `Oops: int3`).
 const BOOTS_MAX: u32 = 3;
 
+const EMULATOR: &str = "qemu-system-x86_64";
+
 /// What machines are booted from.
 #[derive(Debug)]
 pub struct Machine {
     dir: PathBuf,
+}
+
+/// What a machine is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Hardware<'a> {
+    /// Memory in MiB: images and copies of them lie in it.
+    pub memory_mib: u32,
+    /// Its processors.
+    pub processors: u32,
+    /// A disk that it can only read, `/dev/vda`.
+    pub disk: Option<&'a Path>,
+}
+
+impl Default for Hardware<'_> {
+    fn default() -> Self {
+        // As many processors as test machines have at least; ublk's queues want more than one.
+        Self { memory_mib: 2048, processors: 2, disk: None }
+    }
 }
 
 /// How a script ended.
@@ -47,7 +65,12 @@ impl Machine {
     pub fn find() -> Option<Self> {
         let dir = PathBuf::from(std::env::var_os("VFIELD_MACHINE")?);
         let made = ["vmlinuz", "initramfs", "vfield"].iter().all(|name| dir.join(name).is_file());
-        (made && find_tool("qemu-system-x86_64").is_some()).then_some(Self { dir })
+        (made && find_tool(EMULATOR).is_some()).then_some(Self { dir })
+    }
+
+    /// The program that scripts find in `/shared`.
+    pub fn program(&self) -> PathBuf {
+        self.dir.join("vfield")
     }
 
     /// Boots a machine and runs a bash script in it, with `/shared/vfield` beside it.
@@ -55,19 +78,16 @@ impl Machine {
     /// # Errors
     /// [`LabError::Late`] if it has not ended after `limit`, and what the system refuses.
     pub fn run(&self, name: &str, script: &str, limit: Duration) -> Result<Ran, LabError> {
-        let shared = self.dir.join("runs").join(name);
-        match std::fs::remove_dir_all(&shared) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(LabError::at(&shared)(error)),
-            _ => std::fs::create_dir_all(&shared).map_err(LabError::at(&shared))?,
-        }
-        let program = shared.join("vfield");
-        std::fs::copy(self.dir.join("vfield"), &program).map_err(LabError::at(&program))?;
-        let path = shared.join("script");
-        std::fs::write(&path, script).map_err(LabError::at(&path))?;
+        let shared = self.share(name, script)?;
         let limit = limit + BOOT_MAX;
         let mut boots = 1;
         let process = loop {
-            let mut process = Process::spawn(name, &mut self.command(&shared, limit), &shared.join("console.log"))?;
+            let mut command = Command::new("timeout");
+            command.arg("--signal=KILL").arg(limit.as_secs().to_string());
+            // What `timeout` has started does not outlive it.
+            command.args(["setpriv", "--pdeathsig", "KILL", EMULATOR, "-nic", "none"]);
+            self.equip(&mut command, &shared, &Hardware::default());
+            let mut process = Process::spawn(name, &mut command, &shared.join("console.log"))?;
             process.wait(limit)?;
             if shared.join("begun").exists() || boots == BOOTS_MAX {
                 break process;
@@ -79,14 +99,49 @@ impl Machine {
         Ok(Ran { status, console: process.log(), shared })
     }
 
-    fn command(&self, shared: &Path, limit: Duration) -> Command {
+    /// Switches a machine on at the wire of a lab's host, for a script; returns it, and what the script knows as `/shared`. The
+    /// network card is `eth0`, and has no address.
+    ///
+    /// # Errors
+    /// If the emulator, or the host's bridge, cannot be had.
+    pub fn start(
+        &self,
+        name: &str,
+        script: &str,
+        host: &Host,
+        hardware: &Hardware<'_>,
+    ) -> Result<(Process, PathBuf), LabError> {
+        host.open_wire()?;
+        let shared = self.share(name, script)?;
+        let mut command = host.command(EMULATOR);
+        command.args(["-netdev", "tap,id=wire,ifname=tap0,script=no,downscript=no", "-device"]);
+        command.arg(format!("virtio-net-pci,netdev=wire,mac={}", mac(host)));
+        self.equip(&mut command, &shared, hardware);
+        let process = Process::spawn(name, &mut command, &shared.join("console.log"))?;
+        Ok((process, shared))
+    }
+
+    /// Makes a run's directory, with a script and the program.
+    fn share(&self, name: &str, script: &str) -> Result<PathBuf, LabError> {
+        let shared = self.dir.join("runs").join(name);
+        match std::fs::remove_dir_all(&shared) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(LabError::at(&shared)(error)),
+            _ => std::fs::create_dir_all(&shared).map_err(LabError::at(&shared))?,
+        }
+        let program = shared.join("vfield");
+        std::fs::copy(self.program(), &program).map_err(LabError::at(&program))?;
+        let path = shared.join("script");
+        std::fs::write(&path, script).map_err(LabError::at(&path))?;
+        Ok(shared)
+    }
+
+    /// All of it but the network.
+    fn equip(&self, command: &mut Command, shared: &Path, hardware: &Hardware<'_>) {
         let seen = |path: &Path, tag: &str, more: &str| {
             format!("local,path={},mount_tag={tag},security_model=none{more}", path.display())
         };
-        let mut command = Command::new("timeout");
-        command.arg("--signal=KILL").arg(limit.as_secs().to_string()).arg("qemu-system-x86_64");
-        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", &PROCESSORS.to_string()]);
-        command.args(["-m", &MEMORY_MIB.to_string(), "-no-reboot", "-nodefaults", "-nic", "none"]);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", &hardware.processors.to_string()]);
+        command.args(["-m", &hardware.memory_mib.to_string(), "-no-reboot", "-nodefaults"]);
         command.args(["-display", "none", "-vga", "none", "-monitor", "none", "-serial", "stdio"]);
         command.arg("-kernel").arg(self.dir.join("vmlinuz")).arg("-initrd").arg(self.dir.join("initramfs"));
         // Whoever waits for a machine that has panicked waits for nothing; and an emulated clock that seems to run wrong,
@@ -94,6 +149,8 @@ impl Machine {
         command.args(["-append", "console=ttyS0 quiet panic=-1 tsc=nowatchdog"]);
         command.args(["-virtfs", &seen(Path::new("/usr"), "usr", ",readonly=on")]);
         command.args(["-virtfs", &seen(shared, "shared", "")]).stdin(Stdio::null());
-        command
+        if let Some(disk) = hardware.disk {
+            command.arg("-drive").arg(format!("file={},format=raw,if=virtio,readonly=on", disk.display()));
+        }
     }
 }

@@ -40,7 +40,7 @@ daemon() {
     shift
     "$vfield" -v "$@" --control "/run/$name.sock" >>"/tmp/$name.log" 2>&1 &
     pid[$name]=$!
-    until_true 30 "$vfield" status --control "/run/$name.sock" || cat "/tmp/$name.log"
+    until_true 120 "$vfield" status --control "/run/$name.sock" || cat "/tmp/$name.log"
 }
 
 # refused WANTED WORDS: the command has to fail, and to say why in one line and a hint.

@@ -35,7 +35,7 @@ longest=$(grep -A 3 '"clat_ns"' fio.json | sed -n 's/.*"max" : \([0-9]*\).*/\1/p
 echo "longest wait while the daemon was killed and started again three times: $((longest / 1000000)) ms"
 stop node
 gone() { ! test -e /sys/block/nbd0/pid; }
-until_true 10 gone
+until_true 120 gone
 
 # With changes in a directory.
 mkdir -p /mnt/fs /tmp/changes

@@ -10,24 +10,27 @@ use vfield_lab::need::{Need, have};
 /// What the scripts have in common.
 const COMMON: &str = include_str!("common.sh");
 
+/// A script takes a minute or two on a machine that does nothing else.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// Boots a machine for a script, which says by its status whether everything was as it should be.
-fn boot(name: &str, script: &str, limit: Duration) {
+fn boot(name: &str, script: &str) {
     if !have(&[Need::Machine]) {
         return;
     }
     let machine = Machine::find().expect("it was there just now");
-    let ran = machine.run(name, &format!("{COMMON}\n{script}"), limit).unwrap_or_else(|error| panic!("{error}"));
+    let ran = machine.run(name, &format!("{COMMON}\n{script}"), LIMIT).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(ran.status, Some(0), "{name}: {}", ran.console);
 }
 
 #[test]
 fn a_ublk_device_is_the_image_and_cannot_be_changed() {
-    boot("ublk", include_str!("ublk.sh"), Duration::from_secs(150));
+    boot("ublk", include_str!("ublk.sh"));
 }
 
 #[test]
 fn a_killed_daemon_takes_its_ublk_device_over_again() {
-    boot("recovery", include_str!("recovery.sh"), Duration::from_secs(150));
+    boot("recovery", include_str!("recovery.sh"));
 }
 
 #[test]
@@ -37,15 +40,15 @@ fn a_killed_daemon_that_is_the_last_holder_has_its_store_again() {
 
 #[test]
 fn a_ublk_device_with_an_overlay_can_be_written() {
-    boot("writable", include_str!("writable.sh"), Duration::from_secs(200));
+    boot("writable", include_str!("writable.sh"));
 }
 
 #[test]
 fn a_device_of_the_kernels_nbd_client_is_taken_over_too() {
-    boot("kernel_nbd", include_str!("kernel_nbd.sh"), Duration::from_secs(200));
+    boot("kernel_nbd", include_str!("kernel_nbd.sh"));
 }
 
 #[test]
 fn what_ublk_lacks_is_said_in_one_line() {
-    boot("refusals", include_str!("refusals.sh"), Duration::from_secs(60));
+    boot("refusals", include_str!("refusals.sh"));
 }

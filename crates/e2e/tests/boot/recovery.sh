@@ -62,7 +62,7 @@ fio --name=all --readonly --filename=$device --direct=1 --rw=randread --ioengine
 reader=$!
 places=$(($(cat /sys/block/ublkb0/queue/nr_requests) * $(ls /sys/block/ublkb0/mq | wc -l)))
 all_wait() { read -r reads _ </sys/block/ublkb0/inflight && [[ $reads -ge $places ]]; }
-until_true 20 all_wait
+until_true 120 all_wait
 killed
 start=${EPOCHREALTIME/./}
 kill -CONT "${pid[origin]}"

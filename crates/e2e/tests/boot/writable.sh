@@ -34,7 +34,7 @@ must dd if=/dev/zero of=$device bs=4k count=1 oflag=direct status=none
 kill -KILL "${pid[node]}"
 wait "${pid[node]}" 2>/dev/null
 gone() { ! dd if=$device of=/dev/null bs=4k count=1 iflag=direct; }
-until_true 40 gone
+until_true 120 gone
 dmesg --clear
 
 # In a directory, with room for less than the image.

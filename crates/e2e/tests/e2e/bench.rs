@@ -112,7 +112,7 @@ fn the_own_store_is_told_from_the_network() -> Outcome {
 
 /// A sweep from a host without a node.
 fn sweep(field: &Field, host: usize, to: SocketAddr, words: &[&str]) -> Result<Value, LabError> {
-    let program = field.vfield.program().to_str().expect("a plain path").to_owned();
+    let program = field.vfield.path().to_str().expect("a plain path").to_owned();
     let mut command = field.host(host).client(LIMIT, &program);
     outcome(command.args(["bench", "--peer", &to.to_string(), "--seconds", "1", "--link", "100M"]).args(words))
 }
@@ -169,7 +169,7 @@ fn ending_it_early_prints_what_was_measured() -> Outcome {
     let uri = node.uri("disk.img");
     let read = |status: &Value| bytes(&status["traffic"]["from_store_bytes"]);
     let before = read(&node.status()?);
-    let mut command = field.host(0).command(field.vfield.program());
+    let mut command = field.host(0).command(field.vfield.path());
     command.args(["bench", "--seconds", "600", "--size", "100T", "--json", "--nbd", &uri]);
     let mut bench = field.host(0).spawn("bench", &mut command)?;
     node.wait_status("it reads", NEWS, |status| read(status) > before + MIB)?;
@@ -187,7 +187,7 @@ fn who_cannot_be_measured_is_named() -> Outcome {
     let lab = Lab::loopback(4)?;
     let [liar, stranger, nobody] = [1, 2, 3].map(|host| lab.host(host).addr());
     let field = Field::on(lab, Plan { image_bytes: MIB, ..Plan::default() })?;
-    let complaint = |words: &[&str]| match run(Command::new(field.vfield.program()).arg("bench").args(words)) {
+    let complaint = |words: &[&str]| match run(Command::new(field.vfield.path()).arg("bench").args(words)) {
         Err(LabError::Command { why, .. }) => why,
         other => panic!("{words:?}: {other:?}"),
     };

@@ -142,7 +142,7 @@ fn status_says_what_scripts_need() -> Outcome {
     assert_eq!(image["multiplicity_min"], 1);
     assert_eq!(image["origin_may_leave"], true);
     assert_eq!(image["waiting"], Value::Array(vec![]));
-    let id = run(std::process::Command::new(field.vfield.program()).arg("id").arg(&field.image))?;
+    let id = run(std::process::Command::new(field.vfield.path()).arg("id").arg(&field.image))?;
     assert!(id.contains(image["id"].as_str().unwrap_or("no id")), "{id}");
     let keys = ["from_store_bytes", "from_peers_bytes", "from_origin_bytes", "to_peers_bytes"];
     assert!(keys.iter().all(|key| status["traffic"][key].is_u64()), "{status:#}");

@@ -1,0 +1,164 @@
+//! Boots machines at once, each on a link of its own, from one image: `boots WAY MACHINES [--mbit 20] [--size 96]`.
+//!
+//! A way is `field-ublk`, `field-nbd`, `nbdkit`, or `file`: a disk of the emulator's, without any network. A machine is up when it
+//! has read all files of its root. Prints one JSON object; `scripts/bench-boot` runs the recorded ones. Needs root.
+
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::machine::Hardware;
+use vfield_lab::process::run;
+use vfield_lab::{Lab, LabError, Link, Machine, Vfield, wait_until};
+
+/// Long enough for a server that sends everything to everybody.
+const UP: Duration = Duration::from_secs(3000);
+/// Starting a server.
+const SOON: Duration = Duration::from_secs(30);
+/// How often files are looked for in which machines say how far they are.
+const LOOK: Duration = Duration::from_millis(50);
+/// Lengths of a root's files in KiB, in turns: some for each power of two.
+const FILES_KIB: [u64; 8] = [4, 8, 16, 32, 64, 128, 256, 1024];
+
+/// Boots machines from one image, and says how long they took.
+#[derive(Parser)]
+struct Options {
+    /// field-ublk, field-nbd, nbdkit or file
+    way: String,
+    /// How many machines
+    machines: usize,
+    /// Rate of each link, each way on its own, the server's too
+    #[arg(long, default_value_t = 20)]
+    mbit: u64,
+    /// Length of the image in MiB
+    #[arg(long, default_value_t = 96)]
+    size: u64,
+    /// What each machine holds
+    #[arg(long, default_value = "all")]
+    store: String,
+    /// What machines run
+    #[arg(long, default_value = "scripts/bench-boot.sh")]
+    script: PathBuf,
+}
+
+/// Times of a machine since it was switched on, in seconds; zero for what has not come yet.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    begun: f64,
+    mounted: f64,
+    up: f64,
+}
+
+impl Times {
+    /// Looks how far a machine is.
+    fn look(&mut self, shared: &Path, start: Instant) {
+        for (name, time) in [("begun", &mut self.begun), ("mounted", &mut self.mounted), ("up", &mut self.up)] {
+            if *time == 0.0 && shared.join(name).exists() {
+                *time = start.elapsed().as_secs_f64();
+            }
+        }
+    }
+}
+
+/// A file system of random files that cannot be compressed, and in it their names in the order in which they are read.
+fn make_image(dir: &Path, size_mib: u64) -> Result<PathBuf, LabError> {
+    let (tree, image) = (dir.join("tree"), dir.join("root.squashfs"));
+    run(Command::new("mkdir").arg(&tree))?;
+    let mut names = Vec::new();
+    let mut left_kib = size_mib << 10;
+    for (number, kib) in (0_u64..).zip(FILES_KIB.into_iter().cycle()) {
+        let kib = kib.min(left_kib);
+        if kib == 0 {
+            break;
+        }
+        names.push(format!("{number:04}"));
+        random_file(&tree.join(&names[names.len() - 1]), kib * (MIB >> 10), number)?;
+        left_kib -= kib;
+    }
+    // Any order that is not the image's: multiples of a number that has no divisor in common with how many there are.
+    let step = (names.len() / 3..).find(|step| gcd(*step, names.len()) == 1).unwrap_or(1);
+    let order: String = (0..names.len()).map(|turn| format!("{}\n", names[turn * step % names.len()])).collect();
+    let path = tree.join("order");
+    std::fs::write(&path, order).map_err(|source| LabError::System { what: path.display().to_string(), source })?;
+    run(Command::new("mksquashfs").args([&tree, &image]).args([
+        "-quiet",
+        "-no-progress",
+        "-noI",
+        "-noD",
+        "-noF",
+        "-noX",
+    ]))?;
+    run(Command::new("rm").arg("-r").arg(&tree))?;
+    Ok(image)
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options::parse();
+    let machine = Machine::find().ok_or("no machine: run scripts/machine and set VFIELD_MACHINE to what it made")?;
+    let script = std::fs::read_to_string(&options.script)?;
+    let lab = Lab::namespaces(options.machines + 1, Link::mbit(options.mbit))?;
+    let (server, image) = (lab.host(0), make_image(lab.dir(), options.size)?);
+    let way = options.way.as_str();
+    // Dropped, and ended, before the lab.
+    let (mut nbdkit, mut origin) = (None, None);
+    match way {
+        "nbdkit" => {
+            let (ip, port) = (server.addr().ip().to_string(), server.addr().port().to_string());
+            let mut command = server.command("nbdkit");
+            command.args(["-f", "-r", "-i", &ip, "-p", &port, "file"]).arg(&image);
+            nbdkit = Some(server.spawn("nbdkit", &mut command)?);
+            let listens = || run(server.command("ss").args(["-Hltn"])).is_ok_and(|text| text.contains(&port));
+            wait_until("nbdkit listens", SOON, listens)?;
+        }
+        "file" => {}
+        _ => origin = Some(Vfield::at(&machine.program()).serve(server, &[&image]).ready()?),
+    }
+    let before = lab.counters(server)?;
+    let hardware = Hardware { memory_mib: 512, processors: 1, disk: (way == "file").then_some(image.as_path()) };
+    let start = Instant::now();
+    let mut running = Vec::new();
+    for host in &lab.hosts()[1..] {
+        let words =
+            format!("way={way} address={} server={} store={}\n", host.addr().ip(), server.addr().ip(), options.store);
+        running.push(machine.start(&format!("boot-{}", host.index()), &(words + &script), host, &hardware)?);
+    }
+    let mut times = vec![Times::default(); running.len()];
+    while times.iter().any(|times| times.up == 0.0) {
+        if start.elapsed() > UP {
+            return Err("not up in time".into());
+        }
+        std::thread::sleep(LOOK);
+        for ((process, shared), times) in running.iter_mut().zip(&mut times) {
+            process.check()?;
+            times.look(shared, start);
+        }
+    }
+    let sent = lab.counters(server)?.sent_bytes - before.sent_bytes;
+    let mut ups: Vec<f64> = times.iter().map(|times| times.up).collect();
+    ups.sort_by(f64::total_cmp);
+    let mut memory = String::new();
+    if origin.is_some() {
+        let path = running[0].1.join("memory");
+        wait_until("the first machine has said what its daemon takes", SOON, || {
+            memory = std::fs::read_to_string(&path).unwrap_or_default();
+            memory.contains("Memfd")
+        })?;
+    }
+    println!(
+        "{}",
+        serde_json::json!({
+            "way": way, "machines": options.machines, "mbit": options.mbit, "image_bytes": std::fs::metadata(&image)?.len(),
+            "store": options.store, "first_up_s": ups.first(), "last_up_s": ups.last(), "server_sent_bytes": sent,
+            "begun_s": times.iter().map(|times| times.begun).collect::<Vec<_>>(),
+            "mounted_s": times.iter().map(|times| times.mounted).collect::<Vec<_>>(),
+            "memory": memory.lines().collect::<Vec<_>>(),
+        })
+    );
+    drop((running, nbdkit, origin));
+    Ok(())
+}
