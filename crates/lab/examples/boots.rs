@@ -144,7 +144,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut memory = String::new();
     if origin.is_some() {
         let path = running[0].1.join("memory");
-        wait_until("the first machine has said what its daemon takes", SOON, || {
+        wait_until("the first machine has said what its daemon takes", UP, || {
             memory = std::fs::read_to_string(&path).unwrap_or_default();
             memory.contains("Memfd")
         })?;
