@@ -37,7 +37,10 @@ pub fn target(bytes: &[u8]) {
     let header = Header::decode(&record(1).header).expect("its own");
     for (image, origin, chunks) in [(0, false, 200), (1, true, 0)] {
         let (id, capacity_bytes) = (ImageId([image; 32]), chunks * ChunkSize::MIN.bytes());
-        node.add_image(now, ImageConfig { id, name: format!("image-{image}"), header, origin, capacity_bytes });
+        node.add_image(
+            now,
+            ImageConfig { id, name: format!("image-{image}"), header, origin, capacity_bytes, kept: None },
+        );
     }
     let mut open: Vec<RequestId> = Vec::new();
     for token in 0..STEPS_MAX as u64 {

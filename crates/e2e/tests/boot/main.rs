@@ -35,7 +35,7 @@ fn a_killed_daemon_takes_its_ublk_device_over_again() {
 
 #[test]
 fn a_killed_daemon_that_is_the_last_holder_has_its_store_again() {
-    boot("kept", include_str!("kept.sh"), Duration::from_secs(150));
+    boot("kept", include_str!("kept.sh"));
 }
 
 #[test]
