@@ -119,7 +119,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => origin = Some(Vfield::at(&machine.program()).serve(server, &[&image]).ready()?),
     }
     let before = lab.counters(server)?;
-    let hardware = Hardware { memory_mib: 512, processors: 1, disk: (way == "file").then_some(image.as_path()) };
+    let disk = (way == "file").then_some(image.as_path());
+    let hardware = Hardware { memory_mib: 512, processors: 1, disk, right_clock: true };
     let start = Instant::now();
     let mut running = Vec::new();
     for host in &lab.hosts()[1..] {
