@@ -1,6 +1,6 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test test-boot test-diskless static lint bench bench-attach bench-boot storms clean
+.PHONY: help demo test test-boot test-diskless static lint bench bench-attach bench-boot storms faults clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
@@ -12,6 +12,7 @@ help:
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
 	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 10 minutes)"
 	@echo "make bench-boot  a room of emulated machines from the field, and from one server, over slow links (an hour)"
+	@echo "make faults  kill, freeze, starve and cut off real processes while all read (about half an hour, root)"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
 
 demo:
@@ -50,6 +51,9 @@ bench-boot:
 storms:
 	@scripts/setup test bench
 	@scripts/storm-table
+
+faults:
+	@scripts/faults
 
 clean:
 	cargo clean
