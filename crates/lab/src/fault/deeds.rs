@@ -250,6 +250,8 @@ fn upgrade(plan: &Plan, field: &mut Field<'_>) -> Result<Deed, LabError> {
         if start.elapsed() >= plan.lasts {
             break;
         }
+        // As whoever upgrades a field would: not while somebody has what nobody else does.
+        field.daemon(host).wait("covered", LEAVE_LIMIT)?;
         field.daemon(host).leave(LEAVE_LIMIT)?;
         field.start_again(host)?;
         field.daemon(host).wait_ready(LEAVE_LIMIT)?;
