@@ -236,7 +236,7 @@ impl Node {
             let origin = image.origin || !image.map.origins().is_empty();
             let (arc, filled) = (Arc { start: 0, length: whole }, Filled { from: 0, count: whole });
             let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });
-            if known.is_none_or(|known| (known.arc, known.origin) != (arc, origin)) {
+            if known.is_none_or(|known| known.leaving || (known.arc, known.origin) != (arc, origin)) {
                 let (name, header) = (image.name.clone(), image.inventory.geometry().header().encode());
                 let version = me.generation + self.outside.version;
                 news.push(Record {
@@ -252,6 +252,11 @@ impl Node {
                 });
             }
         }
+        // Others are not to ask it for this zone any more, though it stays in the backbone for a while.
+        let stands = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
+        let mine = backbone.records().iter().filter(|record| record.node == me.node && !record.leaving);
+        let gone = mine.filter(|record| !stands(&record.image)).cloned();
+        news.extend(gone.map(|record| Record { version: me.generation + self.outside.version, leaving: true, ..record }));
         self.outside.version += u64::from(!news.is_empty());
         for record in news {
             let Some(backbone) = &mut self.outside.backbone else { return };
@@ -265,7 +270,7 @@ impl Node {
         let Some(backbone) = &self.outside.backbone else { return };
         let me = *self.me();
         for (id, image) in &mut self.images {
-            let records = backbone.records().iter().filter(|record| record.image == *id);
+            let records = backbone.records().iter().filter(|record| record.image == *id && !record.leaving);
             let said = records.filter_map(|record| {
                 let gateway = if record.node == me.node { &me } else { backbone.live().get(&record.node)? };
                 Some((gateway.zone, gateway.node, Stock { whole: record.arc.length > 0, origin: record.origin }))
