@@ -6,16 +6,21 @@
 //! and the directory. Should the janitor itself have been killed, the next lab finds what is left by the pid
 //! in the names.
 
+mod switch;
+mod zones;
+
 use crate::LabError;
 use crate::link::{Counters, Link};
 use crate::need::is_root;
 use crate::process::{Process, run};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use switch::Switch;
 
 /// Text of the janitor.
 const JANITOR: &str = include_str!("janitor.sh");
@@ -42,7 +47,8 @@ static LABS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Lab {
     hosts: Vec<Host>,
-    switch: Option<String>,
+    /// What connects the switches of zones.
+    core: Option<Switch>,
     dir: PathBuf,
     janitor: Child,
     /// `Some` until the lab is dropped; closing it starts the janitor.
@@ -53,7 +59,8 @@ pub struct Lab {
 #[derive(Debug)]
 pub struct Host {
     index: usize,
-    netns: Option<String>,
+    /// Its namespace, and the switch that its link leads to.
+    plug: Option<(String, Switch)>,
     addr: SocketAddr,
     dir: PathBuf,
 }
@@ -66,18 +73,13 @@ impl Lab {
     pub fn namespaces(count: usize, link: Link) -> Result<Self, LabError> {
         let mut lab = Self::start()?;
         let tag = lab.tag().to_owned();
-        let switch = format!("{tag}-sw");
-        run(Command::new("ip").args(["netns", "add", &switch]))?;
-        ip(&switch, "link set lo up")?;
-        ip(&switch, "link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;
-        ip(&switch, "link set br0 up")?;
+        let switch = Switch::make(format!("{tag}-sw"))?;
         lab.add_hosts(count, |index| {
             let netns = format!("{tag}-{index}");
             let addr = Ipv4Addr::new(198, 18, 0, u8::try_from(index + 1).expect("bounded by HOSTS_MAX"));
-            plug_in(&netns, &switch, index, addr, link)?;
-            Ok((Some(netns), SocketAddr::from((addr, PORT))))
+            switch.plug_in(&netns, &format!("p{index}"), addr, link)?;
+            Ok((Some((netns, switch.clone())), SocketAddr::from((addr, PORT))))
         })?;
-        lab.switch = Some(switch);
         Ok(lab)
     }
 
@@ -113,20 +115,20 @@ impl Lab {
         std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
         let mut janitor = janitor(&dir).stdin(Stdio::piped()).spawn().map_err(LabError::at(Path::new("sh")))?;
         let lifeline = janitor.stdin.take();
-        Ok(Self { hosts: Vec::new(), switch: None, dir, janitor, lifeline })
+        Ok(Self { hosts: Vec::new(), core: None, dir, janitor, lifeline })
     }
 
     fn add_hosts(
         &mut self,
         count: usize,
-        mut place: impl FnMut(usize) -> Result<(Option<String>, SocketAddr), LabError>,
+        mut place: impl FnMut(usize) -> Result<(Option<(String, Switch)>, SocketAddr), LabError>,
     ) -> Result<(), LabError> {
         assert!((1..=HOSTS_MAX).contains(&count), "a lab has 1 to {HOSTS_MAX} hosts, not {count}");
         for index in 0..count {
             let dir = self.dir.join(format!("h{index}"));
             std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
-            let (netns, addr) = place(index)?;
-            self.hosts.push(Host { index, netns, addr, dir });
+            let (plug, addr) = place(index)?;
+            self.hosts.push(Host { index, plug, addr, dir });
         }
         Ok(())
     }
@@ -159,7 +161,7 @@ impl Lab {
     /// # Panics
     /// On a loopback lab, whose hosts have no plug.
     pub fn cut(&self, host: &Host) -> Result<(), LabError> {
-        ip(self.switch(), &format!("link set p{} down", host.index))
+        host.switch().set_port(&host.port(), false)
     }
 
     /// Puts the plug of a host in again.
@@ -167,7 +169,7 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn restore(&self, host: &Host) -> Result<(), LabError> {
-        ip(self.switch(), &format!("link set p{} up", host.index))
+        host.switch().set_port(&host.port(), true)
     }
 
     /// Lets nothing reach a host any more but what is for all, while what it sends arrives, until [`Lab::undeafen`].
@@ -204,7 +206,7 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn counters(&self, host: &Host) -> Result<Counters, LabError> {
-        Counters::of_port(self.switch(), &format!("p{}", host.index))
+        host.switch().port(&host.port())
     }
 
     /// Changes the rate of one host's link, both ways.
@@ -212,8 +214,8 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn shape(&self, host: &Host, link: Link) -> Result<(), LabError> {
-        link.shape(self.switch(), &format!("p{}", host.index))?;
-        link.shape(host.netns.as_deref().expect("a lab of namespaces"), "eth0")
+        host.switch().shape(&host.port(), link)?;
+        link.shape(host.netns().expect("a lab of namespaces"), "eth0")
     }
 
     /// What has passed over each host's link, in the order of the hosts.
@@ -221,8 +223,13 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn all_counters(&self) -> Result<Vec<Counters>, LabError> {
-        let ports = Counters::of_switch(self.switch())?;
-        let counters = |host: &Host| ports.get(&format!("p{}", host.index)).copied().unwrap_or_default();
+        let mut ports = BTreeMap::new();
+        for switch in self.hosts.iter().map(Host::switch) {
+            if !ports.contains_key(&switch.netns) {
+                ports.insert(switch.netns.clone(), switch.ports()?);
+            }
+        }
+        let counters = |host: &Host| ports[&host.switch().netns].get(&host.port()).copied().unwrap_or_default();
         Ok(self.hosts.iter().map(counters).collect())
     }
 
@@ -258,10 +265,6 @@ impl Lab {
         }
         Ok(())
     }
-
-    fn switch(&self) -> &str {
-        self.switch.as_deref().expect("a lab of namespaces")
-    }
 }
 
 impl Drop for Lab {
@@ -283,6 +286,21 @@ impl Host {
         self.addr
     }
 
+    /// Its network namespace.
+    fn netns(&self) -> Option<&str> {
+        self.plug.as_ref().map(|(netns, _)| netns.as_str())
+    }
+
+    /// What its link leads to.
+    fn switch(&self) -> &Switch {
+        &self.plug.as_ref().expect("a lab of namespaces").1
+    }
+
+    /// The switch's end of its link.
+    fn port(&self) -> String {
+        format!("p{}", self.index)
+    }
+
     /// The host's own directory.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -292,7 +310,7 @@ impl Host {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
-        if let Some(netns) = &self.netns {
+        if let Some(netns) = self.netns() {
             // Not `ip netns exec`: that also leaves the mount namespace, and mounts of the host would not be seen.
             command.arg("nsenter").arg(format!("--net=/run/netns/{netns}")).arg("--");
         }
@@ -314,23 +332,6 @@ impl Host {
     pub fn spawn(&self, name: &str, command: &mut Command) -> Result<Process, LabError> {
         Process::spawn(name, command, &self.dir.join(format!("{name}.log")))
     }
-}
-
-/// Makes a host's namespace and its link.
-fn plug_in(netns: &str, switch: &str, index: usize, addr: Ipv4Addr, link: Link) -> Result<(), LabError> {
-    run(Command::new("ip").args(["netns", "add", netns]))?;
-    ip(switch, &format!("link add p{index} type veth peer name eth0 netns {netns}"))?;
-    ip(switch, &format!("link set p{index} master br0 up"))?;
-    ip(netns, "link set lo up")?;
-    ip(netns, "link set eth0 up")?;
-    ip(netns, &format!("addr add {addr}/24 broadcast + dev eth0"))?;
-    link.shape(switch, &format!("p{index}"))?;
-    link.shape(netns, "eth0")
-}
-
-/// Runs `ip` in a namespace.
-fn ip(netns: &str, line: &str) -> Result<(), LabError> {
-    run(Command::new("ip").args(["-n", netns]).args(line.split(' '))).map(drop)
 }
 
 /// The janitor of a directory; what its standard input is, the caller says.

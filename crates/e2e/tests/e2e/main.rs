@@ -19,3 +19,4 @@ mod sandbox;
 mod signatures;
 mod storms;
 mod waiting;
+mod zones;

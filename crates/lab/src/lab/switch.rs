@@ -1,0 +1,76 @@
+//! A switch: a bridge in a network namespace of its own, so that nothing of the machine is near it.
+
+use crate::LabError;
+use crate::link::{Counters, Link};
+use crate::process::run;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+/// A switch, by the name of its namespace; that goes with the lab.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Switch {
+    pub netns: String,
+}
+
+impl Switch {
+    /// Makes one.
+    pub fn make(netns: String) -> Result<Self, LabError> {
+        run(Command::new("ip").args(["netns", "add", &netns]))?;
+        let switch = Self { netns };
+        switch.ip("link set lo up")?;
+        switch.ip("link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;
+        switch.ip("link set br0 up")?;
+        Ok(switch)
+    }
+
+    /// Makes a host's namespace and its link, which ends here in a port.
+    pub fn plug_in(&self, host: &str, port: &str, addr: Ipv4Addr, link: Link) -> Result<(), LabError> {
+        run(Command::new("ip").args(["netns", "add", host]))?;
+        self.ip(&format!("link add {port} type veth peer name eth0 netns {host}"))?;
+        self.ip(&format!("link set {port} master br0 up"))?;
+        ip(host, "link set lo up")?;
+        ip(host, "link set eth0 up")?;
+        ip(host, &format!("addr add {addr}/24 broadcast + dev eth0"))?;
+        self.shape(port, link)?;
+        link.shape(host, "eth0")
+    }
+
+    /// Connects another switch, whose `uplink` leads to a port of this one.
+    pub fn connect(&self, other: &Self, port: &str, link: Link) -> Result<(), LabError> {
+        self.ip(&format!("link add {port} type veth peer name uplink netns {}", other.netns))?;
+        self.ip(&format!("link set {port} master br0 up"))?;
+        other.ip("link set uplink master br0 up")?;
+        self.shape(port, link)?;
+        other.shape("uplink", link)
+    }
+
+    /// Sets the rate at which a port sends.
+    pub fn shape(&self, port: &str, link: Link) -> Result<(), LabError> {
+        link.shape(&self.netns, port)
+    }
+
+    /// Takes a port away, or gives it back.
+    pub fn set_port(&self, port: &str, up: bool) -> Result<(), LabError> {
+        self.ip(&format!("link set {port} {}", if up { "up" } else { "down" }))
+    }
+
+    /// What has passed through a port.
+    pub fn port(&self, port: &str) -> Result<Counters, LabError> {
+        Counters::of_port(&self.netns, port)
+    }
+
+    /// What has passed through each port.
+    pub fn ports(&self) -> Result<BTreeMap<String, Counters>, LabError> {
+        Counters::of_switch(&self.netns)
+    }
+
+    fn ip(&self, line: &str) -> Result<(), LabError> {
+        ip(&self.netns, line)
+    }
+}
+
+/// Runs `ip` in a namespace.
+pub(super) fn ip(netns: &str, line: &str) -> Result<(), LabError> {
+    run(Command::new("ip").args(["-n", netns]).args(line.split(' '))).map(drop)
+}
