@@ -21,7 +21,7 @@ use crate::values::overlay::OverlayPlace;
 use crate::values::rate::Rate;
 use crate::values::size::Size;
 use crate::values::store::Store;
-use crate::values::zone::ZoneName;
+use crate::values::zone::ZoneChoice;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -249,9 +249,10 @@ pub struct DaemonOptions {
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<Address>,
     /// The zone of this node, such as its rack: chunks come into a zone about once, and nodes of
-    /// other zones are asked only for what none of its own has [default: one zone for all]
-    #[arg(long, value_name = "NAME", help_heading = "Network")]
-    pub zone: Option<ZoneName>,
+    /// other zones are asked only for what none of its own has. `subnet`: named after the network of
+    /// this node's address, such as 198.18.4.0/24 [default: one zone for all]
+    #[arg(long, value_name = "NAME|subnet", help_heading = "Network")]
+    pub zone: Option<ZoneChoice>,
     /// Close the field: only nodes that have this key can be in it, and all they say is encrypted. May
     /// be repeated: the first key is spoken, all are understood [default: the systemd credential
     /// vfield-field-key if there is one; without any the field is open]

@@ -1,6 +1,8 @@
 //! Which of this machine's addresses other machines see. Sends nothing: a UDP socket that is connected
 //! tells which address the kernel would use.
 
+pub mod subnet;
+
 use crate::failure::{Failure, plain};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use vfield_node::config::DEFAULT_PORT;

@@ -20,6 +20,7 @@ use crate::values::device::DeviceKind;
 use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
 use crate::values::store::{Store, memory_bytes};
+use crate::values::zone::ZoneChoice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -175,11 +176,16 @@ fn node(
         None if listen.ip().is_unspecified() && bootstrap.is_empty() => network::own_address(listen),
         None => None,
     };
+    let zone = match daemon.zone {
+        None => Zone::default(),
+        Some(ZoneChoice::Named(zone)) => zone,
+        Some(ZoneChoice::Subnet) => network::subnet::zone_of(own_ip(listen, &bootstrap, advertise)?)?,
+    };
     Ok(NodeConfig {
         listen,
         any_port,
         advertise,
-        zone: daemon.zone.map_or_else(Zone::default, |zone| zone.0),
+        zone,
         bootstrap,
         serve: Vec::new(),
         join: Vec::new(),
@@ -197,6 +203,17 @@ fn node(
             read_ahead: !daemon.no_read_ahead,
         },
     })
+}
+
+/// The address of this machine that others see: what is advertised may be that of a machine before it.
+fn own_ip(listen: SocketAddr, bootstrap: &[SocketAddr], advertise: Option<SocketAddr>) -> Result<IpAddr, Failure> {
+    if !listen.ip().is_unspecified() {
+        return Ok(listen.ip());
+    }
+    let towards = bootstrap.first().and_then(|member| network::local_towards(*member).ok());
+    let ip = towards.or_else(|| advertise.map(|addr| addr.ip()));
+    let unknown = || Failure::failed("--zone subnet: this machine has no address that others could see");
+    ip.ok_or_else(|| unknown().hint("name the zone, --zone NAME, or say where to listen, --listen ADDR"))
 }
 
 /// The files to publish, each looked at, with names that differ.

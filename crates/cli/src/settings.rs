@@ -16,7 +16,7 @@ use crate::values::image::{ImageName, Wanted};
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::Size;
 use crate::values::store::Store;
-use crate::values::zone::ZoneName;
+use crate::values::zone::ZoneChoice;
 use serde::Deserialize;
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
@@ -50,7 +50,7 @@ pub struct Settings {
     overlay_from: OneOrMany<PathBuf>,
     listen: Option<Address>,
     advertise: Option<Address>,
-    zone: Option<ZoneName>,
+    zone: Option<ZoneChoice>,
     field_key: OneOrMany<PathBuf>,
     trust: OneOrMany<String>,
     allow_rollback: bool,

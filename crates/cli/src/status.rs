@@ -7,7 +7,7 @@ use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
-use vfield_node::status::{FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Status};
+use vfield_node::status::{FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Status, ZoneStatus};
 
 /// More waiting chunks, nodes or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
@@ -25,6 +25,9 @@ pub fn text(status: &DaemonStatus) -> String {
         clean(&node.version)
     );
     line(&mut out, &format!("  field  {}", field_text(&node.field)));
+    if let Some(zone) = zone_text(&node.zone) {
+        line(&mut out, &format!("  zone   {zone}"));
+    }
     if !status.sandbox.is_empty() {
         line(&mut out, &format!("  sandbox  {}", clean(&status.sandbox.join("; "))));
     }
@@ -47,7 +50,7 @@ pub fn text(status: &DaemonStatus) -> String {
     if node.images.is_empty() {
         line(&mut out, "\nno images");
     }
-    out.push_str(&nodes_text(&node.nodes));
+    out.push_str(&nodes_text(&node.nodes, &node.zone.name));
     out.push_str(&traffic_text(node));
     out
 }
@@ -85,6 +88,18 @@ fn misdeeds_text(misdeeds: &MisdeedsStatus) -> Option<String> {
     let some: Vec<String> =
         counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     (!some.is_empty()).then(|| some.join(", "))
+}
+
+/// The zone it is in, and how many it knows; nothing where there is but one.
+fn zone_text(zone: &ZoneStatus) -> Option<String> {
+    let name = match zone.name.as_str() {
+        "" if zone.zones <= 1 => return None,
+        "" => "none was named".to_owned(),
+        name => clean(name),
+    };
+    let role = if zone.gateway { ", this node is a gateway" } else { "" };
+    let counted = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    Some(format!("{name}{role}; knows {}, {}", counted(zone.zones, "zone"), counted(zone.gateways, "gateway")))
 }
 
 fn line(out: &mut String, text: &str) {
@@ -180,17 +195,28 @@ fn waiting_text(image: &ImageStatus) -> String {
     out
 }
 
-fn nodes_text(nodes: &[NodeStatus]) -> String {
+/// The nodes it knows; of which zones they are, if there is more than the one without a name.
+fn nodes_text(nodes: &[NodeStatus], here: &str) -> String {
     let mut table = vec![["NODE", "ADDRESS", "STATE", "HELD", "OF", "ORIGIN OF"].map(str::to_owned).to_vec()];
+    let zoned = nodes.iter().any(|node| !node.zone.is_empty());
+    if zoned {
+        table[0].push("ZONE (* GATEWAY)".to_owned());
+    }
     for node in nodes.iter().take(NODES_SHOWN) {
-        table.push(vec![
+        // What those of other zones hold is not known.
+        let bytes = |bytes: u64| if node.zone == here { human(bytes) } else { String::new() };
+        let mut row = vec![
             clean(node.id.get(..8).unwrap_or(&node.id)),
             clean(&node.addr),
             clean(&node.state),
-            human(node.held_bytes),
-            human(node.capacity_bytes),
+            bytes(node.held_bytes),
+            bytes(node.capacity_bytes),
             clean(&node.origin_of.join(", ")),
-        ]);
+        ];
+        if zoned {
+            row.push(format!("{}{}", clean(&node.zone), if node.gateway { " *" } else { "" }));
+        }
+        table.push(row);
     }
     let mut out = format!("\n{}", aligned(&table, &[3, 4]));
     if nodes.len() > NODES_SHOWN {
@@ -209,8 +235,13 @@ fn traffic_text(status: &Status) -> String {
     row("own store", Some(traffic.from_store_bytes), None);
     row("peers", Some(traffic.from_peers_bytes), Some(traffic.to_peers_bytes));
     row("origin", Some(traffic.from_origin_bytes), None);
-    for PeerTraffic { addr, origin, received_bytes, sent_bytes, .. } in status.peers.iter().take(PEERS_SHOWN) {
-        let name = format!("  {}{}", clean(addr), if *origin { " (origin)" } else { "" });
+    for PeerTraffic { addr, zone, origin, received_bytes, sent_bytes, .. } in status.peers.iter().take(PEERS_SHOWN) {
+        let zone = match zone.as_str() {
+            same if same == status.zone.name => String::new(),
+            "" => " (no zone)".to_owned(),
+            other => format!(" (zone {})", clean(other)),
+        };
+        let name = format!("  {}{}{zone}", clean(addr), if *origin { " (origin)" } else { "" });
         row(&name, Some(*received_bytes), Some(*sent_bytes));
     }
     let mut out = format!("\n{}", aligned(&table, &[1, 2]));

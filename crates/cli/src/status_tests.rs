@@ -23,6 +23,7 @@ fn origin() -> DaemonStatus {
         capacity_bytes: if origin_of.is_empty() { 128 << 20 } else { 0 },
         held_bytes: held,
         origin_of: origin_of.iter().map(|name| (*name).to_owned()).collect(),
+        ..NodeStatus::default()
     };
     DaemonStatus {
         node: Status {
@@ -31,6 +32,7 @@ fn origin() -> DaemonStatus {
             version: "0.1.0".to_owned(),
             uptime_s: 192.4,
             images: vec![image],
+            zone: ZoneStatus::default(),
             nodes: vec![
                 node("1a", "192.168.1.1:4440", "self", 0, &["viver.squash"]),
                 node("2b", "192.168.1.2:4440", "alive", 128 << 20, &[]),
@@ -58,6 +60,41 @@ fn origin() -> DaemonStatus {
 #[test]
 fn an_origin_that_has_to_stay() {
     insta::assert_snapshot!(text(&origin()));
+}
+
+#[test]
+fn a_gateway_of_one_of_three_zones() {
+    let mut status = origin();
+    status.node.zone = ZoneStatus { name: "192.168.1.0/24".to_owned(), gateway: true, zones: 3, gateways: 9 };
+    for node in &mut status.node.nodes {
+        node.zone = "192.168.1.0/24".to_owned();
+        node.gateway = node.state == "alive";
+    }
+    status.node.nodes.push(NodeStatus {
+        id: "4d".repeat(8),
+        addr: "192.168.2.1:4440".to_owned(),
+        state: "alive".to_owned(),
+        zone: "192.168.2.0/24".to_owned(),
+        gateway: true,
+        ..NodeStatus::default()
+    });
+    status.node.peers[0].zone = "192.168.1.0/24".to_owned();
+    let far = PeerTraffic {
+        addr: "192.168.2.1:4440".to_owned(),
+        zone: "192.168.2.0/24".to_owned(),
+        sent_bytes: 99 << 20,
+        ..PeerTraffic::default()
+    };
+    status.node.peers.push(far);
+    insta::assert_snapshot!(text(&status));
+}
+
+#[test]
+fn zones_are_told_of_where_there_are_any() {
+    let zone = |name: &str, zones, gateways| ZoneStatus { name: name.to_owned(), gateway: false, zones, gateways };
+    assert_eq!(zone_text(&zone("", 1, 0)), None);
+    assert_eq!(zone_text(&zone("", 2, 1)).as_deref(), Some("none was named; knows 2 zones, 1 gateway"));
+    assert_eq!(zone_text(&zone("a", 1, 4)).as_deref(), Some("a; knows 1 zone, 4 gateways"));
 }
 
 #[test]
@@ -129,9 +166,16 @@ fn all_is_said_of_all_only() {
 #[test]
 fn the_json_has_the_promised_names() {
     let json = serde_json::to_value(origin()).unwrap();
-    for key in ["images", "nodes", "traffic", "exports", "peers", "warnings", "misdeeds"] {
+    for key in ["images", "nodes", "traffic", "exports", "peers", "warnings", "misdeeds", "zone"] {
         assert!(json.get(key).is_some(), "{key}");
     }
+    for key in ["name", "gateway", "zones", "gateways"] {
+        assert!(json["zone"].get(key).is_some(), "{key}");
+    }
+    for key in ["zone", "gateway"] {
+        assert!(json["nodes"][0].get(key).is_some(), "{key}");
+    }
+    assert!(json["peers"][0].get("zone").is_some());
     for key in
         ["name", "id", "size_bytes", "chunk_size_bytes", "coverage", "multiplicity_min", "origin_may_leave", "waiting"]
     {

@@ -19,7 +19,7 @@ mod view;
 
 pub use found::Commitment;
 pub use images::ImageConfig;
-pub use view::{ImageView, MemberView, Waited};
+pub use view::{ImageView, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
 use crate::config::Config;

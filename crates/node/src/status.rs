@@ -17,7 +17,10 @@ pub struct Status {
     pub uptime_s: f64,
     /// Images this node serves or has joined.
     pub images: Vec<ImageStatus>,
-    /// All nodes it knows, itself first.
+    /// The zone it is in, and what it knows of others.
+    #[serde(default)]
+    pub zone: ZoneStatus,
+    /// All nodes it knows, itself first; a gateway also knows those of other zones.
     pub nodes: Vec<NodeStatus>,
     /// Bytes delivered to this machine's readers and to peers, by where they came from.
     pub traffic: Traffic,
@@ -30,6 +33,19 @@ pub struct Status {
     pub misdeeds: MisdeedsStatus,
     /// Things a person should know: a changed source file, a lying peer.
     pub warnings: Vec<String>,
+}
+
+/// What a node knows of zones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneStatus {
+    /// The name of its own; empty for the zone of those who were told none.
+    pub name: String,
+    /// True if chunks come into its zone through it.
+    pub gateway: bool,
+    /// Zones it has heard of, its own among them.
+    pub zones: u64,
+    /// Gateways it knows: those of its zone, and if it is one itself those of all zones.
+    pub gateways: u64,
 }
 
 /// Who may be in the field.
@@ -145,9 +161,15 @@ pub struct NodeStatus {
     /// `alive`, `suspect`, `stalled`, `unreachable`, `doubted` (it refuses what it says that it has), `dragging`
     /// (nothing whole comes from it), `blamed` (it lied) or `self`.
     pub state: String,
-    /// Sum of what it has committed to hold.
+    /// Its zone; empty for the zone of those who were told none.
+    #[serde(default)]
+    pub zone: String,
+    /// True if it is a gateway of its zone.
+    #[serde(default)]
+    pub gateway: bool,
+    /// Sum of what it has committed to hold; 0 for nodes of other zones, of whom this is not known.
     pub capacity_bytes: u64,
-    /// Sum of what it holds.
+    /// Sum of what it holds, likewise.
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
@@ -173,6 +195,9 @@ pub struct PeerTraffic {
     pub id: String,
     /// `ip:port`.
     pub addr: String,
+    /// Its zone; empty for the zone of those who were told none.
+    #[serde(default)]
+    pub zone: String,
     /// True if it is an origin of the image.
     pub origin: bool,
     /// Chunks received from it.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 
 /// What was moved between this node and one peer.
 #[derive(Debug)]
 pub struct PeerCounters {
     addr: SocketAddr,
+    zone: Zone,
     origin: AtomicBool,
     received: AtomicU64,
     sent: AtomicU64,
@@ -74,6 +75,7 @@ impl Counters {
     pub fn peer(&self, peer: &Identity) -> Arc<PeerCounters> {
         let new = || PeerCounters {
             addr: peer.addr,
+            zone: peer.zone,
             origin: AtomicBool::new(false),
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
@@ -94,6 +96,7 @@ impl Counters {
             .map(|(node, peer)| PeerTraffic {
                 id: node.to_string(),
                 addr: peer.addr.to_string(),
+                zone: peer.zone.to_string(),
                 origin: peer.origin.load(Ordering::Relaxed),
                 received_bytes: peer.received.load(Ordering::Relaxed),
                 sent_bytes: peer.sent.load(Ordering::Relaxed),

@@ -1,31 +1,56 @@
-//! The name of a zone.
+//! Which zone a node is in: one with a name, or that of its subnet.
 
 use crate::failure::BadValue;
 use serde::Deserialize;
 use std::str::FromStr;
 use vfield_core::identity::Zone;
 
-/// A zone with a name.
+/// What `--zone` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct ZoneName(pub Zone);
+pub enum ZoneChoice {
+    /// This one.
+    Named(Zone),
+    /// The one that is named after the subnet of the node's address.
+    Subnet,
+}
 
-impl FromStr for ZoneName {
+impl FromStr for ZoneChoice {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let named = Zone::named(text).filter(|_| !text.is_empty()).map(Self);
+        if text == "subnet" {
+            return Ok(Self::Subnet);
+        }
+        let named = Zone::named(text).filter(|_| !text.is_empty()).map(Self::Named);
         named.ok_or_else(|| {
             let rule = format!("1 to {} letters, digits and -_.:/", Zone::LENGTH_MAX);
-            BadValue::new(format!("{text:?} cannot name a zone"), format!("give {rule}, for example --zone rack-17"))
+            let hint = format!("give {rule}, for example --zone rack-17, or --zone subnet");
+            BadValue::new(format!("{text:?} cannot name a zone"), hint)
         })
     }
 }
 
-impl TryFrom<String> for ZoneName {
+impl TryFrom<String> for ZoneChoice {
     type Error = BadValue;
 
     fn try_from(text: String) -> Result<Self, BadValue> {
         text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_has_a_name_or_is_the_subnets() {
+        assert_eq!("subnet".parse(), Ok(ZoneChoice::Subnet));
+        for name in ["rack-17", "198.18.4.0/24", "Subnet"] {
+            assert_eq!(name.parse(), Ok(ZoneChoice::Named(Zone::named(name).unwrap())));
+        }
+        for name in ["", "a b", "abcdefghijklmnopqrstu"] {
+            assert!(name.parse::<ZoneChoice>().is_err(), "{name:?}");
+        }
     }
 }

@@ -47,6 +47,13 @@ pub(super) struct Outside {
     version: u64,
 }
 
+impl Outside {
+    /// The other zones in which it has heard of somebody.
+    pub fn zones(&self) -> impl Iterator<Item = Zone> + '_ {
+        self.contacts.iter().filter(|(_, contacts)| !contacts.is_empty()).map(|(zone, _)| *zone)
+    }
+}
+
 impl Node {
     /// A node of the field that can be asked for something.
     pub(super) fn identity_of(&self, node: NodeId) -> Option<&Identity> {

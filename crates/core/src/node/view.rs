@@ -3,7 +3,7 @@
 use super::Node;
 use crate::chunk::Chunk;
 use crate::fetch::{Stage, Why};
-use crate::identity::{Identity, NodeId};
+use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::Membership;
 use crate::placement::Arc;
@@ -11,6 +11,7 @@ use crate::placement::coverage::Coverage;
 use crate::reach::Reach;
 use crate::standing::Tally;
 use crate::wire::Priority;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// One image, as a node sees it.
@@ -77,6 +78,19 @@ pub struct MemberView {
     pub origin_of: Vec<String>,
 }
 
+/// What a node knows of zones.
+#[derive(Debug, Clone, Default)]
+pub struct ZonesView {
+    /// True if this node is a gateway of its zone for any image.
+    pub is_gateway: bool,
+    /// The gateways of its zone, for any image.
+    pub near: BTreeSet<NodeId>,
+    /// The gateways of other zones, and their state as in [`MemberView::state`]; only a gateway knows them.
+    pub far: Vec<(Identity, &'static str)>,
+    /// Zones that it has heard of, its own among them.
+    pub zones: usize,
+}
+
 impl Node {
     /// All images this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
@@ -131,12 +145,29 @@ impl Node {
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
         };
-        let others = self.membership.live().values().map(|identity| {
-            let suspect = suspects.contains(&identity.node).then_some("suspect");
-            let state = self.peers.trouble(identity.node, self.now).or(suspect).unwrap_or("alive");
-            view(*identity, state)
-        });
+        let others = self.membership.live().values();
+        let others = others.map(|identity| view(*identity, self.state_of(identity.node, suspects)));
         std::iter::once(view(me, "self")).chain(others).collect()
+    }
+
+    /// How a live member is doing.
+    fn state_of(&self, node: NodeId, suspects: &BTreeSet<NodeId>) -> &'static str {
+        let suspect = suspects.contains(&node).then_some("suspect");
+        self.peers.trouble(node, self.now).or(suspect).unwrap_or("alive")
+    }
+
+    /// What it knows of zones; in a field without any, of its own only.
+    pub fn zones(&self) -> ZonesView {
+        let me = *self.me();
+        let near: BTreeSet<NodeId> = self.images.values().flat_map(|image| image.gateways.nodes()).copied().collect();
+        let far = self.outside.backbone.iter().flat_map(|backbone| {
+            let far = backbone.live().values().filter(|gateway| gateway.zone != me.zone);
+            far.map(|gateway| (*gateway, self.state_of(gateway.node, backbone.suspects())))
+        });
+        let far: Vec<_> = far.collect();
+        let known = far.iter().map(|(gateway, _)| gateway.zone).chain(self.outside.zones()).chain([me.zone]);
+        let zones = known.collect::<BTreeSet<Zone>>().len();
+        ZonesView { is_gateway: near.contains(&me.node), near, far, zones }
     }
 
     /// What is done about a chunk that is not here and is wanted.

@@ -1,5 +1,6 @@
 //! Zones behind thin links: a chunk comes into each about once, and they do without the origin and without each other.
 
+use serde_json::json;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,11 +40,11 @@ impl Field {
         let lab = Lab::zones(ZONES, SIZE, LINK, LINK)?;
         let image = random_file(&lab.dir().join("disk.img"), IMAGE_BYTES, 1)?;
         let vfield = vfield();
-        let zone = |host: usize| ["--zone".to_owned(), format!("z{}", host / SIZE)];
-        let origin = vfield.serve(lab.host(0), &[&image]).args(&zone(0)).ready()?;
+        let zone = &["--zone", "subnet"];
+        let origin = vfield.serve(lab.host(0), &[&image]).args(zone).ready()?;
         let (through, mut daemons) = (origin.addr(), vec![origin]);
         for host in &lab.hosts()[1..] {
-            daemons.push(vfield.join(host, through).store(store).args(&zone(host.index())).spawn()?);
+            daemons.push(vfield.join(host, through).store(store).args(zone).spawn()?);
         }
         daemons.iter_mut().try_for_each(|daemon| daemon.wait_ready(SOON))?;
         Ok(Self { daemons, image, lab })
@@ -74,6 +75,20 @@ impl Field {
 /// The hosts of a zone.
 const fn zone(zone: usize) -> Range<usize> {
     zone * SIZE..(zone + 1) * SIZE
+}
+
+/// Each of so few nodes is a gateway, except the origin where others have the image as well.
+fn told_of_zones(field: &Field) -> Outcome {
+    for host in 1..ZONES * SIZE {
+        let name = format!("198.18.{}.0/24", host / SIZE);
+        let told = json!({"name": name, "gateway": true, "zones": ZONES, "gateways": ZONES * SIZE - 1});
+        field.daemons[host].wait_status("all zones are known", SOON, |status| status["zone"] == told)?;
+        let status = field.daemons[host].status()?;
+        let nodes = status["nodes"].as_array().into_iter().flatten();
+        let near = nodes.filter(|node| node["zone"] == name.as_str()).count();
+        assert_eq!(near, SIZE, "{status:#}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -108,6 +123,7 @@ fn zones_outlive_the_origin_and_each_other() -> Outcome {
         let condition = if zone(0).contains(&host) { "filled" } else { "origin_may_leave" };
         field.daemons[host].wait_status(condition, SOON, |status| status["images"][0][condition] == true)?;
     }
+    told_of_zones(&field)?;
     field.kill(0..1);
     field.read(zone(1))?;
     field.kill(zone(1));

@@ -4,10 +4,11 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk,
+    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
-use vfield_core::node::{ImageView, MemberView, Node as Core};
+use vfield_core::identity::Identity;
+use vfield_core::node::{ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
@@ -15,7 +16,7 @@ const WAITING_MAX: usize = 64;
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
-    let (images, members) = driver.look(|core| (core.images(), core.members()));
+    let (images, members, zones) = driver.look(|core| (core.images(), core.members(), core.zones()));
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     let images: Vec<ImageStatus> =
@@ -31,7 +32,8 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_s: uptime.as_secs_f64(),
         images,
-        nodes: members.into_iter().map(member).collect(),
+        zone: zone(members.first(), &zones),
+        nodes: nodes(members, &zones),
         traffic,
         peers,
         field: field(driver),
@@ -103,13 +105,33 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
     }
 }
 
-fn member(view: MemberView) -> NodeStatus {
+fn zone(me: Option<&MemberView>, zones: &ZonesView) -> ZoneStatus {
+    ZoneStatus {
+        name: me.map_or_else(String::new, |me| me.identity.zone.to_string()),
+        gateway: zones.is_gateway,
+        zones: zones.zones as u64,
+        gateways: (zones.near.len() + zones.far.len()) as u64,
+    }
+}
+
+fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
+    let near = members.into_iter().map(|member| NodeStatus {
+        gateway: zones.near.contains(&member.identity.node),
+        capacity_bytes: member.capacity_bytes,
+        held_bytes: member.held_bytes,
+        origin_of: member.origin_of,
+        ..node(&member.identity, member.state)
+    });
+    let far = zones.far.iter().map(|(gateway, state)| NodeStatus { gateway: true, ..node(gateway, state) });
+    near.chain(far).collect()
+}
+
+fn node(identity: &Identity, state: &str) -> NodeStatus {
     NodeStatus {
-        id: view.identity.node.to_string(),
-        addr: view.identity.addr.to_string(),
-        state: view.state.to_owned(),
-        capacity_bytes: view.capacity_bytes,
-        held_bytes: view.held_bytes,
-        origin_of: view.origin_of,
+        id: identity.node.to_string(),
+        addr: identity.addr.to_string(),
+        state: state.to_owned(),
+        zone: identity.zone.to_string(),
+        ..NodeStatus::default()
     }
 }
