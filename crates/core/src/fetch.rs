@@ -7,6 +7,7 @@
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::image::ImageId;
+use crate::node::TimerKey;
 use crate::reach::Reach;
 use crate::time::Time;
 use crate::wire::Priority;
@@ -106,6 +107,8 @@ pub struct Fetch {
     pub stream: bool,
     /// True if it has been parked for so long that others than the best may be asked.
     pub overdue: bool,
+    /// The timer with which it may become so: when it is due, and its number.
+    pub(crate) overdue_timer: Option<TimerKey>,
 }
 
 impl Fetch {
@@ -128,6 +131,7 @@ impl Fetch {
             fill: false,
             stream: false,
             overdue: false,
+            overdue_timer: None,
         }
     }
 

@@ -10,6 +10,7 @@ mod choosing;
 mod field;
 mod found;
 mod images;
+mod load;
 mod outside;
 mod reads;
 mod repair;
@@ -19,6 +20,7 @@ mod view;
 
 pub use found::Commitment;
 pub use images::ImageConfig;
+pub use load::Load;
 pub use view::{ImageView, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
@@ -193,6 +195,9 @@ pub enum Notice {
     Filled(ImageId),
 }
 
+/// When a timer is due, and its number.
+pub(crate) type TimerKey = (Time, u64);
+
 /// What a timer is for.
 #[derive(Debug)]
 enum Timer {
@@ -243,9 +248,11 @@ pub struct Node {
     /// is the order in which readers come; entries may be out of date.
     parked: BTreeMap<NodeId, [BTreeSet<(ImageId, Chunk)>; 3]>,
     reads: BTreeMap<Token, reads::Reader>,
+    /// When readers are going to be looked at whose time may be up.
+    expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
     reading_until: Time,
-    timers: BTreeMap<(Time, u64), Timer>,
+    timers: BTreeMap<TimerKey, Timer>,
     timers_set: u64,
     retrying: bool,
     remap_set: bool,
@@ -281,6 +288,7 @@ impl Node {
             lines: Default::default(),
             parked: BTreeMap::new(),
             reads: BTreeMap::new(),
+            expire_at: None,
             reading_until: Time::ZERO,
             timers: BTreeMap::new(),
             timers_set: 0,
@@ -356,9 +364,11 @@ impl Node {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn set(&mut self, after: Duration, timer: Timer) {
+    fn set(&mut self, after: Duration, timer: Timer) -> TimerKey {
         self.timers_set += 1;
-        self.timers.insert((self.now + after, self.timers_set), timer);
+        let key = (self.now + after, self.timers_set);
+        self.timers.insert(key, timer);
+        key
     }
 
     fn out(&mut self, output: Output) {
@@ -370,14 +380,17 @@ impl Node {
             if entry.key().0 > self.now {
                 break;
             }
-            match entry.remove() {
-                Timer::Member => {
+            let (key, timer) = entry.remove_entry();
+            match timer {
+                Timer::Member if self.member_at == Some(key.0) => {
                     self.member_at = None;
                     let effects = self.membership.tick(self.now);
                     self.apply(effects);
                 }
-                Timer::Backbone => self.wake_outside(),
-                Timer::SeekOutside => self.seek_outside(),
+                Timer::Backbone if self.outside.woken_at == Some(key.0) => self.wake_outside(),
+                Timer::SeekOutside if self.outside.seeks == Some(key) => self.seek_outside(),
+                // Another was set instead.
+                Timer::Member | Timer::Backbone | Timer::SeekOutside => {}
                 Timer::Seek => self.seek(),
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(image, chunk),

@@ -66,8 +66,7 @@ impl Node {
     fn wake_membership(&mut self) {
         let next = self.membership.next_wake();
         if let Some(at) = next.filter(|at| self.member_at.is_none_or(|set| *at < set)) {
-            self.member_at = Some(at);
-            self.set(at - self.now, Timer::Member);
+            self.member_at = Some(self.set(at - self.now, Timer::Member).0);
         }
     }
 

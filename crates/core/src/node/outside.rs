@@ -5,7 +5,7 @@
 //! hold, as if the zone were one node. Who is a gateway follows from what all members of a zone know; nobody is asked.
 
 use super::images::Image;
-use super::{Node, Output, Timer};
+use super::{Node, Output, Timer, TimerKey};
 use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
@@ -38,7 +38,9 @@ pub(super) struct Outside {
     /// Images as other zones have them, any record of each.
     images: BTreeMap<ImageId, Record>,
     /// When the backbone is going to be woken.
-    woken_at: Option<Time>,
+    pub woken_at: Option<Time>,
+    /// The timer of the next comparing of notes.
+    pub seeks: Option<TimerKey>,
     /// Others of this zone are there.
     has_fellows: bool,
     /// Since when this node is a gateway no more.
@@ -48,6 +50,11 @@ pub(super) struct Outside {
 }
 
 impl Outside {
+    /// How many nodes of other zones are remembered.
+    pub fn contacts(&self) -> usize {
+        self.contacts.values().map(Vec::len).sum()
+    }
+
     /// The other zones in which it has heard of somebody.
     pub fn zones(&self) -> impl Iterator<Item = Zone> + '_ {
         self.contacts.iter().filter(|(_, contacts)| !contacts.is_empty()).map(|(zone, _)| *zone)
@@ -303,8 +310,7 @@ impl Node {
         }
         let next = self.outside.backbone.as_ref().and_then(Membership::next_wake);
         if let Some(at) = next.filter(|at| self.outside.woken_at.is_none_or(|set| *at < set)) {
-            self.outside.woken_at = Some(at);
-            self.set(at - self.now, Timer::Backbone);
+            self.outside.woken_at = Some(self.set(at - self.now, Timer::Backbone).0);
         }
     }
 
@@ -385,7 +391,7 @@ impl Node {
         let turn = known.get((self.outside.syncs as usize).wrapping_sub(1) % known.len().max(1)).copied();
         let chosen = if alone { turn } else { partner };
         self.outputs.extend(chosen.map(Output::Sync));
-        self.set(if alone { SEEK_EVERY } else { every }, Timer::SeekOutside);
+        self.outside.seeks = Some(self.set(if alone { SEEK_EVERY } else { every }, Timer::SeekOutside));
     }
 }
 

@@ -39,9 +39,7 @@ impl Node {
         fetch.waiters.push(token);
         let deadline = self.config.io_timeout.map(|timeout| self.now + timeout);
         self.reads.insert(token, Reader { image: id, chunk, deadline });
-        if let Some(timeout) = self.config.io_timeout {
-            self.set(timeout, Timer::ExpireReads);
-        }
+        self.expire_soon(deadline);
         if matches!(self.stage(id, chunk), Some(Stage::Waiting)) {
             self.no_source(id, chunk);
         }
@@ -124,14 +122,22 @@ impl Node {
         }
     }
 
+    /// Takes a fetch off the table, and its timer.
+    fn end_fetch(&mut self, id: ImageId, chunk: Chunk) -> Option<Fetch> {
+        let fetch = self.images.get_mut(&id)?.fetches.remove(&chunk)?;
+        fetch.overdue_timer.map(|timer| self.timers.remove(&timer));
+        Some(fetch)
+    }
+
     /// A chunk is here: everybody who waited for it goes on.
     pub(super) fn complete(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.inventory.is_stored(chunk) || image.inventory.is_zero(chunk) {
             image.fill.arrived(chunk);
         }
-        let fetch = image.fetches.remove(&chunk);
+        let fetch = self.end_fetch(id, chunk);
         if fetch.as_ref().is_some_and(|fetch| fetch.fill) {
+            let Some(image) = self.images.get_mut(&id) else { return };
             image.fill.arrived(chunk);
             self.set_fill(id);
             self.announce_soon(id);
@@ -228,9 +234,18 @@ impl Node {
         }
     }
 
+    /// Sees to it that the first reader whose time is up is told so: all have the same time.
+    fn expire_soon(&mut self, deadline: Option<Time>) {
+        if let Some(at) = deadline.filter(|_| self.expire_at.is_none()) {
+            self.expire_at = Some(at);
+            self.set(at - self.now, Timer::ExpireReads);
+        }
+    }
+
     /// Readers whose time is up get an error.
     pub(super) fn expire_reads(&mut self) {
         let now = self.now;
+        self.expire_at = None;
         let late = |reader: &Reader| reader.deadline.is_some_and(|deadline| deadline <= now);
         let late: Vec<(Token, ImageId, Chunk)> = self
             .reads
@@ -243,6 +258,7 @@ impl Node {
             self.cancel_read(token);
             self.out(Output::Answer(token, Err(ReadError::TimedOut(extent.unwrap_or(Extent::from(0..0))))));
         }
+        self.expire_soon(self.reads.values().filter_map(|reader| reader.deadline).min());
     }
 
     /// Where the fetch of a chunk stands.
@@ -259,7 +275,8 @@ impl Node {
         if !idle || wanted {
             return;
         }
-        image.fetches.remove(&chunk);
+        self.end_fetch(id, chunk);
+        let Some(image) = self.images.get_mut(&id) else { return };
         if let Some((page, _)) = image.inventory.geometry().parent(chunk) {
             if let Some(parent) = image.fetches.get_mut(&page) {
                 parent.children.retain(|child| *child != chunk);

@@ -98,12 +98,21 @@ impl Node {
         } else {
             OVERDUE_AFTER_AT_LEISURE
         };
-        self.set(wait, Timer::Overdue(id, chunk));
+        // A chunk may be parked a thousand times in a second: it has one timer, the earliest.
+        let at = self.now + wait;
+        let pending = fetch.overdue_timer;
+        if pending.is_none_or(|(set, _)| at < set) {
+            pending.map(|timer| self.timers.remove(&timer));
+            let timer = self.set(wait, Timer::Overdue(id, chunk));
+            let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk));
+            fetch.expect("it has just been parked").overdue_timer = Some(timer);
+        }
     }
 
     /// A chunk has been parked for too long: others may be asked, or more of the same.
     pub(super) fn overdue(&mut self, id: ImageId, chunk: Chunk) {
         let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        fetch.overdue_timer = None;
         if matches!(fetch.stage, Stage::Parked(_)) {
             (fetch.stage, fetch.overdue) = (Stage::Queued, true);
             self.lines[fetch.priority as usize].push_front((id, chunk));

@@ -1,0 +1,45 @@
+//! How much a node has in its tables and queues: each has a bound, which whoever drives many nodes can look at.
+
+use super::Node;
+use crate::fetch::Fetch;
+
+/// Entries, those that are out of date included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Chunks that are on their way, or are to be.
+    pub fetches: usize,
+    /// Peers that wait for one of them.
+    pub askers: usize,
+    /// Readers of this machine that wait.
+    pub readers: usize,
+    /// Requests that have not ended.
+    pub requests: usize,
+    /// Chunks in line for the window.
+    pub lines: usize,
+    /// Chunks that wait until a peer can take more.
+    pub parked: usize,
+    /// Timers.
+    pub timers: usize,
+    /// Nodes of other zones that are remembered.
+    pub contacts: usize,
+    /// What is to be done outside.
+    pub outputs: usize,
+}
+
+impl Node {
+    /// See [`Load`]; looks at each fetch.
+    pub fn load(&self) -> Load {
+        let fetches = || self.images.values().flat_map(|image| image.fetches.values());
+        Load {
+            fetches: self.images.values().map(|image| image.fetches.len()).sum(),
+            askers: fetches().map(|fetch: &Fetch| fetch.askers.len()).sum(),
+            readers: self.reads.len(),
+            requests: self.requests.len(),
+            lines: self.lines.iter().map(std::collections::VecDeque::len).sum(),
+            parked: self.parked.values().flatten().map(std::collections::BTreeSet::len).sum(),
+            timers: self.timers.len(),
+            contacts: self.outside.contacts(),
+            outputs: self.outputs.len(),
+        }
+    }
+}
