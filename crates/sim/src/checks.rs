@@ -2,15 +2,18 @@
 //! the readers do or which fault was brought about.
 
 mod blame;
+mod copies;
 mod coverage;
 mod flights;
 mod inventory;
+mod load;
 mod quiet;
 mod reads;
 mod views;
 
 use crate::field::Field;
 use std::fmt;
+use vfield_core::chunk::Chunk;
 use vfield_core::node::Notice;
 use vfield_core::time::Time;
 
@@ -60,17 +63,19 @@ pub struct Checks {
     pub every: u64,
     /// Each blamed machine must have lied.
     pub blame: bool,
+    /// Whether an origin has to send a chunk is asked of all machines each time.
+    pub copies: bool,
 }
 
 impl Checks {
     /// All, always.
     pub const fn all() -> Self {
-        Self { every: 1, blame: false }
+        Self { every: 1, blame: false, copies: false }
     }
 
     /// So rarely that a storm of thousands does not notice.
     pub const fn rare() -> Self {
-        Self { every: 4096, blame: false }
+        Self { every: 4096, blame: false, copies: false }
     }
 
     /// Looks at a machine that has had an input.
@@ -81,10 +86,19 @@ impl Checks {
         }
         let wrong = |checker, what| violation(field, checker, machine, what);
         flights::check(field, machine).map_err(|what| wrong("flights", what))?;
+        if self.copies {
+            copies::check(field, machine).map_err(|what| wrong("copies", what))?;
+        }
         if inputs.is_multiple_of(FULL_CHECK_EVERY) {
             inventory::check(field, machine).map_err(|what| wrong("inventory", what))?;
+            load::check(field, machine).map_err(|what| wrong("load", what))?;
         }
         Ok(())
+    }
+
+    /// Looks at a chunk that goes from one machine to another; true if it comes from an origin that need not send it.
+    pub(crate) fn sent(self, field: &Field, way: [usize; 2], image: usize, chunk: Chunk) -> bool {
+        self.copies && field.machines[way[0]].is_origin(image) && copies::is_elsewhere(field, way, image, chunk)
     }
 
     /// Looks at what a core says.

@@ -40,6 +40,8 @@ pub enum Fault {
     Stall(usize),
     /// Sends wrong bytes. It says of itself what is true otherwise.
     Lie(usize),
+    /// Claims to hold what it does not: it says of itself what it said before, and has nothing for anybody.
+    Boast(usize),
     /// It does what a node does again.
     Heal(usize),
     /// All connections between two machines are reset; new ones can be made at once.
@@ -118,6 +120,7 @@ impl Fault {
             }
             Self::Stall(place) => ail(field, *place, Illness::Stalled),
             Self::Lie(place) => ail(field, *place, Illness::Lying),
+            Self::Boast(place) => ail(field, *place, Illness::Boasting),
             Self::Resume(place) | Self::Heal(place) => ail(field, *place, Illness::None),
             Self::Leave(place) => {
                 let machine = at(field, *place);

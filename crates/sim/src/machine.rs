@@ -29,6 +29,8 @@ pub enum Fault {
     Paused,
     /// Sends wrong bytes.
     Lying,
+    /// Claims to hold what it does not: gossips as before, and says no to whatever it is asked for.
+    Boasting,
     /// As an origin: the file has changed.
     Changed,
 }

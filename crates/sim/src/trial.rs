@@ -104,7 +104,7 @@ fn prepare(chaos: &Chaos) -> Field {
     field.strict = false;
     field.keeps_notices = false;
     field.events_max = EVENTS_MAX;
-    field.checks = Checks { blame: true, ..Checks::all() };
+    field.checks = Checks { blame: true, copies: true, ..Checks::all() };
     field
 }
 

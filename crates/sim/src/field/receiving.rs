@@ -8,6 +8,7 @@ use crate::network::{Message, Packet};
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
+use vfield_core::wire::Refusal;
 
 impl Field {
     /// All of a packet is there.
@@ -107,6 +108,9 @@ impl Field {
         let asker = Asker { connection: connection(from, epoch), request: request.0, reach };
         let (peer, now, number) = (self.machines[from].identity.node, self.now(), usize::from(image));
         self.begin_to_beat(to, from);
+        if self.machines[to].fault == Fault::Boasting {
+            return self.refuse(to, asker, Refusal::NotHeld);
+        }
         let instead = self.machines[to].shelf_mut(number).and_then(|shelf| shelf.instead(chunk, peer, insists, now));
         if let Some(node) = instead {
             self.redirect(to, from, request, node);

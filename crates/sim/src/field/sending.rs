@@ -154,11 +154,12 @@ impl Field {
         let Some(flight) = self.machines[to].flights.get(request) else { return };
         let (image, chunk) = (usize::from(flight.image), flight.chunk);
         let bytes = self.images[image].geometry.length(chunk);
-        let keeps = self.keeps_notices;
+        let (keeps, again) = (self.keeps_notices, self.checks.sent(self, [from, to], image, chunk));
         let host = &mut self.machines[from];
         host.traffic.payload_sent += bytes;
         if let Some(shelf) = host.shelf_mut(image) {
             shelf.sent += 1;
+            shelf.sent_again += u64::from(again);
             if keeps {
                 *shelf.times_sent.entry(chunk).or_default() += 1;
             }

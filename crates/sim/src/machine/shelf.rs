@@ -66,6 +66,8 @@ pub struct Shelf {
     pub directory: Directory,
     /// Chunks sent.
     pub sent: u64,
+    /// Of these, as an origin, chunks that others of the asker's zone had; counted where [`crate::checks::Checks::copies`] is on.
+    pub sent_again: u64,
     /// How often each chunk was sent, if the field keeps that.
     pub times_sent: BTreeMap<Chunk, u32>,
 }

@@ -156,7 +156,7 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
     let until = dice.among(at..FAULTS_FOR + 1);
     let place = dice.among(1..places) as usize;
     let mut plan = |ms: u64, fault| faults.push(Planned { at: Duration::from_millis(ms), fault });
-    match dice.among(0..19) {
+    match dice.among(0..20) {
         0 => {
             plan(at, Fault::Crash(place));
             plan(until, Fault::Start(place));
@@ -252,6 +252,10 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
             }
             plan(at, Fault::Loss(dice.among(0..20)));
             plan(until, Fault::Loss(0));
+        }
+        18 => {
+            plan(at, Fault::Boast(place));
+            plan(until, Fault::Heal(place));
         }
         _ => {
             // A zone's uplink is cut, and mended.
