@@ -153,8 +153,9 @@ impl Node {
             return;
         }
         self.mapped = changes;
-        self.remap_set = true;
-        self.set(REMAP_EVERY, Timer::Remap);
+        if !std::mem::replace(&mut self.remap_set, true) {
+            self.set(REMAP_EVERY, Timer::Remap);
+        }
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };

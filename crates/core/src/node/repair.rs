@@ -1,13 +1,12 @@
 //! Repair: when nodes go and a stretch of the ring is held by too few, nodes that others could do without
 //! move their arcs there.
 
-use super::{Node, Timer};
+use super::{Node, Timer, TimerKey};
 use crate::config::REPAIR_STEP;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::coverage::Layers;
 use crate::placement::{Arc, Holding};
-use crate::time::Time;
 
 /// A move has to be worth so much more than staying (in sixteenths): a little more while the store is empty,
 /// half more once it is full, since it then costs the field a whole store's fill.
@@ -21,7 +20,7 @@ pub(super) struct Repair {
     /// Of which arcs, and whether they are full, if that matters.
     line: Vec<(NodeId, Arc, bool)>,
     /// When it is this node's turn.
-    at: Time,
+    turn: TimerKey,
 }
 
 impl Node {
@@ -47,8 +46,11 @@ impl Node {
         let mine = (layers.gain(arc), me);
         let rank = staying.iter().filter(|h| (layers.gain(h.arc), h.node) < mine).count();
         let after = REPAIR_STEP * (rank as u32 + 1);
-        image.repair = Some(Repair { line, at: self.now + after });
-        self.set(after, Timer::Repair(id));
+        let before = image.repair.take();
+        before.map(|repair| self.timers.remove(&repair.turn));
+        let turn = self.set(after, Timer::Repair(id));
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.repair = Some(Repair { line, turn });
     }
 
     /// Moves this node's arc if that does the field enough good.
@@ -56,7 +58,7 @@ impl Node {
         let (me, dice) = (self.me().node, self.dice());
         let suspects = self.membership.suspects();
         let Some(image) = self.images.get_mut(&id) else { return };
-        if image.repair.as_ref().is_none_or(|repair| repair.at > self.now) {
+        if image.repair.as_ref().is_none_or(|repair| repair.turn.0 > self.now) {
             return;
         }
         if image.surveying || !suspects.is_empty() {
