@@ -400,7 +400,10 @@ impl Node {
                 Timer::Announce(image) => self.announce(image),
                 Timer::Recount(image) => self.recount(image),
                 Timer::Repair(image) => self.repair(image),
-                Timer::RetryWaiting => self.retry_waiting(),
+                Timer::RetryWaiting => {
+                    self.retrying = false;
+                    self.retry_waiting();
+                }
                 Timer::ExpireReads => self.expire_reads(),
                 Timer::Sync => self.sync(),
                 Timer::Sweep => {

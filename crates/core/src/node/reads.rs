@@ -215,7 +215,6 @@ impl Node {
 
     /// Asks again for all chunks that nobody could be asked for.
     pub(super) fn retry_waiting(&mut self) {
-        self.retrying = false;
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
             let Some(image) = self.images.get_mut(&id) else { continue };
