@@ -18,7 +18,7 @@ use vfield_cli::values::overlay::OverlayPlace;
 use vfield_cli::values::rate::Rate;
 use vfield_cli::values::size::{self, Size};
 use vfield_cli::values::store::Store;
-use vfield_cli::values::zone::ZoneName;
+use vfield_cli::values::zone::ZoneChoice;
 use vfield_core::image::is_image_name;
 
 /// The first byte: of which kind the rest is.
@@ -47,7 +47,7 @@ pub fn target(bytes: &[u8]) {
             }
         }
         15 => drop(read::<Store>(text)),
-        _ => drop(read::<ZoneName>(text)),
+        _ => drop(read::<ZoneChoice>(text)),
     }
 }
 

@@ -191,14 +191,11 @@ impl Lab {
 
     /// Has the switch take another port for the host's, which drops what is not for it; or no longer.
     fn forward(&self, host: &Host, verb: &str, how: &[&str]) -> Result<(), LabError> {
-        let netns = host.netns.as_deref().expect("a lab of namespaces");
+        let netns = host.netns().expect("a lab of namespaces");
         let told = run(Command::new("ip").args(["-n", netns, "-j", "link", "show", "dev", "eth0"]))?;
         let device: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
         let address = device[0]["address"].as_str().unwrap_or_default().to_owned();
-        let other = format!("p{}", if host.index == 0 { 1 } else { 0 });
-        let mut bridge = Command::new("bridge");
-        bridge.args(["-n", self.switch(), "fdb", verb, &address, "dev", &other, "master", "static"]);
-        run(bridge.args(how)).map(drop)
+        host.switch().forward(verb, &address, &host.port(), how)
     }
 
     /// What has passed over a host's link.

@@ -270,7 +270,11 @@ impl Node {
         let stands = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
         let mine = backbone.records().iter().filter(|record| record.node == me.node && !record.leaving);
         let gone = mine.filter(|record| !stands(&record.image)).cloned();
-        news.extend(gone.map(|record| Record { version: me.generation + self.outside.version, leaving: true, ..record }));
+        news.extend(gone.map(|record| Record {
+            version: me.generation + self.outside.version,
+            leaving: true,
+            ..record
+        }));
         self.outside.version += u64::from(!news.is_empty());
         for record in news {
             let Some(backbone) = &mut self.outside.backbone else { return };

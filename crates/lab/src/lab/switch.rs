@@ -55,6 +55,16 @@ impl Switch {
         self.ip(&format!("link set {port} {}", if up { "up" } else { "down" }))
     }
 
+    /// Adds (`replace`) or takes away (`del`) an entry that leads what is for the hardware `address` to another port than `but`.
+    pub fn forward(&self, verb: &str, address: &str, but: &str, how: &[&str]) -> Result<(), LabError> {
+        let ports = self.ports()?;
+        let other =
+            ports.keys().find(|port| !["lo", "br0", but].contains(&port.as_str())).expect("a switch has two ports");
+        let mut bridge = Command::new("bridge");
+        bridge.args(["-n", &self.netns, "fdb", verb, address, "dev", other, "master", "static"]);
+        run(bridge.args(how)).map(drop)
+    }
+
     /// What has passed through a port.
     pub fn port(&self, port: &str) -> Result<Counters, LabError> {
         Counters::of_port(&self.netns, port)

@@ -4,7 +4,8 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk, ZoneStatus,
+    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk,
+    ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
