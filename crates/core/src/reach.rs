@@ -4,9 +4,9 @@
 //! A node that is asked with some reach may wait for, or send, only a request of less reach on the asker's
 //! behalf. So along any line of nodes that wait for each other the reach falls, whatever each of them
 //! believes of the field, and no line can close. All kinds of requests share the one scale, from the last step of the
-//! longest way to its first: to a node that is believed to have the chunk ([`Reach::HOLDER`]); from zone to zone, and
-//! within a zone, along the crowd ([`crate::placement::Crowd`]), where the reach is the distance of the asked node from where
-//! the chunk comes from; to the gateway where it enters a zone ([`Reach::GATEWAY`]), between those two; and to a
+//! longest way to its first: to a node that is believed to have the chunk ([`Reach::HOLDER`]); from zone to zone, where
+//! the reach is how low the asked zone stands in the chunk's tree ([`crate::placement::zones`]); within a zone, along the crowd
+//! ([`crate::placement::Crowd`]), where it is the distance of the asked node from where the chunk comes from; to the gateway where it enters a zone ([`Reach::GATEWAY`]), between those two; and to a
 //! home that is to relay it.
 
 use crate::placement::crowd::Distance;
@@ -32,7 +32,7 @@ impl Reach {
         Self(Self::GATEWAY.0.saturating_add(1).saturating_add(distance.0)).min(Self::CROWD_MAX)
     }
 
-    /// From zone to zone, to a gateway of one at this distance from the source's.
+    /// From zone to zone, to a gateway of one that stands so low.
     pub fn outside(distance: Distance) -> Self {
         Self(distance.0.saturating_add(1)).min(Self(Self::GATEWAY.0 - 1))
     }

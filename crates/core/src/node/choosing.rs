@@ -301,7 +301,7 @@ impl Choosing<'_> {
         if !self.is_gateway() {
             return None;
         }
-        let ways = self.image.outside.upstream(self.node.me().zone);
+        let ways = self.image.outside.upstream(self.node.me().zone, self.chunk);
         let steps = ways.iter().filter_map(|way| {
             let peer = way.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
             Some(Step { peer, reach: Reach::outside(way.distance).min(self.fetch.reach), has: false })

@@ -10,7 +10,7 @@
 //! Those who have more to send than their part of the chain, the gateways of a zone, stand at its end, where
 //! one of them has nothing to pass on: it is another for chunks that enter elsewhere.
 //!
-//! Zones are passed along in the same way, each as one node at its [`crate::identity::Zone::place`].
+//! Between zones it is otherwise: see [`super::zones`].
 
 use crate::identity::NodeId;
 

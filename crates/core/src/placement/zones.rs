@@ -1,10 +1,23 @@
-//! The zones of a field, as the gateways see them: each stands in the order of zones like one node that holds what its
-//! zone holds.
+//! The zones of a field, as the gateways see them, and the trees in which chunks go from zone to zone.
+//!
+//! A chain of zones, as nodes stand in one, would be as long as there are zones, and each adds what it takes to pass a chunk
+//! through a busy gateway. In a tree a zone sends several copies or none, so there are many trees, for a few chunks each,
+//! and a zone that stands high in one stands low in others: it sends one copy of the image on the whole. A zone's height in a tree
+//! is drawn from its name, so gateways that know of different zones do not make circles: whoever is asked always stands higher.
 
-use super::crowd::{Crowd, Distance};
+use super::crowd::Distance;
 use super::gateways::Gateways;
+use super::map::mix;
+use crate::chunk::Chunk;
 use crate::identity::{NodeId, Zone};
 use std::collections::BTreeMap;
+
+/// So many trees there are: enough that what zones send is even, and not more than a gateway can have connections.
+const TREES: u64 = 64;
+/// So many chunks in a row take the same tree: each of the gateways of a zone has a few of them.
+const TREE_CHUNKS: u64 = 16;
+/// So many zones are named that a zone may take a chunk from, besides where it enters.
+const LOOK: usize = 2;
 
 /// What a zone has of one image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,7 +39,8 @@ struct Station {
 #[derive(Debug, Clone, Default)]
 pub struct Zones {
     stations: BTreeMap<NodeId, Station>,
-    crowd: Crowd,
+    /// Those that pass chunks on, in each tree from the highest to the lowest.
+    trees: Vec<Vec<(Distance, NodeId)>>,
 }
 
 /// A zone on the way to where a chunk comes from.
@@ -34,7 +48,7 @@ pub struct Zones {
 pub struct Way<'a> {
     /// Through whom it goes out.
     pub gateways: &'a Gateways,
-    /// How far it is from the source.
+    /// How low it stands; 0 for where the chunk comes from.
     pub distance: Distance,
 }
 
@@ -52,23 +66,39 @@ impl Zones {
         let stations: BTreeMap<NodeId, Station> =
             members.into_iter().map(|(place, members)| (place, station(members))).collect();
         // What an origin's zone sends is enough if it sends it once.
-        let passing = stations.iter().filter(|(_, station)| !station.stock.origin);
-        let crowd = Crowd::of(passing.map(|(place, _)| *place), |_| false);
-        Self { stations, crowd }
+        let passing = || stations.iter().filter(|(_, station)| !station.stock.origin).map(|(place, _)| *place);
+        let tree = |tree: u64| {
+            let mut zones: Vec<(Distance, NodeId)> = passing().map(|place| (height(place, tree), place)).collect();
+            zones.sort_unstable();
+            zones
+        };
+        let trees = (0..TREES).map(tree).collect();
+        Self { stations, trees }
     }
 
-    /// Through which zones chunks come into `zone`: the nearest first, the one that has them last. Empty if there is no other.
-    pub fn upstream(&self, zone: Zone) -> Vec<Way<'_>> {
+    /// Through which zones a chunk comes into `zone`: those to be asked first, the one that has it last. Empty if there is no other.
+    pub fn upstream(&self, zone: Zone, chunk: Chunk) -> Vec<Way<'_>> {
         let me = place(zone);
         let others = || self.stations.iter().filter(|(place, _)| **place != me);
         let having = others().filter(|(_, station)| station.stock.whole || station.stock.origin);
         let nearest = having.map(|(place, _)| *place).min_by_key(|place| me.0.wrapping_sub(place.0));
-        // If nobody is known to have all of it, each may have some: all around.
-        let furthest = || others().map(|(place, _)| *place).max_by_key(|place| me.0.wrapping_sub(place.0));
-        let Some(source) = nearest.or_else(furthest) else { return Vec::new() };
-        let line = self.crowd.upstream(me, source);
-        let way = |(place, distance)| Some(Way { gateways: &self.stations.get(&place)?.gateways, distance });
-        line.filter_map(way).collect()
+        let number = chunk.0 / TREE_CHUNKS % TREES;
+        let tree = self.trees.get(number as usize).map_or(&[][..], |tree| tree);
+        let mine = height(me, number);
+        // If nobody is known to have all of it, each may have some: whoever stands highest.
+        let highest = || tree.iter().map(|(_, place)| *place).find(|place| *place != me);
+        let Some(source) = nearest.or_else(highest) else { return Vec::new() };
+        let above = &tree[..tree.partition_point(|(height, place)| (*height, *place) < (mine, me))];
+        // Between a quarter and a half of the own height there are as many zones as take from them, about; at the top the next.
+        let from = above.partition_point(|(height, _)| height.0 < mine.0 / 4);
+        let to = above.partition_point(|(height, _)| height.0 < mine.0 / 2);
+        let (from, count) =
+            if to > from { (from, to - from) } else { (above.len().saturating_sub(1), above.len().min(1)) };
+        let first = mix(me.0 ^ mix(number)) as usize;
+        let parents = (0..count.min(LOOK)).filter_map(|look| above.get(from + (first + look) % count));
+        let ways = parents.filter(|(_, place)| *place != source).copied().chain([(Distance(0), source)]);
+        let way = |(distance, place)| Some(Way { gateways: &self.stations.get(&place)?.gateways, distance });
+        ways.filter_map(way).collect()
     }
 
     /// True if all of the image is in stores of a zone other than `zone`.
@@ -82,7 +112,13 @@ impl Zones {
     }
 }
 
-/// Where a zone stands among the others.
+/// How low a zone stands in a tree: the lower, the more.
+fn height(place: NodeId, tree: u64) -> Distance {
+    // Where chunks come from is 0.
+    Distance(((mix(place.0 ^ mix(tree.wrapping_add(1))) >> (u64::BITS - Distance::BITS)) as u32).max(1))
+}
+
+/// Which zone it is.
 fn place(zone: Zone) -> NodeId {
     NodeId(zone.place())
 }
@@ -97,25 +133,63 @@ mod tests {
         Zone::named(&format!("z{number}")).expect("a name")
     }
 
+    const ORIGIN: Stock = Stock { origin: true, ..NONE };
+    /// The zones but that of the origin, with one chunk of each tree.
+    fn ways(count: u64) -> impl Iterator<Item = (u64, Chunk)> {
+        (0..count).filter(|number| *number != 1).flat_map(|number| chunks().map(move |chunk| (number, chunk)))
+    }
+
+    fn chunks() -> impl Iterator<Item = Chunk> {
+        (0..TREES).map(|tree| Chunk(tree * TREE_CHUNKS))
+    }
+
+    /// Zones with one gateway each, of which that of zone 1 has an origin.
+    fn zones(count: u64) -> Zones {
+        Zones::of((0..count).map(|number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE })))
+    }
+
+    fn gateway(way: &Way<'_>) -> u64 {
+        way.gateways.nodes()[0].0
+    }
+
     #[test]
-    fn every_way_leads_to_the_zone_that_has_it() {
-        for zones in [2, 5, 63, 64, 300] {
-            let origin = Stock { origin: true, ..NONE };
-            let said = (0..zones).map(|number| (zone(number), NodeId(number), if number == 1 { origin } else { NONE }));
-            let map = Zones::of(said);
-            for number in (0..zones).filter(|number| *number != 1) {
-                let way = map.upstream(zone(number));
-                assert_eq!(way.last().map(|last| last.gateways.nodes()), Some(&[NodeId(1)][..]));
-                assert!(way.is_sorted_by(|a, b| a.distance > b.distance));
+    fn every_way_leads_up_to_the_zone_that_has_it() {
+        for count in [2, 5, 63, 64, 300] {
+            let map = zones(count);
+            for (number, chunk) in ways(count) {
+                let mut line = map.upstream(zone(number), chunk);
+                assert_eq!(line.last().map(gateway), Some(1));
+                let mut depth = 0;
+                let mut before = Distance(u32::MAX);
+                while gateway(&line[0]) != 1 {
+                    assert!(line[0].distance < before && line[0].distance > Distance(0));
+                    before = line[0].distance;
+                    line = map.upstream(zone(gateway(&line[0])), chunk);
+                    depth += 1;
+                }
+                assert!(depth <= 20, "{count} zones: {depth}");
             }
         }
     }
 
     #[test]
-    fn without_a_whole_zone_all_others_are_asked() {
+    fn each_zone_sends_about_one_copy() {
+        const COUNT: u64 = 300;
+        let map = zones(COUNT);
+        let mut sent = vec![0; COUNT as usize];
+        for (number, chunk) in ways(COUNT) {
+            sent[gateway(&map.upstream(zone(number), chunk)[0]) as usize] += 1;
+        }
+        let most = sent.iter().max().copied().unwrap_or_default();
+        assert_eq!(sent[1], TREES, "into the trees a chunk comes once");
+        assert!(most < 2 * TREES, "{most} copies of {TREES} chunks");
+    }
+
+    #[test]
+    fn without_a_whole_zone_others_are_asked() {
         let map = Zones::of((0..5).map(|number| (zone(number), NodeId(number), NONE)));
-        assert_eq!(map.upstream(zone(2)).len(), 4);
+        assert!(chunks().all(|chunk| !map.upstream(zone(2), chunk).is_empty()));
         assert!(!map.hold_all(zone(2)));
-        assert!(Zones::of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2)).is_empty());
+        assert!(Zones::of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
     }
 }
