@@ -76,7 +76,8 @@ impl Zones {
         Self { stations, trees }
     }
 
-    /// Through which zones a chunk comes into `zone`: those to be asked first, the one that has it last. Empty if there is no other.
+    /// Through which zones a chunk comes into `zone`: those to be asked first, the one that has it last, or all that may have it.
+    /// Empty if there is no other.
     pub fn upstream(&self, zone: Zone, chunk: Chunk) -> Vec<Way<'_>> {
         let me = place(zone);
         let others = || self.stations.iter().filter(|(place, _)| **place != me);
@@ -85,9 +86,6 @@ impl Zones {
         let number = chunk.0 / TREE_CHUNKS % TREES;
         let tree = self.trees.get(number as usize).map_or(&[][..], |tree| tree);
         let mine = height(me, number);
-        // If nobody is known to have all of it, each may have some: whoever stands highest.
-        let highest = || tree.iter().map(|(_, place)| *place).find(|place| *place != me);
-        let Some(source) = nearest.or_else(highest) else { return Vec::new() };
         let above = &tree[..tree.partition_point(|(height, place)| (*height, *place) < (mine, me))];
         // Between a quarter and a half of the own height there are as many zones as take from them, about; at the top the next.
         let from = above.partition_point(|(height, _)| height.0 < mine.0 / 4);
@@ -95,8 +93,12 @@ impl Zones {
         let (from, count) =
             if to > from { (from, to - from) } else { (above.len().saturating_sub(1), above.len().min(1)) };
         let first = mix(me.0 ^ mix(number)) as usize;
-        let parents = (0..count.min(LOOK)).filter_map(|look| above.get(from + (first + look) % count));
-        let ways = parents.filter(|(_, place)| *place != source).copied().chain([(Distance(0), source)]);
+        let parents = (0..count.min(LOOK)).filter_map(|look| above.get(from + (first + look) % count)).copied();
+        // If nobody is known to have all of it, each may have some.
+        let sources: Vec<NodeId> =
+            nearest.map_or_else(|| others().map(|(place, _)| *place).collect(), |place| vec![place]);
+        let ways = parents.filter(|(_, place)| Some(*place) != nearest);
+        let ways = ways.chain(sources.into_iter().map(|place| (Distance(0), place)));
         let way = |(distance, place)| Some(Way { gateways: &self.stations.get(&place)?.gateways, distance });
         ways.filter_map(way).collect()
     }
@@ -126,6 +128,7 @@ fn place(zone: Zone) -> NodeId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const NONE: Stock = Stock { whole: false, origin: false };
 
@@ -186,9 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_whole_zone_others_are_asked() {
+    fn without_a_whole_zone_all_others_are_asked() {
         let map = Zones::of((0..5).map(|number| (zone(number), NodeId(number), NONE)));
-        assert!(chunks().all(|chunk| !map.upstream(zone(2), chunk).is_empty()));
+        let asked = |chunk| map.upstream(zone(2), chunk).iter().map(gateway).collect::<BTreeSet<u64>>();
+        assert!(chunks().all(|chunk| asked(chunk) == BTreeSet::from([0, 1, 3, 4])));
         assert!(!map.hold_all(zone(2)));
         assert!(Zones::of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
     }

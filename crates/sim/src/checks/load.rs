@@ -22,7 +22,8 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
         ("readers", load.readers, here.map(|reader| reader.open.len()).sum()),
         ("peers that wait", load.askers, asked + stale),
         ("chunks in line", load.lines, load.fetches + stale),
-        ("chunks that wait for a peer", load.parked, load.fetches + stale),
+        // Entries of chunks that wait no more, or for another, go when their peer is next looked at.
+        ("chunks that wait for a peer", load.parked, load.fetches + 2 * stale),
         ("timers", load.timers, TIMERS + load.fetches),
         ("contacts", load.contacts, CONTACTS * field.zones.len()),
     ];
