@@ -11,7 +11,7 @@ use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Member, Membership, State};
 use crate::placement::zones::Stock;
-use crate::placement::{Arc, Filled, Gateways, Zones};
+use crate::placement::{Arc, Filled, Gateways};
 use crate::record::{Record, Snapshot};
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -244,6 +244,7 @@ impl Node {
     pub(super) fn announce_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
         let (me, mut news) = (*self.me(), Vec::new());
+        let version = me.generation + self.outside.version;
         for (id, image) in self.images.iter().filter(|(_, image)| image.gateways.contains(me.node)) {
             let size = image.map.ring().size();
             let whole = if image.told_covered { size } else { 0 };
@@ -252,7 +253,6 @@ impl Node {
             let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });
             if known.is_none_or(|known| known.leaving || (known.arc, known.origin) != (arc, origin)) {
                 let (name, header) = (image.name.clone(), image.inventory.geometry().header().encode());
-                let version = me.generation + self.outside.version;
                 news.push(Record {
                     node: me.node,
                     version,
@@ -270,11 +270,7 @@ impl Node {
         let stands = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
         let mine = backbone.records().iter().filter(|record| record.node == me.node && !record.leaving);
         let gone = mine.filter(|record| !stands(&record.image)).cloned();
-        news.extend(gone.map(|record| Record {
-            version: me.generation + self.outside.version,
-            leaving: true,
-            ..record
-        }));
+        news.extend(gone.map(|record| Record { version, leaving: true, ..record }));
         self.outside.version += u64::from(!news.is_empty());
         for record in news {
             let Some(backbone) = &mut self.outside.backbone else { return };
@@ -293,7 +289,7 @@ impl Node {
                 let gateway = if record.node == me.node { &me } else { backbone.live().get(&record.node)? };
                 Some((gateway.zone, gateway.node, Stock { whole: record.arc.length > 0, origin: record.origin }))
             });
-            image.outside = Zones::of(said);
+            image.outside.update(said);
         }
     }
 

@@ -29,7 +29,7 @@ pub struct Stock {
 }
 
 /// One zone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Station {
     gateways: Gateways,
     stock: Stock,
@@ -53,8 +53,8 @@ pub struct Way<'a> {
 }
 
 impl Zones {
-    /// What each gateway has said of its zone.
-    pub fn of(said: impl Iterator<Item = (Zone, NodeId, Stock)>) -> Self {
+    /// Takes in what each gateway says of its zone now.
+    pub fn update(&mut self, said: impl Iterator<Item = (Zone, NodeId, Stock)>) {
         let mut members = BTreeMap::<NodeId, (Vec<NodeId>, Stock)>::new();
         for (zone, gateway, said) in said {
             let (gateways, stock) = members.entry(place(zone)).or_default();
@@ -65,15 +65,11 @@ impl Zones {
             |(gateways, stock): (Vec<NodeId>, Stock)| Station { gateways: Gateways::of(gateways.into_iter()), stock };
         let stations: BTreeMap<NodeId, Station> =
             members.into_iter().map(|(place, members)| (place, station(members))).collect();
-        // What an origin's zone sends is enough if it sends it once.
-        let passing = || stations.iter().filter(|(_, station)| !station.stock.origin).map(|(place, _)| *place);
-        let tree = |tree: u64| {
-            let mut zones: Vec<(Distance, NodeId)> = passing().map(|place| (height(place, tree), place)).collect();
-            zones.sort_unstable();
-            zones
-        };
-        let trees = (0..TREES).map(tree).collect();
-        Self { stations, trees }
+        // Gateways come and go while the zones are the same, and so are the trees.
+        if self.trees.is_empty() || !passing(&self.stations).eq(passing(&stations)) {
+            self.trees = (0..TREES).map(|tree| from_the_highest(passing(&stations), tree)).collect();
+        }
+        self.stations = stations;
     }
 
     /// Through which zones a chunk comes into `zone`: those to be asked first, the one that has it last, or all that may have it.
@@ -114,6 +110,18 @@ impl Zones {
     }
 }
 
+/// The zones that pass chunks on: what an origin's zone sends is enough if it sends it once.
+fn passing(stations: &BTreeMap<NodeId, Station>) -> impl Iterator<Item = NodeId> + '_ {
+    stations.iter().filter(|(_, station)| !station.stock.origin).map(|(place, _)| *place)
+}
+
+/// Zones in the order of a tree, with their heights.
+fn from_the_highest(zones: impl Iterator<Item = NodeId>, tree: u64) -> Vec<(Distance, NodeId)> {
+    let mut zones: Vec<(Distance, NodeId)> = zones.map(|place| (height(place, tree), place)).collect();
+    zones.sort_unstable();
+    zones
+}
+
 /// How low a zone stands in a tree: the lower, the more.
 fn height(place: NodeId, tree: u64) -> Distance {
     // Where chunks come from is 0.
@@ -146,9 +154,15 @@ mod tests {
         (0..TREES).map(|tree| Chunk(tree * TREE_CHUNKS))
     }
 
+    fn of(said: impl Iterator<Item = (Zone, NodeId, Stock)>) -> Zones {
+        let mut zones = Zones::default();
+        zones.update(said);
+        zones
+    }
+
     /// Zones with one gateway each, of which that of zone 1 has an origin.
     fn zones(count: u64) -> Zones {
-        Zones::of((0..count).map(|number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE })))
+        of((0..count).map(|number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE })))
     }
 
     fn gateway(way: &Way<'_>) -> u64 {
@@ -190,10 +204,10 @@ mod tests {
 
     #[test]
     fn without_a_whole_zone_all_others_are_asked() {
-        let map = Zones::of((0..5).map(|number| (zone(number), NodeId(number), NONE)));
+        let map = of((0..5).map(|number| (zone(number), NodeId(number), NONE)));
         let asked = |chunk| map.upstream(zone(2), chunk).iter().map(gateway).collect::<BTreeSet<u64>>();
         assert!(chunks().all(|chunk| asked(chunk) == BTreeSet::from([0, 1, 3, 4])));
         assert!(!map.hold_all(zone(2)));
-        assert!(Zones::of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
+        assert!(of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
     }
 }
