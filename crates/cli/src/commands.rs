@@ -62,16 +62,9 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     client.send(&Request::Cat { image: options.image.clone(), offset: options.offset.0, length })?;
     let mut buffer = vec![0; CAT_BYTES];
     loop {
-        let mut left = match client.reply()? {
-            Reply::Data { bytes } => bytes,
-            Reply::Done => return Ok(()),
-            _ => return Err(client.unexpected()),
-        };
-        while left > 0 {
-            let part = left.min(buffer.len() as u64) as usize;
-            let read = client.read_raw(&mut buffer[..part])?;
-            output::put(&buffer[..read])?;
-            left -= read as u64;
+        match client.read(&mut buffer)? {
+            0 => return Ok(()),
+            read => output::put(&buffer[..read])?,
         }
     }
 }

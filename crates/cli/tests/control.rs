@@ -144,19 +144,11 @@ impl Stage {
 fn cat(stage: &Stage, offset: u64, length: Option<u64>) -> Result<Vec<u8>, String> {
     let mut client = stage.ask(&Request::Cat { image: "memory".to_owned(), offset, length });
     let mut all = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
     loop {
-        match client.reply().map_err(|failure| failure.fact().to_owned())? {
-            Reply::Done => return Ok(all),
-            Reply::Data { bytes } => {
-                let mut left = bytes as usize;
-                let mut buffer = vec![0; left];
-                while left > 0 {
-                    let read = client.read_raw(&mut buffer[..left]).unwrap();
-                    all.extend_from_slice(&buffer[..read]);
-                    left -= read;
-                }
-            }
-            other => panic!("{other:?}"),
+        match client.read(&mut buffer).map_err(|failure| failure.fact().to_owned())? {
+            0 => return Ok(all),
+            read => all.extend_from_slice(&buffer[..read]),
         }
     }
 }

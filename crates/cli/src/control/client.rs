@@ -16,6 +16,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub struct Client {
     path: PathBuf,
     reader: BufReader<UnixStream>,
+    /// Bytes of a [`Reply::Data`] that were not taken yet.
+    left: u64,
 }
 
 /// What the daemon at `wished`, or at the usual place, knows now.
@@ -28,7 +30,7 @@ impl Client {
     pub fn connect(wished: Option<&Path>) -> Result<Self, Failure> {
         let path = place::choose(wished);
         let stream = UnixStream::connect(&path).map_err(|error| refusal(&path, &error))?;
-        Ok(Self { path, reader: BufReader::with_capacity(256 << 10, stream) })
+        Ok(Self { path, reader: BufReader::with_capacity(256 << 10, stream), left: 0 })
     }
 
     /// Like [`Client::connect`], for at most `patience` until there is a daemon.
@@ -83,11 +85,22 @@ impl Client {
         }
     }
 
-    /// Raw bytes after a [`Reply::Data`]: fills as much of `buffer` as is here, at least one byte.
-    pub fn read_raw(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
-        match self.reader.read(buffer) {
+    /// The next bytes of what [`Request::Cat`] asked for: as much of `buffer` as is here, at least one; 0 after the last.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        while self.left == 0 {
+            match self.reply()? {
+                Reply::Data { bytes } => self.left = bytes,
+                Reply::Done => return Ok(0),
+                _ => return Err(self.unexpected()),
+            }
+        }
+        let part = self.left.min(buffer.len() as u64) as usize;
+        match self.reader.read(&mut buffer[..part]) {
             Ok(0) => Err(self.broken("it ended in the middle of an answer")),
-            Ok(bytes) => Ok(bytes),
+            Ok(bytes) => {
+                self.left -= bytes as u64;
+                Ok(bytes)
+            }
             Err(error) => Err(self.broken(&plain(&error))),
         }
     }

@@ -1,7 +1,7 @@
 //! What is handed out: a file of this machine, or an image of the field, read through the daemon.
 
 use crate::control::client::Client;
-use crate::control::message::{DaemonStatus, Reply, Request};
+use crate::control::message::{DaemonStatus, Request};
 use crate::failure::{Failure, plain};
 use bytes::Bytes;
 use std::io::Read as _;
@@ -29,6 +29,8 @@ enum Source {
 
 /// A stream of a file's bytes, in order; an error ends it.
 pub type Parts = mpsc::Receiver<Result<Bytes, Failure>>;
+/// Its other end.
+type Sending = mpsc::Sender<Result<Bytes, Failure>>;
 
 impl File {
     /// What `name` means: with a slash a file here, without one an image of the daemon.
@@ -69,41 +71,30 @@ impl File {
         taken
     }
 
-    fn send(&self, parts: &mpsc::Sender<Result<Bytes, Failure>>) -> Result<(), Failure> {
+    fn send(&self, parts: &Sending) -> Result<(), Failure> {
         match &self.source {
             Source::Path(path) => {
                 let failed = |error: std::io::Error| Failure::failed(format!("{}: {}", path.display(), plain(&error)));
-                let file = std::fs::File::open(path).map_err(failed)?;
-                let mut left = file.take(self.size_bytes);
-                loop {
-                    let mut part = vec![0; PART_BYTES];
-                    let read = left.read(&mut part).map_err(failed)?;
-                    part.truncate(read);
-                    if read == 0 || parts.blocking_send(Ok(part.into())).is_err() {
-                        return Ok(());
-                    }
-                }
+                let mut file = std::fs::File::open(path).map_err(failed)?.take(self.size_bytes);
+                send(parts, |part| file.read(part).map_err(failed))
             }
             Source::Image { name, control } => {
                 let mut client = Client::connect(control.as_deref())?;
                 client.send(&Request::Cat { image: name.clone(), offset: 0, length: None })?;
-                loop {
-                    let mut left = match client.reply()? {
-                        Reply::Data { bytes } => bytes,
-                        Reply::Done => return Ok(()),
-                        _ => return Err(client.unexpected()),
-                    };
-                    while left > 0 {
-                        let mut part = vec![0; left.min(PART_BYTES as u64) as usize];
-                        let read = client.read_raw(&mut part)?;
-                        part.truncate(read);
-                        left -= read as u64;
-                        if parts.blocking_send(Ok(part.into())).is_err() {
-                            return Ok(());
-                        }
-                    }
-                }
+                send(parts, |part| client.read(part))
             }
+        }
+    }
+}
+
+/// Sends all that can be read, or as much as is taken.
+fn send(parts: &Sending, mut read: impl FnMut(&mut [u8]) -> Result<usize, Failure>) -> Result<(), Failure> {
+    loop {
+        let mut part = vec![0; PART_BYTES];
+        let length = read(&mut part)?;
+        part.truncate(length);
+        if length == 0 || parts.blocking_send(Ok(part.into())).is_err() {
+            return Ok(());
         }
     }
 }
