@@ -95,10 +95,14 @@ pub struct Membership {
     /// When partners are to be chosen anew, if the members have changed.
     choose_at: Option<Time>,
     chosen: Time,
+    /// Among how many they were chosen.
+    chosen_of: usize,
     watch: Watch,
     /// Members that we hold for dead and others, or they themselves, do not.
     doubts: BTreeSet<NodeId>,
     forming: bool,
+    /// Who told this node last of all that it knows: those who come next are told by the same, mostly.
+    introducer: Option<NodeId>,
     /// Members that died since there was last a new one.
     former: Vec<Identity>,
     denials: u64,
@@ -121,9 +125,11 @@ impl Membership {
             told: Time::ZERO,
             choose_at: None,
             chosen: Time::ZERO,
+            chosen_of: 0,
             watch: Watch::new(me.node, now),
             doubts: BTreeSet::new(),
             forming: false,
+            introducer: None,
             former: Vec::new(),
             denials: 0,
             effects: Effects::default(),
@@ -185,7 +191,14 @@ impl Membership {
             match item {
                 Item::Member(member) => self.hear_of(member, Some(from.node)),
                 Item::Record(record) if record.node == self.me.node => {}
-                Item::Record(record) => self.learn_record(record, Some(from.node)),
+                Item::Record(record) => {
+                    let key = RecordKey { node: record.node, image: record.image };
+                    let introduces = record.node == from.node && self.records.get(&key).is_none();
+                    self.learn_record(record, Some(from.node));
+                    if introduces {
+                        self.introduce(&from, key);
+                    }
+                }
             }
         }
         match purpose {
@@ -208,6 +221,7 @@ impl Membership {
         self.now = now;
         let news = |member: &&Member| self.roster.get(member.identity.node).is_none();
         let few = members.iter().filter(news).count() <= PASSED_ON;
+        self.introducer = members.first().map(|member| member.identity.node);
         // Said by nobody, it is passed on to all; said by this node, to none.
         let from = (!few).then_some(self.me.node);
         for member in members {
@@ -259,7 +273,18 @@ impl Membership {
     /// Says something about an image, to all.
     pub fn announce(&mut self, record: Record, now: Time) -> Effects {
         self.now = now;
-        self.learn_record(record, None);
+        let key = RecordKey { node: record.node, image: record.image };
+        let is_first = self.records.get(&key).is_none();
+        self.learn_record(record.clone(), None);
+        if is_first {
+            let watched = self.roster.rings().after(self.me.node);
+            let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).collect();
+            for node in at_once {
+                if let Some(to) = self.live().get(&node).copied() {
+                    self.tell_one(&to, &Item::Record(record.clone()));
+                }
+            }
+        }
         self.finish()
     }
 
@@ -270,10 +295,8 @@ impl Membership {
         let partners: Vec<NodeId> = self.news.partners().collect();
         let farewell = Item::Member(Member { identity: self.me, incarnation: self.incarnation, state: State::Left });
         for node in partners {
-            let Some(to) = self.roster.live().get(&node) else { continue };
-            let mut draft = Draft::new(&self.head(node, Purpose::News));
-            draft.add(&farewell);
-            self.effects.datagrams.push((to.addr, draft.finish()));
+            let Some(to) = self.roster.live().get(&node).copied() else { continue };
+            self.tell_one(&to, &farewell);
         }
         self.gone = true;
         self.finish()
@@ -406,9 +429,10 @@ impl Membership {
             if !change.down.is_empty() {
                 self.watch.be_wary(self.now);
             }
-            let small = self.live().len() <= SMALL;
-            let soonest = if small { self.now } else { self.chosen + PARTNERS_EVERY };
-            self.choose_at = Some(self.choose_at.unwrap_or(soonest).max(self.now));
+            let live = self.live().len();
+            let soon = live <= SMALL || live >= 2 * self.chosen_of;
+            let soonest = if soon { self.now } else { self.chosen + PARTNERS_EVERY };
+            self.choose_at = Some(self.choose_at.map_or(soonest, |at| at.min(soonest)).max(self.now));
             self.effects.up.extend(change.up);
             self.effects.down.extend(change.down);
         }
@@ -444,6 +468,20 @@ impl Membership {
         let key = RecordKey { node: record.node, image: record.image };
         if self.records.learn(record) {
             self.pass_on(Topic::Record(key), from);
+        }
+    }
+
+    /// Somebody has just come and says what it has. Who will take chunks from it is to know that at once, and it from whom it
+    /// is to take them: gossip is slower than a room that is switched on, in which those two may not have heard of each other.
+    fn introduce(&mut self, newcomer: &Identity, key: RecordKey) {
+        let (before, after) = self.roster.rings().beside(newcomer.node);
+        let record = |node: NodeId| self.records.get(&RecordKey { node, ..key }).cloned();
+        let told = [(after, record(newcomer.node)), (Some(newcomer.node), before.and_then(record))];
+        for (to, record) in told {
+            let to = to.and_then(|node| self.live().get(&node)).copied();
+            if let (Some(to), Some(record)) = (to, record) {
+                self.tell_one(&to, &Item::Record(record));
+            }
         }
     }
 
@@ -495,13 +533,20 @@ impl Membership {
         self.effects.datagrams.push((to.addr, draft.finish()));
     }
 
+    /// Tells a member one thing, and at once.
+    fn tell_one(&mut self, to: &Identity, item: &Item) {
+        let mut draft = Draft::new(&self.head(to.node, Purpose::News));
+        draft.add(item);
+        self.effects.datagrams.push((to.addr, draft.finish()));
+    }
+
     /// What it says of itself.
     pub const fn myself(&self) -> Member {
         Member { identity: self.me, incarnation: self.incarnation, state: State::Alive }
     }
 
     fn choose_partners(&mut self) {
-        (self.choose_at, self.chosen) = (None, self.now);
+        (self.choose_at, self.chosen, self.chosen_of) = (None, self.now, self.live().len());
         let rings = self.roster.rings();
         let partners: BTreeSet<NodeId> =
             rings.after(self.me.node).into_iter().chain(rings.before(self.me.node)).collect();

@@ -277,9 +277,10 @@ impl Peers {
         }
     }
 
-    /// Bytes that those who pass chunks on deliver in [`PEER_DELAY`].
-    pub fn passing(&self) -> u64 {
-        self.peers.values().filter(|peer| peer.in_step).map(Peer::window).sum()
+    /// Bytes that those who pass chunks on, and these `origins`, deliver in [`PEER_DELAY`].
+    pub fn passing(&self, origins: &[NodeId]) -> u64 {
+        let passing = self.peers.iter().filter(|(node, peer)| peer.in_step || origins.contains(node));
+        passing.map(|(_, peer)| peer.window()).sum()
     }
 
     /// True if it has passed chunks on and not refused since.

@@ -275,22 +275,52 @@ fn a_member_that_is_slandered_denies_it() {
     assert!(room.deaths.is_empty());
 }
 
-#[test]
-fn nobody_else_says_what_a_member_holds() {
-    let mut room = room(2);
-    let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header").encode();
-    let record = |version, capacity| Record {
-        node: room.members[1].me().node,
+fn record(node: NodeId, version: u64, capacity: u64) -> Record {
+    Record {
+        node,
         version,
         image: ImageId([1; 32]),
         name: "image".to_owned(),
-        header,
+        header: Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header").encode(),
         origin: false,
         arc: Arc { start: 0, length: capacity },
         filled: Filled { from: 0, count: 0 },
         leaving: false,
-    };
-    let (mine, forged) = (record(1, 10), record(9, 200));
+    }
+}
+
+#[test]
+fn who_takes_chunks_from_a_newcomer_knows_at_once_what_it_has() {
+    const COUNT: usize = 60;
+    // So many come while one exchanges notes, and are not in them.
+    const AT_A_TIME: usize = 10;
+    let mut room = Room::new();
+    for at in 0..COUNT + AT_A_TIME {
+        if at < COUNT {
+            room.join();
+        }
+        room.run(DELAY / AT_A_TIME as u32);
+        if let Some(at) = at.checked_sub(AT_A_TIME) {
+            let node = room.members[at].me().node;
+            let effects = room.members[at].announce(record(node, 1, 10), room.now);
+            room.apply(at, effects);
+        }
+    }
+    // Less than news waits for more.
+    room.run(4 * DELAY);
+    let mut nodes: Vec<NodeId> = room.members.iter().map(|member| member.me().node).collect();
+    nodes.sort_unstable();
+    for (before, node) in nodes.iter().cycle().zip(nodes.iter().skip(1).chain(&nodes[..1])) {
+        let known = room.members[room.named(*node)].records().iter().any(|record| record.node == *before);
+        assert!(known, "{node} has not heard of {before}");
+    }
+}
+
+#[test]
+fn nobody_else_says_what_a_member_holds() {
+    let mut room = room(2);
+    let node = room.members[1].me().node;
+    let (mine, forged) = (record(node, 1, 10), record(node, 9, 200));
     let effects = room.members[1].announce(mine.clone(), room.now);
     room.apply(1, effects);
     let effects = room.members[1].learn(Vec::new(), vec![forged], room.now);

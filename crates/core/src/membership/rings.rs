@@ -50,6 +50,15 @@ impl Rings {
         next.map(|(_, node)| *node).collect()
     }
 
+    /// Who stands before and after a member in the order of ids.
+    pub fn beside(&self, node: NodeId) -> (Option<NodeId>, Option<NodeId>) {
+        let (ring, place) = (&self.0[0], place(0, node));
+        let before = ring.range(..place).next_back().or_else(|| ring.last());
+        let after = ring.range((Excluded(place), Unbounded)).next().or_else(|| ring.first());
+        let other = |beside: Option<&(u64, NodeId)>| beside.map(|(_, other)| *other).filter(|other| *other != node);
+        (other(before), other(after))
+    }
+
     /// By whom `me`, who is not in, is watched: those before it, each once.
     pub fn before(&self, me: NodeId) -> BTreeSet<NodeId> {
         let circles = self.0.iter().enumerate();
@@ -106,6 +115,19 @@ mod tests {
             }
             assert!(steps <= most, "{steps} steps for {count} members");
         }
+    }
+
+    #[test]
+    fn each_stands_between_two() {
+        let mut rings = Rings::default();
+        [3, 5, 9].into_iter().for_each(|node| rings.insert(NodeId(node)));
+        let beside = |node| rings.beside(NodeId(node));
+        assert_eq!(beside(5), (Some(NodeId(3)), Some(NodeId(9))));
+        assert_eq!(beside(9), (Some(NodeId(5)), Some(NodeId(3))));
+        assert_eq!(beside(4), (Some(NodeId(3)), Some(NodeId(5))), "whether it is in or not");
+        let mut alone = Rings::default();
+        alone.insert(NodeId(1));
+        assert_eq!(alone.beside(NodeId(1)), (None, None));
     }
 
     #[test]

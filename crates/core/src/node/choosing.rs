@@ -81,15 +81,22 @@ struct Choosing<'a> {
     dice: u64,
 }
 
-/// Where a chunk enters the crowd of this zone, so that all nodes agree.
+/// Where a chunk comes into this zone, so that all its nodes agree; the crowd begins there.
 #[derive(Debug, Clone, Copy)]
-enum Entry {
-    /// At a node that has it.
-    Holder(NodeId),
+enum Door {
+    /// At an origin.
+    Origin(NodeId),
     /// At a gateway, which is to get it.
     Gateway(NodeId),
     /// At this node, which is the gateway.
     Here,
+}
+
+impl Door {
+    /// The gateway, if it is another node.
+    const fn gateway(self) -> Option<NodeId> {
+        if let Self::Gateway(gateway) = self { Some(gateway) } else { None }
+    }
 }
 
 impl Choosing<'_> {
@@ -97,12 +104,12 @@ impl Choosing<'_> {
         if let Some(choice) = self.advised() {
             return choice;
         }
-        let entry = self.entry();
-        self.ask_crowd(entry)
+        let door = self.door();
+        self.ask_crowd(door)
             .or_else(|| self.ask_holder())
             .or_else(|| self.ask_relay())
-            .or_else(|| self.ask_origin(entry))
-            .or_else(|| self.ask_gateway(entry))
+            .or_else(|| self.ask_origin(door))
+            .or_else(|| self.ask_gateway(door))
             .or_else(|| self.ask_outside())
             .unwrap_or_else(|| self.ask_anybody())
     }
@@ -156,22 +163,49 @@ impl Choosing<'_> {
     }
 
     /// One of those upstream in the crowd of this zone.
-    fn ask_crowd(&self, entry: Option<Entry>) -> Option<Choice> {
-        let (source, at_source) = match entry.filter(|_| self.may_ask_zone())? {
-            Entry::Holder(node) => (node, Reach::HOLDER),
-            Entry::Gateway(node) => (node, Reach::GATEWAY),
-            Entry::Here => return None,
+    fn ask_crowd(&self, door: Option<Door>) -> Option<Choice> {
+        let (root, source) = self.way(door).filter(|_| self.may_ask_zone())?;
+        let (map, me) = (&self.image.map, self.me());
+        let (gateway, origins) = (door.and_then(Door::gateway), map.origins());
+        // The door is for what nobody has yet.
+        let had = || map.keepers(self.chunk).any(|home| home.node != me && map.has(home, self.chunk));
+        let shut = |peer: NodeId| {
+            (origins.contains(&peer) && had())
+                || (gateway == Some(peer) && !map.holds(peer, self.chunk) && self.full().any(|home| home != me))
         };
-        let origins = self.image.map.origins();
-        let map = &self.image.map;
-        let origins_too = || !map.keepers(self.chunk).any(|home| home.node != self.me() && map.has(home, self.chunk));
-        let line = self.image.crowd.upstream(self.me(), source);
-        let steps = line.filter(|(peer, _)| !origins.contains(peer) || origins_too()).map(|(peer, distance)| Step {
+        let at_source = if gateway == Some(source) { Reach::GATEWAY } else { Reach::HOLDER };
+        let line = self.image.crowd.upstream(me, root, source).filter(|(peer, _)| !shut(*peer));
+        let steps = line.map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
             has: (peer == source || map.holds(peer, self.chunk)) && self.is_believed(peer),
         });
         self.along(steps)
+    }
+
+    /// Where the crowd begins, and who it is, from there to here, that this node takes the chunk from in the end.
+    fn way(&self, door: Option<Door>) -> Option<(NodeId, NodeId)> {
+        let (map, crowd, me) = (&self.image.map, &self.image.crowd, self.me());
+        match door {
+            Some(Door::Here) => None,
+            Some(Door::Gateway(gateway)) => Some((gateway, crowd.nearest(me, gateway, self.full()))),
+            Some(Door::Origin(origin)) => {
+                Some((origin, crowd.nearest(me, origin, self.full().chain(map.origins().iter().copied()))))
+            }
+            None => {
+                let filling = || map.keepers(self.chunk).filter(|home| self.is_crowd() && home.filled.count > 0);
+                let source = self.nearest(self.full()).or_else(|| self.nearest(filling().map(|home| home.node)))?;
+                Some((source, source))
+            }
+        }
+    }
+
+    /// Those of whom a crowd may take the chunk: while stores fill, what each says that it has reaches some earlier than
+    /// others, so only full ones count.
+    fn full(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let (size, is_crowd) = (self.image.map.ring().size(), self.is_crowd());
+        let full = self.image.map.keepers(self.chunk).filter(move |home| is_crowd && home.filled.count == size);
+        full.map(|home| home.node)
     }
 
     /// The first of a line of nodes upstream that is in step and can take more.
@@ -264,9 +298,9 @@ impl Choosing<'_> {
     }
 
     /// An origin; but in a field of zones those are for the gateways, each for the chunks that enter there.
-    fn ask_origin(&self, entry: Option<Entry>) -> Option<Choice> {
+    fn ask_origin(&self, door: Option<Door>) -> Option<Choice> {
         // Who was asked from outside cannot turn to another of its zone: whoever asked has reasons not to.
-        let turns = self.may_ask_zone() && matches!(entry, Some(Entry::Gateway(_)));
+        let turns = self.may_ask_zone() && matches!(door, Some(Door::Gateway(_)));
         if turns && self.usable_gateways().next().is_some() {
             return None;
         }
@@ -280,8 +314,8 @@ impl Choosing<'_> {
     }
 
     /// A gateway of this zone, the one whose turn it is first.
-    fn ask_gateway(&self, entry: Option<Entry>) -> Option<Choice> {
-        if !self.may_ask_zone() || matches!(entry, Some(Entry::Here)) {
+    fn ask_gateway(&self, door: Option<Door>) -> Option<Choice> {
+        if !self.may_ask_zone() || matches!(door, Some(Door::Here)) {
             return None;
         }
         let peer = self.usable_gateways().next()?;
@@ -327,28 +361,21 @@ impl Choosing<'_> {
         other.map_or(Choice::Nobody, |peer| Choice::Ask(Source::holder(peer)))
     }
 
-    /// Where in the crowd the chunk comes from, so that all nodes agree: while stores fill, what each says that it has
-    /// reaches some earlier than others, so only full stores count; else the gateway, or in a field without zones an
-    /// origin; else whoever fills. Of several the nearest upstream.
-    fn entry(&self) -> Option<Entry> {
+    /// The gateway whose turn it is, or in a field without zones an origin.
+    fn door(&self) -> Option<Door> {
+        if let Some(gateway) = self.image.gateways.in_turn(self.chunk).next() {
+            return Some(if gateway == self.me() { Door::Here } else { Door::Gateway(gateway) });
+        }
+        self.image.map.origins().iter().min().filter(|_| self.is_crowd()).map(|origin| Door::Origin(*origin))
+    }
+
+    /// Who has just come knows few, perhaps of many; those who then ask homes and those who take from their neighbours
+    /// would fetch everything twice, and could wait for each other.
+    fn is_crowd(&self) -> bool {
         let image = self.image;
-        let size = image.map.ring().size();
-        let keeps_all = image.fill.arc().length == size;
-        // Who has just come knows few, perhaps of many; those who then ask homes and those who take from their neighbours
-        // would fetch everything twice, and could wait for each other.
+        let keeps_all = image.fill.arc().length == image.map.ring().size();
         let few = image.map.participants().len() < CROWD && self.node.now >= image.blind_until;
-        let crowd = keeps_all || !few;
-        let homes = || image.map.keepers(self.chunk);
-        let full = || self.nearest(homes().filter(|home| home.filled.count == size).map(|home| home.node));
-        if let Some(holder) = crowd.then(full).flatten() {
-            return Some(Entry::Holder(holder));
-        }
-        if let Some(gateway) = image.gateways.in_turn(self.chunk).next() {
-            return Some(if gateway == self.me() { Entry::Here } else { Entry::Gateway(gateway) });
-        }
-        let filling = || self.nearest(homes().filter(|home| home.filled.count > 0).map(|home| home.node));
-        let holder = self.nearest(image.map.origins().iter().copied()).or_else(filling);
-        holder.filter(|_| crowd).map(Entry::Holder)
+        keeps_all || !few
     }
 
     fn nearest(&self, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {

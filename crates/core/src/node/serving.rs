@@ -90,7 +90,7 @@ impl Node {
                 return true;
             }
             // Nor should whoever has fallen behind be passed by: it would get half of what its neighbour can send, and stay behind.
-            chunks += BEHIND * self.peers.passing() / chunk_bytes;
+            chunks += BEHIND * self.peers.passing(image.map.origins()) / chunk_bytes;
         }
         let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
         before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || (reach.is_outside() && !fetch.askers.is_empty()))

@@ -14,8 +14,9 @@
 
 use crate::identity::NodeId;
 
-/// How far downstream of a source somebody is: in ids and not in nodes, so that those who know of different nodes between
-/// still agree. 0 for the source itself.
+/// How far downstream of the root somebody is, which is where chunks come into the zone: in ids and not in nodes, so that those
+/// who know of different nodes between still agree, and from the root whoever has the chunk by now, since they hear of that one
+/// after the other. 0 for whoever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Distance(pub u32);
 
@@ -25,14 +26,14 @@ impl Distance {
     /// Whoever stands at the end of the chain is as far as this at least.
     const END: u32 = 1 << (Self::BITS - 1);
 
-    /// From a source to a node on its way around.
-    const fn between(source: NodeId, node: NodeId) -> Self {
-        Self((node.0.wrapping_sub(source.0) >> (u64::BITS - Self::BITS + 1)) as u32)
+    /// From a root to a node on the way around.
+    const fn between(root: NodeId, node: NodeId) -> Self {
+        Self((node.0.wrapping_sub(root.0) >> (u64::BITS - Self::BITS + 1)) as u32)
     }
 
-    /// From a source to a node at the end of its chain.
-    const fn to_end(source: NodeId, node: NodeId) -> Self {
-        Self(Self::END + Self::between(source, node).0)
+    /// From a root to a node at the end of its chain.
+    const fn to_end(root: NodeId, node: NodeId) -> Self {
+        Self(Self::END + Self::between(root, node).0)
     }
 }
 
@@ -58,16 +59,32 @@ impl Crowd {
         Self { nodes, end }
     }
 
-    /// From whom `node`, which need not be in the crowd itself, takes a chunk that enters it at `source`: the nearest first,
-    /// the source last, with their distances.
-    pub fn upstream(&self, node: NodeId, source: NodeId) -> impl Iterator<Item = (NodeId, Distance)> + '_ {
-        let is_at_end = self.end.binary_search(&node).is_ok();
-        // From the end all others are upstream, beginning with the last before the source.
+    /// Who of `sources` is the next upstream of `node` on its way from `root`; `root` if none of them is.
+    pub fn nearest(&self, node: NodeId, root: NodeId, sources: impl Iterator<Item = NodeId>) -> NodeId {
+        let place = |other: NodeId| other.0.wrapping_sub(root.0);
+        let mine = if self.is_at_end(node) { u64::MAX } else { place(node) };
+        let upstream = sources.filter(|source| *source != node && place(*source) < mine);
+        upstream.max_by_key(|source| place(*source)).unwrap_or(root)
+    }
+
+    /// From whom `node`, which need not be in the crowd itself, takes a chunk that `source` has, between `root` and it: the
+    /// nearest first, the source last, with their distances from `root`.
+    pub fn upstream(
+        &self,
+        node: NodeId,
+        root: NodeId,
+        source: NodeId,
+    ) -> impl Iterator<Item = (NodeId, Distance)> + '_ {
+        // From the end all others are upstream, beginning with the last before the root.
         let (last, ending) =
-            if is_at_end { (source, before(&self.end, node, source)) } else { (node, before(&[], node, source)) };
-        let ending = ending.map(move |other| (other, Distance::to_end(source, other)));
-        let others = before(&self.nodes, last, source).map(move |other| (other, Distance::between(source, other)));
+            if self.is_at_end(node) { (root, before(&self.end, node, root)) } else { (node, before(&[], node, root)) };
+        let ending = ending.map(move |other| (other, Distance::to_end(root, other)));
+        let others = before(&self.nodes, last, source).map(move |other| (other, Distance::between(root, other)));
         ending.chain(others).take(LOOK).chain([(source, Distance(0))])
+    }
+
+    fn is_at_end(&self, node: NodeId) -> bool {
+        self.end.binary_search(&node).is_ok()
     }
 }
 
@@ -95,7 +112,7 @@ mod tests {
             let nodes = nodes(count);
             let crowd = Crowd::of(nodes.iter().copied(), |_| false);
             for node in nodes {
-                let line: Vec<(NodeId, Distance)> = crowd.upstream(node, source).collect();
+                let line: Vec<(NodeId, Distance)> = crowd.upstream(node, source, source).collect();
                 assert!(line.is_sorted_by(|a, b| a.1 > b.1), "{line:?}");
                 assert!(line.iter().all(|(other, _)| *other != node));
                 assert_eq!(line.last(), Some(&(source, Distance(0))));
@@ -110,7 +127,7 @@ mod tests {
         let gateways = [nodes[2], nodes[5], nodes[8]];
         let crowd = Crowd::of(nodes.iter().copied(), |node| gateways.contains(&node));
         let line = |node: usize, source: usize| {
-            let line: Vec<(NodeId, Distance)> = crowd.upstream(nodes[node], nodes[source]).collect();
+            let line: Vec<(NodeId, Distance)> = crowd.upstream(nodes[node], nodes[source], nodes[source]).collect();
             assert!(line.is_sorted_by(|a, b| a.1 > b.1), "{line:?}");
             line.iter().map(|(node, _)| nodes.iter().position(|other| other == node).unwrap()).collect::<Vec<_>>()
         };
@@ -121,11 +138,31 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_to_have_it_changes_no_distance() {
+        let mut nodes = nodes(40);
+        let crowd = Crowd::of(nodes.iter().copied(), |_| false);
+        nodes.sort_unstable();
+        let root = nodes[7];
+        let line = |node: usize, source| crowd.upstream(nodes[node], root, source).collect::<Vec<_>>();
+        for node in (0..40).filter(|node| *node != 7) {
+            let before = line(node, crowd.nearest(nodes[node], root, [].into_iter()));
+            let full = [nodes[3], nodes[12], nodes[30]];
+            let source = crowd.nearest(nodes[node], root, full.into_iter());
+            let after = line(node, source);
+            assert_eq!(after.last(), Some(&(source, Distance(0))));
+            let passing = &after[..after.len() - 1];
+            assert!(passing.iter().all(|step| before.contains(step)), "{before:?} {after:?}");
+            assert!(passing.iter().all(|(other, _)| !full.contains(other)), "nothing comes from beyond who has it");
+        }
+        assert_eq!(crowd.nearest(nodes[8], root, [nodes[7], nodes[9]].into_iter()), root, "never around the root");
+    }
+
+    #[test]
     fn a_chain_goes_around_to_its_source() {
         let mut nodes = nodes(10);
         let crowd = Crowd::of(nodes.iter().copied(), |_| false);
         nodes.sort_unstable();
-        let line: Vec<NodeId> = crowd.upstream(nodes[5], nodes[8]).map(|(node, _)| node).collect();
+        let line: Vec<NodeId> = crowd.upstream(nodes[5], nodes[8], nodes[8]).map(|(node, _)| node).collect();
         assert_eq!(line, [4, 3, 2, 1, 0, 9, 8].map(|at| nodes[at]));
     }
 }
