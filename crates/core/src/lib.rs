@@ -16,6 +16,7 @@ pub mod hash_tree;
 pub mod identity;
 pub mod image;
 pub mod inventory;
+pub mod lines;
 pub mod membership;
 pub mod node;
 pub mod peers;

@@ -1,12 +1,9 @@
-//! What a connection still has to send, what a reader waits for first. Holds no chunk's bytes.
-//!
-//! The rest goes in the order in which it was asked for: a reader may have come to wait for a chunk since it was asked
-//! for as a fill, and a stream of what is read ahead would keep that back for as long as it flows.
+//! What a connection still has to send, what a reader waits for first ([`Lines`]). Holds no chunk's bytes.
 
-use std::collections::VecDeque;
 use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
+use vfield_core::lines::Lines;
 use vfield_core::wire::{Priority, Refusal};
 
 /// An answer that waits for its turn.
@@ -45,8 +42,7 @@ pub enum Body {
 /// The answers of one connection.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// What is waited for, and what is not.
-    lines: [VecDeque<Answer>; 2],
+    lines: Lines<Answer>,
     /// Requests taken in and not answered yet, those that the core works on included.
     open: usize,
 }
@@ -64,17 +60,17 @@ impl Answers {
 
     /// Lines up an answer.
     pub fn push(&mut self, answer: Answer) {
-        self.lines[usize::from(answer.priority != Priority::Demand)].push_back(answer);
+        self.lines.push(answer.priority, answer);
     }
 
     /// Lines up a refusal.
     pub fn refuse(&mut self, request: u64, refusal: Refusal) {
-        self.lines[0].push_front(Answer { request, priority: Priority::Demand, body: Body::Refusal(refusal) });
+        self.before(request, Body::Refusal(refusal));
     }
 
     /// Lines up what goes before chunks: like a refusal it is short, as a rule, and lets the asker go on.
     pub fn before(&mut self, request: u64, body: Body) {
-        self.lines[0].push_front(Answer { request, priority: Priority::Demand, body });
+        self.lines.push_first(Answer { request, priority: Priority::Demand, body });
     }
 
     /// Lines up a sign of life, which answers nothing.
@@ -85,18 +81,15 @@ impl Answers {
 
     /// The asker wants it no more: a refusal instead, so that every request has its answer.
     pub fn cancel(&mut self, request: u64) {
-        for line in &mut self.lines {
-            if let Some(answer) = line.iter_mut().find(|answer| answer.request == request)
-                && matches!(answer.body, Body::Chunk { .. })
-            {
-                answer.body = Body::Refusal(Refusal::NotHeld);
-            }
+        let is_chunk = |answer: &&mut Answer| answer.request == request && matches!(answer.body, Body::Chunk { .. });
+        if let Some(answer) = self.lines.iter_mut().find(is_chunk) {
+            answer.body = Body::Refusal(Refusal::NotHeld);
         }
     }
 
     /// The answer to send next.
     pub fn next(&mut self) -> Option<Answer> {
-        let next = self.lines.iter_mut().find_map(VecDeque::pop_front)?;
+        let next = self.lines.pop()?;
         self.open = self.open.saturating_sub(1);
         Some(next)
     }

@@ -3,6 +3,7 @@
 use super::takes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use vfield_core::lines::Lines;
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
 
@@ -52,14 +53,14 @@ struct Outgoing {
     /// In the kernel: packets and their bytes.
     written: VecDeque<(u32, u32)>,
     written_bytes: u64,
-    /// Not yet: what a reader waits for, and what none does.
-    lines: [VecDeque<(u32, u32)>; 2],
+    /// Not yet.
+    lines: Lines<(u32, u32)>,
 }
 
 impl Outgoing {
     fn write(&mut self) {
         while self.written_bytes < WRITTEN_MAX
-            && let Some(next) = self.lines.iter_mut().find_map(VecDeque::pop_front)
+            && let Some(next) = self.lines.pop()
         {
             self.written_bytes += u64::from(next.1);
             self.written.push_back(next);
@@ -99,7 +100,7 @@ impl Port {
             turns.push_back(to);
             Outgoing::default()
         });
-        outgoing.lines[usize::from(priority != Priority::Demand)].push_back((packet, bytes));
+        outgoing.lines.push(priority, (packet, bytes));
         outgoing.write();
     }
 
