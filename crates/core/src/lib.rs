@@ -24,6 +24,7 @@ pub mod placement;
 pub mod reach;
 pub mod read_ahead;
 pub mod record;
+pub mod snapshot;
 pub mod source;
 pub mod standing;
 pub mod statement;

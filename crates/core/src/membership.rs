@@ -191,14 +191,7 @@ impl Membership {
             match item {
                 Item::Member(member) => self.hear_of(member, Some(from.node)),
                 Item::Record(record) if record.node == self.me.node => {}
-                Item::Record(record) => {
-                    let key = RecordKey { node: record.node, image: record.image };
-                    let introduces = record.node == from.node && self.records.get(&key).is_none();
-                    self.learn_record(record, Some(from.node));
-                    if introduces {
-                        self.introduce(&from, key);
-                    }
-                }
+                Item::Record(record) => self.take_record(record, Some(from.node), Some(from.node)),
             }
         }
         match purpose {
@@ -233,7 +226,7 @@ impl Membership {
         // What this node holds, it knows best.
         let me = self.me.node;
         for record in records.into_iter().filter(|record| record.node != me) {
-            self.learn_record(record, from);
+            self.take_record(record, self.introducer, from);
         }
         self.finish()
     }
@@ -468,6 +461,16 @@ impl Membership {
         let key = RecordKey { node: record.node, image: record.image };
         if self.records.learn(record) {
             self.pass_on(Topic::Record(key), from);
+        }
+    }
+
+    /// Takes in a record that came from `teller`; `from` is not told of it again.
+    fn take_record(&mut self, record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
+        let key = RecordKey { node: record.node, image: record.image };
+        let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
+        self.learn_record(record, from);
+        if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {
+            self.introduce(&newcomer, key);
         }
     }
 

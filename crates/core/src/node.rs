@@ -31,7 +31,7 @@ use crate::image::ImageId;
 use crate::membership::{Level, Membership};
 use crate::peers::Peers;
 use crate::reach::Reach;
-use crate::record::Snapshot;
+use crate::snapshot::Snapshot;
 use crate::source::ReadError;
 use crate::time::Time;
 use crate::wire::{Priority, Refusal};
@@ -242,6 +242,8 @@ pub struct Node {
     /// A look at all requests is due before long.
     checking: bool,
     outstanding_bytes: u64,
+    /// Until when it asks nobody for chunks, in a field of zones.
+    gathers_until: Time,
     /// Chunks in line, by priority; entries may be out of date.
     lines: [VecDeque<(ImageId, Chunk)>; 3],
     /// Chunks that wait until a peer can take more, by peer and priority, in the order of the image, since that
@@ -285,6 +287,7 @@ impl Node {
             hedging: 0,
             checking: false,
             outstanding_bytes: 0,
+            gathers_until: Time::ZERO,
             lines: Default::default(),
             parked: BTreeMap::new(),
             reads: BTreeMap::new(),

@@ -25,9 +25,9 @@ const BROKEN_RETRY: Duration = Duration::from_millis(500);
 /// So many are remembered; beyond it those who lied are forgotten once they may be asked again. Ids are free to choose.
 const PEERS_MAX: usize = 4096;
 /// A neighbour in the chain that is not in step is not asked to pass chunks on for so long, doubled each time.
-const ASIDE: Duration = Duration::from_millis(50);
+const ASIDE: Duration = Duration::from_millis(10);
 /// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
-const BEGINNINGS: u32 = 2;
+const BEGINNINGS: u32 = 4;
 const ASIDE_MAX: Duration = Duration::from_secs(2);
 /// One that passes chunks on at less than this part of the rate that it had lags: its link has become slow, or its machine
 /// busy, and the crowd need not be. A link that falls back to the next slower kind is ten times as slow; rates of
@@ -305,6 +305,11 @@ impl Peers {
     pub fn may_begin(&self, node: NodeId, now: Time) -> bool {
         let begins = |peer: &Peer| !peer.has_begun && peer.out_of_step <= BEGINNINGS;
         !self.may_be_in_step(node, now) && self.peers.get(&node).is_some_and(begins)
+    }
+
+    /// For how long it is left alone yet.
+    pub fn aside_for(&self, node: NodeId, now: Time) -> Duration {
+        self.peers.get(&node).and_then(|peer| peer.aside_until).map_or(Duration::ZERO, |until| until - now)
     }
 
     /// True unless it has refused to pass chunks on lately.

@@ -5,7 +5,6 @@
 
 use crate::identity::NodeId;
 use crate::image::{Header, ImageId, is_image_name};
-use crate::membership::Member;
 use crate::placement::{Arc, Filled};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,21 +58,6 @@ pub struct RecordKey {
     pub node: NodeId,
     /// About which image.
     pub image: ImageId,
-}
-
-/// What a node tells another when they meet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    /// Itself, then, if both are in one zone, all members it knows of there, the dead too.
-    pub members: Vec<Member>,
-    /// What they have said.
-    pub records: Vec<Record>,
-    /// Gateways: between two of them all, the sender first, else a few.
-    pub gateways: Vec<Member>,
-    /// What these have said; else for each image what somebody said of it.
-    pub outside: Vec<Record>,
-    /// True between two gateways.
-    pub backbone: bool,
 }
 
 /// At most so many records are kept: 16 images on 4 000 nodes, 20 MB.

@@ -9,14 +9,14 @@ use crate::chunk::{Chunk, ChunkSize};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::reach::Reach;
-use crate::record::Snapshot;
+use crate::snapshot::{self, Snapshot};
 use crate::source::Urgency;
 use serde::{Deserialize, Serialize};
 
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
 /// Longest rest of a greeting: an identity takes about 40 bytes.
@@ -345,6 +345,8 @@ pub fn decode_redirect(payload: &[u8]) -> Result<NodeId, WireError> {
 
 /// A whole frame that carries a snapshot; records that do not fit are left out (they will be gossiped).
 pub fn snapshot_frame(kind: Kind, request: u64, mut snapshot: Snapshot) -> Vec<u8> {
+    snapshot.records.truncate(snapshot::RECORDS_MAX);
+    snapshot.outside.truncate(snapshot::RECORDS_MAX);
     let mut body = encode(&snapshot);
     while body.len() > SNAPSHOT_MAX as usize {
         snapshot.members.truncate(snapshot.members.len() / 2);

@@ -12,7 +12,8 @@ use vfield_core::membership::{Member, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
-use vfield_core::record::{Record, Snapshot};
+use vfield_core::record::Record;
+use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 

@@ -8,7 +8,8 @@ use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
 use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
-use vfield_core::record::{Record, Records, Snapshot};
+use vfield_core::record::{Record, Records};
+use vfield_core::snapshot::{self, Snapshot};
 use vfield_core::wire::{
     self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
 };
@@ -59,7 +60,7 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "03000000",
+            "04000000",
             "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -131,14 +132,21 @@ mod golden {
     fn a_snapshot() {
         let snapshot = Snapshot {
             members: vec![Member { identity: identity(), incarnation: 3, state: State::Alive }],
-            records: Vec::new(),
+            records: vec![record()],
             gateways: Vec::new(),
             outside: Vec::new(),
             backbone: false,
         };
-        let expected = concat!(
-            "050000001e000000",
+        let image = "ab".repeat(32);
+        let expected = [
+            "050000007b000000",
             "0000000000000000",
+            // One image, its name, its header.
+            "01",
+            &image,
+            "057669766572",
+            "562d4649454c440001000000000001000000004000000000803e000000000000",
+            // One member.
             "01",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -146,11 +154,17 @@ mod golden {
             "00",
             "03",
             "00",
+            // One record of that image.
+            "01",
+            "888e98a8c0e0808101",
+            "00",
+            "ac02",
+            "00810188270182800101",
             "00",
             "00",
             "00",
-            "00"
-        );
+        ]
+        .concat();
         assert_eq!(hexadecimal(&wire::snapshot_frame(Kind::Sync, 0, snapshot)), expected);
     }
 }
@@ -229,6 +243,27 @@ fn greetings_of_others_are_told_apart() {
 }
 
 /// What does not fit into a frame is left out, not sent as a frame that the other side would refuse.
+#[test]
+fn a_record_of_no_image_is_refused() {
+    let frame = wire::snapshot_frame(Kind::Sync, 0, Snapshot { records: vec![record()], ..Snapshot::default() });
+    let body = &frame[HEADER..];
+    // What comes after the number of the image: a version of two bytes, the rest of the record, two empty lists and a flag.
+    let at = body.len() - 16;
+    let with = |subject| [&body[..at], &[subject], &body[at + 1..]].concat();
+    assert_eq!(wire::decode_snapshot(&with(0)).map(|snapshot| snapshot.records), Ok(vec![record()]));
+    assert!(wire::decode_snapshot(&with(1)).is_err());
+}
+
+#[test]
+fn more_records_than_fit_into_memory_are_left_out_and_refused() {
+    let records = vec![record(); snapshot::RECORDS_MAX + 1];
+    let outside = Snapshot { outside: records.clone(), ..Snapshot::default() };
+    assert!(wire::decode_snapshot(&postcard::to_stdvec(&outside).expect("plain data")).is_err());
+    let frame = wire::snapshot_frame(Kind::Sync, 0, Snapshot { records, ..Snapshot::default() });
+    let told = wire::decode_snapshot(&frame[HEADER..]).expect("a snapshot");
+    assert_eq!(told.records.len(), snapshot::RECORDS_MAX);
+}
+
 #[test]
 fn a_snapshot_of_a_huge_field_still_fits() {
     let member = |node| Identity { node: NodeId(node), ..identity() };

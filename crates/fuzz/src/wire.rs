@@ -9,7 +9,8 @@ use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
-use vfield_core::record::{Record, Snapshot};
+use vfield_core::record::Record;
+use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{
     self, FrameHeader, GET_FRAME, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal,
 };

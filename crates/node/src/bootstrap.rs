@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::Input;
-use vfield_core::record::Snapshot;
+use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
 
 /// How long a member may take to tell what it knows.

@@ -14,7 +14,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::ImageId;
 use vfield_core::reach;
-use vfield_core::record::Snapshot;
+use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, WireError};
 use vfield_trust::KeyRing;
 

@@ -25,6 +25,9 @@ const FILL_BESIDE_READERS: u64 = 2;
 const YOUNG: Duration = Duration::from_secs(2);
 /// So long after this node's start it may not know yet of those who are there: until notes were compared once.
 const BLIND: Duration = Duration::from_millis(250);
+/// So long after its start a node of a zone knows who was there before, and who else came within the time in which a room is
+/// switched on: before that everybody would take itself for a gateway, and be asked for what it cannot have.
+const GATHER: Duration = Duration::from_millis(80);
 
 /// One image on this node.
 pub(super) struct Image {
@@ -41,6 +44,8 @@ pub(super) struct Image {
     pub young_until: Time,
     /// Until when there may be a crowd that this node does not know of.
     pub blind_until: Time,
+    /// From when on it may be a gateway.
+    pub stands_from: Time,
     pub inventory: Inventory,
     pub fetches: BTreeMap<Chunk, Fetch>,
     pub fill: Fill,
@@ -102,7 +107,7 @@ impl Node {
         let transient = (self.config.transient_bytes / chunk_bytes).max(4);
         let mut map = Map::new(Ring::new(geometry.chunks()));
         self.fill_map(image.id, &mut map);
-        let me = self.me().node;
+        let (me, is_origin) = (self.me().node, image.origin);
         let (length, size) = (arc_length(&geometry, capacity), geometry.chunks());
         let kept = image.kept.filter(|kept| kept.fits(size));
         let arc = match kept {
@@ -114,13 +119,14 @@ impl Node {
         let start = if kept.is_some() { self.now } else { self.now + wait };
         let entry = Image {
             name: image.name,
-            origin: image.origin,
+            origin: is_origin,
             map,
             crowd: Crowd::default(),
             gateways: Gateways::default(),
             outside: Zones::default(),
             young_until: self.now + YOUNG,
             blind_until: self.now + BLIND,
+            stands_from: self.now + GATHER,
             inventory: Inventory::new(geometry, capacity, transient),
             fetches: BTreeMap::new(),
             fill: Fill::new(size, arc, from, start),
@@ -138,7 +144,10 @@ impl Node {
         self.announce(image.id);
         self.mapped = u64::MAX;
         self.remap();
-        self.set(BLIND, Timer::Stand);
+        if !is_origin && self.is_zoned() && self.images.len() == 1 {
+            self.gathers_until = self.now + GATHER;
+        }
+        self.set(GATHER, Timer::Stand);
         self.set_fill(image.id);
         self.pump();
     }

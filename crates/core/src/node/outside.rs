@@ -12,13 +12,14 @@ use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Member, Membership, State};
 use crate::placement::zones::Stock;
 use crate::placement::{Arc, Filled, Gateways};
-use crate::record::{Record, Snapshot};
+use crate::record::Record;
+use crate::snapshot::Snapshot;
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// So many contacts are remembered in each of so many zones. Whoever comes is told of those in its own zone, so that
-/// all find each other who are switched on at once.
+/// So many contacts are remembered in each of so many zones, the eldest and those that came last. Whoever comes is told of
+/// those in its own zone, so that all find each other who are switched on at once.
 const CONTACTS: usize = 3;
 const CONTACT_ZONES_MAX: usize = 4096;
 /// So many gateways of other zones are told to those who are not gateways.
@@ -41,6 +42,8 @@ pub(super) struct Outside {
     pub woken_at: Option<Time>,
     /// The timer of the next comparing of notes.
     pub seeks: Option<TimerKey>,
+    /// See [`Node::follow`].
+    has_followed: bool,
     /// Others of this zone are there.
     has_fellows: bool,
     /// Since when this node is a gateway no more.
@@ -69,7 +72,7 @@ impl Node {
     }
 
     /// True in a field of zones.
-    fn is_zoned(&self) -> bool {
+    pub(super) fn is_zoned(&self) -> bool {
         self.me().zone != Zone::default() || !self.outside.contacts.is_empty()
     }
 
@@ -147,14 +150,27 @@ impl Node {
         if let Some(backbone) = self.outside.backbone.as_mut().filter(|_| is_gateway) {
             let mut effects = backbone.met(from, self.now);
             if among_gateways {
-                effects.add(backbone.learn(gateways, outside, self.now));
+                effects.add(backbone.learn(gateways.clone(), outside, self.now));
                 self.mapped = u64::MAX;
             }
             self.apply_outside(effects);
         }
+        let others = gateways.iter().map(|member| member.identity);
+        self.follow(others.filter(|gateway| gateway.node != from.node).find(|gateway| gateway.zone != me.zone));
         // What the backbone knows need not be known twice.
         for identity in seen.into_iter().filter(|seen| !among_gateways || seen.zone == me.zone) {
             self.contact(identity);
+        }
+    }
+
+    /// Whoever has just come to stand for its zone is told of the gateways of another by any node there, and asks one of them at
+    /// once; once for each time that it compares notes of its own accord.
+    fn follow(&mut self, gateway: Option<Identity>) {
+        let zone = self.me().zone;
+        let is_alone = |backbone: &Membership| backbone.live().values().all(|gateway| gateway.zone == zone);
+        if self.outside.backbone.as_ref().is_some_and(is_alone) && !self.outside.has_followed {
+            self.outside.has_followed = true;
+            self.outputs.extend(gateway.map(Output::Sync));
         }
     }
 
@@ -177,8 +193,13 @@ impl Node {
         }
         let contacts = self.outside.contacts.entry(identity.zone).or_default();
         if !contacts.iter().any(|known| known.node == identity.node) {
-            contacts.insert(0, identity);
-            contacts.truncate(CONTACTS);
+            // The eldest stays: all who come are told of that one, which so knows all of its zone.
+            let age = |contact: &Identity| (contact.generation, contact.node);
+            contacts.push(identity);
+            if contacts.len() > CONTACTS {
+                let is_eldest = contacts.iter().skip(1).all(|contact| age(&contacts[0]) < age(contact));
+                contacts.remove(usize::from(is_eldest));
+            }
             if zones == 0 {
                 self.mapped = u64::MAX;
             }
@@ -203,7 +224,7 @@ impl Node {
     pub(super) fn stand(&mut self) {
         let me = *self.me();
         // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
-        let knows = |image: &Image| !self.outside.has_fellows || self.now >= image.blind_until;
+        let knows = |image: &Image| !self.outside.has_fellows || self.now >= image.stands_from;
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
         let called = self.images.values().any(is_gateway) && !self.leaving;
         match (&self.outside.backbone, called) {
@@ -379,6 +400,7 @@ impl Node {
     pub(super) fn seek_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
         self.outside.syncs = self.outside.syncs.wrapping_add(1);
+        self.outside.has_followed = false;
         // Those of one zone may know each other and nobody else.
         let zone = self.me().zone;
         let alone = backbone.live().values().all(|gateway| gateway.zone == zone);

@@ -17,8 +17,11 @@ use std::time::Duration;
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Sends requests for as long as the window allows, the most urgent first.
+    /// Sends requests for as long as the window allows, the most urgent first; none while its zone gathers.
     pub(super) fn pump(&mut self) {
+        if self.now < self.gathers_until {
+            return;
+        }
         for priority in [Priority::Demand, Priority::ReadAhead, Priority::Fill] {
             while self.has_window(priority) {
                 let Some((id, chunk)) = self.lines[priority as usize].pop_front() else { break };
@@ -92,7 +95,7 @@ impl Node {
         let priority = fetch.priority;
         self.parked.entry(peer).or_default()[priority as usize].insert((id, chunk));
         let wait = if self.peers.may_begin(peer, self.now) {
-            CHECK_EVERY
+            self.peers.aside_for(peer, self.now)
         } else if priority == Priority::Demand {
             OVERDUE_AFTER
         } else {

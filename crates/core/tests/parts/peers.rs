@@ -236,7 +236,7 @@ fn windows_follow_what_is_delivered() {
 fn a_neighbour_out_of_step_is_put_aside_for_longer_each_time() {
     let mut peers = Peers::new(true);
     peers.asked(A, 1, Priority::Demand, at(0));
-    for (time, pause) in [(0, 50), (100, 100), (300, 200)] {
+    for (time, pause) in [(0, 10), (100, 20), (300, 40)] {
         peers.out_of_step(A, at(time));
         peers.out_of_step(A, at(time + 1));
         assert!(!peers.may_be_in_step(A, at(time + pause - 1)));

@@ -8,19 +8,21 @@ use crate::network::{Discipline, Message, Packet};
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, RequestId};
-use vfield_core::record::Snapshot;
+use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{self, Priority, Refusal};
 
 /// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and fair.
 const SMALL: u64 = 4096;
-/// About how long a member and a record (without its name) are in a snapshot, in bytes.
-const MEMBER_BYTES: u64 = 24;
-const RECORD_BYTES: u64 = 112;
+/// About how long a member and a record are in a snapshot, in bytes, and all of its images together.
+const MEMBER_BYTES: usize = 28;
+const RECORD_BYTES: usize = 28;
+const IMAGES_BYTES: usize = 100;
 
 fn snapshot_bytes(snapshot: &Snapshot) -> u64 {
-    let named: u64 = snapshot.records.iter().map(|record| record.name.len() as u64 + RECORD_BYTES).sum();
-    wire::HEADER as u64 + snapshot.members.len() as u64 * MEMBER_BYTES + named
+    let members = snapshot.members.len() + snapshot.gateways.len();
+    let records = snapshot.records.len() + snapshot.outside.len();
+    (wire::HEADER + IMAGES_BYTES + members * MEMBER_BYTES + records * RECORD_BYTES) as u64
 }
 
 impl Field {

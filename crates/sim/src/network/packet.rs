@@ -5,7 +5,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::reach::Reach;
-use vfield_core::record::Snapshot;
+use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 

@@ -1,0 +1,109 @@
+//! Snapshots: what a node tells another when they meet, and how little of it goes over the wire.
+//!
+//! All members say something about a few images, and each record names its image, with a name and a header: as they are,
+//! records are four times as long as they need be, and one node that a thousand join through would send nothing else for most of
+//! a second. So in a snapshot images stand once.
+
+use crate::identity::NodeId;
+use crate::image::{Header, ImageId};
+use crate::membership::Member;
+use crate::placement::{Arc, Filled};
+use crate::record::Record;
+use serde::{Deserialize, Serialize};
+
+/// At most so many records are in each of the two lists: more than a mebibyte of snapshot leaves room for with their members.
+/// They are longer in memory than on the wire.
+pub const RECORDS_MAX: usize = 1 << 14;
+
+/// What a node tells another when they meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Packed", try_from = "Packed")]
+pub struct Snapshot {
+    /// Itself, then, if both are in one zone, all members it knows of there, the dead too.
+    pub members: Vec<Member>,
+    /// What they have said.
+    pub records: Vec<Record>,
+    /// Gateways: between two of them all, the sender first, else a few.
+    pub gateways: Vec<Member>,
+    /// What these have said; else for each image what somebody said of it.
+    pub outside: Vec<Record>,
+    /// True between two gateways.
+    pub backbone: bool,
+}
+
+/// An image that records are about.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Subject {
+    image: ImageId,
+    name: String,
+    header: [u8; Header::BYTES],
+}
+
+/// A record without its image.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    node: NodeId,
+    /// Which of the subjects.
+    subject: usize,
+    version: u64,
+    origin: bool,
+    arc: Arc,
+    filled: Filled,
+    leaving: bool,
+}
+
+/// A snapshot on the wire.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    subjects: Vec<Subject>,
+    members: Vec<Member>,
+    records: Vec<Line>,
+    gateways: Vec<Member>,
+    outside: Vec<Line>,
+    backbone: bool,
+}
+
+impl From<Snapshot> for Packed {
+    fn from(snapshot: Snapshot) -> Self {
+        let Snapshot { members, records, gateways, outside, backbone } = snapshot;
+        let subject =
+            |record: &Record| Subject { image: record.image, name: record.name.clone(), header: record.header };
+        let mut subjects: Vec<Subject> = records.iter().chain(&outside).map(subject).collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        let pack = |records: Vec<Record>| records.into_iter().map(|record| Line::pack(record, &subjects)).collect();
+        let (records, outside) = (pack(records), pack(outside));
+        Self { subjects, members, records, gateways, outside, backbone }
+    }
+}
+
+impl Line {
+    fn pack(record: Record, subjects: &[Subject]) -> Self {
+        let Record { node, version, image, name, header, origin, arc, filled, leaving } = record;
+        let subject = subjects.binary_search(&Subject { image, name, header }).expect("all are in it");
+        Self { node, subject, version, origin, arc, filled, leaving }
+    }
+
+    fn unpack(self, subjects: &[Subject]) -> Result<Record, &'static str> {
+        let Self { node, subject, version, origin, arc, filled, leaving } = self;
+        let Subject { image, name, header } = subjects.get(subject).ok_or("a record of no image")?;
+        let (image, name, header) = (*image, name.clone(), *header);
+        Ok(Record { node, version, image, name, header, origin, arc, filled, leaving })
+    }
+}
+
+impl TryFrom<Packed> for Snapshot {
+    type Error = &'static str;
+
+    fn try_from(packed: Packed) -> Result<Self, Self::Error> {
+        let Packed { subjects, members, records, gateways, outside, backbone } = packed;
+        let unpack = |lines: Vec<Line>| {
+            if lines.len() > RECORDS_MAX {
+                return Err("too many records");
+            }
+            lines.into_iter().map(|line| line.unpack(&subjects)).collect::<Result<Vec<Record>, _>>()
+        };
+        let (records, outside) = (unpack(records)?, unpack(outside)?);
+        Ok(Self { members, records, gateways, outside, backbone })
+    }
+}
