@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Magic and version of a greeting.
-const GREETING: &[u8] = b"VFIELD\r\n\x03\0\0\0";
+const GREETING: &[u8] = b"VFIELD\r\n\x04\0\0\0";
 /// Magic and version of gossip.
 const GOSSIP: &[u8] = b"VFG\x02";
 /// A node that does not answer within this is stuck.
@@ -88,7 +88,7 @@ pub fn get(image: &str, chunk: u64, request: u64) -> Vec<u8> {
 
 /// Asks what a node knows, and tells it nothing.
 pub fn sync(request: u64) -> Vec<u8> {
-    [&header(SYNC, 5, request)[..], &[0; 5]].concat()
+    [&header(SYNC, 6, request)[..], &[0; 6]].concat()
 }
 
 /// Tells a node, whose id is `node`, by gossip what `from` says of others.
