@@ -189,6 +189,10 @@ impl Choosing<'_> {
         match door {
             Some(Door::Here) => None,
             Some(Door::Gateway(gateway)) => Some((gateway, crowd.nearest(me, gateway, self.full()))),
+            // Once stores are full nothing comes in at the origin any more, and chains go on past it.
+            Some(Door::Origin(_)) if self.is_settled() && self.full().any(|home| home != me) => {
+                self.nearest(self.full()).map(|source| (source, source))
+            }
             Some(Door::Origin(origin)) => {
                 Some((origin, crowd.nearest(me, origin, self.full().chain(map.origins().iter().copied()))))
             }
