@@ -52,6 +52,8 @@ const DATAGRAMS_AT_ONCE: usize = 4;
 /// What a snapshot brings is passed on if it is no more than so much: the news of one who joins, or what gossip
 /// has lost, and not a whole field that one who joins gets to know.
 const PASSED_ON: usize = 8;
+/// Nobody is told that it came later than this, since whoever lies about that can be outdone up to half of what is believed.
+const USHERED_MAX: u64 = roster::GENERATION_MAX / 2;
 /// So many lost members are looked for by a node that has lost all.
 const FORMER_MAX: usize = 16;
 
@@ -64,7 +66,7 @@ pub struct Effects {
     pub up: Vec<Identity>,
     /// Members that died or left.
     pub down: Vec<Identity>,
-    /// True if somebody is suspect, or no longer.
+    /// True if somebody is suspect, or no longer, or is said to have come at another time.
     pub doubt: bool,
 }
 
@@ -210,8 +212,11 @@ impl Membership {
     }
 
     /// Takes in what another member told us when we met.
-    pub fn learn(&mut self, members: Vec<Member>, records: Vec<Record>, now: Time) -> Effects {
+    pub fn learn(&mut self, mut members: Vec<Member>, records: Vec<Record>, now: Time) -> Effects {
         self.now = now;
+        if let [newcomer] = &mut members[..] {
+            self.usher(newcomer);
+        }
         let news = |member: &&Member| self.roster.get(member.identity.node).is_none();
         let few = members.iter().filter(news).count() <= PASSED_ON;
         self.introducer = members.first().map(|member| member.identity.node);
@@ -270,7 +275,7 @@ impl Membership {
         let is_first = self.records.get(&key).is_none();
         self.learn_record(record.clone(), None);
         if is_first {
-            let watched = self.roster.rings().after(self.me.node);
+            let watched = self.roster.rings().after(&self.me);
             let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).collect();
             for node in at_once {
                 if let Some(to) = self.live().get(&node).copied() {
@@ -392,7 +397,7 @@ impl Membership {
     fn learn_member(&mut self, member: Member, from: Option<NodeId>) {
         let Member { identity, state, .. } = member;
         if identity.node == self.me.node {
-            return self.deny(member);
+            return self.hear_of_me(member);
         }
         if !self.admits(&identity) {
             return;
@@ -404,11 +409,13 @@ impl Membership {
         let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
         let was_suspect = self.suspects().contains(&identity.node);
         let was_lost = self.roster.lost().contains(&identity.node);
+        let was = self.live().get(&identity.node).copied();
         let change = self.roster.learn(member, self.now, self.paced(grace));
         if !change.news {
             return;
         }
         self.effects.doubt |= was_suspect != self.suspects().contains(&identity.node);
+        self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
         if change.up.is_some() || !change.down.is_empty() {
             self.former.extend(change.down.iter().filter(|_| state != State::Left));
             self.former.truncate(FORMER_MAX);
@@ -432,12 +439,25 @@ impl Membership {
         self.pass_on(Topic::Member(identity.node), from);
     }
 
+    /// Whoever knows nobody else has just come: it stands behind all who are here, whatever its clock says. The answer tells
+    /// it so.
+    fn usher(&self, newcomer: &mut Member) {
+        let Identity { node, generation, .. } = newcomer.identity;
+        let others = self.live().values().chain([&self.me]).filter(|other| other.node != node);
+        let latest = others.map(|other| other.generation).max().unwrap_or_default();
+        newcomer.identity.generation = generation.max(latest.saturating_add(1).min(USHERED_MAX));
+    }
+
     /// Somebody says something about this node itself: that it is dead, if it matters. What it says against that counts
-    /// more, whatever generation it was said to be of.
-    fn deny(&mut self, said: Member) {
+    /// more, whatever generation it was said to be of. Or that it came later than it thought.
+    fn hear_of_me(&mut self, said: Member) {
         let later = (said.identity.generation, said.incarnation) >= (self.me.generation, self.incarnation);
-        if later && said.state != State::Alive {
-            self.me.generation = said.identity.generation;
+        if !later {
+            return;
+        }
+        self.me.generation = said.identity.generation;
+        self.incarnation = said.incarnation;
+        if said.state != State::Alive {
             self.incarnation = said.incarnation.saturating_add(1);
             self.assert_life();
         }
@@ -477,7 +497,7 @@ impl Membership {
     /// Somebody has just come and says what it has. Who will take chunks from it is to know that at once, and it from whom it
     /// is to take them: gossip is slower than a room that is switched on, in which those two may not have heard of each other.
     fn introduce(&mut self, newcomer: &Identity, key: RecordKey) {
-        let (before, after) = self.roster.rings().beside(newcomer.node);
+        let (before, after) = self.roster.rings().beside(newcomer);
         let record = |node: NodeId| self.records.get(&RecordKey { node, ..key }).cloned();
         let told = [(after, record(newcomer.node)), (Some(newcomer.node), before.and_then(record))];
         for (to, record) in told {
@@ -551,8 +571,7 @@ impl Membership {
     fn choose_partners(&mut self) {
         (self.choose_at, self.chosen, self.chosen_of) = (None, self.now, self.live().len());
         let rings = self.roster.rings();
-        let partners: BTreeSet<NodeId> =
-            rings.after(self.me.node).into_iter().chain(rings.before(self.me.node)).collect();
+        let partners: BTreeSet<NodeId> = rings.after(&self.me).into_iter().chain(rings.before(&self.me)).collect();
         self.news.set_partners(&partners, self.now);
         self.watch.keep(&partners, self.now);
         if !self.news.is_told() && self.tell_at.is_none() {

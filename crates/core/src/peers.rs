@@ -241,10 +241,10 @@ impl Peers {
         peer.best_window = peer.window.max(peer.best_window - (peer.best_window >> BEST_SHIFT));
     }
 
-    /// True if one that passes chunks on has become much slower than it was; it is put aside then.
+    /// True if one that others wait for has become much slower than it was; it is put aside then.
     pub fn lags(&mut self, node: NodeId, now: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
-        if !peer.in_step || peer.window() >= peer.best_window / LAGS_BELOW {
+        if peer.window() >= peer.best_window / LAGS_BELOW {
             peer.slow_since = None;
             return false;
         }

@@ -14,7 +14,7 @@ pub mod map;
 pub mod ring;
 pub mod zones;
 
-pub use crowd::Crowd;
+pub use crowd::{Crowd, Place};
 pub use gateways::Gateways;
 pub use map::{Holding, Map, mix};
 pub use ring::{Arc, Filled, Ring};

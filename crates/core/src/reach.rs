@@ -6,14 +6,14 @@
 //! believes of the field, and no line can close. All kinds of requests share the one scale, from the last step of the
 //! longest way to its first: to a node that is believed to have the chunk ([`Reach::HOLDER`]); from zone to zone, where
 //! the reach is how low the asked zone stands in the chunk's tree ([`crate::placement::zones`]); within a zone, along the crowd
-//! ([`crate::placement::Crowd`]), where it is the distance of the asked node from where the chunk comes from; to the gateway where it enters a zone ([`Reach::GATEWAY`]), between those two; and to a
-//! home that is to relay it.
+//! ([`crate::placement::Crowd`]), where it is how far the asked node stands from the chain's
+//! beginning; to the gateway where it enters a zone ([`Reach::GATEWAY`]), between those two; and to a home that is to relay it.
 
 use crate::placement::crowd::Distance;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reach(pub u32);
+pub struct Reach(pub u64);
 
 impl Reach {
     /// Only who has the chunk is to answer.
@@ -21,11 +21,11 @@ impl Reach {
     /// From a node of a zone to a gateway of it.
     pub const GATEWAY: Self = Self(1 << Distance::BITS);
     /// The longest way through a crowd.
-    pub const CROWD_MAX: Self = Self(u32::MAX - 2);
+    pub const CROWD_MAX: Self = Self(u64::MAX - 2);
     /// From one home to the first home.
-    pub const HOME: Self = Self(u32::MAX - 1);
+    pub const HOME: Self = Self(u64::MAX - 1);
     /// From a reader to a home.
-    pub const READER: Self = Self(u32::MAX);
+    pub const READER: Self = Self(u64::MAX);
 
     /// Along the crowd of a zone, to a node at this distance from the source.
     pub fn in_zone(distance: Distance) -> Self {

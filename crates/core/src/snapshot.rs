@@ -5,7 +5,7 @@
 //! a second. So in a snapshot images stand once.
 
 use crate::identity::NodeId;
-use crate::image::{Header, ImageId};
+use crate::image::{Header, ImageId, is_image_name};
 use crate::membership::Member;
 use crate::placement::{Arc, Filled};
 use crate::record::Record;
@@ -97,6 +97,10 @@ impl TryFrom<Packed> for Snapshot {
 
     fn try_from(packed: Packed) -> Result<Self, Self::Error> {
         let Packed { subjects, members, records, gateways, outside, backbone } = packed;
+        // A name is copied into each of its records.
+        if !subjects.iter().all(|subject| is_image_name(&subject.name)) {
+            return Err("an image without a sound name");
+        }
         let unpack = |lines: Vec<Line>| {
             if lines.len() > RECORDS_MAX {
                 return Err("too many records");

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
 /// Longest rest of a greeting: an identity takes about 40 bytes.
@@ -29,7 +29,7 @@ const PROOF_MAX: u32 = 4 << 10;
 pub const HEADER: usize = 16;
 /// Length of a request with its header.
 pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
-const GET_PAYLOAD: usize = 44;
+const GET_PAYLOAD: usize = 48;
 const REDIRECT_PAYLOAD: u32 = 8;
 const PROVE_PAYLOAD: u32 = 32;
 /// Set in the byte of the priority by an asker that insists.
@@ -285,7 +285,7 @@ impl Get {
         let payload: &[u8; GET_PAYLOAD] = payload.try_into().map_err(|_| WireError::Payload)?;
         let mut image = [0; 32];
         image.copy_from_slice(&payload[..32]);
-        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)), reach: Reach(u32_at(payload, 40)) })
+        Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)), reach: Reach(u64_at(payload, 40)) })
     }
 }
 

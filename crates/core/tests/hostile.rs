@@ -32,7 +32,7 @@ enum Step {
     Read(u8, u64, u64),
     CancelRead(u64),
     Prefetch(u8, u64, u64),
-    Asked(u64, u64, u32, u8, u64),
+    Asked(u64, u64, u64, u8, u64),
     CancelAsked(u64, u64),
     AskerGone(u64),
     /// An answer of some kind to a request that is open, or to one that never was.
@@ -86,7 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u8..4, 0u64..610, 1u64..20).prop_map(|(image, start, length)| Step::Read(image, start, length)),
         1 => (0u64..40).prop_map(Step::CancelRead),
         2 => (0u8..4, 0u64..610, 0u64..40).prop_map(|(image, start, length)| Step::Prefetch(image, start, length)),
-        4 => (0u64..4, 0u64..40, prop_oneof![0u32..5, any::<u32>(), u32::MAX - 3..=u32::MAX], 0u8..4, prop_oneof![0u64..610, any::<u64>()])
+        4 => (0u64..4, 0u64..40, prop_oneof![0u64..5, any::<u64>(), u64::MAX - 3..=u64::MAX], 0u8..4, prop_oneof![0u64..610, any::<u64>()])
             .prop_map(|(connection, request, reach, image, chunk)| Step::Asked(connection, request, reach, image, chunk)),
         1 => (0u64..4, 0u64..40).prop_map(|(connection, request)| Step::CancelAsked(connection, request)),
         1 => (0u64..4).prop_map(Step::AskerGone),

@@ -308,11 +308,49 @@ fn who_takes_chunks_from_a_newcomer_knows_at_once_what_it_has() {
     }
     // Less than news waits for more.
     room.run(4 * DELAY);
-    let mut nodes: Vec<NodeId> = room.members.iter().map(|member| member.me().node).collect();
-    nodes.sort_unstable();
+    let mut members: Vec<Identity> = room.members.iter().map(|member| *member.me()).collect();
+    members.sort_unstable_by_key(Identity::arrival);
+    let nodes: Vec<NodeId> = members.iter().map(|member| member.node).collect();
     for (before, node) in nodes.iter().cycle().zip(nodes.iter().skip(1).chain(&nodes[..1])) {
         let known = room.members[room.named(*node)].records().iter().any(|record| record.node == *before);
         assert!(known, "{node} has not heard of {before}");
+    }
+}
+
+/// One that starts with a clock that says `generation`, and those who then exchanged notes with `introducer`.
+fn comes(introducer: &mut Membership, number: u64, generation: u64) -> Membership {
+    let addr = SocketAddr::from(([198, 18, 1, number as u8], 4000));
+    let me = Identity { addr, node: NodeId(mix(100 + number)), generation, zone: Zone::default() };
+    let mut newcomer = Membership::new(Level::Zone, me, Time::ZERO);
+    let (members, records) = newcomer.snapshot();
+    introducer.learn(members, records, Time::ZERO);
+    let (members, records) = introducer.snapshot();
+    newcomer.learn(members, records, Time::ZERO);
+    newcomer
+}
+
+#[test]
+fn who_comes_stands_behind_all_who_are_here_whatever_clocks_say() {
+    let me = Identity { generation: 5000, ..*room(1).members[0].me() };
+    let mut introducer = Membership::new(Level::Zone, me, Time::ZERO);
+    let mut before = me.arrival();
+    for (number, generation) in [(1, 7), (2, 5000), (3, 9000), (4, 6000), (5, 9001)] {
+        let newcomer = comes(&mut introducer, number, generation);
+        let said = introducer.live()[&newcomer.me().node];
+        assert_eq!(said, *newcomer.me(), "both know it");
+        assert!(said.arrival() > before && said.generation >= generation, "{said:?}");
+        before = said.arrival();
+    }
+}
+
+#[test]
+fn whoever_says_that_it_comes_from_afar_takes_nobody_along() {
+    let mut introducer = Membership::new(Level::Zone, *room(1).members[0].me(), Time::ZERO);
+    let liar = comes(&mut introducer, 1, 1 << 53);
+    assert!(introducer.live().contains_key(&liar.me().node));
+    for number in 2..5 {
+        let newcomer = comes(&mut introducer, number, 7);
+        assert!(newcomer.me().generation <= 1 << 52 && introducer.live().contains_key(&newcomer.me().node));
     }
 }
 

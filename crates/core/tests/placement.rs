@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use vfield_core::chunk::Chunk;
-use vfield_core::identity::NodeId;
+use vfield_core::identity::{Arrival, NodeId};
 use vfield_core::placement::coverage::{Coverage, Layers};
 use vfield_core::placement::{Arc, Filled, Holding, Map, Ring};
 
@@ -13,7 +13,7 @@ fn places(arc: Arc, size: u64) -> BTreeSet<u64> {
 }
 
 fn holding(node: u64, arc: Arc, filled: Filled) -> Holding {
-    Holding { node: NodeId(node), arc, filled, leaving: false }
+    Holding { node: NodeId(node), arrival: Arrival(node), arc, filled, leaving: false }
 }
 
 fn full(node: u64, arc: Arc, size: u64) -> Holding {

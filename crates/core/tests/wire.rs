@@ -60,7 +60,7 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "04000000",
+            "05000000",
             "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -73,11 +73,11 @@ mod golden {
 
     #[test]
     fn get() {
-        let get = Get { image: ImageId([0xcd; 32]), chunk: Chunk(0x1122_3344), reach: Reach(0x0708) };
-        let payload = format!("{}443322110000000008070000", "cd".repeat(32));
-        let expected = format!("010200002c0000000807060504030201{payload}");
+        let get = Get { image: ImageId([0xcd; 32]), chunk: Chunk(0x1122_3344), reach: Reach(0x0708_090a) };
+        let payload = format!("{}44332211000000000a09080700000000", "cd".repeat(32));
+        let expected = format!("01020000300000000807060504030201{payload}");
         assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Fill, false)), expected);
-        let expected = format!("018000002c0000000807060504030201{payload}");
+        let expected = format!("01800000300000000807060504030201{payload}");
         assert_eq!(hexadecimal(&get.frame(0x0102_0304_0506_0708, Priority::Demand, true)), expected);
     }
 
@@ -180,7 +180,7 @@ fn lengths_are_bounded_by_kind() {
     let data = |length| FrameHeader::decode(&FrameHeader::new(Kind::Data, 1, length).encode());
     assert!(data(1 << 20).is_ok());
     assert_eq!(data((1 << 20) + 1), Err(WireError::Length { length: (1 << 20) + 1, max: 1 << 20 }));
-    for length in (0..44).chain(45..60) {
+    for length in (0..48).chain(49..60) {
         assert!(FrameHeader::decode(&FrameHeader::new(Kind::Get, 1, length).encode()).is_err());
     }
     for length in (0..8).chain(9..20) {
@@ -192,7 +192,7 @@ fn lengths_are_bounded_by_kind() {
 fn header_of(kind: Kind) -> FrameHeader {
     match kind {
         Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
-        Kind::Get => FrameHeader::new(kind, 1, 44),
+        Kind::Get => FrameHeader::new(kind, 1, 48),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         Kind::Prove => FrameHeader::new(kind, 1, 32),
         _ => FrameHeader::new(kind, 1, 0),
@@ -252,6 +252,14 @@ fn a_record_of_no_image_is_refused() {
     let with = |subject| [&body[..at], &[subject], &body[at + 1..]].concat();
     assert_eq!(wire::decode_snapshot(&with(0)).map(|snapshot| snapshot.records), Ok(vec![record()]));
     assert!(wire::decode_snapshot(&with(1)).is_err());
+}
+
+#[test]
+fn a_long_name_is_refused_before_it_is_copied_into_each_record() {
+    let named = |name: String| Snapshot { records: vec![Record { name, ..record() }; 3], ..Snapshot::default() };
+    let decoded = |name| wire::decode_snapshot(&wire::snapshot_frame(Kind::Sync, 0, named(name))[HEADER..]);
+    assert!(decoded("x".repeat(NAME_BYTES_MAX)).is_ok());
+    assert!(decoded("x".repeat(NAME_BYTES_MAX + 1)).is_err());
 }
 
 #[test]
@@ -354,7 +362,7 @@ proptest! {
     }
 
     #[test]
-    fn gets_survive_the_wire(image: [u8; 32], chunk: u64, request: u64, reach: u32, insists: bool, priority in 0usize..3) {
+    fn gets_survive_the_wire(image: [u8; 32], chunk: u64, request: u64, reach: u64, insists: bool, priority in 0usize..3) {
         let priority = [Priority::Demand, Priority::ReadAhead, Priority::Fill][priority];
         let get = Get { image: ImageId(image), chunk: Chunk(chunk), reach: Reach(reach) };
         let frame = get.frame(request, priority, insists);

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Magic and version of a greeting.
-const GREETING: &[u8] = b"VFIELD\r\n\x04\0\0\0";
+const GREETING: &[u8] = b"VFIELD\r\n\x05\0\0\0";
 /// Magic and version of gossip.
 const GOSSIP: &[u8] = b"VFG\x02";
 /// A node that does not answer within this is stuck.
@@ -79,10 +79,10 @@ pub fn header(kind: u8, length: u32, request: u64) -> [u8; 16] {
 
 /// Asks for a chunk of an image, given by its id in hexadecimal digits, of whom has it.
 pub fn get(image: &str, chunk: u64, request: u64) -> Vec<u8> {
-    let mut out = header(GET, 44, request).to_vec();
+    let mut out = header(GET, 48, request).to_vec();
     out.extend((0..32).map(|at| u8::from_str_radix(&image[2 * at..2 * at + 2], 16).expect("an image's id")));
     out.extend_from_slice(&chunk.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0; 8]);
     out
 }
 

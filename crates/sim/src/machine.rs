@@ -98,12 +98,19 @@ pub const MACHINES_MAX: usize = 1 << NUMBER_BITS;
 /// The port on which all nodes listen.
 const PORT: u16 = 4000;
 
-/// Who the machine with this number is, at some place in some zone, started as the `number`-th. The one maker of identities.
-pub fn identity(number: usize, place: u32, zone: Zone, drawn: u64) -> Identity {
+/// When simulated time begins, in milliseconds since 1970.
+const EPOCH: u64 = 1_700_000_000_000;
+/// Clocks are off by at most this, either way.
+const CLOCKS_OFF: u64 = 2_000;
+
+/// Who the machine with this number is, at some place in some zone, started at `now`. The one maker of identities.
+pub fn identity(number: usize, place: u32, zone: Zone, now: Time, drawn: u64) -> Identity {
     assert!(number < MACHINES_MAX, "{number} machines are too many");
     let addr = SocketAddr::from((Ipv4Addr::from(10 << 24 | place), PORT));
     let node = NodeId(drawn << NUMBER_BITS | number as u64);
-    Identity { addr, node, generation: 1000 + number as u64, zone }
+    let off = drawn >> (u64::BITS - NUMBER_BITS);
+    let generation = EPOCH + now.since(Time::ZERO).as_millis() as u64 + off % (2 * CLOCKS_OFF);
+    Identity { addr, node, generation, zone }
 }
 
 /// The number of the machine that an id names; it may not exist, since anybody may say anything.

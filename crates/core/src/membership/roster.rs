@@ -22,7 +22,7 @@ const MEMBERS_MAX: usize = 1 << 16;
 /// So many of them live: a hundred times a large zone.
 const LIVE_MAX: usize = MEMBERS_MAX / 2;
 /// What is said of later generations is not believed: the year 287 396.
-const GENERATION_MAX: u64 = 1 << 53;
+pub const GENERATION_MAX: u64 = 1 << 53;
 
 /// What a member is believed to be; graver later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -148,14 +148,13 @@ impl Roster {
         let (node, addr) = (member.identity.node, member.identity.addr);
         if let Some(was) = self.live.remove(&node) {
             self.addresses.remove(&was.addr);
+            self.rings.remove(&was);
         }
         self.clear_deadline(node);
         if member.state.is_live() {
             self.live.insert(node, member.identity);
             self.addresses.insert(addr, node);
-            self.rings.insert(node);
-        } else {
-            self.rings.remove(node);
+            self.rings.insert(&member.identity);
         }
         if member.state != State::Alive {
             self.deadlines.insert((until, node));

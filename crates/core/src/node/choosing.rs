@@ -6,7 +6,8 @@ use crate::chunk::Chunk;
 use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::placement::Holding;
+use crate::placement::crowd::Way;
+use crate::placement::{Crowd, Holding, Place};
 use crate::reach::Reach;
 use crate::wire::Priority;
 
@@ -15,9 +16,6 @@ const STRANGERS_MAX: usize = 8;
 /// So many nodes upstream in the crowd are considered: the next, and those after it if that one is not
 /// in step, too slow, or gone.
 const NEIGHBOURS: usize = 3;
-
-/// So many of those who came last to a chunk are asked for it, while stores fill.
-const LAST_COME: usize = 2;
 
 /// With fewer nodes than this, and small stores, there is no crowd: all may well ask all, and a chunk that comes by
 /// way of its home is kept there. Who keeps all is home of all.
@@ -164,17 +162,17 @@ impl Choosing<'_> {
 
     /// One of those upstream in the crowd of this zone.
     fn ask_crowd(&self, door: Option<Door>) -> Option<Choice> {
-        let (root, source) = self.way(door).filter(|_| self.may_ask_zone())?;
-        let (map, me) = (&self.image.map, self.me());
+        let way = self.way(door).filter(|_| self.may_ask_zone())?;
+        let (map, me, source) = (&self.image.map, self.me(), way.source.node);
         let (gateway, origins) = (door.and_then(Door::gateway), map.origins());
         // The door is for what nobody has yet.
         let had = || map.keepers(self.chunk).any(|home| home.node != me && map.has(home, self.chunk));
         let shut = |peer: NodeId| {
             (origins.contains(&peer) && had())
-                || (gateway == Some(peer) && !map.holds(peer, self.chunk) && self.full().any(|home| home != me))
+                || (gateway == Some(peer) && !map.holds(peer, self.chunk) && self.full().any(|home| home.node != me))
         };
         let at_source = if gateway == Some(source) { Reach::GATEWAY } else { Reach::HOLDER };
-        let line = self.image.crowd.upstream(me, root, source).filter(|(peer, _)| !shut(*peer));
+        let line = self.image.crowd.upstream(self.place(), way).filter(|(peer, _)| !shut(*peer));
         let steps = line.map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
@@ -183,33 +181,42 @@ impl Choosing<'_> {
         self.along(steps)
     }
 
-    /// Where the crowd begins, and who it is, from there to here, that this node takes the chunk from in the end.
-    fn way(&self, door: Option<Door>) -> Option<(NodeId, NodeId)> {
-        let (map, crowd, me) = (&self.image.map, &self.image.crowd, self.me());
+    /// The way of the chunk through the crowd to this node.
+    fn way(&self, door: Option<Door>) -> Option<Way> {
+        let (map, crowd, me) = (&self.image.map, &self.image.crowd, self.place());
         match door {
             Some(Door::Here) => None,
-            Some(Door::Gateway(gateway)) => Some((gateway, crowd.nearest(me, gateway, self.full()))),
+            Some(Door::Gateway(gateway)) => Some(crowd.way_from(self.place_of(gateway)?, me, self.full())),
             // Once stores are full nothing comes in at the origin any more, and chains go on past it.
             Some(Door::Origin(_)) if self.is_settled() && self.full().any(|home| home != me) => {
-                self.nearest(self.full()).map(|source| (source, source))
+                Crowd::way_around(me, self.full())
             }
             Some(Door::Origin(origin)) => {
-                Some((origin, crowd.nearest(me, origin, self.full().chain(map.origins().iter().copied()))))
+                let origins = map.origins().iter().filter_map(|origin| self.place_of(*origin));
+                Some(crowd.way_from(self.place_of(origin)?, me, self.full().chain(origins)))
             }
             None => {
                 let filling = || map.keepers(self.chunk).filter(|home| self.is_crowd() && home.filled.count > 0);
-                let source = self.nearest(self.full()).or_else(|| self.nearest(filling().map(|home| home.node)))?;
-                Some((source, source))
+                Crowd::way_around(me, self.full()).or_else(|| Crowd::way_around(me, filling().map(Holding::place)))
             }
         }
     }
 
     /// Those of whom a crowd may take the chunk: while stores fill, what each says that it has reaches some earlier than
     /// others, so only full ones count.
-    fn full(&self) -> impl Iterator<Item = NodeId> + '_ {
+    fn full(&self) -> impl Iterator<Item = Place> + '_ {
         let (size, is_crowd) = (self.image.map.ring().size(), self.is_crowd());
         let full = self.image.map.keepers(self.chunk).filter(move |home| is_crowd && home.filled.count == size);
-        full.map(|home| home.node)
+        full.map(Holding::place)
+    }
+
+    /// Where this node stands.
+    fn place(&self) -> Place {
+        Place::from(self.node.me())
+    }
+
+    fn place_of(&self, node: NodeId) -> Option<Place> {
+        self.node.identity_of(node).map(Place::from)
     }
 
     /// The first of a line of nodes upstream that is in step and can take more.
@@ -228,12 +235,13 @@ impl Choosing<'_> {
             if !has && reach == Reach::HOLDER {
                 break;
             }
-            // Among many that have it the neighbour is but one, unless it is in step anyway and can take more. And whoever
-            // reads here and there is in step with nobody; while stores fill, though, the first reads of a crowd look
-            // like that.
+            // Among many that have it the neighbour is but one, unless it is in step anyway: once stores are full it is
+            // waited for, since what others sent besides would slow the chain down behind them. While stores fill it
+            // leads as long as it can take more. And whoever reads here and there is in step with nobody; while stores
+            // fill, though, the first reads of a crowd look like that.
             let has_room = self.has_room(peer);
             let is_one_of_many = has || (!fetch.stream && self.is_settled());
-            let leads = peers.is_in_step(peer) && (has_room || !has);
+            let leads = peers.is_in_step(peer) && (has_room || !has || self.is_settled());
             if is_one_of_many && !leads && self.has_several_holders() {
                 break;
             }
@@ -254,17 +262,17 @@ impl Choosing<'_> {
         )
     }
 
-    /// Those who have it take turns; while stores fill, those who have come to it last: of readers that began one after the
-    /// other each then takes from the one before it, and nobody is asked by all.
+    /// Those who have it take turns; while stores fill it is whoever came to it last, and is waited for: of readers that began
+    /// one after the other each then takes from the one before it, and from nobody whom another needs.
     fn ask_holder(&self) -> Option<Choice> {
         let map = &self.image.map;
         let mut holders: Vec<Holding> = map.homes(self.chunk);
         holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
             holders.sort_by_key(|home| home.filled.count);
-            let last: Vec<NodeId> = holders.iter().take(LAST_COME).map(|home| home.node).collect();
-            if let Some(choice @ Choice::Ask(_)) = self.one_of(&last, Source::holder) {
-                return Some(choice);
+            let mut last_come = holders.iter().filter(|home| self.node.peers.may_be_in_step(home.node, self.node.now));
+            if let Some(last) = last_come.next() {
+                return Some(self.ask_or_park(Source::holder(last.node)));
             }
         }
         self.one_of(&holders.iter().map(|home| home.node).collect::<Vec<_>>(), Source::holder)
@@ -380,11 +388,6 @@ impl Choosing<'_> {
         let keeps_all = image.fill.arc().length == image.map.ring().size();
         let few = image.map.participants().len() < CROWD && self.node.now >= image.blind_until;
         keeps_all || !few
-    }
-
-    fn nearest(&self, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
-        let me = self.me();
-        nodes.filter(|node| *node != me).min_by_key(|node| me.0.wrapping_sub(node.0))
     }
 }
 

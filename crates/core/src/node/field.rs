@@ -5,7 +5,7 @@ use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::Effects;
-use crate::placement::{Crowd, Holding, Map};
+use crate::placement::{Crowd, Holding, Map, Place};
 use std::time::Duration;
 
 /// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
@@ -164,7 +164,9 @@ impl Node {
             let turns = gateways != image.gateways && self.now < image.young_until;
             image.gateways = gateways;
             let ends = |node| image.gateways.contains(node);
-            image.crowd = Crowd::of(image.map.participants().iter().copied(), ends);
+            let identity = |node| if node == self.me().node { Some(self.me()) } else { self.identity_of(node) };
+            let known = image.map.participants().iter().filter_map(|node| identity(*node));
+            image.crowd = Crowd::of(known.map(Place::from), ends);
             self.images.insert(id, image);
             if turns {
                 self.ask_anew(id);
@@ -179,14 +181,15 @@ impl Node {
 
     /// Puts into a map what live members, and this node, have said of an image.
     pub(super) fn fill_map(&self, id: ImageId, map: &mut Map) {
-        let me = self.me().node;
-        let live = self.membership.live();
+        let (me, live) = (self.me().node, self.membership.live());
+        let arrival = |node| live.get(&node).unwrap_or_else(|| self.me()).arrival();
         let records = self.membership.records();
         let about = || records.iter().filter(|r| r.image == id && (r.node == me || live.contains_key(&r.node)));
         // Whoever may be dead may still be asked, but is not to be counted on.
         let suspects = self.membership.suspects();
         let holding = |r: &crate::record::Record| Holding {
             node: r.node,
+            arrival: arrival(r.node),
             arc: r.arc,
             filled: r.filled,
             leaving: r.leaving || suspects.contains(&r.node),

@@ -58,6 +58,11 @@ impl Outside {
         self.contacts.values().map(Vec::len).sum()
     }
 
+    /// True for a gateway that knows none of another zone than `zone`, its own, whose gateways may know each other and nobody else.
+    fn is_alone(&self, zone: Zone) -> bool {
+        self.backbone.as_ref().is_some_and(|backbone| backbone.live().values().all(|gateway| gateway.zone == zone))
+    }
+
     /// The other zones in which it has heard of somebody.
     pub fn zones(&self) -> impl Iterator<Item = Zone> + '_ {
         self.contacts.iter().filter(|(_, contacts)| !contacts.is_empty()).map(|(zone, _)| *zone)
@@ -166,9 +171,7 @@ impl Node {
     /// Whoever has just come to stand for its zone is told of the gateways of another by any node there, and asks one of them at
     /// once; once for each time that it compares notes of its own accord.
     fn follow(&mut self, gateway: Option<Identity>) {
-        let zone = self.me().zone;
-        let is_alone = |backbone: &Membership| backbone.live().values().all(|gateway| gateway.zone == zone);
-        if self.outside.backbone.as_ref().is_some_and(is_alone) && !self.outside.has_followed {
+        if self.outside.is_alone(self.me().zone) && !self.outside.has_followed {
             self.outside.has_followed = true;
             self.outputs.extend(gateway.map(Output::Sync));
         }
@@ -401,9 +404,7 @@ impl Node {
         let Some(backbone) = &self.outside.backbone else { return };
         self.outside.syncs = self.outside.syncs.wrapping_add(1);
         self.outside.has_followed = false;
-        // Those of one zone may know each other and nobody else.
-        let zone = self.me().zone;
-        let alone = backbone.live().values().all(|gateway| gateway.zone == zone);
+        let alone = self.outside.is_alone(self.me().zone);
         let (partner, every) = (backbone.partner(self.outside.syncs), backbone.sync_every());
         // Not all who are known stand in the backbone: each has its turn.
         let contacts = self.outside.contacts.values().flatten();

@@ -291,9 +291,10 @@ impl Node {
         }
         if entry.reach.is_crowd() {
             self.peers.in_step(entry.peer);
-            if self.peers.lags(entry.peer, now) {
-                self.abandon(entry.peer);
-            }
+        }
+        let is_waited_for = entry.reach.is_crowd() || self.parked.contains_key(&entry.peer);
+        if is_waited_for && self.peers.lags(entry.peer, now) {
+            self.abandon(entry.peer);
         }
         let Some(image) = self.images.get_mut(&id) else { return };
         if entry.priority == Priority::Fill {

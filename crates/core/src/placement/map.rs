@@ -1,21 +1,31 @@
 //! The map of one image: the holdings of all live nodes, and what follows from them.
 
 use super::coverage::{Coverage, Layers};
+use super::crowd::Place;
 use super::ring::{Arc, Filled, Ring};
 use crate::chunk::Chunk;
-use crate::identity::NodeId;
+use crate::identity::{Arrival, NodeId};
 
 /// What one node has said about one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Who.
     pub node: NodeId,
+    /// When it came.
+    pub arrival: Arrival,
     /// What its store is to hold.
     pub arc: Arc,
     /// How much of that it holds.
     pub filled: Filled,
     /// True while it is about to go: it still serves, but does not count as a holder.
     pub leaving: bool,
+}
+
+impl Holding {
+    /// Where its node stands in the crowd.
+    pub const fn place(&self) -> Place {
+        Place { arrival: self.arrival, node: self.node }
+    }
 }
 
 /// The holdings of all live nodes, sorted by node, and the live origins.

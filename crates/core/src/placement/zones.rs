@@ -125,7 +125,7 @@ fn from_the_highest(zones: impl Iterator<Item = NodeId>, tree: u64) -> Vec<(Dist
 /// How low a zone stands in a tree: the lower, the more.
 fn height(place: NodeId, tree: u64) -> Distance {
     // Where chunks come from is 0.
-    Distance(((mix(place.0 ^ mix(tree.wrapping_add(1))) >> (u64::BITS - Distance::BITS)) as u32).max(1))
+    Distance((mix(place.0 ^ mix(tree.wrapping_add(1))) >> (u64::BITS - Distance::BITS)).max(1))
 }
 
 /// Which zone it is.
@@ -177,7 +177,7 @@ mod tests {
                 let mut line = map.upstream(zone(number), chunk);
                 assert_eq!(line.last().map(gateway), Some(1));
                 let mut depth = 0;
-                let mut before = Distance(u32::MAX);
+                let mut before = Distance(u64::MAX);
                 while gateway(&line[0]) != 1 {
                     assert!(line[0].distance < before && line[0].distance > Distance(0));
                     before = line[0].distance;

@@ -73,8 +73,9 @@ impl Field {
         if let Some(via) = via {
             self.open(machine, via);
             let (me, other) = (self.machines[machine].identity, self.machines[via].identity);
-            let (mine, theirs) = (self.machines[machine].node.snapshot(&other), self.machines[via].node.snapshot(&me));
+            let mine = self.machines[machine].node.snapshot(&other);
             self.input(via, Input::Learned(mine));
+            let theirs = self.machines[via].node.snapshot(&me);
             self.input(machine, Input::Learned(theirs));
         }
         self.schedule_wake(machine);
@@ -144,7 +145,7 @@ impl Field {
         // In a field without zones no node is told of one.
         let named = (self.links.zone_size > 0).then(|| identity::Zone::named(&format!("zone-{zone}")));
         let named = named.flatten().unwrap_or_default();
-        let identity = machine::identity(machine, place, named, self.dice.roll());
+        let identity = machine::identity(machine, place, named, self.now(), self.dice.roll());
         let node = Node::new(identity, self.config.clone(), self.dice.roll(), self.now());
         while self.zones.len() <= zone as usize {
             let rate = self.links.zone_rate;

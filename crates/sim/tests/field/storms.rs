@@ -87,3 +87,16 @@ fn a_warm_room_with_small_stores_comes_near_the_limit() {
     let (time, origin) = storm(&mut field, &nodes);
     assert!(time <= 1.25 && origin <= 0.05, "{time} of what the link needs, {origin} images from the origin");
 }
+
+/// Stores that are full and lie over each other: what each keeps need not cross its link, and what two or three send each
+/// chunk of is no reason to take it from all over the room.
+#[test]
+fn a_warm_room_takes_only_what_it_does_not_keep() {
+    for seed in 1..=3 {
+        let (mut field, nodes) = room(seed, 2048, 10, 614);
+        field.until("filled", secs(120), |field| field.filled(&nodes) && field.covered(&nodes));
+        field.run(secs(5));
+        let (time, origin) = storm(&mut field, &nodes);
+        assert!(time <= 0.74 && origin <= 0.05, "{time} of what the link needs, {origin} images from the origin");
+    }
+}
