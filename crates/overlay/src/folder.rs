@@ -1,7 +1,7 @@
-//! A folder of overlays: one process at a time, and two files for each image.
+//! A folder of overlays: one process at a time, and three files for each image.
 //!
-//! `NAME.data` holds granules, `NAME.index` is the [`journal`](crate::journal) that says which of them count. The
-//! folder is locked as long as this value or an overlay in it lives; the kernel drops the lock with the process,
+//! `NAME.data` holds granules; `NAME.index` is the [`journal`](crate::journal) that says which of them count, and
+//! `NAME.live` says which did when the last process of this boot ended ([`live`](crate::live)). The folder is locked as long as this value or an overlay in it lives; the kernel drops the lock with the process,
 //! however that ends.
 
 use crate::error::OpenError;
@@ -49,6 +49,11 @@ impl Folder {
     /// The file that says which granules of an image are held.
     pub(crate) fn index(&self, image: &str) -> PathBuf {
         self.path.join(format!("{image}.index"))
+    }
+
+    /// The file that says which are at this moment.
+    pub(crate) fn live(&self, image: &str) -> PathBuf {
+        self.path.join(format!("{image}.live"))
     }
 
     /// The file that holds them.

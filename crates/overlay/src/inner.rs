@@ -6,11 +6,13 @@
 
 use crate::granule::{Area, Cut};
 use crate::journal::Journal;
+use crate::live::Live;
 use crate::map::Map;
 use crate::medium::Medium;
 use crate::room::Room;
 use crate::save::Saving;
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfield_core::image::ImageId;
@@ -30,8 +32,10 @@ pub struct Inner {
     /// Granules that are zeros.
     pub zeros: AtomicU64,
     locks: [RwLock<()>; LOCKS],
-    /// Says which granules of the medium count after a restart; none for a memory file.
+    /// Says which granules of the medium count after a power loss; none for a memory file.
     pub journal: Option<Mutex<Journal>>,
+    /// Says it after a kill; none for a memory file.
+    pub live: Option<Live>,
     /// Areas that have changed since the journal was written.
     pub uncommitted: Mutex<BTreeSet<u64>>,
     /// Held by the one who saves, resets or restores.
@@ -58,6 +62,7 @@ impl Inner {
             zeros: AtomicU64::new(0),
             locks: std::array::from_fn(|_| RwLock::new(())),
             journal: None,
+            live: None,
             uncommitted: Mutex::default(),
             housekeeping: Mutex::default(),
             saving: Mutex::default(),
@@ -76,6 +81,11 @@ impl Inner {
     /// Nobody changes anything while this is held.
     pub fn lock_all(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
         (0..LOCKS as u64).map(|area| self.lock_to_write(area)).collect()
+    }
+
+    /// Says to the next process what an area is about to be, whose lock the caller holds: before anybody is answered.
+    pub fn tell(&self, area: u64, after: &Area) -> io::Result<()> {
+        self.live.as_ref().map_or(Ok(()), |live| live.set(area, after))
     }
 
     /// Makes `after` the states of an area whose lock the caller holds. Room is the caller's to take and give back.

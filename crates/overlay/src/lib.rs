@@ -5,12 +5,13 @@
 //! [`BlockDevice`] above, and exports can be tested with it as it can be without them.
 //!
 //! Changes are kept in granules of 4 KiB ([`granule`]), each at its own place in a sparse file ([`medium`]): a
-//! memory file, or a file in a [`Folder`] whose [`journal`] says which granules of it count. The [`map`] says of
+//! memory file, or a file in a [`Folder`] whose [`journal`] says which granules of it count after a power loss, and whose [`live`] file says
+//! it after a kill. The [`map`] says of
 //! each granule whether it is the base's, held, or zeros; readers of what is the base's take no lock. A
 //! [`saved`] overlay is one file with everything in it, of one moment.
 //!
-//! What a flush means: in memory nothing, as changes end with the process however it ends; in a folder, that
-//! everything done before is on the disk and found there after a kill or a power loss.
+//! What an answer means: in memory nothing, as changes end with the process however it ends; in a folder, that the
+//! change is found there after a kill. What a flush means: that it is found there after a power loss, too.
 //!
 //! [`BlockSource`]: vfield_core::source::BlockSource
 //! [`BlockDevice`]: vfield_core::device::BlockDevice
@@ -22,6 +23,7 @@ mod folder;
 pub mod granule;
 mod inner;
 pub mod journal;
+mod live;
 mod map;
 mod medium;
 mod overlay;

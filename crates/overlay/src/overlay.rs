@@ -6,6 +6,7 @@ use crate::folder::{Folder, open_private};
 use crate::granule::{AREA_BYTES, AREA_GRANULES, Area, Cut, GRANULE_BYTES, State};
 use crate::inner::Inner;
 use crate::journal::{Journal, Subject};
+use crate::live::Place;
 use crate::medium::Medium;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -73,34 +74,43 @@ impl Overlay {
         let cut = cut_of(base.as_ref());
         let (data, index) = (folder.data(base.name()), folder.index(base.name()));
         let failed = || OpenError::at(&data);
-        let file = if index.try_exists().map_err(OpenError::at(&index))? {
-            let file = std::fs::File::options().read(true).write(true).open(&data).map_err(failed())?;
-            (file, false)
-        } else {
+        let fresh = !index.try_exists().map_err(OpenError::at(&index))?;
+        let file = if fresh {
             let file = open_private(&data).map_err(failed())?;
             // What a start that was cut short may have left.
             let made = file.set_len(0).and_then(|()| file.set_len(cut.file_bytes())).and_then(|()| file.sync_all());
             made.map_err(failed())?;
-            (file, true)
+            file
+        } else {
+            std::fs::File::options().read(true).write(true).open(&data).map_err(failed())?
         };
-        let (journal, replayed) = Journal::open(folder, base.name(), Subject { image, cut })?;
-        let (file, fresh) = file;
-        if !fresh && file.metadata().map_err(failed())?.len() != cut.file_bytes() {
+        let subject = Subject { image, cut };
+        let (mut journal, replayed) = Journal::open(folder, base.name(), subject)?;
+        if file.metadata().map_err(failed())?.len() != cut.file_bytes() {
             return Err(OpenError::Damaged { path: data, what: "its length is not the device's" });
         }
+        let live = Place::new(folder.live(base.name()), subject, &file)?;
+        let left = if fresh { None } else { live.find()? };
+        let areas = left.as_ref().map_or(&replayed.areas, |(_, areas)| areas);
+        let held = areas.values().map(Area::held).sum();
         let mut inner = Inner::new(base, image, cut, Medium::on_disk(file), max_bytes);
-        let held = replayed.areas.values().map(Area::held).sum();
         if !inner.room.take(held) {
             let (held_bytes, max_bytes) = (held * GRANULE_BYTES, inner.room.max_bytes());
             return Err(OpenError::TooLarge { path: data, held_bytes, max_bytes });
         }
-        for (area, states) in &replayed.areas {
+        for (area, states) in areas {
             inner.settle(*area, &Area::default(), states);
         }
-        let mut journal = journal;
         journal.trim().map_err(OpenError::at(&index))?;
-        give_back_rubbish(&inner.medium, &replayed.areas).map_err(failed())?;
+        give_back_rubbish(&inner.medium, areas).map_err(failed())?;
         inner.journal = Some(Mutex::new(journal));
+        // What was answered and not flushed is for the next flush.
+        let differs = |area: &&u64| areas.get(area) != replayed.areas.get(area);
+        areas.keys().chain(replayed.areas.keys()).filter(differs).for_each(|area| inner.note(*area));
+        inner.live = Some(match left {
+            Some((live, _)) => live,
+            None => live.begin(&replayed.areas)?,
+        });
         let inner = Arc::new(inner);
         let committer = Committer::start(inner.clone()).map_err(failed())?;
         Ok(Self { inner, committer: Some(committer) })
@@ -115,6 +125,10 @@ impl Overlay {
         let held = self.inner.restore(path)?;
         let committed = self.inner.commit();
         committed.map_err(|error| RestoreError::at(path)(io::Error::other(error.to_string())))?;
+        if let Some(live) = &self.inner.live {
+            // Not before: half of a restored overlay is none.
+            live.replace(self.inner.map.changed()).map_err(RestoreError::at(path))?;
+        }
         Ok(held)
     }
 

@@ -159,6 +159,9 @@ impl Inner {
             // Before anything is punched: what the index says is held has to be there.
             journal.restart(&[]).map_err(SaveError::Medium)?;
         }
+        if let Some(live) = &self.live {
+            live.replace([]).map_err(SaveError::Medium)?;
+        }
         let areas: Vec<u64> = self.map.changed().map(|(area, _)| area).collect();
         areas.into_iter().for_each(|area| self.map.store(area, &Area::default()));
         lock(&self.uncommitted).clear();

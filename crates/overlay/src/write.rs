@@ -102,7 +102,8 @@ impl Inner {
         self.preserve(area, granules_in(part));
         let mut written = steps.iter().filter_map(|step| step.2.as_ref());
         let written = written.try_for_each(|(offset, bytes)| self.medium.write(*offset, bytes));
-        if let Err(error) = written {
+        let told = written.and_then(|()| if after == before { Ok(()) } else { self.tell(area, &after) });
+        if let Err(error) = told {
             self.take_back(area, &before, granules_in(part));
             self.room.give_back(fresh);
             return Err(explain(&error));
@@ -179,6 +180,7 @@ impl Inner {
                 let end = part.end().next_multiple_of(GRANULE_BYTES);
                 self.medium.punch(part.start()..end).map_err(|error| explain(&error))?;
             }
+            self.tell(area, &after).map_err(|error| explain(&error))?;
             self.settle(area, &before, &after);
             self.room.give_back(held);
         }

@@ -4,7 +4,7 @@ truncate -s 96m disk.img
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440
 device=/dev/ublkb0
-mkdir -p /mnt/fs /tmp/changes
+mkdir -p /mnt/fs /tmp/changes /tmp/files
 held() { "$vfield" overlay status --json --control /run/node.sock | sed -n 's/.*"held_bytes": *\([0-9]*\).*/\1/p'; }
 
 # In memory.
@@ -49,8 +49,12 @@ dmesg --clear
 must mkfs.ext4 -q $device
 must mount $device /mnt/fs
 for n in 1 2 3; do
+    # Answered without a flush, and with one.
     (for ((i = 0; i < 40; i++)); do
-        dd if=/dev/urandom of=/mnt/fs/$n.$i bs=64k count=2 conv=fsync status=none || echo "error"
+        head -c 128k /dev/urandom >/tmp/files/$n.$i
+        flags=oflag=direct
+        ((i % 2)) && flags=conv=fsync
+        dd if=/tmp/files/$n.$i of=/mnt/fs/$n.$i bs=64k $flags status=none || echo "error"
     done >/tmp/errors.$n 2>&1) &
     writer=$!
     sleep 0.5
@@ -60,7 +64,8 @@ for n in 1 2 3; do
     must wait $writer
     expect "$(cat /tmp/errors.$n)" "" "errors while the daemon was killed"
 done
-(cd /mnt/fs && sha256sum ./[123].*) >sums
+(cd /tmp/files && sha256sum ./*) >sums
+(cd /mnt/fs && sha256sum --quiet -c /tmp/sums) || fail "files changed over a kill"
 must umount /mnt/fs
 must e2fsck -fn $device >/dev/null
 stop node

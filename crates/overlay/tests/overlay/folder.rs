@@ -1,8 +1,9 @@
-//! Overlays in a folder: what was flushed is there after a crash, and nothing is taken for what it is not.
+//! Overlays in a folder: what was answered is there after a kill, what was flushed after a power loss, and nothing is
+//! taken for what it is not.
 
 use crate::support::{Base, ID, act, actions, check, device_bytes, model, noise, read, wait};
 use proptest::prelude::*;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use vfield_core::device::BlockDevice;
@@ -21,13 +22,38 @@ fn open_with(dir: &Path, image: ImageId, max_bytes: u64) -> Result<Overlay, Open
 }
 
 /// The folder as a killed process leaves it: its files as they are now.
-fn crashed(dir: &Path) -> tempfile::TempDir {
+fn killed(dir: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
+    mark(copy.path(), INODE_AT, &inode(copy.path()).to_le_bytes());
     copy
+}
+
+/// The same, found by a machine that was started since. What was written and not flushed may be there all the same: the
+/// worst for whoever takes it for more than it is.
+fn after_power_loss(dir: &Path) -> tempfile::TempDir {
+    let copy = killed(dir);
+    another_boot(copy.path());
+    copy
+}
+
+/// Where a live file says which granules it is about, and in which boot.
+const INODE_AT: u64 = 8 + 4 + 4 + 32 + 8;
+const BOOT_ID_AT: u64 = INODE_AT + 8;
+
+fn another_boot(dir: &Path) {
+    mark(dir, BOOT_ID_AT, b"another");
+}
+
+fn mark(dir: &Path, at: u64, bytes: &[u8]) {
+    std::fs::File::options().write(true).open(dir.join("base.live")).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn inode(dir: &Path) -> u64 {
+    std::fs::metadata(dir.join("base.data")).unwrap().ino()
 }
 
 fn said<T: std::fmt::Debug>(result: Result<T, OpenError>, dir: &Path) -> String {
@@ -38,7 +64,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_was_flushed_survives(
+    fn what_was_answered_survives_a_kill(
+        batches in prop::collection::vec((prop::collection::vec(actions(), 0..6), any::<bool>(), any::<bool>()), 1..5),
+    ) {
+        let mut dir = tempfile::tempdir().unwrap();
+        wait(async {
+            let mut model = model(&Base::new());
+            let mut overlay = open(dir.path()).unwrap();
+            for (batch, flush, kill) in &batches {
+                for action in batch {
+                    act(&overlay, &mut model, action).await.unwrap();
+                }
+                if *flush {
+                    overlay.flush().await.unwrap();
+                }
+                if *kill {
+                    let usage = overlay.usage();
+                    let next = killed(dir.path());
+                    (overlay, dir) = (open(next.path()).unwrap(), next);
+                    assert_eq!(overlay.usage(), usage);
+                    check(&overlay, &model).await;
+                }
+            }
+            // The next daemon's flush is about what the killed one has answered.
+            overlay.flush().await.unwrap();
+            let dark = after_power_loss(dir.path());
+            check(&open(dark.path()).unwrap(), &model).await;
+        });
+    }
+
+    #[test]
+    fn what_was_flushed_survives_a_power_loss(
         batches in prop::collection::vec(prop::collection::vec(actions(), 0..6), 1..5),
         later in prop::collection::vec(actions(), 0..4),
     ) {
@@ -52,7 +108,7 @@ proptest! {
                 }
                 overlay.flush().await.unwrap();
             }
-            let copy = crashed(dir.path());
+            let copy = after_power_loss(dir.path());
             let mut unflushed = model.clone();
             for action in &later {
                 act(&overlay, &mut unflushed, action).await.unwrap();
@@ -67,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn a_granule_is_old_or_new_after_a_crash(actions in prop::collection::vec(actions(), 1..8)) {
+    fn a_granule_is_old_or_new_after_a_power_loss(actions in prop::collection::vec(actions(), 1..8)) {
         // Nothing of this was flushed, so the folder says nothing of it yet: all is the base's.
         let dir = tempfile::tempdir().unwrap();
         wait(async {
@@ -76,7 +132,7 @@ proptest! {
             for action in &actions {
                 act(&overlay, &mut changed, action).await.unwrap();
             }
-            let copy = crashed(dir.path());
+            let copy = after_power_loss(dir.path());
             let again = open(copy.path()).unwrap();
             let (found, before) = (read(&again, Extent::from(0..device_bytes())).await, model(&base));
             for (at, granule) in found.chunks(4096).enumerate() {
@@ -105,6 +161,7 @@ proptest! {
             let index = dir.path().join("base.index");
             let bytes = std::fs::read(&index).unwrap();
             std::fs::write(&index, &bytes[..cut.index(bytes.len() + 1)]).unwrap();
+            another_boot(dir.path());
             match open(dir.path()) {
                 Ok(overlay) => {
                     let found = read(&overlay, Extent::from(0..device_bytes())).await;
@@ -130,6 +187,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] ^= byte;
             std::fs::write(&index, &bytes).unwrap();
+            another_boot(dir.path());
             match open(dir.path()) {
                 // Only the last record can be taken for one that was never finished.
                 Ok(overlay) => assert_eq!(overlay.usage().held_bytes, 2 * 4096),
@@ -200,12 +258,73 @@ fn room_on_the_disk_is_given_back() {
 }
 
 #[test]
-fn what_was_never_flushed_takes_no_room_after_a_restart() {
+fn what_a_killed_daemon_left_is_looked_at_before_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = dir.path().join("base.live");
+    wait(async {
+        let overlay = open(dir.path()).unwrap();
+        overlay.write(0, noise(4096, 1).into()).await.unwrap();
+        drop(overlay);
+        let bytes = std::fs::read(&live).unwrap();
+        let with = |at: usize, byte: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = byte;
+            bytes
+        };
+        let damaged = [
+            // A state that there is not, a granule behind the end of the device, an area too few.
+            (with(4096, 3), "it says what cannot be"),
+            (with(bytes.len() - 1, 1), "it says what cannot be"),
+            (bytes[..bytes.len() - 64].to_vec(), "its length is not the device's"),
+        ];
+        for (bytes, what) in damaged {
+            std::fs::write(&live, bytes).unwrap();
+            assert_eq!(said(open(dir.path()), dir.path()), format!("DIR/base.live is damaged: {what}"));
+        }
+        // Begun and never finished, by another version, about another file: the index counts, and what it says is written.
+        for other in [
+            with(0, 0),
+            with(8, 2),
+            with(INODE_AT as usize, !bytes[INODE_AT as usize]),
+            bytes[..20].to_vec(),
+            Vec::new(),
+        ] {
+            std::fs::write(&live, other).unwrap();
+            assert_eq!(open(dir.path()).unwrap().usage().held_bytes, 4096);
+            assert_eq!(std::fs::read(&live).unwrap(), bytes);
+        }
+        // Whoever throws changes away may forget that file.
+        for gone in ["base.index", "base.data"] {
+            std::fs::remove_file(dir.path().join(gone)).unwrap();
+        }
+        assert!(!open(dir.path()).unwrap().usage().is_used());
+    });
+}
+
+#[test]
+fn a_reset_is_one_after_a_kill_and_after_a_power_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    wait(async {
+        let overlay = open(dir.path()).unwrap();
+        overlay.write(5000, noise(1 << 20, 1).into()).await.unwrap();
+        overlay.flush().await.unwrap();
+        overlay.write(1 << 20, noise(1 << 20, 1).into()).await.unwrap();
+        overlay.reset().unwrap();
+        for copy in [killed(dir.path()), after_power_loss(dir.path())] {
+            let again = open(copy.path()).unwrap();
+            assert!(!again.usage().is_used());
+            check(&again, &model(&Base::new())).await;
+        }
+    });
+}
+
+#[test]
+fn what_was_never_flushed_takes_no_room_after_a_power_loss() {
     let dir = tempfile::tempdir().unwrap();
     wait(async {
         let overlay = open(dir.path()).unwrap();
         overlay.write(1 << 20, noise(1 << 20, 1).into()).await.unwrap();
-        let copy = crashed(dir.path());
+        let copy = after_power_loss(dir.path());
         let again = open(copy.path()).unwrap();
         assert_eq!(again.usage().held_bytes, 0);
         assert_eq!(std::fs::metadata(copy.path().join("base.data")).unwrap().blocks(), 0);
@@ -254,7 +373,8 @@ fn a_restored_overlay_is_durable() {
         expected[12_345..][..54_321].copy_from_slice(&noise(54_321, 1));
         let kept = open(dir.path()).unwrap();
         kept.restore(&saved).unwrap();
-        let copy = crashed(dir.path());
-        check(&open(copy.path()).unwrap(), &expected).await;
+        for copy in [killed(dir.path()), after_power_loss(dir.path())] {
+            check(&open(copy.path()).unwrap(), &expected).await;
+        }
     });
 }

@@ -1,0 +1,158 @@
+//! What each granule of an overlay in a folder is at this moment, for the daemon that comes after a killed one.
+//!
+//! A kernel whose daemon was killed goes on with the next one as if nothing had happened: it repeats what was not
+//! answered, and takes for written what was. So whatever was answered has to be found again, flushed or not. Its
+//! bytes are, as the kernel keeps the pages of a file when a process ends; that they count says this file, which is
+//! written before the answer. It costs no wait, as nothing is put on the disk for it. After a power loss pages are
+//! gone, and the journal alone says what is left: the file names the boot that it is about, and counts in no other. Nor does
+//! it count beside other granules than those it was written for: files that somebody has put back in their place.
+//!
+//! ```text
+//! header   "VFOVLIV\0"  version: u32  granule: u32  image id: 32 bytes  size: u64  inode of the data: u64
+//!          boot id: 36 bytes, then zeros
+//! states   from 4096 on: for each area 64 bytes
+//! ```
+//! Invariant: what it says of an area is what the map says, or what the map is about to say.
+
+use crate::error::OpenError;
+use crate::folder::open_private;
+use crate::granule::{AREA_STATES_BYTES, Area, Cut, GRANULE_BYTES};
+use crate::journal::Subject;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"VFOVLIV\0";
+/// Raised when the file changes its meaning.
+const VERSION: u32 = 1;
+/// A page, so that the states of an area lie in one: a copy into one page is not cut short by a kill.
+const HEADER_BYTES: u64 = 4096;
+/// How many areas are read at a time: those of 1 GiB of the device.
+const READ_AREAS: u64 = 1 << 10;
+/// Where the kernel says which boot this is (random(4)).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Areas that are not all the base's, by number.
+pub type Areas = BTreeMap<u64, Area>;
+
+/// Where the file is, and what it begins with if it counts.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    cut: Cut,
+    header: Vec<u8>,
+}
+
+/// The file. Used by the overlay only.
+#[derive(Debug)]
+pub struct Live {
+    file: File,
+    cut: Cut,
+    header: Vec<u8>,
+}
+
+impl Place {
+    /// That of a device whose granules are in `data`, in this boot of the machine.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn new(path: PathBuf, subject: Subject, data: &File) -> Result<Self, OpenError> {
+        let boot = std::fs::read(BOOT_ID).map_err(OpenError::at(Path::new(BOOT_ID)))?;
+        let inode = data.metadata().map_err(OpenError::at(&path))?.ino();
+        Ok(Self { path, cut: subject.cut, header: header(subject, inode, boot.trim_ascii()) })
+    }
+
+    /// What a daemon that was killed has left; `None` if there was none.
+    ///
+    /// # Errors
+    /// If it is damaged, or the system refuses. Nothing is changed.
+    pub fn find(&self) -> Result<Option<(Live, Areas)>, OpenError> {
+        let failed = || OpenError::at(&self.path);
+        let file = match File::options().read(true).write(true).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed()(error)),
+        };
+        let mut found = vec![0; self.header.len()];
+        match file.read_exact_at(&mut found, 0) {
+            Ok(()) if found == self.header => {}
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(failed()(error)),
+            // Another boot's, or never finished.
+            _ => return Ok(None),
+        }
+        let live = self.file(file);
+        let damaged = |what| OpenError::Damaged { path: self.path.clone(), what };
+        if live.file.metadata().map_err(failed())?.len() != live.place(self.cut.areas()) {
+            return Err(damaged("its length is not the device's"));
+        }
+        let areas = live.read().map_err(failed())?.ok_or_else(|| damaged("it says what cannot be"))?;
+        Ok(Some((live, areas)))
+    }
+
+    /// Begins a file that says `areas`, in place of what was there.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn begin(&self, areas: &Areas) -> Result<Live, OpenError> {
+        let failed = || OpenError::at(&self.path);
+        let live = self.file(open_private(&self.path).map_err(failed())?);
+        live.replace(areas.iter().map(|(area, states)| (*area, *states))).map_err(failed())?;
+        Ok(live)
+    }
+
+    fn file(&self, file: File) -> Live {
+        Live { file, cut: self.cut, header: self.header.clone() }
+    }
+}
+
+impl Live {
+    fn place(&self, area: u64) -> u64 {
+        HEADER_BYTES + area * AREA_STATES_BYTES as u64
+    }
+
+    /// Says what an area is from now on, to whoever comes after this process.
+    pub fn set(&self, area: u64, states: &Area) -> io::Result<()> {
+        self.file.write_all_at(&states.encode(), self.place(area))
+    }
+
+    /// Says `areas` of those, and of all others that they are the base's: all of it or, without a header, nothing.
+    pub fn replace(&self, areas: impl IntoIterator<Item = (u64, Area)>) -> io::Result<()> {
+        let end = self.place(self.cut.areas());
+        self.file.set_len(0)?;
+        self.file.set_len(end)?;
+        // Taken now, so that on a full disk nothing fails but what needs room itself.
+        match retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), 0, end)) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        areas.into_iter().try_for_each(|(area, states)| self.set(area, &states))?;
+        self.file.write_all_at(&self.header, 0)
+    }
+
+    /// The areas that are not all the base's; `None` if what it says of one cannot be.
+    fn read(&self) -> io::Result<Option<Areas>> {
+        let (mut areas, mut buffer) = (BTreeMap::new(), vec![0; READ_AREAS as usize * AREA_STATES_BYTES]);
+        for first in (0..self.cut.areas()).step_by(READ_AREAS as usize) {
+            let count = (self.cut.areas() - first).min(READ_AREAS);
+            let bytes = &mut buffer[..count as usize * AREA_STATES_BYTES];
+            self.file.read_exact_at(bytes, self.place(first))?;
+            for (area, states) in (first..).zip(bytes.as_chunks().0) {
+                let Some(states) = Area::decode(states, self.cut.granules_of(area)) else { return Ok(None) };
+                if !states.is_base() {
+                    areas.insert(area, states);
+                }
+            }
+        }
+        Ok(Some(areas))
+    }
+}
+
+fn header(subject: Subject, data_inode: u64, boot: &[u8]) -> Vec<u8> {
+    let numbers = [VERSION.to_le_bytes(), (GRANULE_BYTES as u32).to_le_bytes()].concat();
+    let places = [subject.cut.size_bytes().to_le_bytes(), data_inode.to_le_bytes()].concat();
+    [MAGIC, &numbers[..], &subject.image.0, &places, boot].concat()
+}
