@@ -10,6 +10,7 @@
 //! by tests; nothing here knows the protocol between nodes.
 
 pub mod field;
+mod memory;
 pub mod meter;
 pub mod nbd;
 pub mod plan;

@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
+/// A switch forwards frames and does not read them; a machine that has a firewall for its bridges would look at each as at a packet
+/// of its own, a tenth of the processor time of a storm.
+const NO_FIREWALL: &str = "for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $call ] || echo 0 >$call; done";
+
 /// A switch, by the name of its namespace; that goes with the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Switch {
@@ -17,6 +21,7 @@ impl Switch {
     /// Makes one.
     pub fn make(netns: String) -> Result<Self, LabError> {
         run(Command::new("ip").args(["netns", "add", &netns]))?;
+        run(Command::new("ip").args(["netns", "exec", &netns, "sh", "-ec", NO_FIREWALL]))?;
         let switch = Self { netns };
         switch.ip("link set lo up")?;
         switch.ip("link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;

@@ -1,6 +1,7 @@
 //! The race: readers that all start at one moment, trouble on the way, and one outcome of each.
 
 use super::field::Field;
+use super::memory;
 use super::meter::{Reading, processes_s};
 use super::plan::{Plan, System};
 use super::report::Sample;
@@ -230,6 +231,7 @@ impl Race<'_> {
             events.pop_front();
             self.befall(first, 0)?;
         }
+        memory::touch(self.field.plan)?;
         let (daemons_s, readers_s) = (processes_s(self.daemons()), processes_s(self.readers()));
         let before = self.field.reading()?;
         let start_ns = now_ns() + u64::try_from(START_DELAY.as_nanos()).expect("a fraction of a second");
