@@ -148,6 +148,10 @@ proptest! {
         let over_arc: Vec<u64> = places(arc, size).iter().map(over).collect();
         prop_assert_eq!(Some(layers.lowest(arc)), over_arc.iter().copied().min());
         prop_assert_eq!(layers.bare(arc), over_arc.iter().filter(|count| **count == 0).count() as u64);
+        for most in 0..3 {
+            let ahead = (0..size).find(|steps| naive[((arc.start + steps) % size) as usize] <= most);
+            prop_assert_eq!(layers.next(arc.start, most).map(|(distance, _)| distance), ahead);
+        }
         let least = naive.iter().copied().min().unwrap_or(0);
         let gain: u128 = over_arc.iter().map(|count| 100u128.pow(6 - (*count - least).min(6) as u32)).sum();
         prop_assert_eq!(layers.gain(arc), gain);
@@ -221,6 +225,29 @@ proptest! {
             prop_assert!(sure || chosen.contains(place, size), "place {} is lost", place);
         }
         prop_assert!(map.gain(chosen, me) <= map.gain(map.least_covered(arc.length, me, tie), me));
+    }
+
+    /// One after the other, as long as anybody does: then as much is covered as all arcs together have room for.
+    #[test]
+    fn moving_up_covers_what_there_is_room_for((size, mut holdings) in a_field()) {
+        let covered = |holdings: &[Holding]| holdings.iter().flat_map(|h| places(h.arc, size)).collect::<BTreeSet<u64>>();
+        let room: u64 = holdings.iter().map(|holding| holding.arc.length).sum();
+        let mut before = covered(&holdings);
+        // Each of six goes around once at most.
+        let moves_max = size * 6;
+        for moved in 0..=moves_max {
+            let map = map_of(size, &holdings);
+            let up: Vec<(usize, Arc)> =
+                (0..holdings.len()).filter_map(|at| Some((at, map.moving_up(holdings[at].node)?))).collect();
+            prop_assert!(up.len() <= 1, "one at a time");
+            let Some((at, to)) = up.first().copied() else { break };
+            prop_assert!(moved < moves_max && to.length == holdings[at].arc.length);
+            holdings[at].arc = to;
+            let now = covered(&holdings);
+            prop_assert!(now.is_superset(&before), "nothing is bared");
+            before = now;
+        }
+        prop_assert_eq!(before.len() as u64, room.min(size));
     }
 
     /// Whatever others say about themselves, a map can be made of it.

@@ -1,5 +1,5 @@
 //! Repair: when nodes go and a stretch of the ring is held by too few, nodes that others could do without
-//! move their arcs there.
+//! move their arcs there, or towards it.
 
 use super::{Node, Timer, TimerKey};
 use crate::config::REPAIR_STEP;
@@ -75,13 +75,23 @@ impl Node {
         };
         let (now, then) = (image.map.gain(arc, me), image.map.gain(better, me));
         let (empty, full) = WORTH_MOVING;
-        let (size, filled) = (u128::from(image.map.ring().size()), u128::from(image.fill.filled().count));
-        let plenty = filled == size && image.map.least(me) >= PLENTY;
-        let worth_it = !plenty && then * 16 > now * (empty + (full - empty) * filled / size);
-        // Chunks that nobody is to hold would be lost with the origin: any move that saves some is worth it.
-        let saves = image.map.bare(better, me) > image.map.bare(arc, me);
-        if !self.leaving && (worth_it || saves) {
-            self.take_arc(id, better);
+        let (size, filled) = (image.map.ring().size(), u128::from(image.fill.filled().count));
+        let plenty = image.fill.is_done() && image.map.least(me) >= PLENTY;
+        let worth_it = !plenty && then * 16 > now * (empty + (full - empty) * filled / u128::from(size));
+        // Chunks that nobody is to hold would be lost with the origin: any move that saves some is worth it, and until there are
+        // none no other is, since it might undo what others do about them.
+        let bare = |arc| image.map.bare(arc, me);
+        let saves = bare(better) > bare(arc);
+        let complete = bare(Arc { start: 0, length: size }) == bare(arc);
+        let to = if saves {
+            Some(better)
+        } else if complete {
+            worth_it.then_some(better)
+        } else {
+            image.map.moving_up(me).filter(|to| !last || image.map.keeps(arc, *to, me))
+        };
+        if let Some(to) = to.filter(|_| !self.leaving) {
+            self.take_arc(id, to);
         }
     }
 

@@ -129,6 +129,17 @@ impl Layers {
         self.runs.iter().filter(|run| run.count == 0).map(overlap).sum()
     }
 
+    /// How far ahead of a place the next run begins over which at most `count` arcs lie, 0 if the place is on one; and how long
+    /// that is.
+    pub fn next(&self, place: u64, count: u64) -> Option<(u64, u64)> {
+        let ahead = |run: &Run| {
+            let on_it = (run.start..run.start + run.length).contains(&place);
+            let distance = if on_it { 0 } else { (run.start + self.size - place) % self.size };
+            (distance, run.length)
+        };
+        self.runs.iter().filter(|run| run.count <= count).map(ahead).min()
+    }
+
     /// The worth of all places of an arc.
     pub fn gain(&self, arc: Arc) -> u128 {
         let end = arc.start + arc.length;

@@ -146,17 +146,39 @@ impl Map {
         self.best(length, me, tie, |_| true).unwrap_or(Arc { start: 0, length })
     }
 
-    /// Where `me` would do most good with the arc that it has now, if it has to keep whatever no other node
-    /// has in full: without an origin nobody could get that back.
+    /// Where `me` would do most good with the arc that it has now, if it has to [keep](Map::keeps) what only it has.
     pub fn least_covered_keeping(&self, arc: Arc, me: NodeId, tie: u64) -> Arc {
+        self.best(arc.length, me, tie, |to| self.keeps(arc, to, me)).unwrap_or(arc)
+    }
+
+    /// True if `me` that goes from one arc to another keeps whatever no other node has in full: without an origin nobody
+    /// could get that back.
+    pub fn keeps(&self, from: Arc, to: Arc, me: NodeId) -> bool {
         let size = self.ring.size();
         let sure = self.holdings.iter().filter(|h| h.node != me && !h.leaving && h.filled.count == size);
-        let sure: Vec<Arc> = sure.map(|h| h.arc).collect();
-        let keeps = |candidate| {
-            let with: Vec<Arc> = sure.iter().copied().chain([candidate]).collect();
-            Layers::of(&with, size).bare(arc) == 0
+        let with: Vec<Arc> = sure.map(|h| h.arc).chain([to]).collect();
+        Layers::of(&with, size).bare(from) == 0
+    }
+
+    /// Where `me` goes if it is the one to move up. While places are bare, whoever is nearest behind one of them, among those on
+    /// whose first place another arc lies as well, goes so far towards it that it is filled, or that nothing is left to spare.
+    ///
+    /// Arcs may lie so that none can go to what is bare in one move: those beside it have nothing to spare, and those that have
+    /// would bare something else. Moving up hands what is to spare on from one to the next. Where nobody can any more, nothing
+    /// is bare, or no two arcs overlap (the first place of one would lie on the other): the stores hold what they have
+    /// room for. It comes to that, since it bares nothing and none goes past a place that stays bare.
+    pub fn moving_up(&self, me: NodeId) -> Option<Arc> {
+        let size = self.ring.size();
+        let staying = || self.holdings.iter().filter(|h| !h.leaving);
+        let arcs: Vec<Arc> = staying().map(|h| h.arc).collect();
+        let layers = Layers::of(&arcs, size);
+        let step = |h: &Holding| {
+            let (distance, missing) = layers.next(h.arc.start, 0)?;
+            let (spare, _) = layers.next(h.arc.start, 1)?;
+            (spare > 0).then_some((distance, h.node, h.arc, spare.min(missing)))
         };
-        self.best(arc.length, me, tie, keeps).unwrap_or(arc)
+        let (_, node, arc, step) = staying().filter_map(step).min()?;
+        (node == me).then(|| Arc { start: (arc.start + step) % size, ..arc })
     }
 
     fn best(&self, length: u64, me: NodeId, tie: u64, allowed: impl Fn(Arc) -> bool) -> Option<Arc> {

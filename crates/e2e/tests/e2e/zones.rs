@@ -117,9 +117,9 @@ fn zones_outlive_the_origin_and_each_other() -> Outcome {
     if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
         return Ok(());
     }
-    // What the first zone has left without its origin is not all of the image. The others have a third more than it: four arcs
-    // that make less may come to lie so that no single move covers all.
-    let mut field = Field::start("33%")?;
+    // What the first zone has left without its origin is not all of the image. The others have a fifth more than it, and arcs that
+    // may first come to lie so that no single move covers all.
+    let mut field = Field::start("30%")?;
     for host in 1..ZONES * SIZE {
         let condition = if zone(0).contains(&host) { "filled" } else { "origin_may_leave" };
         field.daemons[host].wait_status(condition, SOON, |status| status["images"][0][condition] == true)?;

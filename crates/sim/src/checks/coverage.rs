@@ -1,5 +1,5 @@
-//! Once nothing is wrong any more stores have what they are to hold; and each zone whose stores are large enough covers all
-//! of the image that can be had. What cores believe of their zone's coverage is so.
+//! Once nothing is wrong any more stores have what they are to hold; and those of each zone hold as much of the image together as
+//! they have room for, unless it has holes. What cores believe of their zone's coverage is so.
 
 use super::reads::holders;
 use crate::field::Field;
@@ -32,13 +32,14 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
                 return Err((machine, format!("believes that all is covered, {chunk} is not")));
             }
         }
-        // A third more than the image: arcs of sizes that do not fit each other leave gaps that need a few moves.
+        // Arcs that lie over each other move apart until nothing is bare, so what is bare there was no room for.
+        let (chunks, missing) = (image.chunks(), bare.len() as u64);
         if let Some(chunk) = bare.first()
             && !image.is_sparse()
-            && room * 3 >= image.chunks() * 4
+            && missing > chunks.saturating_sub(room)
         {
             let what =
-                format!("and its zone hold {} chunks too few, {chunk} among them, with room for {room}", bare.len());
+                format!("and its zone do not hold {missing} of {chunks}, {chunk} among them, with room for {room}");
             return Err((machines[0], what));
         }
     }

@@ -4,8 +4,8 @@ use crate::secs;
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::config::Config;
-use vfield_core::placement::Ring;
 use vfield_core::placement::map::mix;
+use vfield_core::placement::{Arc, Ring};
 use vfield_sim::field::Field;
 use vfield_sim::machine::Machine;
 use vfield_sim::original::Original;
@@ -71,6 +71,31 @@ fn stores_of_all_sizes_hold_every_chunk_almost_equally_often() {
         let (least, allowed) = (least_held(&field), room / field.images[0].chunks());
         assert!(least + short >= allowed, "{count} nodes hold some chunk {least} times, {allowed} would be possible");
     }
+}
+
+/// However the arcs of those who start together come to lie, and though none of them can move to what is bare without baring
+/// something else: in zones of four, those without the origin among them.
+#[test]
+fn a_zone_holds_what_it_has_room_for() {
+    const SIZE: usize = 4;
+    // 258 chunks. Stores of 30 %, stores that just add up, stores that do not.
+    for (seed, capacity) in (0..20).flat_map(|seed| [77, 65, 50].map(|capacity| (seed, capacity))) {
+        let mut field = Field::new(seed, vec![Original::usual(1, 257)]);
+        field.config = Config { join_boost: 9, ..Config::default() };
+        field.links.zone_size = SIZE;
+        field.origin(None, &[0]);
+        let nodes: Vec<usize> = (0..3 * SIZE).map(|_| field.join(0, &[(0, capacity)])).collect();
+        let allowed = field.images[0].chunks().min(SIZE as u64 * capacity);
+        let held = |field: &Field| nodes.chunks(SIZE).all(|zone| held_by(field, zone) == allowed);
+        field.until("each zone holds so much", secs(60), |field| held(field) && field.filled(&nodes));
+    }
+}
+
+/// How many chunks the stores of these machines are to hold.
+fn held_by(field: &Field, machines: &[usize]) -> u64 {
+    let (id, size) = (field.images[0].id, field.images[0].chunks());
+    let arcs: Vec<Arc> = machines.iter().filter_map(|machine| field.machines[*machine].node.arc(id)).collect();
+    (0..size).filter(|place| arcs.iter().any(|arc| arc.contains(*place, size))).count() as u64
 }
 
 #[test]
