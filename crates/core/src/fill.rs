@@ -76,9 +76,14 @@ impl Fill {
         !self.is_done() && (self.filled.count..self.filled.count + chunks).contains(&self.offset(chunk))
     }
 
-    /// Chunks being fetched for it.
+    /// How many chunks are being fetched for it.
     pub fn pending(&self) -> usize {
         self.pending.len()
+    }
+
+    /// The chunks being fetched for it.
+    pub fn iter_pending(&self) -> impl Iterator<Item = Chunk> + '_ {
+        self.pending.iter().map(|offset| self.chunk_at(*offset))
     }
 
     /// When the next chunk may be asked for, by the pace that `join_boost` sets.

@@ -215,7 +215,8 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
         // What nobody has for now does not hold up the rest, within a bound.
-        let waiting = image.fetches.values().filter(|fetch| fetch.fill && fetch.stage == Stage::Waiting).count();
+        let waits = |chunk| image.fetches.get(&chunk).is_some_and(|fetch| fetch.stage == Stage::Waiting);
+        let waiting = image.fill.iter_pending().filter(|chunk| waits(*chunk)).count();
         let limit = chunks as usize + waiting.min(WAITING_MAX);
         loop {
             let now = self.now;

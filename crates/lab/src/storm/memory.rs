@@ -23,11 +23,12 @@ pub(super) fn touch(plan: &Plan) -> Result<(), LabError> {
     if plan.warm || plan.system != System::Vfield {
         return Ok(());
     }
-    let wanted = (plan.size_bytes + BYTES_PER_HOST) * plan.readers as u64;
+    // Twice, as the kernel need not hand out first what was freed last.
+    let wanted = 2 * (plan.size_bytes + BYTES_PER_HOST) * plan.readers as u64;
     let file = memfd_create("touched", MemfdFlags::CLOEXEC).map(File::from);
     let written = file.map_err(io::Error::from).and_then(|mut file| {
         // What is left to all others is enough to be no less than they had.
-        io::copy(&mut io::repeat(1).take(wanted.min(available_bytes() / 2)), &mut file)
+        io::copy(&mut io::repeat(1).take(wanted.min(available_bytes() / 4 * 3)), &mut file)
     });
     written.map(drop).map_err(LabError::at(Path::new("a memory file")))
 }
