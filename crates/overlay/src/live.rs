@@ -98,9 +98,9 @@ impl Place {
     /// # Errors
     /// If the system refuses.
     pub fn begin(&self, areas: &Areas) -> Result<Live, OpenError> {
-        let failed = || OpenError::at(&self.path);
-        let live = self.file(open_private(&self.path).map_err(failed())?);
-        live.replace(areas.iter().map(|(area, states)| (*area, *states))).map_err(failed())?;
+        let live = self.file(open_private(&self.path).map_err(OpenError::at(&self.path))?);
+        let areas = areas.iter().map(|(area, states)| (*area, *states));
+        live.clear().and_then(|()| live.rewrite(areas)).map_err(OpenError::at(&self.path))?;
         Ok(live)
     }
 
@@ -119,18 +119,23 @@ impl Live {
         self.file.write_all_at(&states.encode(), self.place(area))
     }
 
-    /// Says `areas` of those, and of all others that they are the base's: all of it or, without a header, nothing.
-    pub fn replace(&self, areas: impl IntoIterator<Item = (u64, Area)>) -> io::Result<()> {
+    /// Says several things at once: all of them or, as long as it has no header, nothing.
+    pub fn rewrite(&self, areas: impl IntoIterator<Item = (u64, Area)>) -> io::Result<()> {
+        self.file.write_all_at(&vec![0; self.header.len()], 0)?;
+        areas.into_iter().try_for_each(|(area, states)| self.set(area, &states))?;
+        self.file.write_all_at(&self.header, 0)
+    }
+
+    /// Without a header, and everything the base's.
+    fn clear(&self) -> io::Result<()> {
         let end = self.place(self.cut.areas());
         self.file.set_len(0)?;
         self.file.set_len(end)?;
-        // Taken now, so that on a full disk nothing fails but what needs room itself.
+        // Room is taken now, so that on a full disk nothing fails but what needs room itself.
         match retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), 0, end)) {
-            Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(errno) => return Err(errno.into()),
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
         }
-        areas.into_iter().try_for_each(|(area, states)| self.set(area, &states))?;
-        self.file.write_all_at(&self.header, 0)
     }
 
     /// The areas that are not all the base's; `None` if what it says of one cannot be.

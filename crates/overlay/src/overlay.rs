@@ -127,7 +127,7 @@ impl Overlay {
         committed.map_err(|error| RestoreError::at(path)(io::Error::other(error.to_string())))?;
         if let Some(live) = &self.inner.live {
             // Not before: half of a restored overlay is none.
-            live.replace(self.inner.map.changed()).map_err(RestoreError::at(path))?;
+            live.rewrite(self.inner.map.changed()).map_err(RestoreError::at(path))?;
         }
         Ok(held)
     }

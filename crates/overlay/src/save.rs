@@ -159,10 +159,14 @@ impl Inner {
             // Before anything is punched: what the index says is held has to be there.
             journal.restart(&[]).map_err(SaveError::Medium)?;
         }
-        if let Some(live) = &self.live {
-            live.replace([]).map_err(SaveError::Medium)?;
-        }
         let areas: Vec<u64> = self.map.changed().map(|(area, _)| area).collect();
+        if let (Some(journal), Some(live)) = (&mut journal, &self.live)
+            && let Err(error) = live.rewrite(areas.iter().map(|area| (*area, Area::default())))
+        {
+            // Nobody knows any more what is found after a kill.
+            journal.give_up(error.to_string());
+            return Err(SaveError::Medium(error));
+        }
         areas.into_iter().for_each(|area| self.map.store(area, &Area::default()));
         lock(&self.uncommitted).clear();
         self.zeros.store(0, Ordering::Relaxed);

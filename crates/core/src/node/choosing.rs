@@ -187,13 +187,13 @@ impl Choosing<'_> {
         match door {
             Some(Door::Here) => None,
             Some(Door::Gateway(gateway)) => Some(crowd.way_from(self.place_of(gateway)?, me, self.full())),
-            // Once stores are full nothing comes in at the origin any more, and chains go on past it.
-            Some(Door::Origin(_)) if self.is_settled() && self.full().any(|home| home != me) => {
-                Crowd::way_around(me, self.full())
-            }
             Some(Door::Origin(origin)) => {
-                let origins = map.origins().iter().filter_map(|origin| self.place_of(*origin));
-                Some(crowd.way_from(self.place_of(origin)?, me, self.full().chain(origins)))
+                // Once stores are full nothing comes in at the origin any more, and chains go on past it.
+                let past = if self.is_settled() { Crowd::way_around(me, self.full()) } else { None };
+                past.or_else(|| {
+                    let origins = map.origins().iter().filter_map(|origin| self.place_of(*origin));
+                    Some(crowd.way_from(self.place_of(origin)?, me, self.full().chain(origins)))
+                })
             }
             None => {
                 let filling = || map.keepers(self.chunk).filter(|home| self.is_crowd() && home.filled.count > 0);

@@ -43,6 +43,46 @@ daemon() {
     until_true 120 "$vfield" status --control "/run/$name.sock" || cat "/tmp/$name.log"
 }
 
+# The kernel's copies of what was read, so that it reads again.
+drop() { echo 3 >/proc/sys/vm/drop_caches; }
+
+# while_read DEVICE SIZE SUM COMMAND: runs a command three times, a second apart, while a file of verified_image is read from a
+# device: at random, past the kernel's copies, each block checked; in long reads; and in order. No read may fail or be wrong.
+while_read() {
+    local device=$1 size=$2 sum=$3 reader sums time longest
+    shift 3
+    cat >reads.fio <<-FIO
+	[global]
+	filename=$device
+	size=$size
+	direct=1
+	rw=randread
+	time_based
+	runtime=12
+	[image]
+	verify=crc32c
+	ioengine=libaio
+	iodepth=32
+	bs=4k
+	[long]
+	ioengine=psync
+	bs=1m
+	FIO
+    fio --readonly --eta=never --output-format=json --output=fio.json reads.fio &
+    reader=$!
+    (while kill -0 $reader 2>/dev/null; do drop; sha256sum <"$device" || echo "error"; done >sums) &
+    sums=$!
+    for time in 1 2 3; do
+        sleep 1
+        "$@" "$time"
+    done
+    must wait $reader
+    wait $sums
+    expect "$(sort -u sums)" "$sum" "what was read meanwhile"
+    longest=$(grep -A 3 '"clat_ns"' fio.json | sed -n 's/.*"max" : \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+    echo "longest wait for a read meanwhile: $((longest / 1000000)) ms"
+}
+
 # refused WANTED WORDS: the command has to fail, and to say why in one line and a hint.
 refused() {
     local wanted=$1 said

@@ -4,7 +4,7 @@ sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440
 node() { daemon node join 127.0.0.1 --store all --listen 127.0.0.2:4440 --device nbd "$@"; }
 killed() { kill -KILL "${pid[node]}"; wait "${pid[node]}" 2>/dev/null; }
-drop() { echo 3 >/proc/sys/vm/drop_caches; }
+again() { killed; node; }
 took_over() { grep -c 'took over the device' node.log; }
 device=/dev/nbd0
 node
@@ -15,24 +15,9 @@ must_not dd if=/dev/zero of=$device bs=4096 count=1 conv=fsync status=none
 refused "already $device of another process" \
     "$vfield" -q join 127.0.0.1 --device nbd --listen 127.0.0.3:4440 --control /run/second.sock
 
-# While it is read, three times.
-fio --name=image --filename=$device --readonly --size=48m --direct=1 --rw=randread --bs=4k --ioengine=libaio --iodepth=32 \
-    --verify=crc32c --time_based --runtime=12 --eta=never --output-format=json --output=fio.json &
-reader=$!
-(while kill -0 $reader 2>/dev/null; do drop; sha256sum <$device || echo "error"; done >sums) &
-sums=$!
-for _ in 1 2 3; do
-    sleep 1
-    killed
-    node
-done
-must wait $reader
-wait $sums
-expect "$(sort -u sums)" "$sum" "what was read meanwhile"
+while_read $device 48m "$sum" again
 expect "$(took_over)" 3 "taken over"
 must_not test -s /sys/block/nbd1/backend
-longest=$(grep -A 3 '"clat_ns"' fio.json | sed -n 's/.*"max" : \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
-echo "longest wait while the daemon was killed and started again three times: $((longest / 1000000)) ms"
 stop node
 gone() { ! test -e /sys/block/nbd0/pid; }
 until_true 120 gone

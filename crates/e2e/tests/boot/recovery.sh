@@ -4,7 +4,7 @@ sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440
 node() { daemon node join 127.0.0.1 --store all --ublk --listen 127.0.0.2:4440; }
 killed() { kill -KILL "${pid[node]}"; wait "${pid[node]}" 2>/dev/null; }
-drop() { echo 3 >/proc/sys/vm/drop_caches; }
+again() { killed; node; }
 took_over() { grep -c 'took over the device' node.log; }
 device=/dev/ublkb0
 node
@@ -18,39 +18,8 @@ expect "$(took_over)" 1 "taken over"
 must_not test -e /dev/ublkb1
 expect "$(sha256sum <$device)" "$sum" "bytes after a takeover"
 
-# While a file system's reads and direct ones are under way, three times.
-cat >reads.fio <<-FIO
-	[global]
-	size=48m
-	filename=$device
-	direct=1
-	rw=randread
-	time_based
-	runtime=12
-	[image]
-	verify=crc32c
-	ioengine=libaio
-	iodepth=32
-	bs=4k
-	[long]
-	ioengine=psync
-	bs=1m
-FIO
-fio --readonly --eta=never --output-format=json --output=fio.json reads.fio &
-reader=$!
-(while kill -0 $reader 2>/dev/null; do drop; sha256sum <$device || echo "error"; done >sums) &
-sums=$!
-for _ in 1 2 3; do
-    sleep 1
-    killed
-    node
-done
-must wait $reader
-wait $sums
-expect "$(sort -u sums)" "$sum" "what was read meanwhile"
+while_read $device 48m "$sum" again
 expect "$(took_over)" 4 "taken over"
-longest=$(grep -A 3 '"clat_ns"' fio.json | sed -n 's/.*"max" : \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
-echo "longest wait while the daemon was killed and started again three times: $((longest / 1000000)) ms"
 
 # While every place of the device waits for an origin that does not answer.
 killed

@@ -1,7 +1,7 @@
 //! The race: readers that all start at one moment, trouble on the way, and one outcome of each.
 
 use super::field::Field;
-use super::memory;
+use super::memory::Memory;
 use super::meter::{Reading, processes_s};
 use super::plan::{Plan, System};
 use super::report::Sample;
@@ -231,7 +231,7 @@ impl Race<'_> {
             events.pop_front();
             self.befall(first, 0)?;
         }
-        memory::touch(self.field.plan)?;
+        let memory = Memory::hold(self.field.plan)?;
         let (daemons_s, readers_s) = (processes_s(self.daemons()), processes_s(self.readers()));
         let before = self.field.reading()?;
         let start_ns = now_ns() + u64::try_from(START_DELAY.as_nanos()).expect("a fraction of a second");
@@ -241,6 +241,7 @@ impl Race<'_> {
             }
         }
         self.follow(start_ns, events)?;
+        drop(memory);
         let measured = Measured {
             after: self.field.reading()?,
             before,
