@@ -7,6 +7,7 @@ use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::crowd::Way;
+use crate::placement::map::mix;
 use crate::placement::{Crowd, Holding, Place};
 use crate::reach::Reach;
 use crate::wire::Priority;
@@ -222,7 +223,7 @@ impl Choosing<'_> {
     /// The first of a line of nodes upstream that is in step and can take more.
     fn along(&self, line: impl Iterator<Item = Step>) -> Option<Choice> {
         let (fetch, peers, now) = (self.fetch, &self.node.peers, self.node.now);
-        let line = line.filter(|step| self.usable(step.peer)).take(NEIGHBOURS);
+        let line = self.looked_at(line).into_iter();
         let (in_step, aside): (Vec<Step>, Vec<Step>) = line.partition(|step| peers.may_be_in_step(step.peer, now));
         // In a room that is switched on the neighbour may only just begin; a reader that is alone need not wait.
         let patient = fetch.priority != Priority::Demand || now < self.image.young_until;
@@ -260,6 +261,27 @@ impl Choosing<'_> {
                 if fetch.overdue { Choice::Ask(Source::passing(peer, reach)) } else { Choice::Park(peer) }
             },
         )
+    }
+
+    /// Those of a line upstream that are considered.
+    ///
+    /// If the first is put aside, for its lies perhaps, and goes on to read, then whoever stands before it sends to it already,
+    /// and would slow the chain down for all if it were asked for everything that the first one does not deliver. So
+    /// those upstream take turns, chunk by chunk; the source is still the last to be asked.
+    fn looked_at(&self, line: impl Iterator<Item = Step>) -> Vec<Step> {
+        let mut line = line.peekable();
+        let is_aside = |step: &Step| !self.node.peers.is_usable(step.peer, self.node.now);
+        let usable = |step: &Step| self.usable(step.peer);
+        if !line.peek().is_some_and(is_aside) {
+            return line.filter(usable).take(NEIGHBOURS).collect();
+        }
+        let mut line: Vec<Step> = line.collect();
+        if let [_, others @ .., _] = &mut line[..]
+            && !others.is_empty()
+        {
+            others.rotate_left((mix(self.chunk.0) % others.len() as u64) as usize);
+        }
+        line.into_iter().filter(usable).take(NEIGHBOURS).collect()
     }
 
     /// Those who have it take turns; while stores fill it is whoever came to it last, and is waited for: of readers that began

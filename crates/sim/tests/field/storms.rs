@@ -3,6 +3,7 @@
 use crate::{ms, secs};
 use std::time::Duration;
 use vfield_sim::field::Field;
+use vfield_sim::machine::Fault;
 use vfield_sim::original::Original;
 
 /// 50 Mbit/s.
@@ -44,6 +45,19 @@ fn a_cold_room_comes_near_the_limit() {
         assert!(time <= longest, "{count} nodes took {time} of what the link needs");
         assert!(origin <= 1.05, "the origin sent {origin} images to {count} nodes");
     }
+}
+
+/// Whoever is next to a liar takes from those before it, of whom each has somebody to send to: were it always the same one, all
+/// behind it would get half.
+#[test]
+fn a_tenth_of_liars_leaves_the_others_most_of_the_links() {
+    let took = |liars: &[usize]| {
+        let (mut field, nodes) = room(1, 512, 20, 154);
+        liars.iter().for_each(|liar| field.set_fault(nodes[*liar], Fault::Lying));
+        storm(&mut field, &nodes).0
+    };
+    let (honest, lied) = (took(&[]), took(&[6, 13]));
+    assert!(honest >= 0.8 * lied, "{lied} of what the link needs, and {honest} without liars");
 }
 
 /// Stores of 6 %, which fill while everybody reads, from the moment they are switched on.
