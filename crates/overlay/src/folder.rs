@@ -1,8 +1,8 @@
 //! A folder of overlays: one process at a time, and three files for each image.
 //!
 //! `NAME.data` holds granules; `NAME.index` is the [`journal`](crate::journal) that says which of them count, and
-//! `NAME.live` says which did when the last process of this boot ended ([`live`](crate::live)). The folder is locked as long as this value or an overlay in it lives; the kernel drops the lock with the process,
-//! however that ends.
+//! `NAME.live` says which did when the last process of this boot ended ([`live`](crate::live)). The folder is locked
+//! as long as this value or an overlay in it lives; the kernel drops the lock with the process, however that ends.
 
 use crate::error::OpenError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};

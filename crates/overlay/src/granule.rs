@@ -3,6 +3,7 @@
 //! Pure arithmetic over values. An area is what one lock, one entry of a journal and one entry of a saved
 //! overlay are about: 256 granules, 1 MiB.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use vfield_core::extent::Extent;
 
@@ -142,6 +143,9 @@ impl Area {
         (known && ends).then_some(area)
     }
 }
+
+/// Areas that are not all the base's, by number.
+pub type Areas = BTreeMap<u64, Area>;
 
 /// How a device is cut into granules and areas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,7 @@
 use crate::entry::{self, ENTRY_BYTES};
 use crate::error::OpenError;
 use crate::folder::{Folder, open_private};
-use crate::granule::{Area, Cut, GRANULE_BYTES};
-use std::collections::BTreeMap;
+use crate::granule::{Area, Areas, Cut, GRANULE_BYTES};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -50,8 +49,8 @@ pub enum Bad {
 /// What a journal says.
 #[derive(Debug, Default)]
 pub struct Replayed {
-    /// The areas that are not all the base's.
-    pub areas: BTreeMap<u64, Area>,
+    /// What is changed.
+    pub areas: Areas,
     /// Number of the last record.
     pub number: u64,
     /// Where the last record ends; what follows was never answered for.
@@ -69,14 +68,15 @@ pub struct Subject {
 
 impl Subject {
     fn header(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES);
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&(GRANULE_BYTES as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.image.0);
-        bytes.extend_from_slice(&self.cut.size_bytes().to_le_bytes());
+        let mut bytes = self.head(MAGIC, VERSION);
         seal(&mut bytes);
         bytes
+    }
+
+    /// What a file about it begins with, whatever kind it is: magic, version, granule, image id, size.
+    pub(crate) fn head(self, magic: &[u8; 8], version: u32) -> Vec<u8> {
+        let (granule, size_bytes) = (GRANULE_BYTES as u32, self.cut.size_bytes());
+        [magic, &version.to_le_bytes()[..], &granule.to_le_bytes(), &self.image.0, &size_bytes.to_le_bytes()].concat()
     }
 
     fn check(self, header: &[u8; HEADER_BYTES]) -> Result<(), Bad> {

@@ -5,10 +5,10 @@
 //! [`BlockDevice`] above, and exports can be tested with it as it can be without them.
 //!
 //! Changes are kept in granules of 4 KiB ([`granule`]), each at its own place in a sparse file ([`medium`]): a
-//! memory file, or a file in a [`Folder`] whose [`journal`] says which granules of it count after a power loss, and whose [`live`] file says
-//! it after a kill. The [`map`] says of
-//! each granule whether it is the base's, held, or zeros; readers of what is the base's take no lock. A
-//! [`saved`] overlay is one file with everything in it, of one moment.
+//! memory file, or a file in a [`Folder`] whose [`journal`] says which granules of it count after a power loss, and
+//! whose [`live`] file says it after a kill. The [`map`] says of each granule whether it is the base's, held, or
+//! zeros; readers of what is the base's take no lock. A [`saved`] overlay is one file with everything in it, of one
+//! moment.
 //!
 //! What an answer means: in memory nothing, as changes end with the process however it ends; in a folder, that the
 //! change is found there after a kill. What a flush means: that it is found there after a power loss, too.

@@ -16,11 +16,10 @@
 
 use crate::error::OpenError;
 use crate::folder::open_private;
-use crate::granule::{AREA_STATES_BYTES, Area, Cut, GRANULE_BYTES};
+use crate::granule::{AREA_STATES_BYTES, Area, Areas, Cut};
 use crate::journal::Subject;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -35,9 +34,6 @@ const HEADER_BYTES: u64 = 4096;
 const READ_AREAS: u64 = 1 << 10;
 /// Where the kernel says which boot this is (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
-/// Areas that are not all the base's, by number.
-pub type Areas = BTreeMap<u64, Area>;
 
 /// Where the file is, and what it begins with if it counts.
 #[derive(Debug)]
@@ -63,7 +59,8 @@ impl Place {
     pub fn new(path: PathBuf, subject: Subject, data: &File) -> Result<Self, OpenError> {
         let boot = std::fs::read(BOOT_ID).map_err(OpenError::at(Path::new(BOOT_ID)))?;
         let inode = data.metadata().map_err(OpenError::at(&path))?.ino();
-        Ok(Self { path, cut: subject.cut, header: header(subject, inode, boot.trim_ascii()) })
+        let header = [&subject.head(MAGIC, VERSION)[..], &inode.to_le_bytes(), boot.trim_ascii()].concat();
+        Ok(Self { path, cut: subject.cut, header })
     }
 
     /// What a daemon that was killed has left; `None` if there was none.
@@ -140,7 +137,7 @@ impl Live {
 
     /// The areas that are not all the base's; `None` if what it says of one cannot be.
     fn read(&self) -> io::Result<Option<Areas>> {
-        let (mut areas, mut buffer) = (BTreeMap::new(), vec![0; READ_AREAS as usize * AREA_STATES_BYTES]);
+        let (mut areas, mut buffer) = (Areas::new(), vec![0; READ_AREAS as usize * AREA_STATES_BYTES]);
         for first in (0..self.cut.areas()).step_by(READ_AREAS as usize) {
             let count = (self.cut.areas() - first).min(READ_AREAS);
             let bytes = &mut buffer[..count as usize * AREA_STATES_BYTES];
@@ -154,10 +151,4 @@ impl Live {
         }
         Ok(Some(areas))
     }
-}
-
-fn header(subject: Subject, data_inode: u64, boot: &[u8]) -> Vec<u8> {
-    let numbers = [VERSION.to_le_bytes(), (GRANULE_BYTES as u32).to_le_bytes()].concat();
-    let places = [subject.cut.size_bytes().to_le_bytes(), data_inode.to_le_bytes()].concat();
-    [MAGIC, &numbers[..], &subject.image.0, &places, boot].concat()
 }

@@ -3,13 +3,12 @@
 use crate::committer::Committer;
 use crate::error::{OpenError, RestoreError, SaveError};
 use crate::folder::{Folder, open_private};
-use crate::granule::{AREA_BYTES, AREA_GRANULES, Area, Cut, GRANULE_BYTES, State};
+use crate::granule::{AREA_BYTES, AREA_GRANULES, Area, Areas, Cut, GRANULE_BYTES, State};
 use crate::inner::Inner;
 use crate::journal::{Journal, Subject};
 use crate::live::Place;
 use crate::medium::Medium;
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::future::ready;
 use std::io;
 use std::path::Path;
@@ -170,7 +169,7 @@ fn cut_of(base: &dyn BlockSource) -> Cut {
 }
 
 /// Gives back the room of granules that no record speaks of: written and never flushed before a crash.
-fn give_back_rubbish(medium: &Medium, areas: &BTreeMap<u64, Area>) -> io::Result<()> {
+fn give_back_rubbish(medium: &Medium, areas: &Areas) -> io::Result<()> {
     let mut at = 0;
     while let Some(data) = medium.next_data(at)? {
         for area in data.start / AREA_BYTES..data.end.div_ceil(AREA_BYTES) {

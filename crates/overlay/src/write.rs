@@ -102,17 +102,17 @@ impl Inner {
         self.preserve(area, granules_in(part));
         let mut written = steps.iter().filter_map(|step| step.2.as_ref());
         let written = written.try_for_each(|(offset, bytes)| self.medium.write(*offset, bytes));
-        let told = written.and_then(|()| if after == before { Ok(()) } else { self.tell(area, &after) });
+        // The bytes change in any case, which a flush has to put on the disk; the states need not.
+        let changed = after != before;
+        let told = written.and_then(|()| if changed { self.tell(area, &after) } else { Ok(()) });
         if let Err(error) = told {
             self.take_back(area, &before, granules_in(part));
             self.room.give_back(fresh);
             return Err(explain(&error));
         }
-        if after == before {
-            // The bytes have changed all the same, which a flush has to put on the disk; the states have not.
-            return Ok(true);
+        if changed {
+            self.settle(area, &before, &after);
         }
-        self.settle(area, &before, &after);
         Ok(true)
     }
 

@@ -7,8 +7,7 @@ use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::crowd::Way;
-use crate::placement::map::mix;
-use crate::placement::{Crowd, Holding, Place};
+use crate::placement::{Crowd, Holding, Place, mix};
 use crate::reach::Reach;
 use crate::wire::Priority;
 

@@ -81,8 +81,9 @@ impl Node {
         // Chunks that nobody is to hold would be lost with the origin: any move that saves some is worth it, and until there are
         // none no other is, since it might undo what others do about them.
         let bare = |arc| image.map.bare(arc, me);
-        let saves = bare(better) > bare(arc);
-        let complete = bare(Arc { start: 0, length: size }) == bare(arc);
+        let here = bare(arc);
+        let saves = bare(better) > here;
+        let complete = bare(Arc { start: 0, length: size }) == here;
         let to = if saves {
             Some(better)
         } else if complete {

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 /// A switch forwards frames and does not read them; a machine that has a firewall for its bridges would look at each as at a packet
-/// of its own, a tenth of the processor time of a storm.
+/// of its own.
 const NO_FIREWALL: &str = "for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $call ] || echo 0 >$call; done";
 
 /// A switch, by the name of its namespace; that goes with the lab.

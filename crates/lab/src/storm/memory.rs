@@ -5,6 +5,7 @@
 //! pages, and machines of a real field do not share a host. So as much as the stores will take is written before
 //! the start, and given back to the kernel piece by piece as the stores grow, which takes it again before the host asks for it.
 
+use super::meter::meminfo_bytes;
 use super::plan::{Plan, System};
 use crate::LabError;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
@@ -24,11 +25,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Memory that is held for the nodes of a cold storm; what they have not taken by then is given back with this value.
 #[derive(Debug)]
-pub(super) struct Memory {
-    /// Nobody ever sends; closed, it ends the thread.
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct Memory(
+    /// What ends the thread when it is closed, as nobody ever sends, and the thread; none if nothing is held.
+    Option<(Sender<()>, JoinHandle<()>)>,
+);
 
 impl Memory {
     /// Writes as much as the nodes will, or three quarters of what this machine has; from now on it follows the stores.
@@ -37,19 +37,19 @@ impl Memory {
     /// If there is no memory file to be had.
     pub(super) fn hold(plan: &Plan) -> Result<Self, LabError> {
         if plan.warm || plan.system != System::Vfield {
-            return Ok(Self { end: None, thread: None });
+            return Ok(Self(None));
         }
         let wanted = (plan.size_bytes + BYTES_PER_HOST) * plan.readers as u64 + AHEAD_BYTES;
-        let bytes = wanted.min(meminfo_bytes("MemAvailable:") / 4 * 3);
+        let bytes = wanted.min(meminfo_bytes("MemAvailable") / 4 * 3);
         let write = |mut file: File| io::copy(&mut io::repeat(1).take(bytes), &mut file).map(|_| file);
         let file = memfd_create("held", MemfdFlags::CLOEXEC).map_err(io::Error::from).map(File::from).and_then(write);
         let file = file.map_err(LabError::at(Path::new("a memory file")))?;
         let (end, ended) = channel::<()>();
         let thread = std::thread::spawn(move || {
             // Memory files are counted together: this one shrinks as others grow.
-            let (others, mut given) = (meminfo_bytes("Shmem:").saturating_sub(bytes), 0);
+            let (others, mut given) = (meminfo_bytes("Shmem").saturating_sub(bytes), 0);
             while given < bytes && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let taken = (meminfo_bytes("Shmem:") + given).saturating_sub(bytes + others);
+                let taken = (meminfo_bytes("Shmem") + given).saturating_sub(bytes + others);
                 let due = (taken + AHEAD_BYTES).min(bytes);
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 if due > given && fallocate(&file, mode, given, due - given).is_ok() {
@@ -57,22 +57,16 @@ impl Memory {
                 }
             }
         });
-        Ok(Self { end: Some(end), thread: Some(thread) })
+        Ok(Self(Some((end, thread))))
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.end = None;
-        // One that panicked has said so, and its memory is free.
-        let _ = self.thread.take().map(JoinHandle::join);
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
+            // One that panicked has said so, and its memory is free.
+            let _ = thread.join();
+        }
     }
-}
-
-/// A line of what the kernel says of its memory.
-fn meminfo_bytes(name: &str) -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
-    kib.unwrap_or_default() << 10
 }

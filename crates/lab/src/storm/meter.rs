@@ -58,19 +58,26 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// What the kernel says of its memory under this name.
+pub(super) fn meminfo_bytes(name: &str) -> u64 {
+    let kib = field("/proc/meminfo", name);
+    kib.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default() << 10
+}
+
+/// The first field of this name in a file of the kernel's; empty if there is none.
+fn field(path: &str, name: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(found, _)| found.trim_end() == name).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+}
+
 /// What this machine is, for the record.
 pub fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
-    };
-    let model = field(&read("/proc/cpuinfo"), "model name");
-    let memory = field(&read("/proc/meminfo"), "MemTotal");
-    let kib = memory.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default();
-    let release = read("/proc/sys/kernel/osrelease");
+    let model = field("/proc/cpuinfo", "model name");
+    let memory_bytes = meminfo_bytes("MemTotal");
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim().split('-').next().unwrap_or_default();
-    format!("{} cores ({model}), {} GiB, Linux {release}", processors(), kib >> 20)
+    format!("{} cores ({model}), {} GiB, Linux {release}", processors(), memory_bytes >> 30)
 }
 
 #[cfg(test)]
