@@ -5,16 +5,27 @@
 
 use crate::error::ReplaceError;
 use crate::saved::{Bad, HEADER_BYTES, Header};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A new file, without a name that means anything yet. Gone with this value unless it was completed.
+/// A new file that takes another's place when it is complete. Gone with this value unless it was completed.
 #[derive(Debug)]
 pub struct Replacement {
-    new: NamedTempFile,
+    new: New,
     path: PathBuf,
+}
+
+#[derive(Debug)]
+enum New {
+    /// Without a name, so that nothing is left of it however the process ends.
+    Nameless(File),
+    /// Where the file system has only files with names.
+    Named(NamedTempFile),
 }
 
 impl Replacement {
@@ -24,14 +35,23 @@ impl Replacement {
     /// If something else is there, or nothing can be made beside it.
     pub fn begin(path: &Path) -> Result<Self, ReplaceError> {
         let path = target(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let new = tempfile::Builder::new().prefix(&format!(".{name}.")).tempfile_in(parent(&path));
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let new = match rustix::fs::open(parent(&path), flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(New::Nameless(file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                tempfile::Builder::new().prefix(&hidden(&path)).tempfile_in(parent(&path)).map(New::Named)
+            }
+            Err(errno) => Err(errno.into()),
+        };
         Ok(Self { new: new.map_err(ReplaceError::at(&path))?, path })
     }
 
     /// Open for reading and writing, and empty at first.
     pub fn file(&self) -> &File {
-        self.new.as_file()
+        match &self.new {
+            New::Nameless(file) => file,
+            New::Named(file) => file.as_file(),
+        }
     }
 
     /// Puts it on the disk and in its place.
@@ -39,8 +59,16 @@ impl Replacement {
     /// # Errors
     /// If the system refuses; what was there before is still there then.
     pub fn complete(self) -> Result<(), ReplaceError> {
-        self.new.as_file().sync_all().map_err(ReplaceError::at(&self.path))?;
-        self.new.persist(&self.path).map_err(|error| ReplaceError::at(&self.path)(error.error))?;
+        let named = self.file().sync_all().and_then(|()| match self.new {
+            New::Named(file) => Ok(file.into_temp_path()),
+            // Another's name can only be taken by a file that has one.
+            New::Nameless(file) => {
+                let name = |name: &Path| link(&file, name);
+                let named = tempfile::Builder::new().prefix(&hidden(&self.path)).make_in(parent(&self.path), name);
+                named.map(NamedTempFile::into_temp_path)
+            }
+        });
+        named.and_then(|new| Ok(new.persist(&self.path)?)).map_err(ReplaceError::at(&self.path))?;
         // The new name is on the disk with the directory.
         let parent = parent(&self.path);
         File::open(parent).and_then(|directory| directory.sync_all()).map_err(ReplaceError::at(parent))
@@ -64,6 +92,17 @@ fn target(path: &Path) -> Result<PathBuf, ReplaceError> {
     File::open(&path).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut front)).map_err(failed())?;
     let ours = front.is_empty() || !matches!(Header::parse(&front), Err(Bad::Foreign));
     if ours { Ok(path) } else { Err(ReplaceError::Foreign(path)) }
+}
+
+/// How the names of files begin that are on their way.
+fn hidden(path: &Path) -> String {
+    format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Gives an open file a name (open(2), `O_TMPFILE`).
+fn link(file: &File, name: &Path) -> std::io::Result<()> {
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(CWD, open, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 fn parent(path: &Path) -> &Path {

@@ -213,7 +213,8 @@ fn a_save_replaces_a_saved_overlay_and_nothing_else() {
 
 #[test]
 fn a_save_that_fails_leaves_the_old_file() {
-    let dir = tempfile::tempdir().unwrap();
+    // Where files can be without a name.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("saved");
     let (_, model) = saved(&path);
     let before = std::fs::read(&path).unwrap();
@@ -223,6 +224,8 @@ fn a_save_that_fails_leaves_the_old_file() {
     let replacement = Replacement::begin(&path).unwrap();
     let full = std::fs::File::options().read(true).write(true).open("/dev/full").unwrap();
     assert!(matches!(overlay.save(&full), Err(SaveError::File(_))));
+    let names = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(names, 1, "what is not complete has no name, so that a death leaves nothing");
     drop(replacement);
     assert!(matches!(Replacement::begin(Path::new("/proc/self/saved")), Err(ReplaceError::System { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), before);
