@@ -80,8 +80,8 @@ pub struct Fetch {
     pub priority: Priority,
     /// Readers of this machine that wait for it.
     pub waiters: Vec<Token>,
-    /// Peers that wait for it.
-    pub askers: Vec<Asker>,
+    /// Peers that wait for it, and since when.
+    pub askers: Vec<(Asker, Time)>,
     /// Chunks whose hash is in it.
     pub children: Vec<Chunk>,
     /// Requests under way.

@@ -19,6 +19,7 @@ pub mod inventory;
 pub mod lines;
 pub mod membership;
 pub mod node;
+pub mod pace;
 pub mod peers;
 pub mod placement;
 pub mod reach;
