@@ -29,6 +29,7 @@ use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::{Level, Membership};
+use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
@@ -232,8 +233,8 @@ pub struct Node {
     /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them at once.
     mapped: u64,
     peers: Peers,
-    images: BTreeMap<ImageId, Image>,
-    requests: BTreeMap<RequestId, Request>,
+    images: BTreeMap<ImageId, Box<Image>>,
+    requests: Numbered<Request>,
     /// Requests numbered, hedges among them.
     asked: u64,
     hedged: u64,
@@ -281,7 +282,7 @@ impl Node {
             now,
             seed,
             images: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            requests: Numbered::default(),
             asked: 0,
             hedged: 0,
             hedging: 0,

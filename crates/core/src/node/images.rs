@@ -47,7 +47,7 @@ pub(super) struct Image {
     /// From when on it may be a gateway.
     pub stands_from: Time,
     pub inventory: Inventory,
-    pub fetches: BTreeMap<Chunk, Fetch>,
+    pub fetches: BTreeMap<Chunk, Box<Fetch>>,
     pub fill: Fill,
     /// The version of our record about it.
     pub version: u64,
@@ -139,7 +139,7 @@ impl Node {
             told_covered: false,
             surveying: image.kept.is_some(),
         };
-        self.images.insert(image.id, entry);
+        self.images.insert(image.id, Box::new(entry));
         self.commit(image.id);
         self.announce(image.id);
         self.mapped = u64::MAX;

@@ -229,7 +229,7 @@ impl Node {
         // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
         let knows = |image: &Image| !self.outside.has_fellows || self.now >= image.stands_from;
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
-        let called = self.images.values().any(is_gateway) && !self.leaving;
+        let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
         match (&self.outside.backbone, called) {
             (None, true) => {
                 self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));

@@ -105,6 +105,11 @@ impl Node {
     /// others, will ask again.
     pub(super) fn forget_askers(&mut self, gone: impl Fn(&Asker) -> bool) -> Vec<Asker> {
         let fetches = self.images.values_mut().flat_map(|image| image.fetches.values_mut());
-        fetches.flat_map(|fetch| fetch.askers.extract_if(.., |asker| gone(asker))).collect()
+        let mut left = Vec::new();
+        for fetch in fetches {
+            left.extend(fetch.askers.iter().filter(|asker| gone(asker)));
+            fetch.askers.retain(|asker| !gone(asker));
+        }
+        left
     }
 }

@@ -1,6 +1,7 @@
 //! What a node can say about itself: read-only, for status and for tests.
 
 use super::Node;
+use super::images::Image;
 use crate::chunk::Chunk;
 use crate::fetch::{Stage, Why};
 use crate::identity::{Identity, NodeId, Zone};
@@ -95,7 +96,7 @@ impl Node {
     /// All images this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
         let now = self.now;
-        let view = |(id, image): (&ImageId, &super::images::Image)| ImageView {
+        let view = |(id, image): (&ImageId, &Box<Image>)| ImageView {
             id: *id,
             name: image.name.clone(),
             coverage: image.map.coverage(),
@@ -173,12 +174,12 @@ impl Node {
     /// What is done about a chunk that is not here and is wanted.
     pub fn fetch(&self, id: ImageId, chunk: Chunk) -> Option<FetchView> {
         let fetch = self.images.get(&id)?.fetches.get(&chunk)?;
-        let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request));
+        let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request.0));
         Some(FetchView {
             stage: fetch.stage,
             priority: fetch.priority,
             requests: requests.map(|request| (request.peer, request.reach, self.now - request.sent)).collect(),
-            tried: fetch.tried.clone(),
+            tried: fetch.tried.to_vec(),
         })
     }
 
