@@ -25,8 +25,8 @@ pub use message::Level;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
 use roster::Roster;
-pub use roster::{Member, State};
-use std::collections::{BTreeMap, BTreeSet};
+pub use roster::{Live, Member, State};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use watch::Watch;
@@ -271,7 +271,7 @@ impl Membership {
     /// Says something about an image, to all.
     pub fn announce(&mut self, record: Record, now: Time) -> Effects {
         self.now = now;
-        let key = RecordKey { node: record.node, image: record.image };
+        let key = RecordKey { node: record.node, image: record.image() };
         let is_first = self.records.get(&key).is_none();
         self.learn_record(record.clone(), None);
         if is_first {
@@ -309,7 +309,7 @@ impl Membership {
     }
 
     /// Live members other than this node, suspects among them.
-    pub const fn live(&self) -> &BTreeMap<NodeId, Identity> {
+    pub const fn live(&self) -> Live<'_> {
         self.roster.live()
     }
 
@@ -478,7 +478,7 @@ impl Membership {
     }
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
-        let key = RecordKey { node: record.node, image: record.image };
+        let key = RecordKey { node: record.node, image: record.image() };
         if self.records.learn(record) {
             self.pass_on(Topic::Record(key), from);
         }
@@ -486,7 +486,7 @@ impl Membership {
 
     /// Takes in a record that came from `teller`; `from` is not told of it again.
     fn take_record(&mut self, record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
-        let key = RecordKey { node: record.node, image: record.image };
+        let key = RecordKey { node: record.node, image: record.image() };
         let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
         self.learn_record(record, from);
         if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {

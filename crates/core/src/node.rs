@@ -196,6 +196,9 @@ pub enum Notice {
     Filled(ImageId),
 }
 
+/// So many places for outputs are kept once all have been taken: a node that learns of a whole room has more to say, once.
+const OUTPUTS_KEPT: usize = 16;
+
 /// When a timer is due, and its number.
 pub(crate) type TimerKey = (Time, u64);
 
@@ -360,7 +363,11 @@ impl Node {
 
     /// The next thing to do outside, if there is one.
     pub fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if self.outputs.is_empty() && self.outputs.capacity() > OUTPUTS_KEPT {
+            self.outputs = VecDeque::new();
+        }
+        output
     }
 
     /// When to call with [`Input::Wake`] if nothing else happens before.

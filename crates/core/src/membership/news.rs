@@ -78,6 +78,10 @@ impl News {
             && let Some(topic) = line.waiting.pop_front()
         {
             line.queued.remove(&topic);
+            if line.waiting.is_empty() {
+                // A room that is switched on makes much news, and hardly any afterwards.
+                line.waiting = VecDeque::new();
+            }
         }
     }
 

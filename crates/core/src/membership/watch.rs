@@ -139,7 +139,9 @@ impl Membership {
         for target in watched {
             let (number, relay_at) = (self.watch.number, Some(now + self.paced(PROBE_RTT)));
             self.watch.probes.push(Probe { target, number, relay_at });
-            self.send(self.live()[&target], Purpose::Ping(number));
+            if let Some(to) = self.live().get(&target).copied() {
+                self.send(to, Purpose::Ping(number));
+            }
         }
     }
 

@@ -98,7 +98,7 @@ impl Node {
         let now = self.now;
         let view = |(id, image): (&ImageId, &Box<Image>)| ImageView {
             id: *id,
-            name: image.name.clone(),
+            name: image.subject.name.clone(),
             coverage: image.map.coverage(),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
@@ -132,7 +132,7 @@ impl Node {
         let view = |identity: Identity, state| {
             let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
             for record in records.iter().filter(|record| record.node == identity.node) {
-                let Ok(header) = crate::image::Header::decode(&record.header) else { continue };
+                let Ok(header) = crate::image::Header::decode(&record.subject.header) else { continue };
                 let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
                 let size = crate::image::Geometry::new(header).chunks();
                 // Others may say what they like: no more than there is.
@@ -141,7 +141,7 @@ impl Node {
                 held_bytes =
                     bytes((u128::from(arc) * u128::from(filled) / u128::from(size)) as u64).saturating_add(held_bytes);
                 if record.origin {
-                    origin_of.push(record.name.clone());
+                    origin_of.push(record.subject.name.clone());
                 }
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
