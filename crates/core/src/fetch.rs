@@ -144,6 +144,18 @@ impl Fetch {
             Stage::Waiting => false,
         }
     }
+
+    /// Takes out those who may not wait for a request of this rank. They joined before it was known whom it would go to, and
+    /// stand elsewhere in the crowd by now, or think so: were it to go no further than they allow, nobody upstream would
+    /// join it to what is under way there.
+    pub fn shed(&mut self, rank: Reach) -> Vec<Asker> {
+        let shed: Vec<Asker> = self.askers.iter().copied().filter(|asker| asker.reach <= rank).collect();
+        if !shed.is_empty() {
+            self.askers.retain(|asker| asker.reach > rank);
+            self.reach = self.askers.iter().map(|asker| asker.reach.less()).fold(Reach::READER, Reach::min);
+        }
+        shed
+    }
 }
 
 /// One ask to one peer.

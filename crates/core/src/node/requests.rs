@@ -66,6 +66,7 @@ impl Node {
         let bytes = image.inventory.geometry().length(chunk);
         let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
+        let refused = rank.map_or_else(Vec::new, |rank| fetch.shed(rank));
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
         fetch.requests.push(request);
@@ -83,6 +84,7 @@ impl Node {
             self.set(CHECK_EVERY, Timer::Check);
         }
         self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin });
+        self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
     }
 
     /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see [`OVERDUE_AFTER`].
