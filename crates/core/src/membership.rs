@@ -28,6 +28,7 @@ use roster::Roster;
 pub use roster::{Live, Member, State};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc as Shared;
 use std::time::Duration;
 use watch::Watch;
 
@@ -479,8 +480,10 @@ impl Membership {
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
         let key = RecordKey { node: record.node, image: record.image() };
-        if self.records.learn(record) {
-            self.pass_on(Topic::Record(key), from);
+        if self.records.learn(record)
+            && let Some(known) = self.records.get(&key)
+        {
+            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);
         }
     }
 
@@ -512,11 +515,11 @@ impl Membership {
         if from == Some(self.me.node) {
             return;
         }
-        self.news.push(topic, from, self.now);
         let every = match topic {
             Topic::Member(_) => self.paced(MEMBERS_EVERY),
-            Topic::Record(_) => RECORDS_EVERY * self.talk(),
+            Topic::Record(..) => RECORDS_EVERY * self.talk(),
         };
+        self.news.push(topic, from, self.now);
         let at = (self.now + NEWS_AFTER).max(self.told + every);
         self.tell_at = Some(self.tell_at.map_or(at, |set| set.min(at)));
     }
@@ -544,9 +547,11 @@ impl Membership {
         }
         while let Some(topic) = self.news.peek(to.node) {
             let item = match topic {
-                Topic::Member(node) if node == self.me.node => Some(Item::Member(self.myself())),
-                Topic::Member(node) => self.roster.get(node).copied().map(Item::Member),
-                Topic::Record(key) => self.records.get(&key).cloned().map(Item::Record),
+                Topic::Member(node) if *node == self.me.node => Some(Item::Member(self.myself())),
+                Topic::Member(node) => self.roster.get(*node).copied().map(Item::Member),
+                record @ Topic::Record(..) => {
+                    record.record().and_then(|key| self.records.get(&key)).cloned().map(Item::Record)
+                }
             };
             if item.is_some_and(|item| !draft.add(&item)) {
                 break;

@@ -311,7 +311,7 @@ impl Node {
                 let gateway = if record.node == me.node { &me } else { backbone.live().get(&record.node)? };
                 Some((gateway.zone, gateway.node, Stock { whole: record.arc.length > 0, origin: record.origin }))
             });
-            image.outside.update(said);
+            image.outside.update(me.zone, said);
         }
     }
 
