@@ -121,13 +121,13 @@ mod tests {
             let dice = mix(step);
             match dice % 8 {
                 0..4 => {
-                    number += if dice % 1009 == 0 { 500 } else { 1 + dice / 8 % 2 };
+                    number += if dice.is_multiple_of(1009) { 500 } else { 1 + dice / 8 % 2 };
                     assert!(table.insert(number, step) && !table.insert(number, step));
                     tree.insert(number, step);
                 }
                 4..7 => {
                     // Mostly one of the oldest, but the very oldest stay long.
-                    let skip = if dice % 100 == 0 { 0 } else { 3 };
+                    let skip = if dice.is_multiple_of(100) { 0 } else { 3 };
                     let victim = tree.keys().copied().nth(skip + (dice / 8 % 5) as usize).unwrap_or(number);
                     assert_eq!(table.remove(victim), tree.remove(&victim));
                 }

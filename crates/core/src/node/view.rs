@@ -96,8 +96,8 @@ impl Node {
     /// All images this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
         let now = self.now;
-        let view = |(id, image): (&ImageId, &Box<Image>)| ImageView {
-            id: *id,
+        let view = |image: &Image| ImageView {
+            id: image.subject.image,
             name: image.subject.name.clone(),
             coverage: image.map.coverage(),
             origins: image.map.origins().len() as u64,
@@ -115,7 +115,7 @@ impl Node {
                 })
                 .collect(),
         };
-        self.images.iter().map(view).collect()
+        self.images.values().map(|image| view(image)).collect()
     }
 
     /// What peers did that they should not have.
