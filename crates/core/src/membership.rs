@@ -339,7 +339,7 @@ impl Membership {
 
     /// How often notes are to be compared with another.
     pub fn sync_every(&self) -> Duration {
-        SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32)
+        SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32) * self.level.slowness()
     }
 
     /// Many members are coming, on machines that are busy starting: be slow to suspect and to bury.
