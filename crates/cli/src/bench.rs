@@ -230,8 +230,9 @@ impl Bench<'_> {
         let mut found: Vec<(Record, Image)> = Vec::new();
         for record in sound {
             let header = header(&record)?;
-            let (id, chunk_size_bytes) = (record.image.to_string(), header.chunk_size().bytes());
-            let image = Image { name: record.name.clone(), id, size_bytes: header.length_bytes(), chunk_size_bytes };
+            let (id, chunk_size_bytes) = (record.image().to_string(), header.chunk_size().bytes());
+            let image =
+                Image { name: record.subject.name.clone(), id, size_bytes: header.length_bytes(), chunk_size_bytes };
             found.push((record, image));
         }
         let images: Vec<Image> = found.iter().map(|(_, image)| image.clone()).collect();
@@ -340,5 +341,6 @@ fn came(before: &DaemonStatus, after: &DaemonStatus) -> Vec<FromPeer> {
 }
 
 fn header(record: &Record) -> Result<Header, Failure> {
-    Header::decode(&record.header).map_err(|error| Failure::failed(format!("image {}: {error}", record.name)))
+    Header::decode(&record.subject.header)
+        .map_err(|error| Failure::failed(format!("image {}: {error}", record.subject.name)))
 }

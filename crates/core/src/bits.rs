@@ -4,7 +4,8 @@ use crate::chunk::Chunk;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-const WORDS: usize = 512;
+/// A page has so many words: 4096 chunks, which are 256 MiB in chunks of the usual size.
+const WORDS: usize = 64;
 const BITS: u64 = WORDS as u64 * 64;
 
 /// A set of chunks.

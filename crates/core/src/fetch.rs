@@ -5,6 +5,7 @@
 //! any more. [`Request`] is one ask to one peer on its behalf. Plain data; [`crate::node`] moves it along.
 
 use crate::chunk::Chunk;
+use crate::few::Few;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::node::TimerKey;
@@ -79,15 +80,15 @@ pub struct Fetch {
     /// The most urgent of those who want it.
     pub priority: Priority,
     /// Readers of this machine that wait for it.
-    pub waiters: Vec<Token>,
+    pub waiters: Few<Token>,
     /// Peers that wait for it, and since when.
-    pub askers: Vec<(Asker, Time)>,
+    pub askers: Few<(Asker, Time)>,
     /// Chunks whose hash is in it.
     pub children: Vec<Chunk>,
     /// Requests under way.
-    pub requests: Vec<RequestId>,
+    pub requests: Few<RequestId>,
     /// Peers that failed this time round.
-    pub tried: Vec<NodeId>,
+    pub tried: Few<NodeId>,
     /// The most that a request of ours may reach: less than what any asker gave us.
     pub reach: Reach,
     /// The reach of the request under way, `None` if it went to one that has the chunk for sure: only
@@ -117,11 +118,11 @@ impl Fetch {
         Self {
             stage: Stage::Queued,
             priority,
-            waiters: Vec::new(),
-            askers: Vec::new(),
+            waiters: Few::None,
+            askers: Few::None,
             children: Vec::new(),
-            requests: Vec::new(),
-            tried: Vec::new(),
+            requests: Few::None,
+            tried: Few::None,
             reach: Reach::READER,
             rank: None,
             waiting: None,
@@ -142,6 +143,19 @@ impl Fetch {
             Stage::NeedsParent | Stage::Queued | Stage::Parked(_) => reach > Reach::HOLDER,
             Stage::Waiting => false,
         }
+    }
+
+    /// Takes out those who may not wait for a request of this rank. They joined before it was known whom it would go to, and
+    /// stand elsewhere in the crowd by now, or think so: were it to go no further than they allow, nobody upstream would
+    /// join it to what is under way there.
+    pub fn shed(&mut self, rank: Reach) -> Vec<Asker> {
+        let may_not = |(asker, _): &(Asker, Time)| asker.reach <= rank;
+        let shed: Vec<Asker> = self.askers.iter().filter(|entry| may_not(entry)).map(|(asker, _)| *asker).collect();
+        if !shed.is_empty() {
+            self.askers.retain(|entry| !may_not(entry));
+            self.reach = self.askers.iter().map(|(asker, _)| asker.reach.less()).fold(Reach::READER, Reach::min);
+        }
+        shed
     }
 }
 

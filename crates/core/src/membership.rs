@@ -25,9 +25,10 @@ pub use message::Level;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
 use roster::Roster;
-pub use roster::{Member, State};
-use std::collections::{BTreeMap, BTreeSet};
+pub use roster::{Live, Member, State};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc as Shared;
 use std::time::Duration;
 use watch::Watch;
 
@@ -271,7 +272,7 @@ impl Membership {
     /// Says something about an image, to all.
     pub fn announce(&mut self, record: Record, now: Time) -> Effects {
         self.now = now;
-        let key = RecordKey { node: record.node, image: record.image };
+        let key = RecordKey { node: record.node, image: record.image() };
         let is_first = self.records.get(&key).is_none();
         self.learn_record(record.clone(), None);
         if is_first {
@@ -309,7 +310,7 @@ impl Membership {
     }
 
     /// Live members other than this node, suspects among them.
-    pub const fn live(&self) -> &BTreeMap<NodeId, Identity> {
+    pub const fn live(&self) -> Live<'_> {
         self.roster.live()
     }
 
@@ -338,7 +339,7 @@ impl Membership {
 
     /// How often notes are to be compared with another.
     pub fn sync_every(&self) -> Duration {
-        SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32)
+        SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32) * self.level.slowness()
     }
 
     /// Many members are coming, on machines that are busy starting: be slow to suspect and to bury.
@@ -478,15 +479,17 @@ impl Membership {
     }
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
-        let key = RecordKey { node: record.node, image: record.image };
-        if self.records.learn(record) {
-            self.pass_on(Topic::Record(key), from);
+        let key = RecordKey { node: record.node, image: record.image() };
+        if self.records.learn(record)
+            && let Some(known) = self.records.get(&key)
+        {
+            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);
         }
     }
 
     /// Takes in a record that came from `teller`; `from` is not told of it again.
     fn take_record(&mut self, record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
-        let key = RecordKey { node: record.node, image: record.image };
+        let key = RecordKey { node: record.node, image: record.image() };
         let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
         self.learn_record(record, from);
         if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {
@@ -512,11 +515,11 @@ impl Membership {
         if from == Some(self.me.node) {
             return;
         }
-        self.news.push(topic, from, self.now);
         let every = match topic {
             Topic::Member(_) => self.paced(MEMBERS_EVERY),
-            Topic::Record(_) => RECORDS_EVERY * self.talk(),
+            Topic::Record(..) => RECORDS_EVERY * self.talk(),
         };
+        self.news.push(topic, from, self.now);
         let at = (self.now + NEWS_AFTER).max(self.told + every);
         self.tell_at = Some(self.tell_at.map_or(at, |set| set.min(at)));
     }
@@ -544,9 +547,11 @@ impl Membership {
         }
         while let Some(topic) = self.news.peek(to.node) {
             let item = match topic {
-                Topic::Member(node) if node == self.me.node => Some(Item::Member(self.myself())),
-                Topic::Member(node) => self.roster.get(node).copied().map(Item::Member),
-                Topic::Record(key) => self.records.get(&key).cloned().map(Item::Record),
+                Topic::Member(node) if *node == self.me.node => Some(Item::Member(self.myself())),
+                Topic::Member(node) => self.roster.get(*node).copied().map(Item::Member),
+                record @ Topic::Record(..) => {
+                    record.record().and_then(|key| self.records.get(&key)).cloned().map(Item::Record)
+                }
             };
             if item.is_some_and(|item| !draft.add(&item)) {
                 break;

@@ -29,6 +29,7 @@ use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::{Level, Membership};
+use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
@@ -199,6 +200,9 @@ pub enum Notice {
     Filled(ImageId),
 }
 
+/// So many places for outputs are kept once all have been taken: a node that learns of a whole room has more to say, once.
+const OUTPUTS_KEPT: usize = 16;
+
 /// When a timer is due, and its number.
 pub(crate) type TimerKey = (Time, u64);
 
@@ -236,8 +240,8 @@ pub struct Node {
     /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them at once.
     mapped: u64,
     peers: Peers,
-    images: BTreeMap<ImageId, Image>,
-    requests: BTreeMap<RequestId, Request>,
+    images: BTreeMap<ImageId, Box<Image>>,
+    requests: Numbered<Request>,
     /// Requests numbered, hedges among them.
     asked: u64,
     hedged: u64,
@@ -285,7 +289,7 @@ impl Node {
             now,
             seed,
             images: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            requests: Numbered::default(),
             asked: 0,
             hedged: 0,
             hedging: 0,
@@ -363,7 +367,11 @@ impl Node {
 
     /// The next thing to do outside, if there is one.
     pub fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if self.outputs.is_empty() && self.outputs.capacity() > OUTPUTS_KEPT {
+            self.outputs = VecDeque::new();
+        }
+        output
     }
 
     /// When to call with [`Input::Wake`] if nothing else happens before.

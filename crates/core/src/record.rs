@@ -1,27 +1,37 @@
 //! Records: what each node says about each image it has, and the table of all of them.
 //!
 //! A record is replaced by one of the same node and image with a higher version, never changed. The table
-//! is the same on all nodes once news has spread; it is bounded, since anybody may gossip anything.
+//! is the same on all nodes once news has spread; it is bounded, since anybody may gossip anything. All nodes say something about a
+//! few images, so what is said of the image itself, which is most of a record, is in memory once for all of them.
 
+use crate::few::Few;
 use crate::identity::NodeId;
 use crate::image::{Header, ImageId, is_image_name};
 use crate::placement::{Arc, Filled};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc as Shared;
+
+/// The image that a record is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject {
+    /// Which.
+    pub image: ImageId,
+    /// What it is called.
+    pub name: String,
+    /// [`Header::encode`]; whether it belongs to `image` is found out with the top page.
+    pub header: [u8; Header::BYTES],
+}
 
 /// What one node says about one image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Who says it.
     pub node: NodeId,
     /// Grows with each statement of that node about that image.
     pub version: u64,
     /// Of which image.
-    pub image: ImageId,
-    /// What the image is called.
-    pub name: String,
-    /// [`Header::encode`]; whether it belongs to `image` is found out with the top page.
-    pub header: [u8; Header::BYTES],
+    pub subject: Shared<Subject>,
     /// True if the node can read all of it from a file.
     pub origin: bool,
     /// What the node's store is to hold.
@@ -32,11 +42,54 @@ pub struct Record {
     pub leaving: bool,
 }
 
+/// A record on the wire.
+#[derive(Serialize)]
+struct Written<'a> {
+    node: NodeId,
+    version: u64,
+    subject: &'a Subject,
+    origin: bool,
+    arc: Arc,
+    filled: Filled,
+    leaving: bool,
+}
+
+/// The same, read.
+#[derive(Deserialize)]
+struct Read {
+    node: NodeId,
+    version: u64,
+    subject: Subject,
+    origin: bool,
+    arc: Arc,
+    filled: Filled,
+    leaving: bool,
+}
+
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let &Self { node, version, ref subject, origin, arc, filled, leaving } = self;
+        Written { node, version, subject, origin, arc, filled, leaving }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Read { node, version, subject, origin, arc, filled, leaving } = Read::deserialize(deserializer)?;
+        Ok(Self { node, version, subject: Shared::new(subject), origin, arc, filled, leaving })
+    }
+}
+
 impl Record {
+    /// Of which image.
+    pub fn image(&self) -> ImageId {
+        self.subject.image
+    }
+
     /// True if it can be believed as far as it can be checked at all.
     pub fn is_sound(&self) -> bool {
-        let named = is_image_name(&self.name);
-        named && Header::decode(&self.header).is_ok()
+        let named = is_image_name(&self.subject.name);
+        named && Header::decode(&self.subject.header).is_ok()
     }
 
     /// Its encoding, for gossip. About 110 bytes and the name.
@@ -64,55 +117,85 @@ pub struct RecordKey {
 const RECORDS_MAX: usize = 1 << 16;
 /// At most so many of one node, which cannot fill the table.
 const RECORDS_OF_ONE_MAX: usize = 256;
+/// So many subjects are kept besides, before those are dropped that no record is about any more.
+const SUBJECTS_MIN: usize = 16;
 
 /// All records, the newest of each node and image.
 #[derive(Debug, Default)]
 pub struct Records {
-    table: BTreeMap<RecordKey, Record>,
+    /// Of each node, in the order of images.
+    table: BTreeMap<NodeId, Few<Record>>,
+    count: usize,
+    /// What they are about, each once.
+    subjects: BTreeSet<Shared<Subject>>,
     /// Grows with each change.
     changes: u64,
 }
 
 impl Records {
     /// Takes a record in; true if it was news.
-    pub fn learn(&mut self, record: Record) -> bool {
-        let key = RecordKey { node: record.node, image: record.image };
-        let known = self.table.get(&key);
+    pub fn learn(&mut self, mut record: Record) -> bool {
+        let (node, image) = (record.node, record.image());
+        let of_node = self.table.get(&node);
+        let known = of_node.and_then(|records| of_image(records, image));
         if known.is_some_and(|known| known.version >= record.version) {
             return false;
         }
-        if !record.is_sound() || (known.is_none() && !self.has_room(record.node)) {
+        let room = self.count < RECORDS_MAX && of_node.is_none_or(|records| records.len() < RECORDS_OF_ONE_MAX);
+        // What is known already has been looked at.
+        let subject = self.subjects.get(&record.subject);
+        if (subject.is_none() && !record.is_sound()) || (known.is_none() && !room) {
             return false;
         }
-        self.table.insert(key, record);
+        match subject {
+            Some(subject) => record.subject = Shared::clone(subject),
+            None => self.remember(&record.subject),
+        }
+        let records = self.table.entry(node).or_default();
+        match records.iter_mut().find(|other| other.image() == image) {
+            Some(known) => *known = record,
+            None => {
+                self.count += 1;
+                records.push(record);
+                records.sort_unstable_by_key(Record::image);
+            }
+        }
         self.changes += 1;
         true
     }
 
-    fn has_room(&self, node: NodeId) -> bool {
-        let key = |image| RecordKey { node, image: ImageId([image; 32]) };
-        self.table.len() < RECORDS_MAX && self.table.range(key(0)..=key(u8::MAX)).count() < RECORDS_OF_ONE_MAX
+    fn remember(&mut self, subject: &Shared<Subject>) {
+        // Records are replaced by others that need not be about the same.
+        if self.subjects.len() > 2 * self.count + SUBJECTS_MIN {
+            self.subjects.retain(|subject| Shared::strong_count(subject) > 1);
+        }
+        self.subjects.insert(Shared::clone(subject));
     }
 
     /// Forgets what was said by nodes that `alive` does not know.
     pub fn retain(&mut self, alive: impl Fn(NodeId) -> bool) {
-        let before = self.table.len();
-        self.table.retain(|key, _| alive(key.node));
-        self.changes += u64::from(self.table.len() != before);
+        let before = self.count;
+        self.table.retain(|node, _| alive(*node));
+        self.count = self.table.values().map(|records| records.len()).sum();
+        self.changes += u64::from(self.count != before);
     }
 
     /// The record of that node about that image.
     pub fn get(&self, key: &RecordKey) -> Option<&Record> {
-        self.table.get(key)
+        of_image(self.table.get(&key.node)?, key.image)
     }
 
     /// All records, by node.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.table.values()
+        self.table.values().flat_map(|records| records.iter())
     }
 
     /// A number that is different after each change.
     pub const fn changes(&self) -> u64 {
         self.changes
     }
+}
+
+fn of_image(records: &[Record], image: ImageId) -> Option<&Record> {
+    records.iter().find(|record| record.image() == image)
 }

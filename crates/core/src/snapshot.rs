@@ -5,11 +5,13 @@
 //! a second. So in a snapshot images stand once.
 
 use crate::identity::NodeId;
-use crate::image::{Header, ImageId, is_image_name};
+use crate::image::is_image_name;
 use crate::membership::Member;
 use crate::placement::{Arc, Filled};
-use crate::record::Record;
+use crate::record::{Record, Subject};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc as Shared;
 
 /// At most so many records are in each of the two lists: more than a mebibyte of snapshot leaves room for with their members.
 /// They are longer in memory than on the wire.
@@ -29,14 +31,6 @@ pub struct Snapshot {
     pub outside: Vec<Record>,
     /// True between two gateways.
     pub backbone: bool,
-}
-
-/// An image that records are about.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Subject {
-    image: ImageId,
-    name: String,
-    header: [u8; Header::BYTES],
 }
 
 /// A record without its image.
@@ -66,11 +60,8 @@ struct Packed {
 impl From<Snapshot> for Packed {
     fn from(snapshot: Snapshot) -> Self {
         let Snapshot { members, records, gateways, outside, backbone } = snapshot;
-        let subject =
-            |record: &Record| Subject { image: record.image, name: record.name.clone(), header: record.header };
-        let mut subjects: Vec<Subject> = records.iter().chain(&outside).map(subject).collect();
-        subjects.sort_unstable();
-        subjects.dedup();
+        let subjects: BTreeSet<&Subject> = records.iter().chain(&outside).map(|record| &*record.subject).collect();
+        let subjects: Vec<Subject> = subjects.into_iter().cloned().collect();
         let pack = |records: Vec<Record>| records.into_iter().map(|record| Line::pack(record, &subjects)).collect();
         let (records, outside) = (pack(records), pack(outside));
         Self { subjects, members, records, gateways, outside, backbone }
@@ -79,16 +70,15 @@ impl From<Snapshot> for Packed {
 
 impl Line {
     fn pack(record: Record, subjects: &[Subject]) -> Self {
-        let Record { node, version, image, name, header, origin, arc, filled, leaving } = record;
-        let subject = subjects.binary_search(&Subject { image, name, header }).expect("all are in it");
+        let Record { node, version, subject, origin, arc, filled, leaving } = record;
+        let subject = subjects.binary_search(&subject).expect("all are in it");
         Self { node, subject, version, origin, arc, filled, leaving }
     }
 
-    fn unpack(self, subjects: &[Subject]) -> Result<Record, &'static str> {
+    fn unpack(self, subjects: &[Shared<Subject>]) -> Result<Record, &'static str> {
         let Self { node, subject, version, origin, arc, filled, leaving } = self;
-        let Subject { image, name, header } = subjects.get(subject).ok_or("a record of no image")?;
-        let (image, name, header) = (*image, name.clone(), *header);
-        Ok(Record { node, version, image, name, header, origin, arc, filled, leaving })
+        let subject = Shared::clone(subjects.get(subject).ok_or("a record of no image")?);
+        Ok(Record { node, version, subject, origin, arc, filled, leaving })
     }
 }
 
@@ -97,10 +87,10 @@ impl TryFrom<Packed> for Snapshot {
 
     fn try_from(packed: Packed) -> Result<Self, Self::Error> {
         let Packed { subjects, members, records, gateways, outside, backbone } = packed;
-        // A name is copied into each of its records.
         if !subjects.iter().all(|subject| is_image_name(&subject.name)) {
             return Err("an image without a sound name");
         }
+        let subjects: Vec<Shared<Subject>> = subjects.into_iter().map(Shared::new).collect();
         let unpack = |lines: Vec<Line>| {
             if lines.len() > RECORDS_MAX {
                 return Err("too many records");

@@ -12,7 +12,7 @@ use vfield_core::membership::{Member, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
-use vfield_core::record::Record;
+use vfield_core::record::{Record, Subject};
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
@@ -118,9 +118,12 @@ fn record(claim: &Claim) -> Record {
     Record {
         node: NodeId(claim.node),
         version: claim.version,
-        image: ImageId([claim.image; 32]),
-        name: if claim.sound { "image".to_owned() } else { "\0".to_owned() },
-        header: header(claim.image).encode(),
+        subject: Subject {
+            image: ImageId([claim.image; 32]),
+            name: if claim.sound { "image".to_owned() } else { "\0".to_owned() },
+            header: header(claim.image).encode(),
+        }
+        .into(),
         origin: claim.origin,
         arc: Arc { start: claim.arc.0, length: claim.arc.1 },
         filled: Filled { from: claim.filled.0, count: claim.filled.1 },

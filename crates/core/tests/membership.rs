@@ -10,7 +10,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Effects, Level, Member, Membership, State};
 use vfield_core::placement::{Arc, Filled, mix};
-use vfield_core::record::Record;
+use vfield_core::record::{Record, Subject};
 use vfield_core::time::Time;
 
 /// What a datagram takes on its way.
@@ -155,7 +155,7 @@ impl Room {
         let living = self.living();
         let nodes: BTreeSet<NodeId> = living.iter().map(|at| self.members[*at].me().node).collect();
         living.iter().map(|at| &self.members[*at]).all(|member| {
-            let mut known: BTreeSet<NodeId> = member.live().keys().copied().collect();
+            let mut known: BTreeSet<NodeId> = member.live().values().map(|other| other.node).collect();
             known.insert(member.me().node);
             known == nodes && member.suspects().is_empty()
         })
@@ -279,9 +279,12 @@ fn record(node: NodeId, version: u64, capacity: u64) -> Record {
     Record {
         node,
         version,
-        image: ImageId([1; 32]),
-        name: "image".to_owned(),
-        header: Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header").encode(),
+        subject: Subject {
+            image: ImageId([1; 32]),
+            name: "image".to_owned(),
+            header: Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header").encode(),
+        }
+        .into(),
         origin: false,
         arc: Arc { start: 0, length: capacity },
         filled: Filled { from: 0, count: 0 },
@@ -336,7 +339,7 @@ fn who_comes_stands_behind_all_who_are_here_whatever_clocks_say() {
     let mut before = me.arrival();
     for (number, generation) in [(1, 7), (2, 5000), (3, 9000), (4, 6000), (5, 9001)] {
         let newcomer = comes(&mut introducer, number, generation);
-        let said = introducer.live()[&newcomer.me().node];
+        let said = *introducer.live().get(&newcomer.me().node).expect("it is known");
         assert_eq!(said, *newcomer.me(), "both know it");
         assert!(said.arrival() > before && said.generation >= generation, "{said:?}");
         before = said.arrival();

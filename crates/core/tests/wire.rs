@@ -9,7 +9,7 @@ use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
 use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
-use vfield_core::record::{Record, Records};
+use vfield_core::record::{Record, Records, Subject};
 use vfield_core::snapshot::{self, Snapshot};
 use vfield_core::wire::{
     self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
@@ -37,13 +37,23 @@ fn identity() -> Identity {
     Identity { addr, node: NodeId(0x0102_0304_0506_0708), generation: 1_700_000_000_000, zone: Zone::default() }
 }
 
+fn subject() -> Subject {
+    Subject {
+        image: ImageId([0xab; 32]),
+        name: "viver".to_owned(),
+        header: Header::new(1 << 30, ChunkSize::DEFAULT, 16_000).expect("a header").encode(),
+    }
+}
+
+fn named(name: impl Into<String>) -> Record {
+    Record { subject: Subject { name: name.into(), ..subject() }.into(), ..record() }
+}
+
 fn record() -> Record {
     Record {
         node: NodeId(0x0102_0304_0506_0708),
         version: 300,
-        image: ImageId([0xab; 32]),
-        name: "viver".to_owned(),
-        header: Header::new(1 << 30, ChunkSize::DEFAULT, 16_000).expect("a header").encode(),
+        subject: subject().into(),
         origin: false,
         arc: Arc { start: 129, length: 5000 },
         filled: Filled { from: 1, count: 16_386 },
@@ -259,9 +269,9 @@ fn a_record_of_no_image_is_refused() {
 }
 
 #[test]
-fn a_long_name_is_refused_before_it_is_copied_into_each_record() {
-    let named = |name: String| Snapshot { records: vec![Record { name, ..record() }; 3], ..Snapshot::default() };
-    let decoded = |name| wire::decode_snapshot(&wire::snapshot_frame(Kind::Sync, 0, named(name))[HEADER..]);
+fn a_long_name_is_refused() {
+    let said = |name: String| Snapshot { records: vec![named(name); 3], ..Snapshot::default() };
+    let decoded = |name| wire::decode_snapshot(&wire::snapshot_frame(Kind::Sync, 0, said(name))[HEADER..]);
     assert!(decoded("x".repeat(NAME_BYTES_MAX)).is_ok());
     assert!(decoded("x".repeat(NAME_BYTES_MAX + 1)).is_err());
 }
@@ -292,20 +302,21 @@ fn a_snapshot_of_a_huge_field_still_fits() {
 
 #[test]
 fn unsound_records_are_refused() {
-    let with = |change: fn(&mut Record)| {
-        let mut record = record();
-        change(&mut record);
+    let with = |change: fn(&mut Subject)| {
+        let mut subject = subject();
+        change(&mut subject);
+        let record = Record { subject: subject.into(), ..record() };
         assert!(!Records::default().learn(record.clone()), "{record:?}");
         Record::decode(&record.encode())
     };
-    assert_eq!(with(|record| record.name.clear()), None);
-    assert_eq!(with(|record| record.name = "a/b".to_owned()), None);
-    assert_eq!(with(|record| record.name = "a\0".to_owned()), None);
-    assert_eq!(with(|record| record.name = "x".repeat(NAME_BYTES_MAX + 1)), None);
-    assert_eq!(with(|record| record.header[0] = 0), None);
-    assert!(Record { name: "x".repeat(NAME_BYTES_MAX), ..record() }.is_sound());
-    assert!(!Record { name: "\u{1b}[2Jx".to_owned(), ..record() }.is_sound(), "names are shown on terminals");
-    assert!(!Record { name: "..".to_owned(), ..record() }.is_sound(), "names become file names");
+    assert_eq!(with(|subject| subject.name.clear()), None);
+    assert_eq!(with(|subject| subject.name = "a/b".to_owned()), None);
+    assert_eq!(with(|subject| subject.name = "a\0".to_owned()), None);
+    assert_eq!(with(|subject| subject.name = "x".repeat(NAME_BYTES_MAX + 1)), None);
+    assert_eq!(with(|subject| subject.header[0] = 0), None);
+    assert!(named("x".repeat(NAME_BYTES_MAX)).is_sound());
+    assert!(!named("\u{1b}[2Jx").is_sound(), "names are shown on terminals");
+    assert!(!named("..").is_sound(), "names become file names");
 }
 
 #[test]
@@ -346,7 +357,8 @@ prop_compose! {
     ) -> Record {
         let header = Header::new(length, ChunkSize::new(1 << power).expect("a size"), 0).expect("a header").encode();
         let (arc, filled) = (Arc { start, length: places }, Filled { from, count });
-        Record { node: NodeId(node), version, image: ImageId(image), name, header, origin, arc, filled, leaving }
+        let subject = Subject { image: ImageId(image), name, header }.into();
+        Record { node: NodeId(node), version, subject, origin, arc, filled, leaving }
     }
 }
 

@@ -34,7 +34,7 @@ pub fn target(bytes: &[u8]) {
         ..Config::default()
     };
     let mut node = Node::new(identity(ME), config, 42, now);
-    let header = Header::decode(&record(1).header).expect("its own");
+    let header = Header::decode(&record(1).subject.header).expect("its own");
     for (image, origin, chunks) in [(0, false, 200), (1, true, 0)] {
         let (id, capacity_bytes) = (ImageId([image; 32]), chunks * ChunkSize::MIN.bytes());
         node.add_image(

@@ -9,7 +9,7 @@ use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Member, State};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
-use vfield_core::record::Record;
+use vfield_core::record::{Record, Subject};
 use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{
     self, FrameHeader, GET_FRAME, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal,
@@ -85,9 +85,12 @@ pub(crate) fn record(node: u64) -> Record {
     Record {
         node: NodeId(node),
         version: 3,
-        image: ImageId([0; 32]),
-        name: "os".to_owned(),
-        header: Header::new(600 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 600).expect("a header").encode(),
+        subject: Subject {
+            image: ImageId([0; 32]),
+            name: "os".to_owned(),
+            header: Header::new(600 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 600).expect("a header").encode(),
+        }
+        .into(),
         origin: false,
         arc: Arc { start: 5, length: 100 },
         filled: Filled { from: 0, count: 50 },

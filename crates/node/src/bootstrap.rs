@@ -66,8 +66,8 @@ pub struct Known {
 pub fn known_images(driver: &Driver) -> Vec<Known> {
     let records = driver.look(|core| core.known_images());
     let sound = records.into_iter().filter_map(|record| {
-        let header = Header::decode(&record.header).ok()?;
-        Some(Known { id: record.image, name: record.name, header })
+        let header = Header::decode(&record.subject.header).ok()?;
+        Some(Known { id: record.image(), name: record.subject.name.clone(), header })
     });
     sound.collect()
 }

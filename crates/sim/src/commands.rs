@@ -56,6 +56,13 @@ pub enum Failure {
     /// Options or files that make no sense.
     #[error("{0}")]
     Usage(String),
+    /// More memory than a run may take, in bytes.
+    #[error(
+        "this took more than {:.1} GB of memory and has been stopped: fewer nodes, smaller zones (--zone-size), a smaller image, \
+         larger chunks (--chunk), or a higher bound (--memory)",
+        *.0 as f64 / 1e9
+    )]
+    Full(u64),
     /// A checker found something; which, and what.
     #[error("{1}")]
     Violation(&'static str, String),
@@ -69,7 +76,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Unfinished(_) => 1,
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Full(_) => 2,
             Self::Violation("flights" | "inventory" | "livelock", _) => 4,
             Self::Violation("views" | "reads-end" | "coverage" | "quiet", _) => 5,
             Self::Violation("panic", _) => 6,

@@ -22,6 +22,7 @@ use crate::machine::{Fault, Machine};
 use crate::network::{Links, Packet, Packets, Pipe, Walls};
 use crate::original::Original;
 use crate::reader::Reader;
+use crate::report::rss_bytes;
 use crate::trace::{Step, Trace};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,6 +34,8 @@ use vfield_core::time::Time;
 
 /// How often a machine that owes an answer says that it has not forgotten.
 const BEAT: Duration = Duration::from_millis(50);
+/// After so many events memory is looked at: a fifth of a second, in which a large field takes 100 MB more while it starts.
+const MEMORY_EVERY: u64 = 1 << 14;
 /// So often a condition is looked at while waiting for it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -96,6 +99,10 @@ pub struct Field {
     pub strict: bool,
     /// More events than this are taken for a circle without an end.
     pub events_max: u64,
+    /// With more memory than this, in bytes, nothing happens any more.
+    pub memory_max: u64,
+    /// It has come to that.
+    pub is_full: bool,
     /// Machines keep what their cores had to say.
     pub keeps_notices: bool,
     /// Readers note how long each of their reads took.
@@ -141,6 +148,8 @@ impl Field {
             violation: None,
             strict: true,
             events_max: u64::MAX,
+            memory_max: u64::MAX,
+            is_full: false,
             keeps_notices: true,
             keeps_times: false,
             explain: Explain::default(),
@@ -170,10 +179,14 @@ impl Field {
     pub fn run(&mut self, time: Duration) {
         let end = self.now() + time;
         while self.violation.is_none()
+            && !self.is_full
             && let Some(event) = self.queue.pop(end)
         {
             self.events += 1;
             self.happen(event);
+            if self.memory_max < u64::MAX && self.events.is_multiple_of(MEMORY_EVERY) {
+                self.is_full = rss_bytes() > self.memory_max;
+            }
             if self.events > self.events_max {
                 let what = format!("and others make {} events without coming to an end", self.events);
                 self.found(crate::checks::violation(self, "livelock", 0, what));

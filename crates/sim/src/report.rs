@@ -204,8 +204,17 @@ impl Report for BootReport {
 
 /// The most memory that this process has had, as the kernel counts it; 0 if it does not say.
 pub fn peak_rss_bytes() -> u64 {
+    of_status("VmHWM:")
+}
+
+/// The memory that it has now, likewise.
+pub fn rss_bytes() -> u64 {
+    of_status("VmRSS:")
+}
+
+fn of_status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
     kib.unwrap_or(0) << 10
 }

@@ -59,7 +59,7 @@ impl Sample {
             let failure = Failure::failed(format!("node {} has no chunk of it yet", guest.addr()));
             return Err(failure.hint("wait until its store has filled, or ask a node that holds something"));
         }
-        Ok(Self { image: record.image, chunks })
+        Ok(Self { image: record.image(), chunks })
     }
 
     /// How many chunks.
@@ -86,13 +86,13 @@ fn verified(
     hash: Option<Hash>,
 ) -> Result<Vec<u8>, Failure> {
     let addr = guest.addr();
-    let content = guest.fetch(record.image, page)?.ok_or_else(|| {
+    let content = guest.fetch(record.image(), page)?.ok_or_else(|| {
         let failure = Failure::failed(format!("node {addr} does not have the hash page {page} and cannot get it"));
         failure.hint("`vfield status` there says what is missing")
     })?;
     let right = content.len() as u64 == geometry.length(page)
         && hash
-            .map_or_else(|| ImageId::of(geometry.header(), &content) == record.image, |hash| verify(&hash, &content));
+            .map_or_else(|| ImageId::of(geometry.header(), &content) == record.image(), |hash| verify(&hash, &content));
     if right { Ok(content) } else { Err(wrong(addr, page)) }
 }
 

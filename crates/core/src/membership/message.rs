@@ -19,6 +19,17 @@ pub enum Level {
     Backbone,
 }
 
+impl Level {
+    /// By how much members of this level talk less when nothing happens. Gateways are members of their zone as well, where others
+    /// watch them, and take the place of one that dies; at once two of them know of it that had a connection with it.
+    pub const fn slowness(self) -> u32 {
+        match self {
+            Self::Zone => 1,
+            Self::Backbone => 3,
+        }
+    }
+}
+
 /// From whom, to whom, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {

@@ -2,9 +2,12 @@
 //! the one it came from; whoever learns nothing from it does not pass it on, so it ends by itself.
 
 use crate::identity::NodeId;
-use crate::record::RecordKey;
+use crate::image::ImageId;
+use crate::record::{RecordKey, Subject};
 use crate::time::Time;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc as Shared;
 use std::time::Duration;
 
 /// A new partner is told what was news within this time: it may have been on its way past it.
@@ -13,12 +16,50 @@ const RECENT: Duration = Duration::from_secs(2);
 const RECENT_MAX: usize = 1 << 10;
 
 /// What a piece of news is about. What it says is looked up when it is sent: only the latest is ever told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub enum Topic {
     /// A member's state, this node's own too.
     Member(NodeId),
-    /// What a member has.
-    Record(RecordKey),
+    /// What a member has. Of the subject only the image counts.
+    Record(NodeId, Shared<Subject>),
+}
+
+const _: () = assert!(size_of::<Topic>() == 16, "while a room is switched on each node has a thousand of them");
+
+impl Topic {
+    /// Of whom it is, and of which image, if it is about what a member has.
+    fn key(&self) -> (NodeId, Option<&ImageId>) {
+        match self {
+            Self::Member(node) => (*node, None),
+            Self::Record(node, subject) => (*node, Some(&subject.image)),
+        }
+    }
+
+    /// Which record, if it is about one.
+    pub fn record(&self) -> Option<RecordKey> {
+        let (node, image) = self.key();
+        image.map(|image| RecordKey { node, image: *image })
+    }
+}
+
+impl PartialEq for Topic {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Topic {}
+
+impl PartialOrd for Topic {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Topic {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +70,7 @@ struct Line {
 
 impl Line {
     fn push(&mut self, topic: Topic) {
-        if self.queued.insert(topic) {
+        if self.queued.insert(topic.clone()) {
             self.waiting.push_back(topic);
         }
     }
@@ -50,7 +91,7 @@ impl News {
             let recent = self.recent.iter().filter(|(at, _)| now - *at <= RECENT);
             self.lines.entry(*node).or_insert_with(|| {
                 let mut line = Line::default();
-                recent.for_each(|(_, topic)| line.push(*topic));
+                recent.for_each(|(_, topic)| line.push(topic.clone()));
                 line
             });
         }
@@ -61,15 +102,15 @@ impl News {
         while self.recent.front().is_some_and(|(at, _)| now - *at > RECENT) || self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back((now, topic));
+        self.recent.push_back((now, topic.clone()));
         for (_, line) in self.lines.iter_mut().filter(|(node, _)| Some(**node) != from) {
-            line.push(topic);
+            line.push(topic.clone());
         }
     }
 
     /// The next that a partner is to be told.
-    pub fn peek(&self, partner: NodeId) -> Option<Topic> {
-        self.lines.get(&partner)?.waiting.front().copied()
+    pub fn peek(&self, partner: NodeId) -> Option<&Topic> {
+        self.lines.get(&partner)?.waiting.front()
     }
 
     /// It has been told.
@@ -78,6 +119,10 @@ impl News {
             && let Some(topic) = line.waiting.pop_front()
         {
             line.queued.remove(&topic);
+            if line.waiting.is_empty() {
+                // A room that is switched on makes much news, and hardly any afterwards.
+                line.waiting = VecDeque::new();
+            }
         }
     }
 

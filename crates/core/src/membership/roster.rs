@@ -68,6 +68,37 @@ impl Member {
     }
 }
 
+/// Who lives, by their ids; suspects are among them.
+#[derive(Debug, Clone, Copy)]
+pub struct Live<'a>(&'a BTreeMap<NodeId, Member>);
+
+impl<'a> Live<'a> {
+    /// The one with this id.
+    pub fn get(self, node: &NodeId) -> Option<&'a Identity> {
+        self.0.get(node).map(|member| &member.identity)
+    }
+
+    /// True if it lives.
+    pub fn contains_key(self, node: &NodeId) -> bool {
+        self.0.contains_key(node)
+    }
+
+    /// All of them.
+    pub fn values(self) -> impl Iterator<Item = &'a Identity> + Clone {
+        self.0.values().map(|member| &member.identity)
+    }
+
+    /// How many.
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there is nobody.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// What a statement changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -82,8 +113,10 @@ pub struct Change {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Roster {
-    members: BTreeMap<NodeId, Member>,
-    live: BTreeMap<NodeId, Identity>,
+    /// Those that are alive or suspect.
+    live: BTreeMap<NodeId, Member>,
+    /// The others.
+    dead: BTreeMap<NodeId, Member>,
     suspects: BTreeSet<NodeId>,
     /// Who of the dead may come back.
     lost: BTreeSet<NodeId>,
@@ -99,7 +132,7 @@ impl Roster {
     /// Takes in a statement; suspects have `grace` to deny it.
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
         let node = member.identity.node;
-        let known = self.members.get(&node);
+        let known = self.get(node);
         if known.is_some_and(|known| known.rank() >= member.rank()) {
             return Change::default();
         }
@@ -112,14 +145,13 @@ impl Roster {
             && let Some(other) = self.addresses.get(&member.identity.addr).filter(|other| **other != node)
         {
             let other = self.live[other];
-            if (other.generation, other.node) > (member.identity.generation, node) {
+            if (other.identity.generation, other.identity.node) > (member.identity.generation, node) {
                 return Change::default();
             }
-            let incarnation = self.members[&other.node].incarnation;
-            change.down.push(other);
-            self.put(Member { identity: other, incarnation, state: State::Left }, now + REMEMBER_LEFT);
+            change.down.push(other.identity);
+            self.put(Member { state: State::Left, ..other }, now + REMEMBER_LEFT);
         }
-        let was = self.live.get(&node).copied();
+        let was = self.live.get(&node).map(|was| was.identity);
         let until = match member.state {
             State::Suspect => now + grace,
             State::Left => now + REMEMBER_LEFT,
@@ -136,7 +168,7 @@ impl Roster {
 
     /// Makes room for one more, if need be by forgetting who is to be forgotten next.
     fn has_room(&mut self) -> bool {
-        if self.members.len() < MEMBERS_MAX {
+        if self.live.len() + self.dead.len() < MEMBERS_MAX {
             return true;
         }
         let dead = self.deadlines.iter().map(|(_, node)| *node).find(|node| !self.live.contains_key(node));
@@ -147,14 +179,17 @@ impl Roster {
     fn put(&mut self, member: Member, until: Time) {
         let (node, addr) = (member.identity.node, member.identity.addr);
         if let Some(was) = self.live.remove(&node) {
-            self.addresses.remove(&was.addr);
-            self.rings.remove(&was);
+            self.addresses.remove(&was.identity.addr);
+            self.rings.remove(&was.identity);
         }
+        self.dead.remove(&node);
         self.clear_deadline(node);
         if member.state.is_live() {
-            self.live.insert(node, member.identity);
+            self.live.insert(node, member);
             self.addresses.insert(addr, node);
             self.rings.insert(&member.identity);
+        } else {
+            self.dead.insert(node, member);
         }
         if member.state != State::Alive {
             self.deadlines.insert((until, node));
@@ -162,7 +197,6 @@ impl Roster {
         }
         set(&mut self.suspects, node, member.state == State::Suspect);
         set(&mut self.lost, node, member.state == State::Down);
-        self.members.insert(node, member);
     }
 
     /// When [`Roster::due`] has something to say.
@@ -173,25 +207,23 @@ impl Roster {
     /// A suspect whose time is up; the dead whose time is up are forgotten on the way.
     pub fn due(&mut self, now: Time) -> Option<Member> {
         while let Some(&(_, node)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
-            let member = self.members[&node];
-            if member.state == State::Suspect {
-                return Some(member);
+            match self.live.get(&node) {
+                Some(suspect) => return Some(*suspect),
+                None => self.forget(node),
             }
-            self.forget(node);
         }
         None
     }
 
     /// Forgets who is dead.
     pub fn forget_the_dead(&mut self) {
-        let dead: Vec<NodeId> =
-            self.members.values().filter(|member| !member.state.is_live()).map(|member| member.identity.node).collect();
+        let dead: Vec<NodeId> = self.dead.keys().copied().collect();
         dead.into_iter().for_each(|node| self.forget(node));
     }
 
     /// Forgets one who is dead.
     fn forget(&mut self, node: NodeId) {
-        self.members.remove(&node);
+        self.dead.remove(&node);
         self.lost.remove(&node);
         self.clear_deadline(node);
     }
@@ -204,17 +236,22 @@ impl Roster {
 
     /// What is known of a member, dead or alive.
     pub fn get(&self, node: NodeId) -> Option<&Member> {
-        self.members.get(&node)
+        self.live.get(&node).or_else(|| self.dead.get(&node))
     }
 
-    /// All that are known of.
+    /// All that are known of, by their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
-        self.members.values()
+        let (mut live, mut dead) = (self.live.values().peekable(), self.dead.values().peekable());
+        std::iter::from_fn(move || match (live.peek(), dead.peek()) {
+            (Some(alive), Some(gone)) if gone.identity.node < alive.identity.node => dead.next(),
+            (Some(_), _) => live.next(),
+            (None, _) => dead.next(),
+        })
     }
 
     /// Members that are alive or suspect.
-    pub const fn live(&self) -> &BTreeMap<NodeId, Identity> {
-        &self.live
+    pub const fn live(&self) -> Live<'_> {
+        Live(&self.live)
     }
 
     /// Members that are suspect.

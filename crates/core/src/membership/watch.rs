@@ -119,7 +119,8 @@ impl Membership {
         }
         // Who wakes up late has been starved, or stopped, and the answers may lie unread.
         let starved = now - self.watch.probe_at > PROBE_RTT;
-        self.watch.probe_at = now + self.paced(PROBE_PERIOD);
+        let period = PROBE_PERIOD * self.level.slowness();
+        self.watch.probe_at = now + self.paced(period);
         for probe in std::mem::take(&mut self.watch.probes) {
             if !starved {
                 self.raise(probe.target);
@@ -129,17 +130,20 @@ impl Membership {
         let mut watched: Vec<NodeId> = self.roster.rings().after(&self.me).into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
-        watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= PROBE_PERIOD));
+        watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= period));
         let wary = now < self.watch.wary_until || !self.suspects().is_empty();
         watched.truncate(if wary { usize::MAX } else { 1 });
-        let silent = |node: &NodeId| self.watch.heard.get(node).is_none_or(|at| now - *at >= UNWATCHED);
+        let unwatched = UNWATCHED * self.level.slowness();
+        let silent = |node: &NodeId| self.watch.heard.get(node).is_none_or(|at| now - *at >= unwatched);
         let unwatching = self.news.partners().filter(|node| silent(node) && !watched.contains(node));
         watched.extend(unwatching.collect::<Vec<_>>());
         watched.retain(|node| self.live().contains_key(node));
         for target in watched {
             let (number, relay_at) = (self.watch.number, Some(now + self.paced(PROBE_RTT)));
             self.watch.probes.push(Probe { target, number, relay_at });
-            self.send(self.live()[&target], Purpose::Ping(number));
+            if let Some(to) = self.live().get(&target).copied() {
+                self.send(to, Purpose::Ping(number));
+            }
         }
     }
 

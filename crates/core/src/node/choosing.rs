@@ -175,7 +175,7 @@ impl Choosing<'_> {
         let line = self.image.crowd.upstream(self.place(), way).filter(|(peer, _)| !shut(*peer));
         let steps = line.map(|(peer, distance)| Step {
             peer,
-            reach: if peer == source { at_source } else { Reach::in_zone(distance).min(self.fetch.reach) },
+            reach: if peer == source { at_source } else { Reach::in_zone(distance) },
             has: (peer == source || map.holds(peer, self.chunk)) && self.is_believed(peer),
         });
         self.along(steps)

@@ -184,7 +184,7 @@ impl Node {
         let (me, live) = (self.me().node, self.membership.live());
         let arrival = |node| live.get(&node).unwrap_or_else(|| self.me()).arrival();
         let records = self.membership.records();
-        let about = || records.iter().filter(|r| r.image == id && (r.node == me || live.contains_key(&r.node)));
+        let about = || records.iter().filter(|r| r.image() == id && (r.node == me || live.contains_key(&r.node)));
         // Whoever may be dead may still be asked, but is not to be counted on.
         let suspects = self.membership.suspects();
         let holding = |r: &crate::record::Record| Holding {

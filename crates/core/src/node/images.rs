@@ -9,10 +9,11 @@ use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
 use crate::placement::map::mix;
 use crate::placement::{Arc, Crowd, Filled, Gateways, Map, Ring, Zones};
-use crate::record::Record;
+use crate::record::{Record, Subject};
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
+use std::sync::Arc as Shared;
 use std::time::Duration;
 
 /// A fill goes past so many chunks that nobody has for now: asking again for each costs some time.
@@ -31,7 +32,8 @@ const GATHER: Duration = Duration::from_millis(80);
 
 /// One image on this node.
 pub(super) struct Image {
-    pub name: String,
+    /// What is said of it in records.
+    pub subject: Shared<Subject>,
     pub origin: bool,
     pub map: Map,
     /// Those of this zone who read in step.
@@ -47,7 +49,7 @@ pub(super) struct Image {
     /// From when on it may be a gateway.
     pub stands_from: Time,
     pub inventory: Inventory,
-    pub fetches: BTreeMap<Chunk, Fetch>,
+    pub fetches: BTreeMap<Chunk, Box<Fetch>>,
     pub fill: Fill,
     /// The version of our record about it.
     pub version: u64,
@@ -118,7 +120,7 @@ impl Node {
         let wait = Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
         let start = if kept.is_some() { self.now } else { self.now + wait };
         let entry = Image {
-            name: image.name,
+            subject: Shared::new(Subject { image: image.id, name: image.name, header: image.header.encode() }),
             origin: is_origin,
             map,
             crowd: Crowd::default(),
@@ -139,7 +141,7 @@ impl Node {
             told_covered: false,
             surveying: image.kept.is_some(),
         };
-        self.images.insert(image.id, entry);
+        self.images.insert(image.id, Box::new(entry));
         self.commit(image.id);
         self.announce(image.id);
         self.mapped = u64::MAX;
@@ -164,9 +166,7 @@ impl Node {
         let record = Record {
             node,
             version: image.version,
-            image: id,
-            name: image.name.clone(),
-            header: image.inventory.geometry().header().encode(),
+            subject: Shared::clone(&image.subject),
             origin: image.origin,
             arc: image.fill.arc(),
             filled,

@@ -1,7 +1,6 @@
 //! How much a node has in its tables and queues: each has a bound, which whoever drives many nodes can look at.
 
 use super::Node;
-use crate::fetch::Fetch;
 
 /// Entries, those that are out of date included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Node {
         let fetches = || self.images.values().flat_map(|image| image.fetches.values());
         Load {
             fetches: self.images.values().map(|image| image.fetches.len()).sum(),
-            askers: fetches().map(|fetch: &Fetch| fetch.askers.len()).sum(),
+            askers: fetches().map(|fetch| fetch.askers.len()).sum(),
             readers: self.reads.len(),
             requests: self.requests.len(),
             lines: self.lines.iter().map(std::collections::VecDeque::len).sum(),

@@ -16,6 +16,7 @@ use crate::record::Record;
 use crate::snapshot::Snapshot;
 use crate::time::Time;
 use std::collections::BTreeMap;
+use std::sync::Arc as Shared;
 use std::time::Duration;
 
 /// So many contacts are remembered in each of so many zones, the eldest and those that came last. Whoever comes is told of
@@ -113,7 +114,7 @@ impl Node {
         }
         if !same_zone && !snapshot.backbone {
             let images: BTreeMap<ImageId, &Record> =
-                self.known_records().map(|record| (record.image, record)).collect();
+                self.known_records().map(|record| (record.image(), record)).collect();
             snapshot.outside = images.into_values().cloned().collect();
         }
         snapshot
@@ -128,7 +129,7 @@ impl Node {
 
     /// One record of each image that is known in the field.
     pub fn known_images(&self) -> Vec<Record> {
-        let images: BTreeMap<ImageId, &Record> = self.known_records().map(|record| (record.image, record)).collect();
+        let images: BTreeMap<ImageId, &Record> = self.known_records().map(|record| (record.image(), record)).collect();
         images.into_values().cloned().collect()
     }
 
@@ -144,9 +145,9 @@ impl Node {
         }
         let room = IMAGES_MAX.saturating_sub(self.outside.images.len());
         let sound =
-            outside.iter().filter(|record| record.is_sound() && !self.outside.images.contains_key(&record.image));
+            outside.iter().filter(|record| record.is_sound() && !self.outside.images.contains_key(&record.image()));
         let new: Vec<Record> = sound.take(room).cloned().collect();
-        self.outside.images.extend(new.into_iter().map(|record| (record.image, record)));
+        self.outside.images.extend(new.into_iter().map(|record| (record.image(), record)));
         let mut seen: Vec<Identity> =
             gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity).collect();
         let Some(from) = from else { return };
@@ -214,7 +215,7 @@ impl Node {
         if !self.is_zoned() {
             return Gateways::default();
         }
-        let records = || self.membership.records().iter().filter(|record| record.image == id && !record.leaving);
+        let records = || self.membership.records().iter().filter(|record| record.image() == id && !record.leaving);
         let member = |record: &Record| {
             let me = self.me();
             if record.node == me.node { Some(me) } else { self.membership.live().get(&record.node) }
@@ -229,7 +230,7 @@ impl Node {
         // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
         let knows = |image: &Image| !self.outside.has_fellows || self.now >= image.stands_from;
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
-        let called = self.images.values().any(is_gateway) && !self.leaving;
+        let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
         match (&self.outside.backbone, called) {
             (None, true) => {
                 self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));
@@ -276,13 +277,10 @@ impl Node {
             let (arc, filled) = (Arc { start: 0, length: whole }, Filled { from: 0, count: whole });
             let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });
             if known.is_none_or(|known| known.leaving || (known.arc, known.origin) != (arc, origin)) {
-                let (name, header) = (image.name.clone(), image.inventory.geometry().header().encode());
                 news.push(Record {
                     node: me.node,
                     version,
-                    image: *id,
-                    name,
-                    header,
+                    subject: Shared::clone(&image.subject),
                     origin,
                     arc,
                     filled,
@@ -293,7 +291,7 @@ impl Node {
         // Others are not to ask it for this zone any more, though it stays in the backbone for a while.
         let stands = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
         let mine = backbone.records().iter().filter(|record| record.node == me.node && !record.leaving);
-        let gone = mine.filter(|record| !stands(&record.image)).cloned();
+        let gone = mine.filter(|record| !stands(&record.image())).cloned();
         news.extend(gone.map(|record| Record { version, leaving: true, ..record }));
         self.outside.version += u64::from(!news.is_empty());
         for record in news {
@@ -308,12 +306,12 @@ impl Node {
         let Some(backbone) = &self.outside.backbone else { return };
         let me = *self.me();
         for (id, image) in &mut self.images {
-            let records = backbone.records().iter().filter(|record| record.image == *id && !record.leaving);
+            let records = backbone.records().iter().filter(|record| record.image() == *id && !record.leaving);
             let said = records.filter_map(|record| {
                 let gateway = if record.node == me.node { &me } else { backbone.live().get(&record.node)? };
                 Some((gateway.zone, gateway.node, Stock { whole: record.arc.length > 0, origin: record.origin }))
             });
-            image.outside.update(said);
+            image.outside.update(me.zone, said);
         }
     }
 

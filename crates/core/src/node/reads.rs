@@ -97,7 +97,7 @@ impl Node {
             }
             return;
         }
-        image.fetches.insert(chunk, Fetch::new(priority));
+        image.fetches.insert(chunk, Box::new(Fetch::new(priority)));
         self.line_up(id, chunk);
     }
 
@@ -123,7 +123,7 @@ impl Node {
     }
 
     /// Takes a fetch off the table, and its timer.
-    fn end_fetch(&mut self, id: ImageId, chunk: Chunk) -> Option<Fetch> {
+    fn end_fetch(&mut self, id: ImageId, chunk: Chunk) -> Option<Box<Fetch>> {
         let fetch = self.images.get_mut(&id)?.fetches.remove(&chunk)?;
         fetch.overdue_timer.map(|timer| self.timers.remove(&timer));
         Some(fetch)

@@ -66,6 +66,7 @@ impl Node {
         let bytes = image.inventory.geometry().length(chunk);
         let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
+        let refused = rank.map_or_else(Vec::new, |rank| fetch.shed(rank));
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
         fetch.requests.push(request);
@@ -75,7 +76,7 @@ impl Node {
         self.peers.asked(peer, bytes, priority, now);
         let owed = self.peers.owed(peer);
         let entry = Request { peer, image: id, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
-        self.requests.insert(request, entry);
+        self.requests.insert(request.0, entry);
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
         if !self.checking {
@@ -83,6 +84,7 @@ impl Node {
             self.set(CHECK_EVERY, Timer::Check);
         }
         self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin });
+        self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
     }
 
     /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see [`OVERDUE_AFTER`].
@@ -158,10 +160,10 @@ impl Node {
         }
         let now = self.now;
         let old = self.requests.iter().filter(|(_, request)| now - request.sent >= CHECK_EVERY);
-        let old: Vec<RequestId> = old.map(|(id, _)| *id).collect();
+        let old: Vec<RequestId> = old.map(|(id, _)| RequestId(id)).collect();
         for id in old {
             // One that was looked at before may have made an orphan of this one.
-            if let Some(request) = self.requests.get(&id).copied() {
+            if let Some(request) = self.requests.get(id.0).copied() {
                 self.check_one(&request);
             }
         }
@@ -204,9 +206,9 @@ impl Node {
     /// Nothing is expected of a peer any more: what it was asked for is asked for elsewhere.
     pub(super) fn abandon(&mut self, peer: NodeId) {
         let owed = self.requests.iter().filter(|(_, request)| request.peer == peer && !request.orphan);
-        let owed: Vec<RequestId> = owed.map(|(request, _)| *request).collect();
+        let owed: Vec<RequestId> = owed.map(|(request, _)| RequestId(request)).collect();
         for request in owed {
-            let Some(&Request { image, chunk, .. }) = self.requests.get(&request) else { continue };
+            let Some(&Request { image, chunk, .. }) = self.requests.get(request.0) else { continue };
             self.orphan(request);
             self.try_another(request, image, chunk);
         }
@@ -215,7 +217,7 @@ impl Node {
 
     /// Nobody waits for a request any more; what it asks for is still counted as owed.
     pub(super) fn orphan(&mut self, request: RequestId) {
-        if let Some(entry) = self.requests.get_mut(&request)
+        if let Some(entry) = self.requests.get_mut(request.0)
             && !entry.orphan
         {
             entry.orphan = true;
@@ -271,7 +273,7 @@ impl Node {
 
     /// Takes an ended request off the books.
     fn end(&mut self, request: RequestId, answered: bool) -> Option<Request> {
-        let entry = self.requests.remove(&request)?;
+        let entry = self.requests.remove(request.0)?;
         if !entry.orphan {
             self.outstanding_bytes -= entry.bytes;
         }

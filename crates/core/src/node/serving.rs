@@ -106,8 +106,11 @@ impl Node {
     /// others, will ask again.
     pub(super) fn forget_askers(&mut self, gone: impl Fn(&Asker) -> bool) -> Vec<Asker> {
         let fetches = self.images.values_mut().flat_map(|image| image.fetches.values_mut());
-        fetches
-            .flat_map(|fetch| fetch.askers.extract_if(.., |(asker, _)| gone(asker)).map(|(asker, _)| asker))
-            .collect()
+        let mut left = Vec::new();
+        for fetch in fetches {
+            left.extend(fetch.askers.iter().filter(|(asker, _)| gone(asker)).map(|(asker, _)| asker));
+            fetch.askers.retain(|(asker, _)| !gone(asker));
+        }
+        left
     }
 }

@@ -1,6 +1,7 @@
 //! What a node can say about itself: read-only, for status and for tests.
 
 use super::Node;
+use super::images::Image;
 use crate::chunk::Chunk;
 use crate::fetch::{Stage, Why};
 use crate::identity::{Identity, NodeId, Zone};
@@ -95,9 +96,9 @@ impl Node {
     /// All images this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
         let now = self.now;
-        let view = |(id, image): (&ImageId, &super::images::Image)| ImageView {
-            id: *id,
-            name: image.name.clone(),
+        let view = |image: &Image| ImageView {
+            id: image.subject.image,
+            name: image.subject.name.clone(),
             coverage: image.map.coverage(),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
@@ -114,7 +115,7 @@ impl Node {
                 })
                 .collect(),
         };
-        self.images.iter().map(view).collect()
+        self.images.values().map(|image| view(image)).collect()
     }
 
     /// What peers did that they should not have.
@@ -131,7 +132,7 @@ impl Node {
         let view = |identity: Identity, state| {
             let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
             for record in records.iter().filter(|record| record.node == identity.node) {
-                let Ok(header) = crate::image::Header::decode(&record.header) else { continue };
+                let Ok(header) = crate::image::Header::decode(&record.subject.header) else { continue };
                 let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
                 let size = crate::image::Geometry::new(header).chunks();
                 // Others may say what they like: no more than there is.
@@ -140,7 +141,7 @@ impl Node {
                 held_bytes =
                     bytes((u128::from(arc) * u128::from(filled) / u128::from(size)) as u64).saturating_add(held_bytes);
                 if record.origin {
-                    origin_of.push(record.name.clone());
+                    origin_of.push(record.subject.name.clone());
                 }
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
@@ -173,12 +174,12 @@ impl Node {
     /// What is done about a chunk that is not here and is wanted.
     pub fn fetch(&self, id: ImageId, chunk: Chunk) -> Option<FetchView> {
         let fetch = self.images.get(&id)?.fetches.get(&chunk)?;
-        let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request));
+        let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request.0));
         Some(FetchView {
             stage: fetch.stage,
             priority: fetch.priority,
             requests: requests.map(|request| (request.peer, request.reach, self.now - request.sent)).collect(),
-            tried: fetch.tried.clone(),
+            tried: fetch.tried.to_vec(),
         })
     }
 

@@ -25,6 +25,8 @@ impl Gateways {
     pub fn of(nodes: impl Iterator<Item = NodeId>) -> Self {
         let mut nodes: Vec<NodeId> = nodes.collect();
         nodes.sort_unstable();
+        // It may have been collected in the place of a whole zone.
+        nodes.shrink_to_fit();
         Self(nodes)
     }
 

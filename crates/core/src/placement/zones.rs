@@ -9,6 +9,7 @@ use super::crowd::Distance;
 use super::gateways::Gateways;
 use super::map::mix;
 use crate::chunk::Chunk;
+use crate::few::Few;
 use crate::identity::{NodeId, Zone};
 use std::collections::BTreeMap;
 
@@ -39,8 +40,8 @@ struct Station {
 #[derive(Debug, Clone, Default)]
 pub struct Zones {
     stations: BTreeMap<NodeId, Station>,
-    /// Those that pass chunks on, in each tree from the highest to the lowest.
-    trees: Vec<Vec<(Distance, NodeId)>>,
+    /// From which zones this one takes chunks, in each tree: of the trees themselves nothing is kept, which are as large as the field.
+    parents: Vec<Few<(Distance, NodeId)>>,
 }
 
 /// A zone on the way to where a chunk comes from.
@@ -53,8 +54,8 @@ pub struct Way<'a> {
 }
 
 impl Zones {
-    /// Takes in what each gateway says of its zone now.
-    pub fn update(&mut self, said: impl Iterator<Item = (Zone, NodeId, Stock)>) {
+    /// Takes in what each gateway says of its zone now, for a gateway of the zone `mine`.
+    pub fn update(&mut self, mine: Zone, said: impl Iterator<Item = (Zone, NodeId, Stock)>) {
         let mut members = BTreeMap::<NodeId, (Vec<NodeId>, Stock)>::new();
         for (zone, gateway, said) in said {
             let (gateways, stock) = members.entry(place(zone)).or_default();
@@ -66,8 +67,9 @@ impl Zones {
         let stations: BTreeMap<NodeId, Station> =
             members.into_iter().map(|(place, members)| (place, station(members))).collect();
         // Gateways come and go while the zones are the same, and so are the trees.
-        if self.trees.is_empty() || !passing(&self.stations).eq(passing(&stations)) {
-            self.trees = (0..TREES).map(|tree| from_the_highest(passing(&stations), tree)).collect();
+        if self.parents.is_empty() || !passing(&self.stations).eq(passing(&stations)) {
+            let (me, zones) = (place(mine), passing(&stations).collect::<Vec<_>>());
+            self.parents = (0..TREES).map(|tree| parents(me, tree, &zones)).collect();
         }
         self.stations = stations;
     }
@@ -80,16 +82,7 @@ impl Zones {
         let having = others().filter(|(_, station)| station.stock.whole || station.stock.origin);
         let nearest = having.map(|(place, _)| *place).min_by_key(|place| me.0.wrapping_sub(place.0));
         let number = chunk.0 / TREE_CHUNKS % TREES;
-        let tree = self.trees.get(number as usize).map_or(&[][..], |tree| tree);
-        let mine = height(me, number);
-        let above = &tree[..tree.partition_point(|(height, place)| (*height, *place) < (mine, me))];
-        // Between a quarter and a half of the own height there are as many zones as take from them, about; at the top the next.
-        let from = above.partition_point(|(height, _)| height.0 < mine.0 / 4);
-        let to = above.partition_point(|(height, _)| height.0 < mine.0 / 2);
-        let (from, count) =
-            if to > from { (from, to - from) } else { (above.len().saturating_sub(1), above.len().min(1)) };
-        let first = mix(me.0 ^ mix(number)) as usize;
-        let parents = (0..count.min(LOOK)).filter_map(|look| above.get(from + (first + look) % count)).copied();
+        let parents = self.parents.get(number as usize).into_iter().flat_map(|parents| parents.iter().copied());
         // If nobody is known to have all of it, each may have some.
         let sources: Vec<NodeId> =
             nearest.map_or_else(|| others().map(|(place, _)| *place).collect(), |place| vec![place]);
@@ -115,11 +108,23 @@ fn passing(stations: &BTreeMap<NodeId, Station>) -> impl Iterator<Item = NodeId>
     stations.iter().filter(|(_, station)| !station.stock.origin).map(|(place, _)| *place)
 }
 
-/// Zones in the order of a tree, with their heights.
-fn from_the_highest(zones: impl Iterator<Item = NodeId>, tree: u64) -> Vec<(Distance, NodeId)> {
-    let mut zones: Vec<(Distance, NodeId)> = zones.map(|place| (height(place, tree), place)).collect();
-    zones.sort_unstable();
-    zones
+/// Of `zones` those from which the zone `me` takes chunks in a tree, with their heights.
+fn parents(me: NodeId, tree: u64, zones: &[NodeId]) -> Few<(Distance, NodeId)> {
+    let mine = height(me, tree);
+    let heights = || zones.iter().map(|place| (height(*place, tree), *place));
+    // Between a quarter and a half of the own height there are as many zones as take from them, about; at the top the next.
+    let between = mine.0 / 4..mine.0 / 2;
+    let mut candidates: Vec<(Distance, NodeId)> = heights().filter(|(height, _)| between.contains(&height.0)).collect();
+    candidates.sort_unstable();
+    if candidates.is_empty() {
+        candidates.extend(heights().filter(|above| *above < (mine, me)).max());
+    }
+    let first = mix(me.0 ^ mix(tree)) as usize;
+    let mut parents = Few::None;
+    for look in 0..candidates.len().min(LOOK) {
+        parents.push(candidates[(first + look) % candidates.len()]);
+    }
+    parents
 }
 
 /// How low a zone stands in a tree: the lower, the more.
@@ -154,15 +159,16 @@ mod tests {
         (0..TREES).map(|tree| Chunk(tree * TREE_CHUNKS))
     }
 
-    fn of(said: impl Iterator<Item = (Zone, NodeId, Stock)>) -> Zones {
+    fn of(mine: u64, said: impl Iterator<Item = (Zone, NodeId, Stock)>) -> Zones {
         let mut zones = Zones::default();
-        zones.update(said);
+        zones.update(zone(mine), said);
         zones
     }
 
-    /// Zones with one gateway each, of which that of zone 1 has an origin.
-    fn zones(count: u64) -> Zones {
-        of((0..count).map(|number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE })))
+    /// As each of some zones sees them, with one gateway each, of which that of zone 1 has an origin.
+    fn zones(count: u64) -> Vec<Zones> {
+        let said = |number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE });
+        (0..count).map(|mine| of(mine, (0..count).map(said))).collect()
     }
 
     fn gateway(way: &Way<'_>) -> u64 {
@@ -172,16 +178,17 @@ mod tests {
     #[test]
     fn every_way_leads_up_to_the_zone_that_has_it() {
         for count in [2, 5, 63, 64, 300] {
-            let map = zones(count);
+            let maps = zones(count);
+            let upstream = |number: u64, chunk| maps[number as usize].upstream(zone(number), chunk);
             for (number, chunk) in ways(count) {
-                let mut line = map.upstream(zone(number), chunk);
+                let mut line = upstream(number, chunk);
                 assert_eq!(line.last().map(gateway), Some(1));
                 let mut depth = 0;
                 let mut before = Distance(u64::MAX);
                 while gateway(&line[0]) != 1 {
                     assert!(line[0].distance < before && line[0].distance > Distance(0));
                     before = line[0].distance;
-                    line = map.upstream(zone(gateway(&line[0])), chunk);
+                    line = upstream(gateway(&line[0]), chunk);
                     depth += 1;
                 }
                 assert!(depth <= 20, "{count} zones: {depth}");
@@ -192,10 +199,10 @@ mod tests {
     #[test]
     fn each_zone_sends_about_one_copy() {
         const COUNT: u64 = 300;
-        let map = zones(COUNT);
+        let maps = zones(COUNT);
         let mut sent = vec![0; COUNT as usize];
         for (number, chunk) in ways(COUNT) {
-            sent[gateway(&map.upstream(zone(number), chunk)[0]) as usize] += 1;
+            sent[gateway(&maps[number as usize].upstream(zone(number), chunk)[0]) as usize] += 1;
         }
         let most = sent.iter().max().copied().unwrap_or_default();
         assert_eq!(sent[1], TREES, "into the trees a chunk comes once");
@@ -204,10 +211,10 @@ mod tests {
 
     #[test]
     fn without_a_whole_zone_all_others_are_asked() {
-        let map = of((0..5).map(|number| (zone(number), NodeId(number), NONE)));
+        let map = of(2, (0..5).map(|number| (zone(number), NodeId(number), NONE)));
         let asked = |chunk| map.upstream(zone(2), chunk).iter().map(gateway).collect::<BTreeSet<u64>>();
         assert!(chunks().all(|chunk| asked(chunk) == BTreeSet::from([0, 1, 3, 4])));
         assert!(!map.hold_all(zone(2)));
-        assert!(of([(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
+        assert!(of(2, [(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
     }
 }

@@ -44,8 +44,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     field.keeps_times = true;
     let list = recorded(room, options.percent, &mut dice);
     let reads = || Reads { image: 0, order: Order::Recorded(Arc::clone(&list), 0), depth: 1 };
-    let nodes =
-        if options.warm { room.warm_up(&mut field, &mut dice).map_err(Failure::Unfinished)? } else { Vec::new() };
+    let nodes = if options.warm { room.warm_up(&mut field, &mut dice)? } else { Vec::new() };
     let sent = field.machines[0].traffic.payload_sent;
     for node in 0..room.nodes {
         let wait = Duration::from_nanos(dice.roll() % START_WITHIN.as_nanos() as u64);
@@ -59,6 +58,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         field.readers.len() == room.nodes && field.readers.iter().all(crate::reader::Reader::is_done)
     };
     let took = field.try_until(room.limit, done);
+    if field.is_full {
+        return Err(Failure::Full(room.memory));
+    }
     let mut times: Vec<f64> =
         field.readers.iter().flat_map(|reader| reader.times.iter().flatten()).map(Duration::as_secs_f64).collect();
     times.sort_by(f64::total_cmp);

@@ -35,12 +35,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     room.fits(0.0).map_err(Failure::Usage)?;
     let began = Instant::now();
     let (mut field, mut dice) = (room.field(), Dice::new(room.seed ^ 0x1D_1E));
-    room.warm_up(&mut field, &mut dice).map_err(Failure::Unfinished)?;
+    room.warm_up(&mut field, &mut dice)?;
     let sent = |field: &crate::field::Field| -> Vec<u64> {
         field.machines.iter().map(|machine| machine.traffic.control_sent).collect()
     };
     let before = sent(&field);
     field.run(options.watched);
+    if field.is_full {
+        return Err(Failure::Full(room.memory));
+    }
     let seconds = options.watched.as_secs_f64();
     let rates = sent(&field).into_iter().zip(before).map(|(after, before)| (after - before) as f64 / seconds);
     let rates: Vec<f64> = rates.collect();

@@ -48,8 +48,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     storm.room.fits(1.0).map_err(Failure::Usage)?;
     let began = Instant::now();
     let mut run = Run::new(storm);
-    run.prepare()?;
-    run.blow();
+    let prepared = run.prepare();
+    if prepared.is_ok() {
+        run.blow();
+    }
+    if run.field.is_full {
+        return Err(Failure::Full(storm.room.memory));
+    }
+    prepared?;
     let report = run.report(began);
     report.print(options.json);
     if report.unfinished > 0 {
@@ -139,7 +145,7 @@ impl<'a> Run<'a> {
             }
             return Ok(());
         }
-        let nodes = room.warm_up(&mut self.field, &mut self.dice).map_err(Failure::Unfinished)?;
+        let nodes = room.warm_up(&mut self.field, &mut self.dice)?;
         if self.storm.origin_gone {
             room.send_off_the_origin(&mut self.field);
         }
@@ -167,7 +173,7 @@ impl<'a> Run<'a> {
         let mut events = events.into_iter().peekable();
         let mut explained = self.start;
         let limit = self.start + self.storm.room.limit;
-        while self.field.now() < limit && (events.peek().is_some() || !self.is_over()) {
+        while self.field.now() < limit && !self.field.is_full && (events.peek().is_some() || !self.is_over()) {
             let now = self.field.now();
             while let Some(event) = events.next_if(|event| self.start + event.after <= now) {
                 self.befall(event.trouble);

@@ -19,7 +19,7 @@ impl Field {
     pub fn try_until(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> Option<Duration> {
         let start = self.now();
         while !holds(self) {
-            if self.now() - start >= limit || self.violation.is_some() {
+            if self.now() - start >= limit || self.violation.is_some() || self.is_full {
                 return None;
             }
             self.run(LOOK_EVERY);

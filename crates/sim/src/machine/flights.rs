@@ -1,8 +1,8 @@
-//! Requests in flight of one machine, by their numbers. A few stay long while thousands come and go.
+//! Requests in flight of one machine, by their numbers. See [`vfield_core::numbered`].
 
-use std::collections::BTreeMap;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
+use vfield_core::numbered::Numbered;
 use vfield_core::time::Time;
 
 /// A request in flight.
@@ -24,52 +24,46 @@ pub struct Flight {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Flights {
-    table: BTreeMap<RequestId, Flight>,
-    /// The highest number so far.
-    highest: Option<RequestId>,
-}
+pub struct Flights(Numbered<Flight>);
 
 impl Flights {
     /// One more. Numbers grow; one that was used before is a fault of the core.
     pub fn insert(&mut self, request: RequestId, flight: Flight) {
-        assert!(self.highest.is_none_or(|highest| request > highest), "request number {request:?} is used twice");
-        self.highest = Some(request);
-        self.table.insert(request, flight);
+        assert!(self.0.insert(request.0, flight), "request number {request:?} is used twice");
     }
 
     /// The one with this number, if it has not ended.
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut Flight> {
-        self.table.get_mut(&request)
+        self.0.get_mut(request.0)
     }
 
     /// See [`Flights::get_mut`].
     pub fn get(&self, request: RequestId) -> Option<&Flight> {
-        self.table.get(&request)
+        self.0.get(request.0)
     }
 
     /// Ends one.
     pub fn remove(&mut self, request: RequestId) -> Option<Flight> {
-        self.table.remove(&request)
+        self.0.remove(request.0)
     }
 
     /// Ends all, which nobody is told.
     pub fn clear(&mut self) {
-        self.table.clear();
+        self.0.clear();
     }
 
     /// All, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Flight)> {
-        self.table.iter().map(|(request, flight)| (*request, flight))
+        self.0.iter().map(|(request, flight)| (RequestId(request), flight))
     }
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.0.len()
     }
 
     /// True if nothing is asked for.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.0.is_empty()
     }
 }

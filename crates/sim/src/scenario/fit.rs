@@ -16,8 +16,6 @@ pub struct Estimate {
 }
 
 /// What is done without asking.
-const MEMORY_MAX: u64 = 16 << 30;
-/// See [`MEMORY_MAX`].
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// The simulator itself.
@@ -68,7 +66,7 @@ impl Room {
     /// In words for the one who typed it.
     pub fn fits(&self, read: f64) -> Result<(), String> {
         let Estimate { memory_bytes, time } = Estimate::of(self, read);
-        if self.force || (memory_bytes <= MEMORY_MAX && time <= TIME_MAX) {
+        if self.force || (memory_bytes <= self.memory && time <= TIME_MAX) {
             return Ok(());
         }
         Err(format!(

@@ -2,6 +2,7 @@
 
 use super::units::{self, Boost, Store};
 use crate::checks::Checks;
+use crate::commands::Failure;
 use crate::dice::Dice;
 use crate::field::{Arrival, Field, Reads};
 use crate::network::{Discipline, Links};
@@ -63,7 +64,10 @@ pub struct Room {
     /// Simulated time after which a run is cut off
     #[arg(long, default_value = "1h", value_parser = units::time, value_name = "TIME")]
     pub limit: Duration,
-    /// Begin also if it would take more than 16 GB or an hour
+    /// Most memory of a run: one that would take more does not begin, and one that comes to it is stopped
+    #[arg(long, default_value = "15G", value_parser = units::bytes, value_name = "SIZE")]
+    pub memory: u64,
+    /// Begin also if it would take more memory than it may, or an hour
     #[arg(long)]
     pub force: bool,
 }
@@ -116,6 +120,7 @@ impl Room {
         field.config = Config { join_boost: 9, ..Config::default() };
         field.checks = Checks::rare();
         field.keeps_notices = false;
+        field.memory_max = self.memory;
         field.origin(None, &[0]);
         field
     }
@@ -134,12 +139,16 @@ impl Room {
     /// Switches all on and waits until their stores are full and everybody knows.
     ///
     /// # Errors
-    /// If that takes longer than a run may.
-    pub fn warm_up(&self, field: &mut Field, dice: &mut Dice) -> Result<Vec<usize>, String> {
+    /// If that takes longer, or more memory, than a run may.
+    pub fn warm_up(&self, field: &mut Field, dice: &mut Dice) -> Result<Vec<usize>, Failure> {
         let start = |node| self.switch_on(field, dice, START_APART * node as u32, None);
         let nodes: Vec<usize> = (0..self.nodes).map(start).collect();
         let ready = |field: &Field| field.waiting_to_join() == 0 && field.filled(&nodes);
-        field.try_until(self.limit, ready).ok_or("the stores do not fill within --limit")?;
+        let filled = field.try_until(self.limit, ready);
+        if field.is_full {
+            return Err(Failure::Full(self.memory));
+        }
+        filled.ok_or_else(|| Failure::Unfinished("the stores do not fill within --limit".to_owned()))?;
         field.run(SETTLE);
         Ok(nodes)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
 use vfield_core::placement::{Arc, Filled};
-use vfield_core::record::Record;
+use vfield_core::record::{Record, Subject};
 use vfield_core::snapshot::Snapshot;
 use vfield_sim::field::Field;
 use vfield_sim::machine::Fault;
@@ -156,9 +156,7 @@ fn full_holder(field: &Field, node: NodeId) -> Record {
     Record {
         node,
         version: u64::MAX,
-        image: image.id,
-        name: image.name.clone(),
-        header: image.geometry.header().encode(),
+        subject: Subject { image: image.id, name: image.name.clone(), header: image.geometry.header().encode() }.into(),
         origin: false,
         arc: Arc { start: 0, length: size },
         filled: Filled { from: 0, count: size },
