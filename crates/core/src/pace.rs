@@ -10,7 +10,7 @@ use std::time::Duration;
 /// So long are answers added up before they are judged, and so many: a machine that was busy for a moment delivers what it
 /// owes late, and all at once.
 const SPAN: Duration = Duration::from_millis(200);
-const SPAN_ANSWERS: u32 = 4;
+const SPAN_ANSWERS: u32 = 3;
 /// Of the best rate a part of 2 to the power of this is forgotten each span that is not slow: half of it in two seconds.
 const BEST_SHIFT: u32 = 4;
 /// One that sends at less than this part of the rate that it had is slow. A link that falls back to the next slower kind is ten
