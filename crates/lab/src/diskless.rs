@@ -25,8 +25,9 @@ impl Images {
     /// Finds them through the environment variable `VFIELD_DISKLESS`.
     pub fn find() -> Option<Self> {
         let dir = PathBuf::from(std::env::var_os("VFIELD_DISKLESS")?);
-        let made =
-            ["vmlinuz", "initrd", "root.squashfs", "root.ext4", "vfield"].iter().all(|name| dir.join(name).is_file());
+        let made = ["vmlinuz", "initrd", "initrd.dracut", "root.squashfs", "root.ext4", "vfield"]
+            .iter()
+            .all(|name| dir.join(name).is_file());
         (made && find_tool("qemu-system-x86_64").is_some()).then_some(Self { dir })
     }
 

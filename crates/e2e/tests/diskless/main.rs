@@ -3,6 +3,7 @@
 //! `make test-diskless` makes what they start from and runs these; consoles are kept in `target/diskless/consoles`. An emulated
 //! machine takes about a minute to come up, so bounds are generous.
 
+mod dracut;
 mod room;
 
 use room::{COMMAND, Room, UP, USR_SUM};
@@ -43,7 +44,7 @@ fn boot_a_room(image: &str, driver: &str, device: &str) -> Outcome {
     let append = format!("vfield.store=all vfield.also=vmlinuz,initrd vfield.device={driver}");
     let name = |machine: &str| format!("{machine}-{driver}");
     let mut room = Room::new(4, image)?;
-    room.netboot_from_origin(image, &append)?;
+    room.netboot_from_origin(image, "initrd", &append)?;
     let usr = room.checksum_of_usr()?;
 
     // It is the room's first machine, and one of its members for all that follow.
