@@ -71,7 +71,7 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "05000000",
+            "06000000",
             "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -233,6 +233,11 @@ fn every_field_is_checked() {
             assert!(with(1, 0x82).is_ok_and(|header| header.insists && header.priority == Priority::Fill));
         } else {
             assert_eq!(with(1, 0x80), Err(WireError::Field("priority")));
+        }
+        if kind == Kind::Data {
+            assert!(with(2, 5).is_ok_and(|header| header.waited_ms == 5));
+            assert!(with(3, 255).is_ok_and(|header| header.waited_ms == 255 << 8));
+            continue;
         }
         for bad in 5..=255 {
             assert_eq!(with(3, bad), Err(WireError::Field("refusal")));
