@@ -117,9 +117,10 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
         counted_bytes: 0,
     };
     tokio::select! {
+        // In this order: what a client sends after the end has begun is refused.
         biased;
-        done = future::poll_fn(|cx| connection.poll(cx)) => return done,
         () = draining.as_mut() => {}
+        done = future::poll_fn(|cx| connection.poll(cx)) => return done,
     }
     connection.drain().await
 }
