@@ -231,7 +231,8 @@ impl Bench<'_> {
         for record in sound {
             let header = header(&record)?;
             let (id, chunk_size_bytes) = (record.image().to_string(), header.chunk_size().bytes());
-            let image = Image { name: record.subject.name.clone(), id, size_bytes: header.length_bytes(), chunk_size_bytes };
+            let image =
+                Image { name: record.subject.name.clone(), id, size_bytes: header.length_bytes(), chunk_size_bytes };
             found.push((record, image));
         }
         let images: Vec<Image> = found.iter().map(|(_, image)| image.clone()).collect();

@@ -94,7 +94,10 @@ impl<T> Numbered<T> {
     /// All entries, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let row = self.row.iter().zip(self.first..);
-        self.old.iter().map(|(number, entry)| (*number, entry)).chain(row.filter_map(|(entry, number)| Some((number, entry.as_ref()?))))
+        self.old
+            .iter()
+            .map(|(number, entry)| (*number, entry))
+            .chain(row.filter_map(|(entry, number)| Some((number, entry.as_ref()?))))
     }
 
     /// How many.
@@ -141,6 +144,8 @@ mod tests {
         }
         assert!(table.iter().eq(tree.iter().map(|(number, entry)| (*number, entry))));
         table.clear();
-        assert!(table.is_empty() && table.get(number).is_none() && !table.insert(number, 0) && table.insert(number + 1, 0));
+        assert!(
+            table.is_empty() && table.get(number).is_none() && !table.insert(number, 0) && table.insert(number + 1, 0)
+        );
     }
 }

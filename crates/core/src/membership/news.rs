@@ -5,9 +5,9 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::record::{RecordKey, Subject};
 use crate::time::Time;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc as Shared;
-use std::cmp::Ordering;
 use std::time::Duration;
 
 /// A new partner is told what was news within this time: it may have been on its way past it.

@@ -167,8 +167,7 @@ mod tests {
 
     /// As each of some zones sees them, with one gateway each, of which that of zone 1 has an origin.
     fn zones(count: u64) -> Vec<Zones> {
-        let said =
-            |number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE });
+        let said = |number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE });
         (0..count).map(|mine| of(mine, (0..count).map(said))).collect()
     }
 
