@@ -6,7 +6,7 @@ help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
-	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 20 minutes; two of the rooms are part of .ci/run)"
+	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; three of the tests are part of .ci/run)"
 	@echo "make static  build vfield as one static program: target/static/vfield"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"

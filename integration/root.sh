@@ -94,8 +94,9 @@ vfield_attach() {
     fi
     for vfield_word in $vfield_also; do vfield_options="$vfield_options --image $vfield_word"; done
     vfield_say "joining $vfield_image through $vfield_members"
+    # No shell stays behind it.
     # shellcheck disable=SC2086
-    vfield_run --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /members --device "$vfield_kind" --root \
+    exec chroot "$vfield_home" /vfield --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /members --device "$vfield_kind" --root \
         </dev/null >/dev/console 2>&1 &
     vfield_guard=$!
     until vfield_run status --wait ready --timeout 10s >/dev/null 2>&1; do

@@ -21,6 +21,7 @@ use crate::values::overlay::OverlayPlace;
 use crate::values::rate::Rate;
 use crate::values::size::Size;
 use crate::values::store::Store;
+use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
@@ -276,6 +277,10 @@ pub struct DaemonOptions {
     /// off with --root]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
+    /// Become this user (a name or a number), without capabilities, when everything is set up; for daemons
+    /// that root starts, without --device and --mount
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Username, help_heading = "Daemon")]
+    pub user: Option<UserName>,
     /// Carry this machine's root file system: start again after a death or a failure to join, lock
     /// memory, and be left alone by the shutdown
     #[arg(long, help_heading = "Daemon")]

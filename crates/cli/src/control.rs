@@ -6,5 +6,6 @@
 
 pub mod client;
 pub mod message;
+mod order;
 pub mod place;
 pub mod server;

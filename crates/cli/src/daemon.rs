@@ -48,10 +48,12 @@ pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
     let (place, listener) = Place::take(plan.control.as_deref())?;
     take_descriptors();
+    // It may have to be made first, and then be left.
+    let prepared = overlays::prepare(plan.overlay.clone())?;
     let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
     let reporter = Reporter::start(voice.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
-    let result = runtime.block_on(live(plan, (place, listener), sandbox, &voice, &reporter));
+    let result = runtime.block_on(live(plan, prepared, (place, listener), sandbox, &voice, &reporter));
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
@@ -85,6 +87,7 @@ struct End {
 
 async fn live(
     plan: Plan,
+    prepared: Option<Prepared>,
     (place, listener): (Place, std::os::unix::net::UnixListener),
     sandbox: Sandbox,
     voice: &Voice,
@@ -93,7 +96,6 @@ async fn live(
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
-    let prepared = overlays::prepare(plan.overlay)?;
     let (desk, mut orders) = Desk::new(place.path(), plan.key_files);
     let server = Server::start(listen(listener)?, desk.clone());
 

@@ -6,7 +6,6 @@
 
 pub mod custody;
 mod inherited;
-mod letter;
 pub mod service_manager;
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@ pub mod failure;
 pub mod field_key;
 pub mod guard;
 pub mod keeper;
+pub mod letter;
 pub mod log;
 pub mod netboot;
 pub mod network;

@@ -7,7 +7,8 @@ use crate::failure::{Failure, plain};
 use crate::output;
 use crate::status::{clean, overlay_text};
 use crate::values::size::human;
-use std::path::Path;
+use std::io::ErrorKind;
+use vfield_overlay::{ReplaceError, Replacement};
 
 /// Does it.
 pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
@@ -15,9 +16,10 @@ pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
     match &options.action {
         OverlayAction::Status { json } => output::put(shown(&client.status()?.overlays, *json).as_bytes()),
         OverlayAction::Save { file, image } => {
-            let path = absolute(file)?;
-            client.send(&Request::OverlaySave { image: image.clone(), path })?;
+            let replacement = Replacement::begin(file).map_err(|error| explain(&error))?;
+            client.send_with(&Request::OverlaySave { image: image.clone() }, replacement.file())?;
             let Reply::Saved { bytes } = client.reply()? else { return Err(client.unexpected()) };
+            replacement.complete().map_err(|error| explain(&error))?;
             output::put(format!("saved {} in {}\n", human(bytes), file.display()).as_bytes())
         }
         OverlayAction::Reset { image } => {
@@ -30,16 +32,20 @@ pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
     }
 }
 
-/// `path` as the daemon can be told of it, which has a working directory of its own; orders are text.
-fn absolute(path: &Path) -> Result<String, Failure> {
-    let absolute =
-        std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {}", path.display(), plain(&error))))?;
-    // Links are this process's to follow, too.
-    let directory = absolute.parent().and_then(|directory| std::fs::canonicalize(directory).ok());
-    let absolute =
-        directory.zip(absolute.file_name()).map(|(directory, name)| directory.join(name)).unwrap_or(absolute);
-    let text = absolute.into_os_string().into_string();
-    text.map_err(|path| Failure::usage(format!("{} is not UTF-8", path.display())).hint("choose another name"))
+fn explain(error: &ReplaceError) -> Failure {
+    match error {
+        ReplaceError::System { path, source } => {
+            let hint = match source.kind() {
+                ErrorKind::NotFound => "its directory must exist",
+                ErrorKind::StorageFull => "what was saved before is still there; save to another file system",
+                _ => "choose a directory of yours",
+            };
+            Failure::failed(format!("{}: {}", path.display(), plain(source))).hint(hint)
+        }
+        ReplaceError::Foreign(_) => {
+            Failure::failed(error.to_string()).hint("it was left as it is; choose another file")
+        }
+    }
 }
 
 fn shown(overlays: &[OverlayStatus], json: bool) -> String {

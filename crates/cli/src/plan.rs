@@ -4,6 +4,7 @@
 //! command line and the configuration file end in one [`Plan`].
 
 mod overlay;
+pub mod user;
 
 pub use overlay::OverlayPlan;
 
@@ -24,6 +25,7 @@ use crate::values::zone::ZoneChoice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use user::User;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_export::nbd;
@@ -51,6 +53,8 @@ pub struct Plan {
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
+    /// Who serves, once everything is set up; nobody else if nothing is said.
+    pub user: Option<User>,
     /// Where members are remembered over a death.
     pub members: Option<PathBuf>,
     /// Logs in JSON.
@@ -153,9 +157,14 @@ impl Plan {
         let usual = if daemon.root { SandboxMode::Off } else { SandboxMode::default() };
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or(usual));
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
+        if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
+            let failure = Failure::usage("--user: devices and mounts are root's for as long as they are there");
+            return Err(failure.hint("export over NBD (--nbd), or leave --user out"));
+        }
+        let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
         let members = daemon.members;
-        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, members, json, threads })
+        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, user, members, json, threads })
     }
 }
 

@@ -16,6 +16,7 @@ use crate::values::image::{ImageName, Wanted};
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::Size;
 use crate::values::store::Store;
+use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
 use serde::Deserialize;
 use std::io::ErrorKind;
@@ -58,6 +59,7 @@ pub struct Settings {
     control: Option<PathBuf>,
     json: bool,
     sandbox: Option<SandboxMode>,
+    user: Option<UserName>,
     root: bool,
     threads: Option<NonZeroUsize>,
     no_pool: bool,
@@ -158,6 +160,7 @@ impl Settings {
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.sandbox = options.sandbox.or(self.sandbox);
+        options.user = options.user.or(self.user);
         options.root |= self.root;
         options.threads = options.threads.or(self.threads);
         options.no_pool |= self.no_pool;

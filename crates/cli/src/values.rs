@@ -17,4 +17,5 @@ pub mod overlay;
 pub mod rate;
 pub mod size;
 pub mod store;
+pub mod user;
 pub mod zone;

@@ -1,6 +1,8 @@
 //! The control socket against friends and foes, with a daemon made of bytes in memory.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use vfield_cli::args::Until;
 use vfield_cli::control::client::Client;
 use vfield_cli::control::message::{DaemonStatus, Reply, Request};
 use vfield_cli::control::server::{Daemon, Pending, Server};
+use vfield_cli::letter;
 use vfield_core::extent::Extent;
 use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 
@@ -82,8 +85,8 @@ impl Daemon for Fake {
         if wanted == "memory" { Ok(self.0.clone()) } else { Err(Reply::refused("no such image", "none")) }
     }
 
-    fn overlay_save(&self, image: Option<String>, path: PathBuf) -> Pending<'_, Reply> {
-        Box::pin(async move { Reply::refused(format!("{image:?} {}", path.display()), "none") })
+    fn overlay_save(&self, _: Option<String>, mut file: File) -> Pending<'_, Reply> {
+        Box::pin(async move { file.write_all(b"saved").map_or(Reply::Done, |()| Reply::Saved { bytes: 5 }) })
     }
 
     fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
@@ -161,6 +164,29 @@ fn orders_get_their_answers() {
     assert_eq!(wait(Until::Filled, None), Ok(Reply::Reached));
     assert_eq!(wait(Until::Covered, Some(1)), Ok(Reply::TimedOut));
     assert_eq!(stage.ask(&Request::Leave { timeout_ms: 1 }).reply(), Ok(Reply::Left { handed_over: 1, lost: 0 }));
+}
+
+#[test]
+fn a_file_comes_with_the_order_to_save_in_it() {
+    let stage = Stage::new();
+    let save = Request::OverlaySave { image: None };
+    let mut file = tempfile::tempfile().unwrap();
+    let mut client = Client::connect(Some(&stage.path)).unwrap();
+    client.send_with(&save, &file).unwrap();
+    assert_eq!(client.reply(), Ok(Reply::Saved { bytes: 5 }));
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "saved");
+    assert_eq!(stage.ask(&save).reply().unwrap_err().fact(), "a save without a file");
+    // Of several files one is taken, and the others are closed.
+    let stream = UnixStream::connect(&stage.path).unwrap();
+    for byte in save.line() {
+        letter::send(&stream, None, &[byte], Some(file.as_fd())).unwrap();
+    }
+    let mut answer = String::new();
+    (&stream).read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"saved\""), "{answer}");
 }
 
 #[test]

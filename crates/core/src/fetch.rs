@@ -81,8 +81,8 @@ pub struct Fetch {
     pub priority: Priority,
     /// Readers of this machine that wait for it.
     pub waiters: Few<Token>,
-    /// Peers that wait for it.
-    pub askers: Few<Asker>,
+    /// Peers that wait for it, and since when.
+    pub askers: Few<(Asker, Time)>,
     /// Chunks whose hash is in it.
     pub children: Vec<Chunk>,
     /// Requests under way.
@@ -149,10 +149,11 @@ impl Fetch {
     /// stand elsewhere in the crowd by now, or think so: were it to go no further than they allow, nobody upstream would
     /// join it to what is under way there.
     pub fn shed(&mut self, rank: Reach) -> Vec<Asker> {
-        let shed: Vec<Asker> = self.askers.iter().copied().filter(|asker| asker.reach <= rank).collect();
+        let may_not = |(asker, _): &(Asker, Time)| asker.reach <= rank;
+        let shed: Vec<Asker> = self.askers.iter().filter(|entry| may_not(entry)).map(|(asker, _)| *asker).collect();
         if !shed.is_empty() {
-            self.askers.retain(|asker| asker.reach > rank);
-            self.reach = self.askers.iter().map(|asker| asker.reach.less()).fold(Reach::READER, Reach::min);
+            self.askers.retain(|entry| !may_not(entry));
+            self.reach = self.askers.iter().map(|(asker, _)| asker.reach.less()).fold(Reach::READER, Reach::min);
         }
         shed
     }

@@ -92,6 +92,8 @@ pub enum Input {
     Arrived {
         /// Which request.
         request: RequestId,
+        /// For how long the peer waited for it itself, as it says.
+        waited: Duration,
         /// For a hash page: the runs of its children that are all zeros.
         zeros: Vec<Range<u64>>,
     },
@@ -167,6 +169,8 @@ pub enum Output {
         chunk: Chunk,
         /// As it asked.
         priority: Priority,
+        /// For how long it waited because the chunk was not here; it is told.
+        waited: Duration,
     },
     /// Tell a peer that it will not get what it asked for.
     Refuse(Asker, Refusal),
@@ -340,7 +344,7 @@ impl Node {
                 self.outputs.extend(gone.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
             }
             Input::AskerGone(connection) => drop(self.forget_askers(|asker| asker.connection == connection)),
-            Input::Arrived { request, zeros } => self.arrived(request, &zeros),
+            Input::Arrived { request, waited, zeros } => self.arrived(request, waited, &zeros),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
             Input::Corrupt(request) => self.corrupt(request),

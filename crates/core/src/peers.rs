@@ -5,6 +5,7 @@
 
 use crate::config::{PEER_DELAY, PEER_WINDOW_FIRST};
 use crate::identity::NodeId;
+use crate::pace::Pace;
 use crate::placement::map::mix;
 use crate::reach::Reach;
 use crate::standing::{Standing, Tally, whole_within};
@@ -20,6 +21,8 @@ pub const STALL: Duration = Duration::from_millis(600);
 const STALL_MAX: Duration = Duration::from_secs(5);
 /// A stalled peer is tried again after this, in case that all it owed us was lost with a connection.
 const STALL_RETRY: Duration = Duration::from_secs(5);
+/// Later by so much than all others of late is late alone.
+const LATE_ALONE: Duration = Duration::from_millis(200);
 /// A peer whose link is broken is not dialled for so long. Dead ones are forgotten by membership.
 const BROKEN_RETRY: Duration = Duration::from_millis(500);
 /// So many are remembered; beyond it those who lied are forgotten once they may be asked again. Ids are free to choose.
@@ -29,16 +32,8 @@ const ASIDE: Duration = Duration::from_millis(10);
 /// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
 const BEGINNINGS: u32 = 4;
 const ASIDE_MAX: Duration = Duration::from_secs(2);
-/// One that passes chunks on at less than this part of the rate that it had lags: its link has become slow, or its machine
-/// busy, and the crowd need not be. A link that falls back to the next slower kind is ten times as slow; rates of
-/// nodes that share one with a few others differ by less.
-const LAGS_BELOW: u64 = 8;
-/// It has to be so slow for so long: a machine that was busy for a moment delivers what it owes late, and all at once.
-const LAGS_FOR: Duration = Duration::from_secs(1);
-/// How fast the rate it had is forgotten, by chunks: half of it in 350, which is two seconds at 100 Mbit/s.
-const BEST_SHIFT: u32 = 9;
-/// It is left alone for so long, doubled each time.
-const LAGGARD: Duration = Duration::from_secs(1);
+/// One that has become slow is left alone for so long, doubled each time.
+const LAGGARD: Duration = Duration::from_secs(4);
 const LAGGARD_MAX: Duration = Duration::from_secs(30);
 /// If two lag within this, it is this node's own link that is slow.
 const OWN_FAULT: Duration = Duration::from_secs(30);
@@ -67,10 +62,7 @@ pub struct Peer {
     standing: Standing,
     /// See [`Peer::window`]; 0 before anything was delivered.
     window: u64,
-    /// The largest window it had lately.
-    best_window: u64,
-    /// Since when it has been much slower.
-    slow_since: Option<Time>,
+    pace: Pace,
     /// How often it has lagged.
     lags: u32,
     /// True if it has passed chunks on and not refused since.
@@ -238,29 +230,28 @@ impl Peers {
         let delay_us = delay.as_micros().max(1);
         let target = u64::try_from(u128::from(owed) * PEER_DELAY.as_micros() / delay_us).unwrap_or(u64::MAX);
         peer.window = target.clamp(window - window / 8, window + bytes).clamp(bytes, window_max.max(bytes));
-        peer.best_window = peer.window.max(peer.best_window - (peer.best_window >> BEST_SHIFT));
+    }
+
+    /// It delivered `bytes`, which it could have begun to send at `ready`.
+    pub fn paced(&mut self, node: NodeId, bytes: u64, ready: Time, now: Time) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.pace.came(bytes, ready, now);
+        }
     }
 
     /// True if one that others wait for has become much slower than it was; it is put aside then.
     pub fn lags(&mut self, node: NodeId, now: Time) -> bool {
-        let Some(peer) = self.peers.get_mut(&node) else { return false };
-        if peer.window() >= peer.best_window / LAGS_BELOW {
-            peer.slow_since = None;
-            return false;
-        }
-        if now - *peer.slow_since.get_or_insert(now) < LAGS_FOR {
-            return false;
-        }
+        let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.pace.is_slow()) else { return false };
         let own_fault = self.laggard.is_some_and(|(other, at)| other != node && now - at < OWN_FAULT);
         self.laggard = Some((node, now));
         if own_fault {
-            // From now on this is what is to be expected of it.
-            peer.best_window = peer.window();
+            peer.pace.accept();
             return false;
         }
         let pause = (LAGGARD * 2u32.saturating_pow(peer.lags.min(16))).min(LAGGARD_MAX);
         peer.lags += 1;
-        (peer.in_step, peer.aside_until, peer.slow_since) = (false, Some(now + pause), None);
+        (peer.in_step, peer.aside_until) = (false, Some(now + pause));
+        peer.pace.try_again();
         true
     }
 
@@ -356,6 +347,13 @@ impl Peers {
     /// would make it slower still.
     pub fn stall(&self, now: Time) -> Duration {
         self.slowest.lately(now).clamp(STALL, STALL_MAX)
+    }
+
+    /// True if an answer that has not come after this time is later than all that came of late: what it waits for is not what all
+    /// wait for.
+    pub fn is_late_alone(&self, age: Duration, now: Time) -> bool {
+        let lately = self.slowest.lately(now);
+        !lately.is_zero() && age >= lately + LATE_ALONE
     }
 
     /// It accepts requests and does not answer; true if that is news.

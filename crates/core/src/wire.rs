@@ -12,11 +12,12 @@ use crate::reach::Reach;
 use crate::snapshot::{self, Snapshot};
 use crate::source::Urgency;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
 /// Longest rest of a greeting: an identity takes about 40 bytes.
@@ -144,6 +145,8 @@ pub struct FrameHeader {
     pub insists: bool,
     /// For [`Kind::Refuse`].
     pub refusal: Option<Refusal>,
+    /// For [`Kind::Data`]: for how long the sender waited for it itself, in milliseconds; all of a minute if longer.
+    pub waited_ms: u16,
     /// Bytes of payload that follow.
     pub length: u32,
     /// The asker's number for the request, given back in the answer.
@@ -173,7 +176,13 @@ impl From<Urgency> for Priority {
 impl FrameHeader {
     /// A header without the fields that only some kinds use.
     pub const fn new(kind: Kind, request: u64, length: u32) -> Self {
-        Self { kind, priority: Priority::Demand, insists: false, refusal: None, length, request }
+        Self { kind, priority: Priority::Demand, insists: false, refusal: None, waited_ms: 0, length, request }
+    }
+
+    /// The header of a chunk for which its sender has waited.
+    pub fn data(request: u64, length: u32, waited: Duration) -> Self {
+        let waited_ms = u16::try_from(waited.as_millis()).unwrap_or(u16::MAX);
+        Self { waited_ms, ..Self::new(Kind::Data, request, length) }
     }
 
     /// The header of a refusal.
@@ -181,7 +190,7 @@ impl FrameHeader {
         Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
     }
 
-    /// Kind, priority with insistence, zero, refusal, length (4), request (8).
+    /// Kind, priority with insistence, zero and refusal or milliseconds waited (2), length (4), request (8).
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[0] = match self.kind {
@@ -211,6 +220,9 @@ impl FrameHeader {
             Some(Refusal::SourceChanged) => 3,
             Some(Refusal::Busy) => 4,
         };
+        if self.kind == Kind::Data {
+            out[2..4].copy_from_slice(&self.waited_ms.to_le_bytes());
+        }
         out[4..8].copy_from_slice(&self.length.to_le_bytes());
         out[8..].copy_from_slice(&self.request.to_le_bytes());
         out
@@ -245,15 +257,16 @@ impl FrameHeader {
             (Kind::Refuse, 0, 3) => Some(Refusal::SourceChanged),
             (Kind::Refuse, 0, 4) => Some(Refusal::Busy),
             (Kind::Refuse, ..) => return Err(WireError::Field("refusal")),
-            (_, 0, 0) => None,
+            (Kind::Data, ..) | (_, 0, 0) => None,
             _ => return Err(WireError::Field("refusal")),
         };
+        let waited_ms = if kind == Kind::Data { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
         // Of these nothing but the longest is possible.
         if matches!(kind, Kind::Get | Kind::Redirect | Kind::Prove) && length != max {
             return Err(WireError::Field("length"));
         }
-        Ok(Self { kind, priority, insists, refusal, length, request: u64_at(bytes, 8) })
+        Ok(Self { kind, priority, insists, refusal, waited_ms, length, request: u64_at(bytes, 8) })
     }
 }
 

@@ -78,7 +78,8 @@ impl Bench {
                     self.asked.push(chunk);
                     if answers {
                         self.here.insert(chunk);
-                        self.node.handle(self.now, Input::Arrived { request, zeros: Vec::new() });
+                        self.node
+                            .handle(self.now, Input::Arrived { request, waited: Duration::ZERO, zeros: Vec::new() });
                     }
                 }
                 Output::CancelRequest(..) => self.called_off += 1,

@@ -268,10 +268,11 @@ impl Bench {
             4 => Input::Redirected(request, NodeId(node)),
             5 => Input::Lost(request),
             _ => {
+                let waited = Duration::from_nanos(node);
                 let children = Geometry::new(header(0)).children(chunk);
                 let first = children.start..children.start + 1;
                 let zeros = std::iter::once(first).filter(|_| kind > 9 && !children.is_empty()).collect();
-                Input::Arrived { request, zeros }
+                Input::Arrived { request, waited, zeros }
             }
         }
     }

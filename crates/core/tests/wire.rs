@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use std::net::SocketAddr;
+use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
@@ -108,6 +109,9 @@ mod golden {
     fn headers() {
         let header = |kind| hexadecimal(&FrameHeader::new(kind, 5, 0x1234).encode());
         assert_eq!(header(Kind::Data), "02000000341200000500000000000000");
+        let late = |waited| hexadecimal(&FrameHeader::data(5, 0x1234, Duration::from_millis(waited)).encode());
+        assert_eq!(late(0x0102), "02000201341200000500000000000000");
+        assert_eq!(late(1 << 40), "0200ffff341200000500000000000000");
         assert_eq!(header(Kind::Sync), "05000000341200000500000000000000");
         assert_eq!(header(Kind::Synced), "06000000341200000500000000000000");
         assert_eq!(hexadecimal(&FrameHeader::new(Kind::Cancel, 6, 0).encode()), "04000000000000000600000000000000");

@@ -26,7 +26,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let requests = [
         Request::Status,
         Request::Leave { timeout_ms: 5 },
-        Request::OverlaySave { image: Some("os".to_owned()), path: "/tmp/x".to_owned() },
+        Request::OverlaySave { image: Some("os".to_owned()) },
         Request::OverlayReset { image: None },
         Request::ReloadKeys,
         Request::Cat { image: "os".to_owned(), offset: 5, length: Some(7) },

@@ -115,7 +115,7 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
                 3 => Input::Refused(request, Refusal::SourceChanged),
                 4 => Input::Redirected(request, node(input.arbitrary()?)),
                 5 => Input::Lost(request),
-                _ => Input::Arrived { request, zeros: Vec::new() },
+                _ => Input::Arrived { request, waited: Duration::from_millis(input.arbitrary()?), zeros: Vec::new() },
             }
         }
     })

@@ -25,8 +25,9 @@ impl Images {
     /// Finds them through the environment variable `VFIELD_DISKLESS`.
     pub fn find() -> Option<Self> {
         let dir = PathBuf::from(std::env::var_os("VFIELD_DISKLESS")?);
-        let made =
-            ["vmlinuz", "initrd", "root.squashfs", "root.ext4", "vfield"].iter().all(|name| dir.join(name).is_file());
+        let made = ["vmlinuz", "initrd", "initrd.dracut", "root.squashfs", "root.ext4", "vfield"]
+            .iter()
+            .all(|name| dir.join(name).is_file());
         (made && find_tool("qemu-system-x86_64").is_some()).then_some(Self { dir })
     }
 
@@ -45,11 +46,16 @@ pub struct Parts {
     pub command_line: Option<String>,
     /// A disk: for what is saved, not for a root.
     pub disk: Option<PathBuf>,
+    /// Its firmware is UEFI, and drives the network card itself; else a BIOS and the iPXE in the card.
+    pub uefi: bool,
 }
+
+/// UEFI for an emulated machine, of Debian's package `ovmf`.
+pub const UEFI: &str = "/usr/share/ovmf/OVMF.fd";
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { memory_mib: 1024, command_line: None, disk: None }
+        Self { memory_mib: 1024, command_line: None, disk: None, uefi: false }
     }
 }
 
@@ -192,7 +198,11 @@ fn command(images: &Images, host: &Host, console: &Path, socket: &Path, parts: &
     command.args(["-nodefaults", "-no-reboot", "-display", "none", "-vga", "none", "-monitor", "none"]);
     command.arg("-serial").arg(format!("file:{}", console.display()));
     command.args(["-netdev", "tap,id=wire,ifname=tap0,script=no,downscript=no", "-device"]);
-    command.arg(format!("virtio-net-pci,netdev=wire,bootindex=1,mac={}", mac(host)));
+    let rom = if parts.uefi { ",romfile=" } else { "" };
+    command.arg(format!("virtio-net-pci,netdev=wire,bootindex=1,mac={}{rom}", mac(host)));
+    if parts.uefi {
+        command.args(["-bios", UEFI]);
+    }
     // Without it a machine waits a long time for something random.
     command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-chardev"]);
     command.arg(format!("socket,id=shell,path={},server=on,wait=off", socket.display()));

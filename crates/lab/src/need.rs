@@ -18,6 +18,8 @@ pub enum Need {
     Diskless,
     /// A program in the search path.
     Tool(&'static str),
+    /// A file that a package brings.
+    File(&'static str),
 }
 
 impl Need {
@@ -29,6 +31,7 @@ impl Need {
             Self::Machine => Machine::find().is_none().then(|| "scripts/test-boot, which makes a machine".to_owned()),
             Self::Diskless => Images::find().is_none().then(|| "scripts/test-diskless, which makes images".to_owned()),
             Self::Tool(name) => find_tool(name).is_none().then(|| format!("the program {name:?}")),
+            Self::File(path) => (!Path::new(path).is_file()).then(|| path.to_owned()),
         }
     }
 }

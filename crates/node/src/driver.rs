@@ -45,6 +45,8 @@ pub enum Reply {
         chunk: Chunk,
         /// As it asked.
         priority: Priority,
+        /// For how long the core has waited for it.
+        waited: Duration,
     },
     /// A refusal.
     Refuse(Asker, Refusal),
@@ -369,8 +371,8 @@ impl Driver {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
-            Output::Serve { asker, image, chunk, priority } => {
-                self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority });
+            Output::Serve { asker, image, chunk, priority, waited } => {
+                self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority, waited });
             }
             Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),
             Output::Answer(token, result) => {

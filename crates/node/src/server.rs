@@ -329,7 +329,7 @@ impl Serving<'_> {
         survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
-            let body = Body::Chunk { image: get.image, chunk: get.chunk };
+            let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
             self.answers.push(Answer { request: header.request, priority: header.priority, body });
         } else {
             self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
@@ -338,8 +338,8 @@ impl Serving<'_> {
 
     fn reply(&mut self, reply: Reply) {
         match reply {
-            Reply::Chunk { asker, image, chunk, priority } => {
-                let body = Body::Chunk { image, chunk };
+            Reply::Chunk { asker, image, chunk, priority, waited } => {
+                let body = Body::Chunk { image, chunk, waited };
                 self.answers.push(Answer { request: asker.request, priority, body });
             }
             Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
@@ -349,7 +349,7 @@ impl Serving<'_> {
     /// Finds the bytes of an answer whose turn has come.
     fn prepare(&mut self, answer: Answer) -> Outgoing {
         let request = answer.request;
-        let (image, chunk) = match answer.body {
+        let (image, chunk, waited) = match answer.body {
             Body::Patience => return Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
             Body::Redirect(node) => return Outgoing::frame(wire::redirect_frame(request, node)),
             Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
@@ -359,11 +359,11 @@ impl Serving<'_> {
                 let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
                 return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
             }
-            Body::Chunk { image, chunk } => (image, chunk),
+            Body::Chunk { image, chunk, waited } => (image, chunk, waited),
         };
         let found = self.image(image).map(|image| image.chunk(chunk));
         match found {
-            Some(Local::Here(piece)) => Outgoing::chunk(answer.request, piece),
+            Some(Local::Here(piece)) => Outgoing::chunk(answer.request, piece, waited),
             Some(Local::SourceChanged) => Outgoing::refusal(answer.request, Refusal::SourceChanged),
             Some(Local::Missing) => {
                 // Dropped since it was promised: the asker may ask again, or elsewhere.

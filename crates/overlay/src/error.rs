@@ -125,9 +125,23 @@ pub enum RestoreError {
     NotEmpty(PathBuf),
 }
 
-/// Why an overlay could not be saved or reset. What was saved before is still there.
+/// Why an overlay could not be saved or reset.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
+    /// The file to save in cannot be written.
+    #[error("writing the file: {0}")]
+    File(io::Error),
+    /// A save or a reset is under way.
+    #[error("another save or reset of this overlay is under way")]
+    Busy,
+    /// The changes themselves could not be read or dropped.
+    #[error("the overlay's own file failed: {0}")]
+    Medium(io::Error),
+}
+
+/// Why a file could not take another's place. What was there is still there.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceError {
     /// The system refused something.
     #[error("{}: {source}", path.display())]
     System {
@@ -139,12 +153,6 @@ pub enum SaveError {
     /// There is something at the path that must not be replaced.
     #[error("{} exists and is no saved overlay", .0.display())]
     Foreign(PathBuf),
-    /// A save or a reset is under way.
-    #[error("another save or reset of this overlay is under way")]
-    Busy,
-    /// The changes themselves could not be read or dropped.
-    #[error("the overlay's own file failed: {0}")]
-    Medium(io::Error),
 }
 
 impl OpenError {
@@ -161,7 +169,7 @@ impl RestoreError {
     }
 }
 
-impl SaveError {
+impl ReplaceError {
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::System { path, source }

@@ -28,13 +28,15 @@ mod map;
 mod medium;
 mod overlay;
 mod read;
+mod replacement;
 mod restore;
 mod room;
 mod save;
 pub mod saved;
 mod write;
 
-pub use error::{OpenError, RestoreError, SaveError};
+pub use error::{OpenError, ReplaceError, RestoreError, SaveError};
 pub use folder::Folder;
 pub use overlay::{Overlay, Usage};
+pub use replacement::Replacement;
 pub use restore::check;

@@ -9,6 +9,7 @@ use crate::journal::{Journal, Subject};
 use crate::live::Place;
 use crate::medium::Medium;
 use bytes::Bytes;
+use std::fs::File;
 use std::future::ready;
 use std::io;
 use std::path::Path;
@@ -131,13 +132,13 @@ impl Overlay {
         Ok(held)
     }
 
-    /// Saves the changes of this moment into a file, which replaces an older saved overlay there at once, when it
-    /// is complete and on the disk. Returns its length. Blocks; reads and writes go on.
+    /// Saves the changes of this moment into a new and empty file, open for reading and writing, such as one of a
+    /// [`Replacement`](crate::Replacement). Returns its length. Blocks; reads and writes go on.
     ///
     /// # Errors
-    /// If the file cannot be written, or something else is there that it must not replace.
-    pub fn save(&self, path: &Path) -> Result<u64, SaveError> {
-        self.inner.save(path)
+    /// If the file cannot be written, or another save is under way.
+    pub fn save(&self, file: &File) -> Result<u64, SaveError> {
+        self.inner.save(file)
     }
 
     /// Drops all changes, at once and durably. Whoever has some of them in a cache does not hear of it: file systems

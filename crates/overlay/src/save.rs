@@ -9,12 +9,11 @@ use crate::entry;
 use crate::error::SaveError;
 use crate::granule::{AREA_BYTES, Area, GRANULE_BYTES};
 use crate::inner::{Inner, lock};
-use crate::saved::{HASH_BYTES, HEADER_BYTES, Header};
+use crate::saved::{HASH_BYTES, Header};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -99,17 +98,12 @@ impl Inner {
         }
     }
 
-    /// Saves what is changed now into a file at `path`; returns the file's length. An older file there is replaced
-    /// when the new one is complete and on the disk. Blocks; changes go on meanwhile.
-    pub fn save(&self, path: &Path) -> Result<u64, SaveError> {
+    /// Saves what is changed now into `file`, which is new and empty and open for both; returns its length then. What it has is
+    /// not on the disk yet. Blocks; changes go on meanwhile.
+    pub fn save(&self, file: &File) -> Result<u64, SaveError> {
         let _turn = self.turn()?;
-        let path = &target(path)?;
-        let failed = || SaveError::at(path);
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let new = tempfile::Builder::new().prefix(&format!(".{name}.")).tempfile_in(parent).map_err(failed())?;
         let saving = {
-            let file = new.as_file().try_clone().map_err(failed())?;
+            let file = file.try_clone().map_err(SaveError::File)?;
             let _all = self.lock_all();
             let saving = Arc::new(Saving::new(self, file));
             *lock(&self.saving) = Some(saving.clone());
@@ -129,16 +123,11 @@ impl Inner {
             self.is_saving.store(false, Ordering::Relaxed);
             *lock(&self.saving) = None;
         }
-        written.map_err(failed())?;
+        written.map_err(SaveError::File)?;
         if let Some(error) = lock(&saving.failed).take() {
-            return Err(failed()(error));
+            return Err(SaveError::File(error));
         }
-        let length = finish(new.as_file(), &saving.header).map_err(failed())?;
-        new.persist(path).map_err(|error| failed()(error.error))?;
-        // The new name is on the disk with the directory.
-        let synced = File::open(parent).and_then(|dir| dir.sync_all());
-        synced.map_err(SaveError::at(parent))?;
-        Ok(length)
+        finish(file, &saving.header).map_err(SaveError::File)
     }
 
     /// The turn to save, to reset or to restore.
@@ -175,32 +164,12 @@ impl Inner {
     }
 }
 
-/// The path that a save replaces: a saved overlay, an empty file, or nothing.
-fn target(path: &Path) -> Result<PathBuf, SaveError> {
-    let failed = || SaveError::at(path);
-    // Links lead to what is replaced, which is not the link.
-    let path = match std::fs::canonicalize(path) {
-        Ok(path) => path,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.to_owned()),
-        Err(error) => return Err(failed()(error)),
-    };
-    let metadata = std::fs::metadata(&path).map_err(failed())?;
-    if !metadata.is_file() {
-        return Err(SaveError::Foreign(path));
-    }
-    let mut front = Vec::new();
-    File::open(&path).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut front)).map_err(failed())?;
-    let ours = front.is_empty() || !matches!(Header::parse(&front), Err(crate::saved::Bad::Foreign));
-    if ours { Ok(path) } else { Err(SaveError::Foreign(path)) }
-}
-
-/// Adds the checksum and puts all on the disk.
+/// Adds the checksum.
 fn finish(file: &File, header: &Header) -> io::Result<u64> {
     let length = header.file_bytes().ok_or(ErrorKind::FileTooLarge)?;
     let covered = length - HASH_BYTES as u64;
     let hash = hash(file, covered)?;
     file.write_all_at(hash.as_bytes(), covered)?;
-    file.sync_all()?;
     Ok(length)
 }
 

@@ -3,7 +3,10 @@
 use super::message::{DaemonStatus, REPLY_BYTES_MAX, Reply, Request};
 use super::place;
 use crate::failure::{Failure, plain};
+use crate::letter;
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -47,6 +50,12 @@ impl Client {
     /// Sends the one request of this conversation.
     pub fn send(&mut self, request: &Request) -> Result<(), Failure> {
         let sent = self.reader.get_mut().write_all(&request.line());
+        sent.map_err(|error| self.broken(&plain(&error)))
+    }
+
+    /// Sends it together with a file of this process.
+    pub fn send_with(&mut self, request: &Request, file: &File) -> Result<(), Failure> {
+        let sent = letter::send(self.reader.get_ref(), None, &request.line(), Some(file.as_fd()));
         sent.map_err(|error| self.broken(&plain(&error)))
     }
 

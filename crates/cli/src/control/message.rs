@@ -34,12 +34,11 @@ pub enum Request {
         /// How long handing over may take.
         timeout_ms: u64,
     },
-    /// Save an overlay; answered by [`Reply::Saved`].
+    /// Save an overlay in the new and empty file that is handed over with the request, since a daemon opens no files that
+    /// others name; answered by [`Reply::Saved`].
     OverlaySave {
         /// Name, id, or the beginning of an id; without it the only one.
         image: Option<String>,
-        /// The file, an absolute path on the daemon's machine.
-        path: String,
     },
     /// Drop the changes in an overlay; answered by [`Reply::Done`].
     OverlayReset {
@@ -218,7 +217,7 @@ mod tests {
             Just(Request::ReloadKeys),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<u64>().prop_map(|timeout_ms| Request::Leave { timeout_ms }),
-            (any::<Option<String>>(), any::<String>()).prop_map(|(image, path)| Request::OverlaySave { image, path }),
+            any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
             any::<Option<String>>().prop_map(|image| Request::OverlayReset { image }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {
                 image,
@@ -255,10 +254,7 @@ mod tests {
     #[test]
     fn the_wire_form_is_as_documented() {
         assert_eq!(Request::parse(br#"{"vfield":1,"op":"status"}"#), Ok(Request::Status));
-        assert_eq!(
-            Request::parse(br#"{"vfield":1,"op":"overlay_save","path":"/x"}"#),
-            Ok(Request::OverlaySave { image: None, path: "/x".to_owned() })
-        );
+        assert_eq!(Request::parse(br#"{"vfield":1,"op":"overlay_save"}"#), Ok(Request::OverlaySave { image: None }));
         assert_eq!(
             Request::parse(br#"{"vfield":1,"op":"cat","image":"x","offset":5}"#),
             Ok(Request::Cat { image: "x".to_owned(), offset: 5, length: None })

@@ -61,6 +61,17 @@ fn usual_dir() -> PathBuf {
     runtime.map_or_else(own, |dir| dir.join("vfield"))
 }
 
+/// Lets a group take away the socket at `path` if that is in the usual directory, which is root's. Of other directories whoever
+/// made them decides.
+pub fn share_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
+    let dir = usual_dir();
+    if path.parent() != Some(dir.as_path()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(&dir, None, Some(gid))?;
+    std::fs::set_permissions(&dir, Permissions::from_mode(0o770))
+}
+
 /// A control socket that is listened at; gone from the file system when this is dropped.
 #[derive(Debug)]
 pub struct Place {

@@ -3,16 +3,17 @@
 //! Knows the protocol and not the node: what orders do is behind [`Daemon`], which a test implements over
 //! bytes in memory. One task for each connection, one request for each connection.
 
-use super::message::{DaemonStatus, REQUEST_BYTES_MAX, Reply, Request};
+use super::message::{DaemonStatus, Reply, Request};
+use super::order;
 use crate::args::Until;
+use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt as _};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -44,8 +45,8 @@ pub trait Daemon: Send + Sync + 'static {
     /// An image by name, id, or the beginning of an id.
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply>;
 
-    /// Saves the overlay of an image, of the only one if none is named.
-    fn overlay_save(&self, image: Option<String>, path: PathBuf) -> Pending<'_, Reply>;
+    /// Saves the overlay of an image, of the only one if none is named, in a file that is new and empty, if its sender is honest.
+    fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply>;
 
     /// Drops the changes in the overlay of an image, of the only one if none is named.
     fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply>;
@@ -102,30 +103,24 @@ async fn accept(listener: UnixListener, daemon: Arc<dyn Daemon>, places: Arc<Sem
 }
 
 async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()> {
-    let client = stream.peer_cred().ok().and_then(|client| client.pid());
     let (reader, mut writer) = stream.split();
-    let mut reader = BufReader::new(reader);
-    let line = tokio::time::timeout(REQUEST_PATIENCE, read_line(&mut reader, REQUEST_BYTES_MAX)).await??;
-    let Some(line) = line else { return Ok(()) };
-    let request = match Request::parse(&line) {
+    let order = tokio::time::timeout(REQUEST_PATIENCE, order::receive(reader.as_ref())).await??;
+    let Some(order) = order else { return Ok(()) };
+    let request = match Request::parse(&order.line) {
         Ok(request) => request,
         Err(refusal) => return writer.write_all(&refusal.line()).await,
-    };
-    let gone = async {
-        // A client has nothing more to say: whatever comes, the end included, ends the conversation.
-        let _ = reader.fill_buf().await;
     };
     tokio::select! {
         // In this order: a client may close its sending side as soon as it has asked.
         biased;
-        done = answer(request, client, daemon, &mut writer) => done,
-        () = gone => Ok(()),
+        done = answer(request, order.file, daemon, &mut writer) => done,
+        () = order::anything_more(reader.as_ref()) => Ok(()),
     }
 }
 
 async fn answer(
     request: Request,
-    client: Option<i32>,
+    file: Option<File>,
     daemon: &dyn Daemon,
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<()> {
@@ -141,7 +136,10 @@ async fn answer(
                 Some(timeout) => tokio::time::timeout(timeout, reached).await.unwrap_or(Reply::TimedOut),
             }
         }
-        Request::OverlaySave { image, path } => daemon.overlay_save(image, seen_from(client, path)).await,
+        Request::OverlaySave { image } => match file {
+            Some(file) => daemon.overlay_save(image, file).await,
+            None => Reply::refused("a save without a file", "use the vfield program of the daemon's version"),
+        },
         Request::OverlayReset { image } => daemon.overlay_reset(image).await,
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Leave { timeout_ms } => daemon.leave(Duration::from_millis(timeout_ms)).await,
@@ -151,16 +149,6 @@ async fn answer(
         },
     };
     writer.write_all(&reply.line()).await
-}
-
-/// A path of the client's, as this process has to write it: a daemon that carries a root file system lives in another one.
-fn seen_from(client: Option<i32>, path: String) -> PathBuf {
-    let root = client.map(|pid| format!("/proc/{pid}/root"));
-    let id = |path: &str| std::fs::metadata(path).map(|root| (root.dev(), root.ino())).ok();
-    match root {
-        Some(root) if id(&root).is_some_and(|theirs| Some(theirs) != id("/")) => PathBuf::from(root + &path),
-        _ => path.into(),
-    }
 }
 
 /// Sends a part of an image; the reply that closes it.
@@ -214,7 +202,7 @@ async fn send(piece: Piece, buffer: &mut [u8], writer: &mut (impl AsyncWrite + U
     };
     let mut sent = 0;
     // A second descriptor for the time of the copy: reading through std wants a File of its own.
-    let handle = std::fs::File::from(file.fd().try_clone_to_owned()?);
+    let handle = File::from(file.fd().try_clone_to_owned()?);
     while sent < file.len() {
         let part = (file.len() - sent).min(buffer.len() as u64) as usize;
         handle.read_exact_at(&mut buffer[..part], file.offset() + sent)?;
@@ -222,26 +210,4 @@ async fn send(piece: Piece, buffer: &mut [u8], writer: &mut (impl AsyncWrite + U
         sent += part as u64;
     }
     Ok(())
-}
-
-/// A line without its newline; `None` at a clean end; an error for one longer than `limit`.
-async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), limit: usize) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    loop {
-        let buffer = reader.fill_buf().await?;
-        if buffer.is_empty() {
-            let truncated = || io::Error::new(io::ErrorKind::UnexpectedEof, "a request without an end");
-            return if line.is_empty() { Ok(None) } else { Err(truncated()) };
-        }
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let part = end.unwrap_or(buffer.len());
-        if line.len() + part > limit {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a request without an end"));
-        }
-        line.extend_from_slice(&buffer[..part]);
-        reader.consume(end.map_or(part, |end| end + 1));
-        if end.is_some() {
-            return Ok(Some(line));
-        }
-    }
 }

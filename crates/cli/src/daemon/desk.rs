@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::log::EVENTS;
 use crate::report::percent;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -161,10 +162,10 @@ impl Daemon for Desk {
         choose(wanted, running.node.sources())
     }
 
-    fn overlay_save(&self, image: Option<String>, path: PathBuf) -> Pending<'_, Reply> {
+    fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {
-                Ok(running) => running.overlays.save(image.as_deref(), path).await,
+                Ok(running) => running.overlays.save(image.as_deref(), file).await,
                 Err(reply) => reply,
             }
         })

@@ -12,6 +12,7 @@ use crate::log::Voice;
 use crate::plan::OverlayPlan;
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::human;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vfield_core::device::{BlockDevice, GRANULE_BYTES};
@@ -138,15 +139,17 @@ impl Overlays {
         })
     }
 
-    /// Saves one; answers when it is done.
-    pub async fn save(&self, image: Option<&str>, path: PathBuf) -> Reply {
+    /// Saves one in a file that a client has opened; answers when it is done.
+    pub async fn save(&self, image: Option<&str>, file: File) -> Reply {
         let overlay = match self.choose(image) {
             Ok(overlay) => overlay.clone(),
             Err(refusal) => return refusal,
         };
-        on_a_thread(move || match overlay.save(&path) {
-            Ok(bytes) => Reply::Saved { bytes },
-            Err(error) => explain::save(&error),
+        on_a_thread(move || match file.metadata() {
+            Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
+                overlay.save(&file).map_or_else(|error| explain::save(&error), |bytes| Reply::Saved { bytes })
+            }
+            _ => Reply::refused("overlays are saved in files, new and empty", "use `vfield overlay save FILE`"),
         })
         .await
     }

@@ -4,7 +4,7 @@
 //! the daemon sends stays in it, files included, until that daemon has ended and the guard looks. So the guard sleeps for as
 //! long as all is well, and a daemon may be killed at any moment.
 
-use super::letter;
+use crate::letter;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -1,7 +1,8 @@
 //! The machine's service manager: told how far the daemon is (`sd_notify(3)`: one datagram to the socket that `NOTIFY_SOCKET`
 //! names), and given the files that the next start of this service is to have (its file descriptor store).
 
-use super::{inherited, letter};
+use super::inherited;
+use crate::letter;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -18,6 +18,10 @@ const RIGHTS: &str = "-all,+net_admin,+net_bind_service,+net_raw";
 /// Who may do nothing else, on every system.
 const NOBODY: &str = "65534";
 
+/// Firmware that loads over TFTP, by dnsmasq's names, and what it is given. Whoever also gives addresses must not offer these as
+/// services: UEFI then asks at a port at which dnsmasq answers only beside another server, and starts from nothing.
+const FIRMWARE: [(&str, &str); 3] = [("x86PC", "undionly.kpxe"), ("X86-64_EFI", "ipxe.efi"), ("BC_EFI", "ipxe.efi")];
+
 /// What dnsmasq is to do.
 #[derive(Debug)]
 pub struct Dhcp {
@@ -45,9 +49,9 @@ impl Dhcp {
     pub fn configuration(&self) -> String {
         let Self { own, site, .. } = self;
         let script = format!("http://{site}/boot.ipxe");
-        let range = match &self.mode {
-            DhcpMode::Range { first, last } => format!("dhcp-range={first},{last},12h\n"),
-            DhcpMode::Proxy | DhcpMode::None => format!("dhcp-range={own},proxy\n"),
+        let (range, beside) = match &self.mode {
+            DhcpMode::Range { first, last } => (format!("dhcp-range={first},{last},12h\n"), false),
+            DhcpMode::Proxy | DhcpMode::None => (format!("dhcp-range={own},proxy\n"), true),
         };
         let mut text = format!(
             "# Made by vfield netboot: no names, only what machines start from.\n\
@@ -55,9 +59,6 @@ impl Dhcp {
              # iPXE says that it is one, firmware that starts over HTTP says that.\n\
              dhcp-match=set:ipxe,175\ndhcp-vendorclass=set:http,HTTPClient\n\
              dhcp-boot=tag:ipxe,{script}\n\
-             pxe-service=tag:ipxe,x86PC,\"V-FIELD\",{script}\n\
-             pxe-service=tag:ipxe,X86-64_EFI,\"V-FIELD\",{script}\n\
-             pxe-service=tag:ipxe,BC_EFI,\"V-FIELD\",{script}\n\
              dhcp-option-force=tag:http,60,HTTPClient\n\
              dhcp-boot=tag:http,http://{site}/ipxe.efi\n"
         );
@@ -66,11 +67,17 @@ impl Dhcp {
                 "enable-tftp\ntftp-root={IPXE_DIR}\n\
                  dhcp-match=set:efi,option:client-arch,7\ndhcp-match=set:efi,option:client-arch,9\n\
                  dhcp-boot=tag:!ipxe,tag:!http,tag:!efi,undionly.kpxe,,{own}\n\
-                 dhcp-boot=tag:!ipxe,tag:!http,tag:efi,ipxe.efi,,{own}\n\
-                 pxe-service=tag:!ipxe,x86PC,\"V-FIELD\",undionly.kpxe,{own}\n\
-                 pxe-service=tag:!ipxe,X86-64_EFI,\"V-FIELD\",ipxe.efi,{own}\n\
-                 pxe-service=tag:!ipxe,BC_EFI,\"V-FIELD\",ipxe.efi,{own}\n"
+                 dhcp-boot=tag:!ipxe,tag:!http,tag:efi,ipxe.efi,,{own}\n"
             );
+        }
+        if beside {
+            text += "# Beside another server only these are answered.\ndhcp-pxe-vendor=PXEClient,HTTPClient\n";
+            for (firmware, program) in FIRMWARE {
+                text += &format!("pxe-service=tag:ipxe,{firmware},\"V-FIELD\",{script}\n");
+                if self.tftp {
+                    text += &format!("pxe-service=tag:!ipxe,{firmware},\"V-FIELD\",{program},{own}\n");
+                }
+            }
         }
         text
     }
@@ -117,5 +124,36 @@ impl Dnsmasq {
         if let Err(error) = self.0.kill().await {
             tracing::warn!(%error, "ending dnsmasq");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(mode: &str, tftp: bool) -> String {
+        let own = Ipv4Addr::new(192, 168, 1, 1);
+        let site = SocketAddr::from((own, 4480));
+        Dhcp { own, site, mode: mode.parse().unwrap(), tftp }.configuration()
+    }
+
+    #[test]
+    fn who_gives_addresses_offers_no_services() {
+        let text = configuration("192.168.1.100-192.168.1.200", true);
+        assert!(text.contains("dhcp-range=192.168.1.100,192.168.1.200,12h\n"));
+        assert!(text.contains("dhcp-boot=tag:!ipxe,tag:!http,tag:efi,ipxe.efi,,192.168.1.1\n"));
+        assert!(!text.contains("pxe-service"), "{text}");
+    }
+
+    #[test]
+    fn beside_another_server_all_firmware_is_answered() {
+        let text = configuration("proxy", false);
+        assert!(
+            text.contains("dhcp-range=192.168.1.1,proxy\n") && text.contains("dhcp-pxe-vendor=PXEClient,HTTPClient\n")
+        );
+        assert!(text.contains("pxe-service=tag:ipxe,X86-64_EFI,\"V-FIELD\",http://192.168.1.1:4480/boot.ipxe\n"));
+        assert!(text.contains("dhcp-boot=tag:http,http://192.168.1.1:4480/ipxe.efi\n") && !text.contains("tftp"));
+        let text = configuration("proxy", true);
+        assert!(text.contains("pxe-service=tag:!ipxe,x86PC,\"V-FIELD\",undionly.kpxe,192.168.1.1\n"), "{text}");
     }
 }

@@ -147,8 +147,8 @@ impl Node {
         for request in fetch.requests {
             self.orphan(request);
         }
-        for asker in fetch.askers {
-            self.out(Output::Serve { asker, image: id, chunk, priority: fetch.priority });
+        for (asker, since) in fetch.askers {
+            self.out(Output::Serve { asker, image: id, chunk, priority: fetch.priority, waited: self.now - since });
         }
         for token in fetch.waiters {
             self.reads.remove(&token);
@@ -182,7 +182,7 @@ impl Node {
         fetch.reach = Reach::READER;
         let refusal =
             if why == Why::SourceChanged { crate::wire::Refusal::SourceChanged } else { crate::wire::Refusal::NotHeld };
-        for asker in askers {
+        for (asker, _) in askers {
             self.out(Output::Refuse(asker, refusal));
         }
         if why == Why::SourceChanged {

@@ -184,7 +184,8 @@ impl Node {
         } else if !orphan && age >= hedge_after && self.is_lone_demand(image, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
-            if self.hedging < HEDGES_MAX && (silent >= hedge_after || (age >= patience && budget)) {
+            let alone = self.peers.is_late_alone(age, now);
+            if self.hedging < HEDGES_MAX && (silent >= hedge_after || alone || (age >= patience && budget)) {
                 self.hedge(image, chunk);
             }
         }
@@ -283,11 +284,12 @@ impl Node {
         Some(entry)
     }
 
-    pub(super) fn arrived(&mut self, request: RequestId, zeros: &[Range<u64>]) {
+    pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, zeros: &[Range<u64>]) {
         let Some(entry) = self.end(request, true) else { return };
         let (id, chunk, now) = (entry.image, entry.chunk, self.now);
         let (boost, window) = (self.config.join_boost, self.config.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
+        self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);
         if entry.reach == Reach::HOLDER {
             self.peers.kept_its_word(entry.peer);
         }

@@ -7,6 +7,7 @@ use crate::fetch::Asker;
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::wire::{Priority, Refusal};
+use std::time::Duration;
 
 /// So many peers may wait for one chunk: more than a field has nodes in one zone.
 const ASKERS_MAX: usize = 4096;
@@ -24,7 +25,7 @@ const BEHIND: u64 = 2;
 impl Node {
     pub(super) fn asked(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) {
         match self.join(asker, id, chunk, priority) {
-            Ok(true) => self.out(Output::Serve { asker, image: id, chunk, priority }),
+            Ok(true) => self.out(Output::Serve { asker, image: id, chunk, priority, waited: Duration::ZERO }),
             Ok(false) => {}
             Err(refusal) => self.out(Output::Refuse(asker, refusal)),
         }
@@ -70,7 +71,7 @@ impl Node {
         }
         let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)).ok_or(Refusal::NotHeld)?;
         fetch.reach = fetch.reach.min(asker.reach.less());
-        fetch.askers.push(asker);
+        fetch.askers.push((asker, self.now));
         Ok(false)
     }
 
@@ -107,8 +108,8 @@ impl Node {
         let fetches = self.images.values_mut().flat_map(|image| image.fetches.values_mut());
         let mut left = Vec::new();
         for fetch in fetches {
-            left.extend(fetch.askers.iter().filter(|asker| gone(asker)));
-            fetch.askers.retain(|asker| !gone(asker));
+            left.extend(fetch.askers.iter().filter(|(asker, _)| gone(asker)).map(|(asker, _)| asker));
+            fetch.askers.retain(|(asker, _)| !gone(asker));
         }
         left
     }

@@ -49,7 +49,7 @@ drop() { echo 3 >/proc/sys/vm/drop_caches; }
 # while_read DEVICE SIZE SUM COMMAND: runs a command three times, a second apart, while a file of verified_image is read from a
 # device: at random, past the kernel's copies, each block checked; in long reads; and in order. No read may fail or be wrong.
 while_read() {
-    local device=$1 size=$2 sum=$3 reader sums time longest
+    local device=$1 size=$2 sum=$3 reader sums longest
     shift 3
     cat >reads.fio <<-FIO
 	[global]
@@ -72,15 +72,40 @@ while_read() {
     reader=$!
     (while kill -0 $reader 2>/dev/null; do drop; sha256sum <"$device" || echo "error"; done >sums) &
     sums=$!
-    for time in 1 2 3; do
+    for _ in 1 2 3; do
         sleep 1
-        "$@" "$time"
+        "$@"
     done
     must wait $reader
     wait $sums
     expect "$(sort -u sums)" "$sum" "what was read meanwhile"
     longest=$(grep -A 3 '"clat_ns"' fio.json | sed -n 's/.*"max" : \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
     echo "longest wait for a read meanwhile: $((longest / 1000000)) ms"
+}
+
+# while_written NAME COMMAND: runs a command while forty files, NAME.0 and so on, are written below /mnt/fs, of which some are
+# answered without a flush and some with one. No write may fail. What was to be written is in /tmp/files.
+while_written() {
+    local name=$1 writer
+    shift
+    mkdir -p /tmp/files
+    (for ((i = 0; i < 40; i++)); do
+        head -c 128k /dev/urandom >"/tmp/files/$name.$i"
+        flags=oflag=direct
+        ((i % 2)) && flags=conv=fsync
+        dd if="/tmp/files/$name.$i" of="/mnt/fs/$name.$i" bs=64k $flags status=none || echo "error"
+    done >/tmp/errors 2>&1) &
+    writer=$!
+    sleep 0.5
+    "$@"
+    must wait $writer
+    expect "$(cat /tmp/errors)" "" "errors meanwhile"
+}
+
+# all_written WORDS: the files that while_written has written are what they should be.
+all_written() {
+    (cd /tmp/files && sha256sum ./*) >/tmp/sums
+    (cd /mnt/fs && sha256sum --quiet -c /tmp/sums) || fail "files changed over $*"
 }
 
 # refused WANTED WORDS: the command has to fail, and to say why in one line and a hint.
@@ -90,6 +115,12 @@ refused() {
     if said=$("$@" 2>&1); then fail "succeeded: $*"; fi
     [[ $said == *"$wanted"* ]] || fail "$*: said not \"$wanted\" but: $said"
     [[ $(wc -l <<<"$said") -le 2 ]] || fail "$*: more than a line and a hint: $said"
+}
+
+# kill_hard NAME: without a word.
+kill_hard() {
+    kill -KILL "${pid[$1]}"
+    wait "${pid[$1]}" 2>/dev/null
 }
 
 # stop NAME: politely.

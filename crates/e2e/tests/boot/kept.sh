@@ -6,14 +6,14 @@ daemon node join 127.0.0.1 --store all --join-boost 9 --ublk --root --listen 127
 node() { "$vfield" "$@" --control /run/node.sock; }
 device=/dev/ublkb0
 must node status --wait filled --timeout 60s
-kill -KILL "${pid[origin]}"
-wait "${pid[origin]}" 2>/dev/null
+kill_hard origin
 
 took_over() { [[ $(grep -c 'taken over from before' node.log) -ge $1 ]]; }
-# again TIME: kills the daemon, which its guard starts again.
+# Kills the daemon, which its guard starts again.
+kills=0
 again() {
     kill -KILL "$(cat "/proc/${pid[node]}/task/${pid[node]}/children")"
-    until_true 30 took_over "$1"
+    until_true 30 took_over $((++kills))
 }
 while_read $device 24m "$sum" again
 expect "$(grep -c 'chunks* of it w' node.log)" 0 "spoiled stores"

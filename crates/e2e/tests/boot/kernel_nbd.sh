@@ -3,8 +3,7 @@ verified_image disk.img 48m
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440
 node() { daemon node join 127.0.0.1 --store all --listen 127.0.0.2:4440 --device nbd "$@"; }
-killed() { kill -KILL "${pid[node]}"; wait "${pid[node]}" 2>/dev/null; }
-again() { killed; node; }
+again() { kill_hard node; node "$@"; }
 took_over() { grep -c 'took over the device' node.log; }
 device=/dev/nbd0
 node
@@ -28,18 +27,9 @@ node --overlay /tmp/changes
 expect "$(blockdev --getro $device)" 0 "writable"
 must mkfs.ext4 -q $device
 must mount $device /mnt/fs
-(for ((i = 0; i < 40; i++)); do
-    dd if=/dev/urandom of=/mnt/fs/$i bs=64k count=2 conv=fsync status=none || echo "error"
-done >/tmp/errors 2>&1) &
-writer=$!
-sleep 0.5
-killed
-node --overlay /tmp/changes
-must wait $writer
-expect "$(cat /tmp/errors)" "" "errors while the daemon was killed"
-(cd /mnt/fs && sha256sum [0-9]*) >files
+while_written changed again --overlay /tmp/changes
 drop
-(cd /mnt/fs && sha256sum --quiet -c /tmp/files) || fail "files are not what they were"
+all_written "a kill"
 must umount /mnt/fs
 must e2fsck -fn $device >/dev/null
 stop node

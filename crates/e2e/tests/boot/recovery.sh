@@ -3,15 +3,14 @@ verified_image disk.img 48m
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440
 node() { daemon node join 127.0.0.1 --store all --ublk --listen 127.0.0.2:4440; }
-killed() { kill -KILL "${pid[node]}"; wait "${pid[node]}" 2>/dev/null; }
-again() { killed; node; }
+again() { kill_hard node; node; }
 took_over() { grep -c 'took over the device' node.log; }
 device=/dev/ublkb0
 node
 must test -b $device
 
 # Without readers: the device stays, as it was.
-killed
+kill_hard node
 must test -b $device
 node
 expect "$(took_over)" 1 "taken over"
@@ -22,7 +21,7 @@ while_read $device 48m "$sum" again
 expect "$(took_over)" 4 "taken over"
 
 # While every place of the device waits for an origin that does not answer.
-killed
+kill_hard node
 node() { daemon node join 127.0.0.1 --store 0 --ublk --listen 127.0.0.2:4440; }
 node
 kill -STOP "${pid[origin]}"
@@ -32,7 +31,7 @@ reader=$!
 places=$(($(cat /sys/block/ublkb0/queue/nr_requests) * $(ls /sys/block/ublkb0/mq | wc -l)))
 all_wait() { read -r reads _ </sys/block/ublkb0/inflight && [[ $reads -ge $places ]]; }
 until_true 120 all_wait
-killed
+kill_hard node
 start=${EPOCHREALTIME/./}
 kill -CONT "${pid[origin]}"
 node

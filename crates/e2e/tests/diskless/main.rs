@@ -3,13 +3,14 @@
 //! `make test-diskless` makes what they start from and runs these; consoles are kept in `target/diskless/consoles`. An emulated
 //! machine takes about a minute to come up, so bounds are generous.
 
+mod dracut;
 mod room;
 
 use room::{COMMAND, Room, UP, USR_SUM};
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
-use vfield_lab::diskless::{Diskless, Parts};
+use vfield_lab::diskless::{Diskless, Parts, UEFI};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
 use vfield_lab::{LabError, wait_until};
@@ -43,7 +44,7 @@ fn boot_a_room(image: &str, driver: &str, device: &str) -> Outcome {
     let append = format!("vfield.store=all vfield.also=vmlinuz,initrd vfield.device={driver}");
     let name = |machine: &str| format!("{machine}-{driver}");
     let mut room = Room::new(4, image)?;
-    room.netboot_from_origin(image, &append)?;
+    room.netboot_from_origin(image, "initrd", &append)?;
     let usr = room.checksum_of_usr()?;
 
     // It is the room's first machine, and one of its members for all that follow.
@@ -79,6 +80,21 @@ fn boot_a_room(image: &str, driver: &str, device: &str) -> Outcome {
 
     first.power_off(UP)?;
     second.run("cat /usr/bin/* >/dev/null", COMMAND)?;
+    Ok(())
+}
+
+#[test]
+fn a_machine_with_uefi_boots() -> Outcome {
+    if !have(&NEEDS) || !have(&[Need::File(UEFI), Need::File("/usr/lib/ipxe/ipxe.efi")]) {
+        return Ok(());
+    }
+    let mut room = Room::new(2, "root.erofs")?;
+    room.netboot_from_origin("root.erofs", "initrd", "vfield.store=64M")?;
+    let mut machine = room.boot(1, "uefi", &Parts { uefi: true, ..Parts::default() })?;
+    machine.run("test -d /sys/firmware/efi", COMMAND)?;
+    // Not by HTTP boot, to which it comes when it has given up.
+    assert!(room.netboot_log().contains("sent /usr/lib/ipxe/ipxe.efi to"), "{}", room.netboot_log());
+    machine.power_off(UP)?;
     Ok(())
 }
 

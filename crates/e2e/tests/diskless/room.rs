@@ -33,7 +33,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Hosts on links without a limit, and an origin that serves an image, the kernel and the initramfs.
+    /// Hosts on links without a limit, and an origin that serves an image, the kernel and what it begins with.
     pub fn new(hosts: usize, image: &str) -> Result<Self, LabError> {
         let images = Images::find().expect("the test has looked for them");
         let vfield = Vfield::at(&images.path("vfield"));
@@ -44,7 +44,8 @@ impl Room {
 
     /// Starts the origin, again if it was killed.
     pub fn start_origin(&mut self, image: &str) -> Result<(), LabError> {
-        let files: Vec<PathBuf> = [image, "vmlinuz", "initrd"].map(|name| self.images.path(name)).into();
+        let files: Vec<PathBuf> =
+            [image, "vmlinuz", "initrd", "initrd.dracut"].map(|name| self.images.path(name)).into();
         let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
         let mut origin = self.vfield.serve(self.lab.host(0), &files).spawn()?;
         // Gigabytes are hashed, on a machine that may be busy.
@@ -60,13 +61,14 @@ impl Room {
         }
     }
 
-    /// Lets machines boot from the origin's host, which also gives them addresses.
-    pub fn netboot_from_origin(&mut self, image: &str, append: &str) -> Result<(), LabError> {
+    /// Lets machines boot from the origin's host, with one initramfs or the other; it also gives them addresses.
+    pub fn netboot_from_origin(&mut self, image: &str, initrd: &str, append: &str) -> Result<(), LabError> {
         let origin = self.origin.as_ref().expect("it runs");
         let host = self.lab.host(0);
         let mut command = host.command(self.vfield.path());
-        command.args(["netboot", image, "--dhcp", "198.18.0.100-198.18.0.150", "--append"]);
-        command.arg(format!("{CONSOLE} {append}")).arg("--control").arg(origin.control());
+        command.args(["netboot", image, "--dhcp", "198.18.0.100-198.18.0.150"]);
+        command.args(["--initrd", initrd, "--append"]).arg(format!("{CONSOLE} {append}"));
+        command.arg("--control").arg(origin.control());
         self.netboot = Some(host.spawn("netboot", &mut command)?);
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! What daemons have given up once they run, as the kernel sees each of their threads.
 
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -74,6 +76,76 @@ fn changes_can_be_saved_from_within() -> Outcome {
     let saved = lab.dir().join("changes.vfo");
     run(origin.ask_to(&["overlay"]).arg("save").arg(&saved))?;
     assert!(saved.metadata()?.len() > 3000);
+    Ok(())
+}
+
+#[test]
+fn a_daemon_of_roots_becomes_another_user_when_it_is_set_up() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::best(2)?, vfield());
+    // A user of a number, so that none has to be made. The key and the image are root's.
+    let own = |path: &Path| std::os::unix::fs::chown(path, Some(64_123), Some(64_123));
+    let key = lab.dir().join("field.key");
+    run(Command::new(vfield.path()).args(["key", "new"]).arg(&key))?;
+    let image = random_file(&lab.dir().join("disk.img"), 6 * MIB + 5, 1)?;
+    std::fs::set_permissions(&image, Permissions::from_mode(0o600))?;
+    let words = [Path::new("--user"), Path::new("64123"), Path::new("--threads"), Path::new("3")];
+    let words = [&words[..], &[Path::new("--field-key"), &key, Path::new("--overlay"), Path::new("ram")]].concat();
+    let origin = vfield.serve(lab.host(0), &[&image]).args(&words).name("origin").ready()?;
+    let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
+    node.wait("covered", NEWS)?;
+    client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
+    for daemon in [&origin, &node] {
+        let count = of_threads(daemon, "Name")?.len();
+        for ids in ["Uid", "Gid"] {
+            assert_eq!(of_threads(daemon, ids)?, vec![["64123"; 4].join("\t"); count], "{ids}");
+        }
+        assert_eq!(of_threads(daemon, "Groups")?, vec![""; count]);
+        for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+            assert_eq!(of_threads(daemon, set)?, vec!["0000000000000000"; count], "{set}");
+        }
+        let parts = given_up(daemon)?;
+        assert_eq!(parts.len(), 3, "{parts:?}");
+        assert_eq!(parts[0], "user: 64123 (64123), no capabilities");
+    }
+    // Who may speak to it can still have changes saved where only he may write.
+    let private = Lab::loopback(1)?;
+    let changes = private.dir().join("changes.vfo");
+    run(node.ask_to(&["overlay"]).arg("save").arg(&changes))?;
+    assert_eq!(changes.metadata()?.uid(), 0);
+    // The key is root's, and read no more.
+    let said = run(&mut node.ask_to(&["key", "reload"])).expect_err("a user read root's key").to_string();
+    assert!(said.contains("ermission denied"), "{said}");
+    // What is his he takes with him.
+    node.nbd().parent().map(own).transpose()?;
+    assert!(node.leave(Duration::from_secs(20))?.success());
+    assert!(!node.nbd().exists());
+    Ok(())
+}
+
+#[test]
+fn a_user_who_could_not_serve_is_refused() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(1)?, vfield());
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let (changes, mount) = (lab.dir().join("changes"), lab.dir().join("mount"));
+    let path = |path: &'static str| Path::new(path).to_owned();
+    let refusals = [
+        (vec![path("--user"), path("nobody-of-that-name")], "there is no user \"nobody-of-that-name\""),
+        (vec![path("--user"), path("0")], "root is what is to be given up"),
+        (vec![path("--user"), path("64123"), path("--mount"), mount], "devices and mounts are root's"),
+        (vec![path("--user"), path("64123"), path("--overlay"), changes], "Permission denied"),
+    ];
+    for (words, wanted) in refusals {
+        let mut daemon = vfield.serve(lab.host(0), &[&image]).args(&words).name("refused").spawn()?;
+        assert!(!daemon.process_mut().wait(NEWS)?.success());
+        let log = daemon.process().log().to_lowercase();
+        assert!(log.contains(&wanted.to_lowercase()), "{log}");
+    }
     Ok(())
 }
 

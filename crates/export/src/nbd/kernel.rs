@@ -1,9 +1,15 @@
 //! The kernel's own NBD client, attached to this process: an image as a block device without a program in between.
 //!
-//! Owns a device, `/dev/nbd0` for example, from [`attach`] to [`KernelDevice::stop`], and the connections over which this
-//! process serves it: pairs of sockets, one end of each given to the kernel. As with ublk, a device outlives its process:
-//! what is asked of it waits, and the next [`attach`] of the same image gives it new connections. The kernel
+//! Owns a device, `/dev/nbd0` for example, from [`attach`] to [`KernelDevice::stop`], and the connection over which this
+//! process serves it: a pair of sockets, one end of it given to the kernel. As with ublk, a device outlives its process:
+//! what is asked of it waits, and the next [`attach`] of the same image gives it a new connection. The kernel
 //! keeps for that whose device it is. Called by the command line, where there is no ublk.
+//!
+//! What was under way when a process died the kernel asks again when the request's own timer ends, not when it
+//! has a new connection. Devices with several connections, or with a timeout of the driver's, break a connection whose
+//! server does not answer in time, so their timers have to be long. With one connection and no timeout nothing breaks when
+//! a timer ends: a request that went to an earlier connection is asked again, any other goes on waiting. So the timer may be
+//! short, and there is one connection.
 
 pub mod message;
 mod netlink;
@@ -26,17 +32,17 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use vfield_core::source::BlockSource;
 
-/// Connections of a device, each a queue of the kernel's: as many as answer in parallel on most machines.
-const CONNECTIONS_MAX: usize = 4;
 /// The unit of a device's length.
 const BLOCK_BYTES: u64 = 512;
-/// After so long without an answer the kernel breaks a connection and asks again over another one. Only so does it ask again
-/// what was under way when a process died, so it is how long such a request waits; a live process that is just waiting itself,
-/// for a chunk that nobody has, is given a new connection for each that breaks.
-const TIMEOUT_S: u64 = 5;
+/// How often the kernel looks at a request that has no answer, and so how long one waits that was under way when a process died:
+/// long enough for the next process to have begun in most cases, or else it waits for this once more. Of each that
+/// waits for the field the kernel's log says as often that it may be stuck.
+const ASKED_AGAIN: Duration = Duration::from_millis(750);
+/// The driver's own value of that, for whoever uses the device later.
+const ASKED_AGAIN_OTHERWISE: Duration = Duration::from_secs(30);
 /// How long a device waits for the next process: ten years, which the kernel can count in ticks.
 const DEAD_S: u64 = 10 * 365 * 24 * 3600;
-/// How long the kernel may take to notice that connections broke; it takes milliseconds.
+/// How long the kernel may take to notice that a connection broke; it takes milliseconds.
 const NOTICE_MAX: Duration = Duration::from_secs(10);
 /// Time for a connection that the kernel did not take to end.
 const TAKEN_AFTER: Duration = Duration::from_millis(20);
@@ -80,8 +86,8 @@ pub struct KernelDevice {
     image: String,
     taken_over: bool,
     ending: watch::Sender<bool>,
-    /// Replaces connections that break.
-    keeper: JoinHandle<Connections>,
+    /// Replaces a connection that breaks.
+    keeper: JoinHandle<Connection>,
     /// Says to others that the device has a server.
     _lock: OwnedFd,
 }
@@ -106,86 +112,75 @@ pub async fn attach(source: Arc<dyn BlockSource>) -> Result<KernelDevice, Attach
     let (image, backend) = (source.name().to_owned(), backend(&*source));
     let volatile = source.device().is_some_and(|device| device.is_volatile());
     let shared = Arc::new(shared(vec![source]));
-    let mut connections = Connections { shared, tasks: JoinSet::new(), draining: watch::Sender::new(false) };
+    let mut connection = Connection { shared, task: JoinSet::new(), draining: watch::Sender::new(false) };
     if let Some(index) = left_behind(&backend) {
         let path = block_path(index);
         let lock = lock(index).map_err(|error| match error {
             Errno::WOULDBLOCK => AttachError::InUse { name: image.clone(), path },
             other => refused("lock its device")(other.into()),
         })?;
-        connections.renew(index, &backend).await?;
-        return Ok(connections.keep(index, image, backend, true, lock));
+        connection.renew(index, &backend).await?;
+        return Ok(connection.keep(index, image, backend, true, lock));
     }
-    let (sockets, size_bytes, flags) = connections.open(count()).await?;
+    let (socket, size_bytes, flags) = connection.open().await?;
     let owner = backend.clone();
     let made = blocking(move || {
-        let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         let dead_s = (!volatile).then_some(DEAD_S);
-        let wanted =
-            Wanted { size_bytes, block_bytes: BLOCK_BYTES, flags, timeout_s: TIMEOUT_S, dead_s, backend: &owner };
-        Netlink::open()?.connect(&wanted, &fds)
+        let wanted = Wanted { size_bytes, block_bytes: BLOCK_BYTES, flags, dead_s, backend: &owner };
+        Netlink::open()?.connect(&wanted, socket.as_fd())
     });
     let index = made.await.map_err(refused("make a device"))?;
     let lock = lock(index).map_err(|error| refused("lock a device")(error.into()))?;
-    Ok(connections.keep(index, image, backend, false, lock))
+    // Whoever takes the device over finds it so.
+    if let Err(error) = set_timer(index, ASKED_AGAIN).await {
+        tracing::warn!(%error, device = index, "reads of a device wait for 30 s if this process is killed");
+    }
+    Ok(connection.keep(index, image, backend, false, lock))
 }
 
-/// The connections of a device, as far as it has them.
+/// The connection of a device, if it has one.
 #[derive(Debug)]
-struct Connections {
+struct Connection {
     shared: Arc<Shared>,
-    tasks: JoinSet<()>,
+    /// One at most that stays.
+    task: JoinSet<()>,
     draining: watch::Sender<bool>,
 }
 
-impl Connections {
-    /// Serves so many new connections; returns their other ends, and what a client is told of the export.
-    async fn open(&mut self, count: usize) -> Result<(Vec<OwnedFd>, u64, u16), AttachError> {
-        let mut ends = Vec::new();
-        let (mut size_bytes, mut flags) = (0, 0);
-        for _ in 0..count {
-            let (ours, theirs) = UnixStream::pair().map_err(refused("get a connection"))?;
-            let (shared, mut draining) = (self.shared.clone(), self.draining.subscribe());
-            self.tasks.spawn(async move {
-                let drained = async { drop(draining.wait_for(|draining| *draining).await) };
-                if let Err(end) = connection::serve(Socket::unix(ours), &shared, drained).await {
-                    tracing::debug!(%end, "a connection of the kernel's ended");
-                }
-            });
-            let mut theirs = theirs;
-            (size_bytes, flags) = shake_hands(&mut theirs).await.map_err(refused("get a connection"))?;
-            ends.push(theirs.into_std().map_err(refused("get a connection"))?.into());
-        }
-        Ok((ends, size_bytes, flags))
+impl Connection {
+    /// Serves a new connection; returns its other end, and what a client is told of the export.
+    async fn open(&mut self) -> Result<(OwnedFd, u64, u16), AttachError> {
+        let (ours, mut theirs) = UnixStream::pair().map_err(refused("get a connection"))?;
+        let (shared, mut draining) = (self.shared.clone(), self.draining.subscribe());
+        self.task.spawn(async move {
+            let drained = async { drop(draining.wait_for(|draining| *draining).await) };
+            if let Err(end) = connection::serve(Socket::unix(ours), &shared, drained).await {
+                tracing::debug!(%end, "a connection of the kernel's ended");
+            }
+        });
+        let (size_bytes, flags) = shake_hands(&mut theirs).await.map_err(refused("get a connection"))?;
+        Ok((theirs.into_std().map_err(refused("get a connection"))?.into(), size_bytes, flags))
     }
 
-    /// Gives a device new connections for those that have broken.
+    /// Gives a device a new connection for one that has broken.
     async fn renew(&mut self, index: u32, backend: &str) -> Result<(), AttachError> {
         let deadline = Instant::now() + NOTICE_MAX;
         loop {
-            let (sockets, ..) = self.open(count() - self.tasks.len()).await?;
+            let (socket, ..) = self.open().await?;
             let backend = backend.to_owned();
-            let done = blocking(move || {
-                let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
-                // Whatever the kernel does not take is closed with this call.
-                Netlink::open()?.reconnect(index, &backend, &fds)
-            });
-            done.await.map_err(refused("take new connections"))?;
-            while let Ok(Some(_)) = tokio::time::timeout(TAKEN_AFTER, self.tasks.join_next()).await {}
-            if self.tasks.len() == count() {
+            // A socket that the kernel does not take is closed with this call.
+            let done = blocking(move || Netlink::open()?.reconnect(index, &backend, socket.as_fd()));
+            done.await.map_err(refused("take a new connection"))?;
+            if tokio::time::timeout(TAKEN_AFTER, self.task.join_next()).await.is_err() {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                // A process with more connections left it, which is no harm.
-                return match self.tasks.len() {
-                    0 => Err(refused("take new connections")(io::ErrorKind::TimedOut.into())),
-                    _ => Ok(()),
-                };
+                return Err(refused("take a new connection")(io::ErrorKind::TimedOut.into()));
             }
         }
     }
 
-    /// The device that they belong to, with somebody who renews them.
+    /// The device that it belongs to, with somebody who renews it.
     fn keep(mut self, index: u32, image: String, backend: String, taken_over: bool, lock: OwnedFd) -> KernelDevice {
         let (ending, mut ended) = watch::channel(false);
         let keeper = tokio::spawn(async move {
@@ -193,9 +188,9 @@ impl Connections {
                 tokio::select! {
                     biased;
                     _ = ended.wait_for(|ended| *ended) => return self,
-                    Some(_) = self.tasks.join_next() => {}
+                    Some(_) = self.task.join_next() => {}
                 }
-                tracing::info!(device = index, "a connection of the kernel's broke and is renewed");
+                tracing::info!(device = index, "the kernel's connection broke and is renewed");
                 if let Err(error) = self.renew(index, &backend).await {
                     tracing::error!(%error, device = index, "an nbd device cannot be served any more");
                     return self;
@@ -234,12 +229,15 @@ impl KernelDevice {
         }
         let idle = !is_in_use(&self.path());
         self.ending.send_replace(true);
-        let connections = self.keeper.await;
+        let connection = self.keeper.await;
         let index = self.index;
         blocking(move || Netlink::open()?.disconnect(index)).await.map_err(refused("remove a device"))?;
-        if let Ok(mut connections) = connections {
-            connections.draining.send_replace(true);
-            while connections.tasks.join_next().await.is_some() {}
+        if let Ok(mut connection) = connection {
+            connection.draining.send_replace(true);
+            while connection.task.join_next().await.is_some() {}
+        }
+        if let Err(error) = set_timer(index, ASKED_AGAIN_OTHERWISE).await {
+            tracing::warn!(%error, device = index, "the timer of requests stays as it was");
         }
         Ok(idle)
     }
@@ -275,6 +273,13 @@ fn lock(index: u32) -> Result<OwnedFd, Errno> {
     Ok(directory)
 }
 
+/// Sets after how long the kernel looks at requests of a device, for those that come. It waits until those under way are answered,
+/// so somebody has to answer them meanwhile.
+async fn set_timer(index: u32, time: Duration) -> io::Result<()> {
+    let path = format!("/sys/block/nbd{index}/queue/io_timeout");
+    blocking(move || std::fs::write(path, time.as_millis().to_string())).await
+}
+
 /// The client's side of the handshake: takes the only export; returns its length in bytes and its flags.
 async fn shake_hands(stream: &mut UnixStream) -> io::Result<(u64, u16)> {
     const EXPORT_NAME: u32 = 1;
@@ -286,11 +291,6 @@ async fn shake_hands(stream: &mut UnixStream) -> io::Result<(u64, u16)> {
     choice.extend(0_u32.to_be_bytes());
     stream.write_all(&choice).await?;
     Ok((stream.read_u64().await?, stream.read_u16().await?))
-}
-
-/// How many connections a device has.
-fn count() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(CONNECTIONS_MAX)
 }
 
 /// True while somebody has claimed the device for himself.

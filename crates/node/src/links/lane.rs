@@ -311,14 +311,14 @@ impl Receiver<'_> {
         let input = match header.kind {
             Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
             Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),
-            _ => self.chunk(&ask),
+            _ => self.chunk(&ask, Duration::from_millis(header.waited_ms.into())),
         };
         self.driver.apply(input);
         Ok(true)
     }
 
     /// Verifies a chunk and puts it into the store.
-    fn chunk(&self, ask: &Ask) -> Input {
+    fn chunk(&self, ask: &Ask, waited: Duration) -> Input {
         let bytes = self.inbound.payload();
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
@@ -335,7 +335,7 @@ impl Receiver<'_> {
                 }
                 let zeros: Vec<Range<u64>> =
                     hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
-                Input::Arrived { request: ask.request, zeros }
+                Input::Arrived { request: ask.request, waited, zeros }
             }
             Ok(Inserted::Busy) => Input::Unusable(ask.request),
             Err(error) => {

@@ -1,5 +1,6 @@
 //! What a connection still has to send, what a reader waits for first ([`Lines`]). Holds no chunk's bytes.
 
+use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
@@ -26,6 +27,8 @@ pub enum Body {
         image: ImageId,
         /// Which.
         chunk: Chunk,
+        /// For how long the core has waited for it.
+        waited: Duration,
     },
     /// No chunk.
     Refusal(Refusal),

@@ -4,10 +4,11 @@ use rustix::fs::sendfile;
 use rustix::io::{pread, retry_on_intr};
 use rustix::net::{SendFlags, send};
 use std::io;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vfield_core::source::Piece;
-use vfield_core::wire::{FrameHeader, Kind, Refusal};
+use vfield_core::wire::{FrameHeader, Refusal};
 use vfield_trust::record::{CONTENT_MAX, Sealer};
 
 /// So much is sealed before the socket is asked whether it takes it: a chunk of the usual size goes in one call.
@@ -46,9 +47,9 @@ impl Outgoing {
         Self::frame(FrameHeader::refuse(request, refusal).encode().to_vec())
     }
 
-    /// A chunk.
-    pub fn chunk(request: u64, piece: Piece) -> Self {
-        let header = FrameHeader::new(Kind::Data, request, piece.len() as u32);
+    /// A chunk that was waited for so long.
+    pub fn chunk(request: u64, piece: Piece, waited: Duration) -> Self {
+        let header = FrameHeader::data(request, piece.len() as u32, waited);
         Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
     }
 

@@ -1,7 +1,7 @@
 //! Overlays in a folder: what was answered is there after a kill, what was flushed after a power loss, and nothing is
 //! taken for what it is not.
 
-use crate::support::{Base, ID, act, actions, check, device_bytes, model, noise, read, wait};
+use crate::support::{Base, ID, act, actions, check, device_bytes, model, noise, read, save, wait};
 use proptest::prelude::*;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -368,7 +368,7 @@ fn a_restored_overlay_is_durable() {
         let base = Base::new();
         let overlay = crate::support::in_memory(&base);
         overlay.write(12_345, noise(54_321, 1).into()).await.unwrap();
-        overlay.save(&saved).unwrap();
+        save(&overlay, &saved).unwrap();
         let mut expected = model(&base);
         expected[12_345..][..54_321].copy_from_slice(&noise(54_321, 1));
         let kept = open(dir.path()).unwrap();

@@ -1,13 +1,13 @@
 //! Saved overlays: they come back as they were, of one moment, and anything else is refused.
 
-use crate::support::{Base, ID, act, actions, check, device_bytes, in_memory, model, noise, wait};
+use crate::support::{Base, ID, act, actions, check, device_bytes, in_memory, model, noise, save, wait};
 use proptest::prelude::*;
 use std::path::Path;
 use vfield_core::device::BlockDevice;
 use vfield_core::extent::Extent;
 use vfield_core::image::ImageId;
 use vfield_overlay::saved::{HEADER_BYTES, Header};
-use vfield_overlay::{Overlay, RestoreError, SaveError};
+use vfield_overlay::{Overlay, ReplaceError, Replacement, RestoreError, SaveError};
 
 /// An overlay with something of everything, saved.
 fn saved(path: &Path) -> (std::sync::Arc<Base>, Vec<u8>) {
@@ -21,7 +21,7 @@ fn saved(path: &Path) -> (std::sync::Arc<Base>, Vec<u8>) {
         model[1 << 20..(1 << 20) + 50_000].fill(0);
         let end = model.len();
         model[end - 600..].copy_from_slice(&noise(600, 2));
-        assert_eq!(overlay.save(path).unwrap(), std::fs::metadata(path).unwrap().len());
+        assert_eq!(save(&overlay, path).unwrap(), std::fs::metadata(path).unwrap().len());
         (base, model)
     })
 }
@@ -51,7 +51,7 @@ proptest! {
             for action in &before {
                 act(&overlay, &mut model, action).await.unwrap();
             }
-            overlay.save(&path).unwrap();
+            save(&overlay, &path).unwrap();
             let held = overlay.usage();
             let mut later = model.clone();
             for action in &after {
@@ -137,7 +137,7 @@ fn a_save_is_of_one_moment_while_writers_go_on() {
             }
         });
         for _ in 0..20 {
-            overlay.save(&path).unwrap();
+            save(&overlay, &path).unwrap();
             let again = in_memory(&base);
             again.restore(&path).unwrap();
             let found = wait(crate::support::read(&again, Extent::from(0..size as u64)));
@@ -197,14 +197,14 @@ fn a_save_replaces_a_saved_overlay_and_nothing_else() {
     let overlay = in_memory(&Base::new());
     std::fs::write(&image, "precious").unwrap();
     for place in [image.as_path(), dir.path(), Path::new("/dev/null")] {
-        assert!(matches!(overlay.save(place), Err(SaveError::Foreign(_))), "{}", place.display());
+        assert!(matches!(Replacement::begin(place), Err(ReplaceError::Foreign(_))), "{}", place.display());
     }
     assert_eq!(std::fs::read_to_string(&image).unwrap(), "precious");
-    assert!(matches!(overlay.save(&dir.path().join("none/saved")), Err(SaveError::System { .. })));
+    assert!(matches!(Replacement::begin(&dir.path().join("none/saved")), Err(ReplaceError::System { .. })));
     // A link stays one, and its target is replaced.
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    overlay.save(&link).unwrap();
+    save(&overlay, &link).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(std::fs::metadata(&path).unwrap().len(), (HEADER_BYTES + 32) as u64, "nothing was changed");
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -213,18 +213,24 @@ fn a_save_replaces_a_saved_overlay_and_nothing_else() {
 
 #[test]
 fn a_save_that_fails_leaves_the_old_file() {
-    let dir = tempfile::tempdir().unwrap();
+    // Where files can be without a name.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("saved");
     let (_, model) = saved(&path);
     let before = std::fs::read(&path).unwrap();
     let overlay = in_memory(&Base::new());
     overlay.try_write(0, &vec![1; 1 << 20]).unwrap().unwrap();
-    // A directory in which nothing can be made: the system refuses even root.
-    let full = Path::new("/proc/self/saved");
-    assert!(matches!(overlay.save(full), Err(SaveError::System { .. })));
+    // A file that takes nothing, and a directory in which nothing can be made: the system refuses even root.
+    let replacement = Replacement::begin(&path).unwrap();
+    let full = std::fs::File::options().read(true).write(true).open("/dev/full").unwrap();
+    assert!(matches!(overlay.save(&full), Err(SaveError::File(_))));
+    let names = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(names, 1, "what is not complete has no name, so that a death leaves nothing");
+    drop(replacement);
+    assert!(matches!(Replacement::begin(Path::new("/proc/self/saved")), Err(ReplaceError::System { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), before);
     // And writes go on as if nothing had been.
     overlay.try_write(0, &[2; 4096]).unwrap().unwrap();
-    overlay.save(&path).unwrap();
+    save(&overlay, &path).unwrap();
     assert!(std::fs::read(&path).unwrap() != before && !model.is_empty());
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use tokio::sync::watch;
@@ -9,7 +10,7 @@ use vfield_core::device::{BlockDevice, WriteError};
 use vfield_core::extent::Extent;
 use vfield_core::image::ImageId;
 use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
-use vfield_overlay::Overlay;
+use vfield_overlay::{Overlay, Replacement, SaveError};
 
 pub const ID: ImageId = ImageId([7; 32]);
 
@@ -18,6 +19,14 @@ pub const LENGTH: usize = (5 << 19) + 4096 + 777;
 
 /// Reads are answered in parts of this at most, so that callers have to come again.
 const PART: u64 = 100_000;
+
+/// Saves an overlay in the file at a path that may have one; the length.
+pub fn save(overlay: &Overlay, path: &Path) -> Result<u64, SaveError> {
+    let replacement = Replacement::begin(path).unwrap();
+    let length = overlay.save(replacement.file())?;
+    replacement.complete().unwrap();
+    Ok(length)
+}
 
 /// Bytes with a run of zeros among them. While its gate is shut nothing is here.
 pub struct Base {

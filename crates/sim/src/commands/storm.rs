@@ -153,9 +153,14 @@ impl<'a> Run<'a> {
         self.start = self.field.now();
         let gap = self.storm.stagger.unwrap_or_default();
         self.to_begin = nodes.len();
+        let mut nodes: Vec<usize> = nodes.into_iter().collect();
+        if self.storm.shuffle {
+            nodes.sort_by_cached_key(|_| self.dice.roll());
+        }
+        self.starts.resize(self.field.machines.len(), self.start);
         for (number, node) in nodes.into_iter().enumerate() {
             let (reads, wait) = (self.reading(), gap * number as u32);
-            self.starts.push(self.start + wait);
+            self.starts[node] = self.start + wait;
             self.field.read_later(wait, node, reads);
         }
         Ok(())

@@ -71,10 +71,10 @@ impl Field {
             }
             Output::Request { .. } => self.ask(machine, output),
             Output::CancelRequest(request, _) => self.cancel(machine, request),
-            Output::Serve { asker, image, chunk, priority } => {
+            Output::Serve { asker, image, chunk, priority, waited } => {
                 let image = self.image(image);
                 if self.machines[machine].has(image, chunk) {
-                    self.serve(machine, asker, image, chunk, priority);
+                    self.serve(machine, asker, (image, chunk), priority, waited);
                 } else {
                     self.refuse(machine, asker, Refusal::NotHeld);
                 }

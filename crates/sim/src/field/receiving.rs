@@ -5,6 +5,7 @@ use super::{Event, Field};
 use crate::machine::Fault;
 use crate::machine::lane::Way;
 use crate::network::{Message, Packet};
+use std::time::Duration;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
@@ -73,7 +74,7 @@ impl Field {
                 }
                 self.input(to, Input::CancelAsked(connection(from, epoch), request.0));
             }
-            Message::Data { request, wrong } => self.arrive_chunk(from, to, request, wrong),
+            Message::Data { request, waited, wrong } => self.arrive_chunk((from, to), request, waited, wrong),
             Message::Refuse(request, refusal) => {
                 if self.land(to, request).is_some() {
                     self.explain.refused(to, from);
@@ -115,7 +116,7 @@ impl Field {
         if let Some(node) = instead {
             self.redirect(to, from, request, node);
         } else if self.machines[to].has(number, chunk) {
-            self.serve(to, asker, number, chunk, priority);
+            self.serve(to, asker, (number, chunk), priority, Duration::ZERO);
         } else {
             let image = self.images[number].id;
             self.input(to, Input::Asked { asker, image, chunk, priority });
@@ -128,7 +129,7 @@ impl Field {
     }
 
     /// A chunk has come: verified with its parent, which has to be here, then kept.
-    fn arrive_chunk(&mut self, from: usize, machine: usize, request: RequestId, wrong: bool) {
+    fn arrive_chunk(&mut self, (from, machine): (usize, usize), request: RequestId, waited: Duration, wrong: bool) {
         let Some(flight) = self.land(machine, request) else { return };
         let (image, chunk) = (usize::from(flight.image), flight.chunk);
         let original = &self.images[image];
@@ -147,7 +148,7 @@ impl Field {
             if let Some(shelf) = host.shelf_mut(image) {
                 shelf.keep(original, chunk);
             }
-            self.input(machine, Input::Arrived { request, zeros });
+            self.input(machine, Input::Arrived { request, waited, zeros });
         }
     }
 }

@@ -243,7 +243,14 @@ impl Field {
     }
 
     /// Sends a chunk that is here to one that asked for it.
-    pub(super) fn serve(&mut self, from: usize, asker: Asker, image: usize, chunk: Chunk, priority: Priority) {
+    pub(super) fn serve(
+        &mut self,
+        from: usize,
+        asker: Asker,
+        (image, chunk): (usize, Chunk),
+        priority: Priority,
+        waited: Duration,
+    ) {
         let (to, epoch) = owner_of(asker.connection);
         let request = RequestId(asker.request);
         debug_assert_eq!(connection(to, epoch), asker.connection);
@@ -257,7 +264,7 @@ impl Field {
             return self.found(crate::checks::violation(self, "unverified", from, what));
         }
         self.machines[from].has_lied |= wrong;
-        self.send_with(from, to, Message::Data { request, wrong }, priority, Some(epoch));
+        self.send_with(from, to, Message::Data { request, waited, wrong }, priority, Some(epoch));
     }
 
     /// Refuses a request.

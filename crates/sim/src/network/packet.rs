@@ -1,6 +1,7 @@
 //! What travels on the network, and the table of all that is on its way.
 
 use crate::machine::lane::Way;
+use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
@@ -33,6 +34,8 @@ pub enum Message {
     Data {
         /// The asker's number for it.
         request: RequestId,
+        /// For how long its sender waited for it.
+        waited: Duration,
         /// Its bytes are not those of the image.
         wrong: bool,
     },

@@ -31,6 +31,9 @@ pub struct Storm {
     /// One more reader starts each TIME [default: all at once]
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     pub stagger: Option<Duration>,
+    /// Readers begin in an order that is drawn, not in that in which their nodes came
+    #[arg(long, requires_all = ["warm", "stagger"])]
+    pub shuffle: bool,
     /// What readers read
     #[arg(long, default_value = "sequential", value_name = "ORDER")]
     pub order: Reading,

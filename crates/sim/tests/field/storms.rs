@@ -60,6 +60,30 @@ fn a_tenth_of_liars_leaves_the_others_most_of_the_links() {
     assert!(honest >= 0.8 * lied, "{lied} of what the link needs, and {honest} without liars");
 }
 
+/// All wait for all before them: the one behind the slow machine has to find out who it is, and the others to wait for that.
+#[test]
+fn a_machine_that_becomes_slow_holds_up_nobody_for_long() {
+    for slow in [1, 4, 9] {
+        let (chunks, count) = (1024, 10);
+        let mut field = Field::new(1, vec![Original::usual(1, chunks)]);
+        field.links.rate = RATE;
+        field.origin(None, &[0]);
+        let began = field.now();
+        let start = |_| {
+            field.run(ms(5));
+            let node = field.join(0, &[(0, chunks)]);
+            field.read(node, 0, field.images[0].data())
+        };
+        let mut readers: Vec<usize> = (0..count).map(start).collect();
+        let link = Duration::from_secs_f64((chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64);
+        field.run(link * 2 / 5);
+        field.slow(field.readers[readers.remove(slow)].machine, 10);
+        field.until_read(&readers, secs(100));
+        let time = (field.now() - began).as_secs_f64() / link.as_secs_f64();
+        assert!(time <= 1.5, "{time} of what the link needs, reader {slow} being slow");
+    }
+}
+
 /// Stores of 6 %, which fill while everybody reads, from the moment they are switched on.
 #[test]
 fn a_cold_room_with_small_stores_comes_near_the_limit() {

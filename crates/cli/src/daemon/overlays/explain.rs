@@ -57,15 +57,13 @@ pub fn restore(error: &RestoreError) -> Failure {
 /// A save or a reset that failed.
 pub fn save(error: &SaveError) -> Reply {
     match error {
-        SaveError::System { path, source } => {
+        SaveError::File(source) => {
             let hint = match source.kind() {
-                ErrorKind::NotFound => "its directory must exist; the daemon writes the file, on its machine",
                 ErrorKind::StorageFull => "what was saved before is still there; save to another file system",
-                _ => "the daemon writes the file, as the user who runs it",
+                _ => "what was saved before is still there",
             };
-            Reply::refused(format!("{}: {}", path.display(), plain(source)), hint)
+            Reply::refused(format!("writing the file: {}", plain(source)), hint)
         }
-        SaveError::Foreign(_) => Reply::refused(error.to_string(), "it was left as it is; choose another file"),
         SaveError::Busy => Reply::refused(error.to_string(), "try again when it is done"),
         SaveError::Medium(source) => {
             Reply::refused(format!("the overlay's own file: {}", plain(source)), "see the daemon's log")

@@ -63,8 +63,9 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
         rules = below(rules, Path::new("/sys/devices/virtual"), read | AccessFs::WriteFile | AccessFs::Truncate)?;
     }
     if let Some(overlay) = &plan.overlay {
-        // It can be saved anywhere, by whoever may speak to the control socket.
-        rules = below(rules, Path::new("/"), write)?;
+        for saved in &overlay.from {
+            rules = below(rules, saved, read)?;
+        }
         if let OverlayPlace::Dir(dir) = &overlay.place {
             rules = below(rules, dir, write)?;
         }
@@ -80,6 +81,7 @@ fn below(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Resu
     rules.add_rule(PathBeneath::new(opened, access))
 }
 
-fn parent(path: &Path) -> &Path {
+/// The directory of a file.
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -15,6 +15,10 @@ pub fn give_up(needs: Needs) -> Result<String, Missing> {
         (Capability::CAP_SYS_ADMIN, needs.mount || needs.devices),
         // Memory of rings counts as locked on some kernels.
         (Capability::CAP_IPC_LOCK, needs.devices),
+        // To become somebody else, who gets the sockets and no capability.
+        (Capability::CAP_CHOWN, needs.user),
+        (Capability::CAP_SETGID, needs.user),
+        (Capability::CAP_SETUID, needs.user),
     ];
     let wanted = FILES.into_iter().chain(optional.into_iter().filter(|(_, needed)| *needed).map(|(one, _)| one));
     let kept: CapsHashSet = wanted.filter(|one| had.contains(one)).collect();

@@ -30,7 +30,6 @@ enum Attribute {
     Index = 1,
     SizeBytes = 2,
     BlockSizeBytes = 3,
-    Timeout = 4,
     ServerFlags = 5,
     Sockets = 7,
     DeadConnectionTimeout = 8,
@@ -49,9 +48,7 @@ pub(super) struct Wanted<'a> {
     pub block_bytes: u64,
     /// The transmission flags that the server gave.
     pub flags: u16,
-    /// After how long without an answer a connection is given up.
-    pub timeout_s: u64,
-    /// How long requests wait when all connections have broken; nothing means that they fail.
+    /// How long requests wait when the connection has broken; nothing means that they fail.
     pub dead_s: Option<u64>,
     /// Whose device it is.
     pub backend: &'a str,
@@ -80,28 +77,27 @@ impl Netlink {
         Ok(netlink)
     }
 
-    /// Makes a device of connected sockets; returns its number.
-    pub fn connect(&mut self, wanted: &Wanted<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<u32> {
+    /// Makes a device of a connected socket; returns its number.
+    pub fn connect(&mut self, wanted: &Wanted<'_>, socket: BorrowedFd<'_>) -> io::Result<u32> {
         let mut message = self.message(Command::Connect);
         add_number(&mut message, Attribute::SizeBytes, wanted.size_bytes);
         add_number(&mut message, Attribute::BlockSizeBytes, wanted.block_bytes);
-        add_number(&mut message, Attribute::Timeout, wanted.timeout_s);
         add_number(&mut message, Attribute::ServerFlags, wanted.flags.into());
         if let Some(seconds) = wanted.dead_s {
             add_number(&mut message, Attribute::DeadConnectionTimeout, seconds);
         }
         add_backend(&mut message, wanted.backend);
-        add_sockets(&mut message, sockets);
+        add_socket(&mut message, socket);
         let index = self.ask(message, Attribute::Index as u16)?;
         index.and_then(|index| Some(u32::from_ne_bytes(index.get(..4)?.try_into().ok()?))).ok_or(Errno::PROTO.into())
     }
 
-    /// Gives a device sockets in the place of broken ones; says nothing of how many it took.
-    pub fn reconnect(&mut self, index: u32, backend: &str, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// Gives a device a socket in the place of a broken one; does not say whether it took it.
+    pub fn reconnect(&mut self, index: u32, backend: &str, socket: BorrowedFd<'_>) -> io::Result<()> {
         let mut message = self.message(Command::Reconfigure);
         message.attribute(Attribute::Index as u16, &index.to_ne_bytes());
         add_backend(&mut message, backend);
-        add_sockets(&mut message, sockets);
+        add_socket(&mut message, socket);
         self.ask(message, 0).map(drop)
     }
 
@@ -149,12 +145,9 @@ fn add_backend(message: &mut Message, backend: &str) {
     message.attribute(Attribute::Backend as u16, format!("{backend}\0").as_bytes());
 }
 
-fn add_sockets(message: &mut Message, sockets: &[BorrowedFd<'_>]) {
-    let mut items = Vec::new();
-    for socket in sockets {
-        let mut item = Vec::new();
-        put(&mut item, SOCKET_FD, &socket.as_raw_fd().to_ne_bytes());
-        put(&mut items, SOCKET_ITEM, &item);
-    }
+fn add_socket(message: &mut Message, socket: BorrowedFd<'_>) {
+    let (mut item, mut items) = (Vec::new(), Vec::new());
+    put(&mut item, SOCKET_FD, &socket.as_raw_fd().to_ne_bytes());
+    put(&mut items, SOCKET_ITEM, &item);
     message.attribute(Attribute::Sockets as u16, &items);
 }

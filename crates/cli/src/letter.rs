@@ -1,5 +1,5 @@
-//! Letters between processes of one machine: a few bytes, and perhaps a file (unix(7), `SCM_RIGHTS`). Nobody waits, to send
-//! one or for one.
+//! Letters between processes of one machine: bytes, and perhaps a file (unix(7), `SCM_RIGHTS`). Nobody waits, to send one or
+//! for one.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A longer one is cut off: names have 24 letters, and what is said of them no more.
+/// A longer one between a daemon and its keeper is cut off: names have 24 letters, and what is said of them no more.
 const TEXT_BYTES_MAX: usize = 256;
 
 /// Sends one, over a socket that is connected or to the one at `to`.
@@ -33,20 +33,26 @@ pub fn send(
     Ok(())
 }
 
-/// Takes the next one; `None` if there is none.
+/// Takes the next one between a daemon and its keeper; `None` if there is none.
 pub fn receive(socket: impl AsFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+    let mut text = vec![0; TEXT_BYTES_MAX];
+    let (bytes, file) = receive_into(socket, &mut text).ok().filter(|(bytes, _)| *bytes > 0)?;
+    text.truncate(bytes);
+    Some((text, file))
+}
+
+/// Takes the next one, or as much of a stream as is here and fits into `text`; how many bytes that is, 0 at the end of a stream.
+///
+/// # Errors
+/// What recvmsg(2) says, `WouldBlock` if nothing is here.
+pub fn receive_into(socket: impl AsFd, text: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut text = vec![0; TEXT_BYTES_MAX];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut control, flags).ok()?;
-    if received.bytes == 0 {
-        return None;
-    }
-    text.truncate(received.bytes);
+    let received = recvmsg(socket, &mut [IoSliceMut::new(text)], &mut control, flags)?;
     let file = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     });
-    Some((text, file))
+    Ok((received.bytes, file))
 }

@@ -1,0 +1,51 @@
+//! An order as it comes in over a control socket: one bounded line, and perhaps a file that is handed over with it.
+
+use super::message::REQUEST_BYTES_MAX;
+use crate::letter;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// What a client has sent.
+#[derive(Debug)]
+pub struct Order {
+    /// Without its newline.
+    pub line: Vec<u8>,
+    /// The last file that came with it.
+    pub file: Option<File>,
+}
+
+/// Waits for one; `None` if the client has gone without a word.
+///
+/// # Errors
+/// If what comes is longer than an order, or ends before one does.
+pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
+    let (mut buffer, mut filled, mut file) = (vec![0; REQUEST_BYTES_MAX], 0, None);
+    loop {
+        let read = || letter::receive_into(stream, &mut buffer[filled..]);
+        let (bytes, handed) = stream.async_io(Interest::READABLE, read).await?;
+        file = handed.map(File::from).or(file);
+        let end = buffer[filled..filled + bytes].iter().position(|byte| *byte == b'\n');
+        if let Some(end) = end {
+            buffer.truncate(filled + end);
+            return Ok(Some(Order { line: buffer, file }));
+        }
+        filled += bytes;
+        match bytes {
+            0 if filled == 0 => return Ok(None),
+            0 => return Err(io::Error::new(ErrorKind::UnexpectedEof, "a request without an end")),
+            _ if filled == buffer.len() => {
+                return Err(io::Error::new(ErrorKind::InvalidData, "a request without an end"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Waits until the client says more, or goes. It has nothing more to say: whatever comes, the end included, ends the conversation.
+pub async fn anything_more(stream: &UnixStream) {
+    let mut byte = [0];
+    // An error is an end as well.
+    let _ = stream.async_io(Interest::READABLE, || letter::receive_into(stream, &mut byte)).await;
+}
