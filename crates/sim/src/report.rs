@@ -77,6 +77,8 @@ pub struct StormReport {
     pub events: u64,
     /// Time that it took, in seconds.
     pub wall_s: f64,
+    /// Seconds of processor time, of all runs of this process.
+    pub cpu_s: f64,
     /// Memory that it took.
     pub peak_rss_bytes: u64,
 }
@@ -210,6 +212,14 @@ pub fn peak_rss_bytes() -> u64 {
 /// The memory that it has now, likewise.
 pub fn rss_bytes() -> u64 {
     of_status("VmRSS:")
+}
+
+/// Seconds of processor time that it has taken.
+pub fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // After the name, which may have blanks in it, user and system time are the 12th and 13th, in hundredths (proc_pid_stat(5)).
+    let times = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 fn of_status(name: &str) -> u64 {

@@ -54,6 +54,15 @@ fn options_out_of_range_are_refused() {
 }
 
 #[test]
+fn what_takes_more_memory_than_it_may_is_not_begun_or_stopped() {
+    let small = &["storm", "-n", "40", "--image", "4M", "--memory", "1M"];
+    let line = refused(small, 2);
+    assert!(line.contains("would take") && line.contains("--force"), "{line}");
+    let line = refused(&[&small[..], &["--force"]].concat(), 2);
+    assert!(line.contains("stopped") && line.contains("--memory"), "{line}");
+}
+
+#[test]
 fn contradictions_are_refused() {
     for (args, what) in [
         (&["storm", "--origin-gone"][..], "--warm"),

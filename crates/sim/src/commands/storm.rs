@@ -7,7 +7,7 @@ use crate::field::{Field, Reads};
 use crate::machine::Fault;
 use crate::network::walls::Wall;
 use crate::reader::{Order, Reader};
-use crate::report::{Report as _, Spread, StormReport, peak_rss_bytes};
+use crate::report::{Report as _, Spread, StormReport, cpu_s, peak_rss_bytes};
 use crate::scenario::storm::{Reading, Storm};
 use crate::scenario::weather::Trouble;
 use clap::Args;
@@ -280,6 +280,7 @@ impl<'a> Run<'a> {
             trace: self.field.trace().to_hex().to_string(),
             events: self.field.events,
             wall_s: began.elapsed().as_secs_f64(),
+            cpu_s: cpu_s(),
             peak_rss_bytes: peak_rss_bytes(),
         }
     }
