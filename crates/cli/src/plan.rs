@@ -24,7 +24,7 @@ use crate::values::store::{Store, memory_bytes};
 use crate::values::zone::ZoneChoice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use user::User;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
@@ -76,6 +76,16 @@ pub struct Places {
     pub mount: Option<PathBuf>,
     /// Each image is a block device, by this driver.
     pub device: Option<DeviceKind>,
+}
+
+impl Places {
+    /// The sockets at which NBD clients of this machine may connect.
+    pub fn nbd_sockets(&self) -> impl Iterator<Item = &Path> {
+        self.nbd.iter().filter_map(|place| match place {
+            nbd::Address::Unix(path) => Some(path.as_path()),
+            nbd::Address::Tcp(_) => None,
+        })
+    }
 }
 
 impl Plan {

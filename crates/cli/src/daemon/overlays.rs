@@ -10,7 +10,6 @@ use crate::control::message::{OverlayStatus, Reply};
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::plan::OverlayPlan;
-use crate::values::overlay::OverlayPlace;
 use crate::values::size::human;
 use std::fs::File;
 use std::path::PathBuf;
@@ -52,10 +51,8 @@ pub fn prepare(plan: Option<OverlayPlan>) -> Result<Option<Prepared>, Failure> {
         }
         saved.push((image, path.clone()));
     }
-    let folder = match &plan.place {
-        OverlayPlace::Ram => None,
-        OverlayPlace::Dir(dir) => Some(Arc::new(Folder::open(dir).map_err(|error| explain::open(&error))?)),
-    };
+    let folder = plan.dir().map(|dir| Folder::open(dir).map(Arc::new)).transpose();
+    let folder = folder.map_err(|error| explain::open(&error))?;
     Ok(Some(Prepared { plan, folder, saved }))
 }
 

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::human;
 use crate::values::store::memory_bytes;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vfield_core::device::GRANULE_BYTES;
 
 /// The overlay that each image gets.
@@ -24,6 +24,14 @@ pub struct OverlayPlan {
 }
 
 impl OverlayPlan {
+    /// The directory in which changes are kept, if it is one.
+    pub fn dir(&self) -> Option<&Path> {
+        match &self.place {
+            OverlayPlace::Dir(dir) => Some(dir),
+            OverlayPlace::Ram => None,
+        }
+    }
+
     /// What `options` ask for, if they ask for an overlay.
     pub fn new(options: &DaemonOptions) -> Result<Option<Self>, Failure> {
         let from = options.overlay_from.clone();

@@ -1,6 +1,7 @@
 //! What daemons have given up once they run, as the kernel sees each of their threads.
 
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -31,18 +32,29 @@ fn given_up(daemon: &Daemon) -> Result<Vec<String>, vfield_e2e::Failed> {
     Ok(parts.filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
+/// An origin and a node that holds all of its image and has been read.
+fn origin_and_node(
+    lab: &Lab,
+    image: &Path,
+    words: &[impl AsRef<OsStr>],
+) -> Result<(Daemon, Daemon), vfield_e2e::Failed> {
+    let vfield = vfield();
+    let origin = vfield.serve(lab.host(0), &[image]).args(words).name("origin").ready()?;
+    let node = vfield.join(lab.host(1), origin.addr()).store("all").args(words).ready()?;
+    node.wait("covered", NEWS)?;
+    client::compare_nbd(lab.host(1), &node.uri(""), image)?;
+    Ok((origin, node))
+}
+
 #[test]
 fn every_thread_has_given_up_what_it_does_not_need() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
         return Ok(());
     }
-    let (lab, vfield) = (Lab::best(3)?, vfield());
+    let lab = Lab::best(3)?;
     let image = random_file(&lab.dir().join("disk.img"), 6 * MIB + 5, 1)?;
     let confined = ["--sandbox", "require", "--threads", "3"];
-    let origin = vfield.serve(lab.host(0), &[&image]).args(&confined).name("origin").ready()?;
-    let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&confined).ready()?;
-    node.wait("covered", NEWS)?;
-    client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
+    let (origin, mut node) = origin_and_node(&lab, &image, &confined)?;
     for daemon in [&origin, &node] {
         let count = of_threads(daemon, "Name")?.len();
         assert!(count > 3, "{count} threads");
@@ -93,10 +105,7 @@ fn a_daemon_of_roots_becomes_another_user_when_it_is_set_up() -> Outcome {
     std::fs::set_permissions(&image, Permissions::from_mode(0o600))?;
     let words = [Path::new("--user"), Path::new("64123"), Path::new("--threads"), Path::new("3")];
     let words = [&words[..], &[Path::new("--field-key"), &key, Path::new("--overlay"), Path::new("ram")]].concat();
-    let origin = vfield.serve(lab.host(0), &[&image]).args(&words).name("origin").ready()?;
-    let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
-    node.wait("covered", NEWS)?;
-    client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
+    let (origin, mut node) = origin_and_node(&lab, &image, &words)?;
     for daemon in [&origin, &node] {
         let count = of_threads(daemon, "Name")?.len();
         for ids in ["Uid", "Gid"] {

@@ -58,9 +58,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         field.readers.len() == room.nodes && field.readers.iter().all(crate::reader::Reader::is_done)
     };
     let took = field.try_until(room.limit, done);
-    if field.is_full {
-        return Err(Failure::Full(room.memory));
-    }
+    room.has_kept_within_memory(&field)?;
     let mut times: Vec<f64> =
         field.readers.iter().flat_map(|reader| reader.times.iter().flatten()).map(Duration::as_secs_f64).collect();
     times.sort_by(f64::total_cmp);

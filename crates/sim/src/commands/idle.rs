@@ -41,9 +41,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     };
     let before = sent(&field);
     field.run(options.watched);
-    if field.is_full {
-        return Err(Failure::Full(room.memory));
-    }
+    room.has_kept_within_memory(&field)?;
     let seconds = options.watched.as_secs_f64();
     let rates = sent(&field).into_iter().zip(before).map(|(after, before)| (after - before) as f64 / seconds);
     let rates: Vec<f64> = rates.collect();

@@ -52,9 +52,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if prepared.is_ok() {
         run.blow();
     }
-    if run.field.is_full {
-        return Err(Failure::Full(storm.room.memory));
-    }
+    storm.room.has_kept_within_memory(&run.field)?;
     prepared?;
     let report = run.report(began);
     report.print(options.json);
@@ -145,7 +143,7 @@ impl<'a> Run<'a> {
             }
             return Ok(());
         }
-        let nodes = room.warm_up(&mut self.field, &mut self.dice)?;
+        let mut nodes = room.warm_up(&mut self.field, &mut self.dice)?;
         if self.storm.origin_gone {
             room.send_off_the_origin(&mut self.field);
         }
@@ -153,7 +151,6 @@ impl<'a> Run<'a> {
         self.start = self.field.now();
         let gap = self.storm.stagger.unwrap_or_default();
         self.to_begin = nodes.len();
-        let mut nodes: Vec<usize> = nodes.into_iter().collect();
         if self.storm.shuffle {
             nodes.sort_by_cached_key(|_| self.dice.roll());
         }

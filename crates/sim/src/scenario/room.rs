@@ -136,6 +136,12 @@ impl Room {
         field.arrive(wait, Arrival { via: Some(0), origin: false, images: vec![(0, capacity)], reads })
     }
 
+    /// # Errors
+    /// If a run was stopped because of the memory that it took.
+    pub const fn has_kept_within_memory(&self, field: &Field) -> Result<(), Failure> {
+        if field.is_full { Err(Failure::Full(self.memory)) } else { Ok(()) }
+    }
+
     /// Switches all on and waits until their stores are full and everybody knows.
     ///
     /// # Errors
@@ -145,9 +151,7 @@ impl Room {
         let nodes: Vec<usize> = (0..self.nodes).map(start).collect();
         let ready = |field: &Field| field.waiting_to_join() == 0 && field.filled(&nodes);
         let filled = field.try_until(self.limit, ready);
-        if field.is_full {
-            return Err(Failure::Full(self.memory));
-        }
+        self.has_kept_within_memory(field)?;
         filled.ok_or_else(|| Failure::Unfinished("the stores do not fill within --limit".to_owned()))?;
         field.run(SETTLE);
         Ok(nodes)

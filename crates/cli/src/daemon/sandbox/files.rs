@@ -3,13 +3,11 @@
 use super::Missing;
 use crate::plan::Plan;
 use crate::rollback;
-use crate::values::overlay::OverlayPlace;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, RulesetStatus,
 };
 use std::path::Path;
-use vfield_export::nbd;
 
 /// The rules that are written for; an older kernel enforces those that it knows.
 const RULES: ABI = ABI::V5;
@@ -43,12 +41,8 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     for key in plan.key_files.paths() {
         rules = below(rules, parent(key), read)?;
     }
-    let sockets = plan.exports.nbd.iter().filter_map(|place| match place {
-        nbd::Address::Unix(path) => Some(parent(path)),
-        nbd::Address::Tcp(_) => None,
-    });
-    for dir in sockets.chain([parent(control)]) {
-        rules = below(rules, dir, write)?;
+    for socket in plan.exports.nbd_sockets().chain([control]) {
+        rules = below(rules, parent(socket), write)?;
     }
     if plan.node.trusted.is_some() {
         rules = below(rules, &rollback::make_dir(), write)?;
@@ -66,7 +60,7 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
         for saved in &overlay.from {
             rules = below(rules, saved, read)?;
         }
-        if let OverlayPlace::Dir(dir) = &overlay.place {
+        if let Some(dir) = overlay.dir() {
             rules = below(rules, dir, write)?;
         }
     }

@@ -3,16 +3,14 @@
 use super::files::parent;
 use crate::control::place::share_usual_dir;
 use crate::failure::{Failure, plain};
-use crate::plan::Plan;
 use crate::plan::user::User;
-use crate::values::overlay::OverlayPlace;
+use crate::plan::{OverlayPlan, Plan};
 use caps::CapSet;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::io;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use vfield_export::nbd;
 
 /// Who is to serve, and what he needs for that.
 #[derive(Debug)]
@@ -28,17 +26,10 @@ impl Heir {
     /// Whom a plan names, if anybody.
     pub fn of(plan: &Plan, control: &Path) -> Option<Self> {
         let user = plan.user.clone()?;
-        let exports = plan.exports.nbd.iter().filter_map(|place| match place {
-            nbd::Address::Unix(path) => Some(path.clone()),
-            nbd::Address::Tcp(_) => None,
-        });
-        let sockets = exports.chain([control.to_owned()]).collect();
-        let overlay = plan.overlay.as_ref().and_then(|overlay| match &overlay.place {
-            OverlayPlace::Dir(dir) => Some(dir.clone()),
-            OverlayPlace::Ram => None,
-        });
-        let members = plan.members.as_deref().map(|members| parent(members).to_owned());
-        Some(Self { user, sockets, written: overlay.into_iter().chain(members).collect() })
+        let sockets = plan.exports.nbd_sockets().chain([control]).map(Path::to_owned).collect();
+        let overlay = plan.overlay.as_ref().and_then(OverlayPlan::dir);
+        let members = plan.members.as_deref().map(parent);
+        Some(Self { user, sockets, written: overlay.into_iter().chain(members).map(Path::to_owned).collect() })
     }
 
     /// Becomes that user, in all threads; says who that is.
