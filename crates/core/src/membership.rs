@@ -276,7 +276,7 @@ impl Membership {
         let is_first = self.records.get(&key).is_none();
         self.learn_record(record.clone(), None);
         if is_first {
-            let watched = self.roster.rings().after(&self.me);
+            let watched = self.roster.beside(&self.me).after();
             let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).collect();
             for node in at_once {
                 if let Some(to) = self.live().get(&node).copied() {
@@ -500,12 +500,10 @@ impl Membership {
     /// Somebody has just come and says what it has. Who will take chunks from it is to know that at once, and it from whom it
     /// is to take them: gossip is slower than a room that is switched on, in which those two may not have heard of each other.
     fn introduce(&mut self, newcomer: &Identity, key: RecordKey) {
-        let (before, after) = self.roster.rings().beside(newcomer);
+        let Some((before, after)) = self.roster.beside(newcomer).in_order() else { return };
         let record = |node: NodeId| self.records.get(&RecordKey { node, ..key }).cloned();
-        let told = [(after, record(newcomer.node)), (Some(newcomer.node), before.and_then(record))];
-        for (to, record) in told {
-            let to = to.and_then(|node| self.live().get(&node)).copied();
-            if let (Some(to), Some(record)) = (to, record) {
+        for (to, record) in [(after, record(newcomer.node)), (newcomer.node, record(before))] {
+            if let (Some(to), Some(record)) = (self.live().get(&to).copied(), record) {
                 self.tell_one(&to, &Item::Record(record));
             }
         }
@@ -575,8 +573,7 @@ impl Membership {
 
     fn choose_partners(&mut self) {
         (self.choose_at, self.chosen, self.chosen_of) = (None, self.now, self.live().len());
-        let rings = self.roster.rings();
-        let partners: BTreeSet<NodeId> = rings.after(&self.me).into_iter().chain(rings.before(&self.me)).collect();
+        let partners = self.roster.beside(&self.me).all();
         self.news.set_partners(&partners, self.now);
         self.watch.keep(&partners, self.now);
         if !self.news.is_told() && self.tell_at.is_none() {

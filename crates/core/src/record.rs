@@ -185,6 +185,11 @@ impl Records {
         of_image(self.table.get(&key.node)?, key.image)
     }
 
+    /// All records of a node.
+    pub fn of(&self, node: NodeId) -> &[Record] {
+        self.table.get(&node).map_or(&[], |records| records)
+    }
+
     /// All records, by node.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
         self.table.values().flat_map(|records| records.iter())

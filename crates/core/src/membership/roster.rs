@@ -5,8 +5,9 @@
 //! is real. The dead are remembered for a while, so that old news does not bring them back. The roster is
 //! bounded, since anybody may gossip anything.
 
-use super::rings::Rings;
+use super::rings::Neighbours;
 use crate::identity::{Identity, NodeId};
+use crate::placement::mix;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,12 +121,11 @@ pub struct Roster {
     suspects: BTreeSet<NodeId>,
     /// Who of the dead may come back.
     lost: BTreeSet<NodeId>,
-    /// Whose address it is, of the live.
-    addresses: BTreeMap<SocketAddr, NodeId>,
+    /// Whose address it is, of the live, by [`digest`].
+    addresses: BTreeMap<u64, NodeId>,
     /// When suspects are buried and the dead forgotten.
     deadlines: BTreeSet<(Time, NodeId)>,
     deadline_of: BTreeMap<NodeId, Time>,
-    rings: Rings,
 }
 
 impl Roster {
@@ -142,7 +142,7 @@ impl Roster {
         }
         let mut change = Change { news: true, ..Change::default() };
         if member.state.is_live()
-            && let Some(other) = self.addresses.get(&member.identity.addr).filter(|other| **other != node)
+            && let Some(other) = self.addresses.get(&digest(member.identity.addr)).filter(|other| **other != node)
         {
             let other = self.live[other];
             if (other.identity.generation, other.identity.node) > (member.identity.generation, node) {
@@ -179,15 +179,13 @@ impl Roster {
     fn put(&mut self, member: Member, until: Time) {
         let (node, addr) = (member.identity.node, member.identity.addr);
         if let Some(was) = self.live.remove(&node) {
-            self.addresses.remove(&was.identity.addr);
-            self.rings.remove(&was.identity);
+            self.addresses.remove(&digest(was.identity.addr));
         }
         self.dead.remove(&node);
         self.clear_deadline(node);
         if member.state.is_live() {
             self.live.insert(node, member);
-            self.addresses.insert(addr, node);
-            self.rings.insert(&member.identity);
+            self.addresses.insert(digest(addr), node);
         } else {
             self.dead.insert(node, member);
         }
@@ -270,10 +268,19 @@ impl Roster {
         self.lost.range((Excluded(node), Unbounded)).chain(&self.lost).next().copied()
     }
 
-    /// The live, in circles.
-    pub const fn rings(&self) -> &Rings {
-        &self.rings
+    /// Who of the live stands beside a member, which may be one of them.
+    pub fn beside(&self, member: &Identity) -> Neighbours {
+        Neighbours::of(member, self.live().values())
     }
+}
+
+/// 64 bits of an address, a quarter of its size. Who makes two addresses look the same could as well say that one is the other.
+fn digest(addr: SocketAddr) -> u64 {
+    let (bits, rest) = match addr {
+        SocketAddr::V4(addr) => (u128::from(addr.ip().to_bits()), 0),
+        SocketAddr::V6(addr) => (addr.ip().to_bits(), u64::from(addr.scope_id()) << 17 | 1 << 16),
+    };
+    mix((bits >> 64) as u64 ^ mix(bits as u64 ^ mix(rest | u64::from(addr.port()))))
 }
 
 fn set(nodes: &mut BTreeSet<NodeId>, node: NodeId, member: bool) {

@@ -127,7 +127,7 @@ impl Membership {
             }
         }
         self.watch.number = self.watch.number.wrapping_add(1);
-        let mut watched: Vec<NodeId> = self.roster.rings().after(&self.me).into_iter().collect();
+        let mut watched: Vec<NodeId> = self.roster.beside(&self.me).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
         watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= period));

@@ -29,6 +29,8 @@ const BLIND: Duration = Duration::from_millis(250);
 /// So long after its start a node of a zone knows who was there before, and who else came within the time in which a room is
 /// switched on: before that everybody would take itself for a gateway, and be asked for what it cannot have.
 const GATHER: Duration = Duration::from_millis(80);
+/// So long after its start it asks once more who is there: late enough for whoever it asks to know those who came with it.
+const GATHER_AGAIN: Duration = Duration::from_millis(50);
 
 /// One image on this node.
 pub(super) struct Image {
@@ -125,7 +127,7 @@ impl Node {
             map,
             crowd: Crowd::default(),
             gateways: Gateways::default(),
-            outside: Zones::default(),
+            outside: Zones::new(geometry.header().chunk_size()),
             young_until: self.now + YOUNG,
             blind_until: self.now + BLIND,
             stands_from: self.now + GATHER,
@@ -150,6 +152,10 @@ impl Node {
             self.gathers_until = self.now + GATHER;
         }
         self.set(GATHER, Timer::Stand);
+        if self.is_zoned() {
+            self.set(GATHER_AGAIN, Timer::Gather);
+            self.set(YOUNG, Timer::Stand);
+        }
         self.set_fill(image.id);
         self.pump();
     }

@@ -10,6 +10,7 @@ use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Member, Membership, State};
+use crate::placement::map::mix;
 use crate::placement::zones::Stock;
 use crate::placement::{Arc, Filled, Gateways};
 use crate::record::Record;
@@ -25,12 +26,27 @@ const CONTACTS: usize = 3;
 const CONTACT_ZONES_MAX: usize = 4096;
 /// So many gateways of other zones are told to those who are not gateways.
 const TOLD: usize = 8;
+/// The same for who comes from another zone and is told of some of its own, from whom it will hear the rest: a whole field that
+/// is switched on may ask one machine first, whose link is to carry chunks soon.
+const TOLD_BESIDES: usize = 2;
 /// So many images are remembered that only other zones have.
 const IMAGES_MAX: usize = 1024;
 /// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
 const RETIRE_AFTER: Duration = Duration::from_secs(5);
+/// The maps of zones are made anew so long after news of other gateways: nobody waits for less.
+const MAP_AFTER: Duration = Duration::from_millis(10);
 /// How often a gateway that knows no other zone looks for one.
 const SEEK_EVERY: Duration = Duration::from_millis(200);
+/// When gateways compare notes at first, each with any that it knows: with each time a gateway knows twice as many at least, and
+/// all do so at once, while gossip would take turns and one machine that is asked by all would have its link full.
+const EARLY_SYNCS: [Duration; 6] = [
+    Duration::from_millis(30),
+    Duration::from_millis(40),
+    Duration::from_millis(50),
+    Duration::from_millis(80),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+];
 
 /// What a node knows beyond its zone.
 #[derive(Default)]
@@ -47,6 +63,8 @@ pub(super) struct Outside {
     has_followed: bool,
     /// Others of this zone are there.
     has_fellows: bool,
+    /// The maps of zones are going to be made anew.
+    map_set: bool,
     /// Since when this node is a gateway no more.
     idle_since: Option<Time>,
     syncs: u32,
@@ -97,7 +115,8 @@ impl Node {
                 let live = || backbone.live().values().filter(|gateway| gateway.node != to.node);
                 let (near, far): (Vec<&Identity>, Vec<&Identity>) = live().partition(|gateway| gateway.zone == to.zone);
                 let from = to.node.0 as usize % far.len().max(1);
-                let far = far.iter().cycle().skip(from).take(far.len().min(TOLD)).copied();
+                let told = if same_zone || near.is_empty() { TOLD } else { TOLD_BESIDES };
+                let far = far.iter().cycle().skip(from).take(far.len().min(told)).copied();
                 snapshot.gateways.push(backbone.myself());
                 snapshot.gateways.extend(near.into_iter().chain(theirs).chain(far).map(alive));
             }
@@ -157,7 +176,7 @@ impl Node {
             let mut effects = backbone.met(from, self.now);
             if among_gateways {
                 effects.add(backbone.learn(gateways.clone(), outside, self.now));
-                self.mapped = u64::MAX;
+                self.map_outside_soon();
             }
             self.apply_outside(effects);
         }
@@ -228,7 +247,10 @@ impl Node {
     pub(super) fn stand(&mut self) {
         let me = *self.me();
         // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
-        let knows = |image: &Image| !self.outside.has_fellows || self.now >= image.stands_from;
+        let knows = |image: &Image| {
+            let settled = self.now >= image.young_until || self.before_us(image.subject.image) < Gateways::COUNT;
+            !self.outside.has_fellows || (self.now >= image.stands_from && settled)
+        };
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
         let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
         match (&self.outside.backbone, called) {
@@ -251,6 +273,25 @@ impl Node {
         }
         self.announce_outside();
         self.map_outside();
+    }
+
+    /// How many of the zone are older than this node and take part in an image, or may: while a room is switched on, it may not
+    /// have heard yet what they say.
+    fn before_us(&self, id: ImageId) -> usize {
+        let age = |member: &Identity| (member.generation, member.node);
+        let mine = age(self.me());
+        let may_take_part = |member: &&Identity| {
+            let records = self.membership.records().of(member.node);
+            records.is_empty() || records.iter().any(|record| record.image() == id && !record.origin && !record.leaving)
+        };
+        self.membership.live().values().filter(|member| age(member) < mine).filter(may_take_part).count()
+    }
+
+    /// While a room is switched on the eldest is whom all who come ask first, so it knows most: it is asked once more before this
+    /// node stands for its zone, or does not.
+    pub(super) fn gather(&mut self) {
+        let eldest = self.membership.live().values().min_by_key(|member| (member.generation, member.node)).copied();
+        self.outputs.extend(eldest.map(Output::Sync));
     }
 
     /// Leaves the backbone.
@@ -301,6 +342,21 @@ impl Node {
         }
     }
 
+    /// Makes the maps of zones anew before long: while a field is switched on, gateways come with each message.
+    fn map_outside_soon(&mut self) {
+        if !std::mem::replace(&mut self.outside.map_set, true) {
+            self.set(MAP_AFTER, Timer::MapOutside);
+        }
+    }
+
+    /// Other gateways have come, or have said something.
+    pub(super) fn remap_outside(&mut self) {
+        self.outside.map_set = false;
+        self.map_outside();
+        // Somebody may have now what nobody had.
+        self.retry_waiting();
+    }
+
     /// Makes the maps of zones anew.
     fn map_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
@@ -319,7 +375,7 @@ impl Node {
     pub(super) fn apply_outside(&mut self, effects: Effects) {
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in effects.up {
-            self.mapped = u64::MAX;
+            self.map_outside_soon();
             if gateway.zone == self.me().zone {
                 self.contact(gateway);
             }
@@ -389,7 +445,7 @@ impl Node {
                 let before = backbone.records().changes();
                 let effects = backbone.datagram(bytes, now);
                 if backbone.records().changes() != before {
-                    self.mapped = u64::MAX;
+                    self.map_outside_soon();
                 }
                 self.apply_outside(effects);
             }
@@ -400,19 +456,29 @@ impl Node {
     /// Compares notes with other gateways: at once with some, then with all of them now and then.
     pub(super) fn seek_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
-        self.outside.syncs = self.outside.syncs.wrapping_add(1);
         self.outside.has_followed = false;
-        let alone = self.outside.is_alone(self.me().zone);
-        let (partner, every) = (backbone.partner(self.outside.syncs), backbone.sync_every());
-        // Not all who are known stand in the backbone: each has its turn.
-        let contacts = self.outside.contacts.values().flatten();
-        let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
-        let fellows = fellows.filter_map(|node| self.membership.live().get(node));
-        let known: Vec<Identity> = contacts.chain(fellows).copied().collect();
-        let turn = known.get((self.outside.syncs as usize).wrapping_sub(1) % known.len().max(1)).copied();
-        let chosen = if alone { turn } else { partner };
+        let syncs = self.outside.syncs;
+        self.outside.syncs = syncs.wrapping_add(1);
+        let (early, alone) = (EARLY_SYNCS.get(syncs as usize).copied(), self.outside.is_alone(self.me().zone));
+        // All zones have the same contacts, mostly: each begins with another of them.
+        let turn = mix(self.me().node.0).wrapping_add(syncs.into()) as usize;
+        let chosen = if alone {
+            // Not all who are known stand in the backbone: each has its turn.
+            let contacts = self.outside.contacts.values().flatten();
+            let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
+            let fellows = fellows.filter_map(|node| self.membership.live().get(node));
+            let known: Vec<Identity> = contacts.chain(fellows).copied().collect();
+            known.get(turn % known.len().max(1)).copied()
+        } else if early.is_some() {
+            let mut known = backbone.live().values();
+            known.nth(mix(turn as u64) as usize % backbone.live().len().max(1)).copied()
+        } else {
+            backbone.partner(syncs)
+        };
         self.outputs.extend(chosen.map(Output::Sync));
-        self.outside.seeks = Some(self.set(if alone { SEEK_EVERY } else { every }, Timer::SeekOutside));
+        let later = if alone { SEEK_EVERY } else { backbone.sync_every() };
+        let every = early.unwrap_or(later);
+        self.outside.seeks = Some(self.set(every, Timer::SeekOutside));
     }
 }
 

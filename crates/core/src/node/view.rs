@@ -131,7 +131,7 @@ impl Node {
         let suspects = self.membership.suspects();
         let view = |identity: Identity, state| {
             let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
-            for record in records.iter().filter(|record| record.node == identity.node) {
+            for record in records.of(identity.node) {
                 let Ok(header) = crate::image::Header::decode(&record.subject.header) else { continue };
                 let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
                 let size = crate::image::Geometry::new(header).chunks();

@@ -4,20 +4,20 @@ use super::map::turn;
 use crate::chunk::Chunk;
 use crate::identity::{Identity, NodeId};
 
-/// A zone has so many: one may die at any time, and each has an extra copy of its share of the image to send. More of
-/// them would have to know each other.
-const GATEWAYS: usize = 4;
-
 /// The gateways of a zone for one image, sorted by node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gateways(Vec<NodeId>);
 
 impl Gateways {
+    /// A zone has so many: one may die at any time, and each has an extra copy of its share of the image to send. More of
+    /// them would have to know each other.
+    pub const COUNT: usize = 4;
+
     /// Of all nodes that take part in an image the eldest: so nobody who comes takes the place of one who is there.
     pub fn eldest<'a>(nodes: impl Iterator<Item = &'a Identity>) -> Self {
         let mut nodes: Vec<(u64, NodeId)> = nodes.map(|identity| (identity.generation, identity.node)).collect();
         nodes.sort_unstable();
-        nodes.truncate(GATEWAYS);
+        nodes.truncate(Self::COUNT);
         Self::of(nodes.into_iter().map(|(_, node)| node))
     }
 

@@ -8,15 +8,16 @@
 use super::crowd::Distance;
 use super::gateways::Gateways;
 use super::map::mix;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, ChunkSize};
 use crate::few::Few;
 use crate::identity::{NodeId, Zone};
 use std::collections::BTreeMap;
 
 /// So many trees there are: enough that what zones send is even, and not more than a gateway can have connections.
 const TREES: u64 = 64;
-/// So many chunks in a row take the same tree: each of the gateways of a zone has a few of them.
-const TREE_CHUNKS: u64 = 16;
+/// So many bytes in a row take the same tree: each of the gateways of a zone has a few chunks of them, and what is read ahead
+/// takes several trees, or a reader would get no more than some of the links above it carry.
+const TREE_BYTES: u64 = 1 << 20;
 /// So many zones are named that a zone may take a chunk from, besides where it enters.
 const LOOK: usize = 2;
 
@@ -37,8 +38,10 @@ struct Station {
 }
 
 /// The zones that take part in one image.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Zones {
+    /// See [`TREE_BYTES`].
+    tree_chunks: u64,
     stations: BTreeMap<NodeId, Station>,
     /// From which zones this one takes chunks, in each tree: of the trees themselves nothing is kept, which are as large as the field.
     parents: Vec<Few<(Distance, NodeId)>>,
@@ -54,6 +57,12 @@ pub struct Way<'a> {
 }
 
 impl Zones {
+    /// None yet, of an image with such chunks.
+    pub fn new(chunk: ChunkSize) -> Self {
+        let tree_chunks = (TREE_BYTES / chunk.bytes()).max(1);
+        Self { tree_chunks, stations: BTreeMap::new(), parents: Vec::new() }
+    }
+
     /// Takes in what each gateway says of its zone now, for a gateway of the zone `mine`.
     pub fn update(&mut self, mine: Zone, said: impl Iterator<Item = (Zone, NodeId, Stock)>) {
         let mut members = BTreeMap::<NodeId, (Vec<NodeId>, Stock)>::new();
@@ -81,7 +90,7 @@ impl Zones {
         let others = || self.stations.iter().filter(|(place, _)| **place != me);
         let having = others().filter(|(_, station)| station.stock.whole || station.stock.origin);
         let nearest = having.map(|(place, _)| *place).min_by_key(|place| me.0.wrapping_sub(place.0));
-        let number = chunk.0 / TREE_CHUNKS % TREES;
+        let number = chunk.0 / self.tree_chunks % TREES;
         let parents = self.parents.get(number as usize).into_iter().flat_map(|parents| parents.iter().copied());
         // If nobody is known to have all of it, each may have some.
         let sources: Vec<NodeId> =
@@ -143,6 +152,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    const CHUNK: u64 = 64 << 10;
     const NONE: Stock = Stock { whole: false, origin: false };
 
     fn zone(number: u64) -> Zone {
@@ -156,11 +166,11 @@ mod tests {
     }
 
     fn chunks() -> impl Iterator<Item = Chunk> {
-        (0..TREES).map(|tree| Chunk(tree * TREE_CHUNKS))
+        (0..TREES).map(|tree| Chunk(tree * TREE_BYTES / CHUNK))
     }
 
     fn of(mine: u64, said: impl Iterator<Item = (Zone, NodeId, Stock)>) -> Zones {
-        let mut zones = Zones::default();
+        let mut zones = Zones::new(ChunkSize::new(CHUNK as u32).expect("a size"));
         zones.update(zone(mine), said);
         zones
     }

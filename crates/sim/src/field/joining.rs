@@ -10,6 +10,7 @@ use std::time::Duration;
 use vfield_core::identity;
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::placement::map::mix;
+use vfield_core::wire::{self, Kind};
 
 /// What a machine does once it has joined.
 #[derive(Debug)]
@@ -114,13 +115,24 @@ impl Field {
             return self.after(JOIN_AGAIN, Event::Join(machine));
         };
         let peer = self.machines[via].identity;
-        let mine = Box::new(self.machines[from].node.snapshot(&peer));
         if self.reach(from, peer).is_some() {
+            let mine = self.notes(from, via, Kind::Sync);
             self.send(from, via, Message::Sync(mine));
         }
         // Until it is answered, as a daemon does.
         self.after(JOIN_AGAIN, Event::Join(machine));
         self.schedule_wake(from);
+    }
+
+    /// What a machine tells another when they compare notes.
+    pub(super) fn notes(&self, from: usize, to: usize, kind: Kind) -> Vec<u8> {
+        wire::snapshot_frame(kind, 0, self.machines[from].node.snapshot(&self.machines[to].identity))
+    }
+
+    /// A machine takes in what another told it.
+    pub(super) fn learn(&mut self, machine: usize, frame: &[u8]) {
+        let snapshot = wire::decode_snapshot(&frame[wire::HEADER..]).expect("it is as a core made it");
+        self.input(machine, Input::Learned(snapshot));
     }
 
     /// A machine that asked to join has its answer.

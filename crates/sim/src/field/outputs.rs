@@ -11,7 +11,7 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Notice, Output};
-use vfield_core::wire::Refusal;
+use vfield_core::wire::{Kind, Refusal};
 
 impl Field {
     /// Takes the outputs of a core and does what they say.
@@ -65,7 +65,7 @@ impl Field {
             }
             Output::Sync(identity) => {
                 if let Some(to) = self.reach(machine, identity) {
-                    let mine = Box::new(self.machines[machine].node.snapshot(&identity));
+                    let mine = self.notes(machine, to, Kind::Sync);
                     self.send(machine, to, Message::Sync(mine));
                 }
             }

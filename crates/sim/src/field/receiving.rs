@@ -9,7 +9,7 @@ use std::time::Duration;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
-use vfield_core::wire::Refusal;
+use vfield_core::wire::{Kind, Refusal};
 
 impl Field {
     /// All of a packet is there.
@@ -86,13 +86,13 @@ impl Field {
                     self.input(to, Input::Redirected(request, node));
                 }
             }
-            Message::Sync(snapshot) => {
-                self.input(to, Input::Learned(*snapshot));
-                let mine = Box::new(self.machines[to].node.snapshot(&self.machines[from].identity));
+            Message::Sync(frame) => {
+                self.learn(to, &frame);
+                let mine = self.notes(to, from, Kind::Synced);
                 self.send(to, from, Message::Synced(mine));
             }
-            Message::Synced(snapshot) => {
-                self.input(to, Input::Learned(*snapshot));
+            Message::Synced(frame) => {
+                self.learn(to, &frame);
                 self.joined(to);
             }
             Message::Patience => {

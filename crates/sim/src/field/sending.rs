@@ -8,22 +8,11 @@ use crate::network::{Discipline, Message, Packet};
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, RequestId};
-use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{self, Priority, Refusal};
 
 /// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and fair.
 const SMALL: u64 = 4096;
-/// About how long a member and a record are in a snapshot, in bytes, and all of its images together.
-const MEMBER_BYTES: usize = 28;
-const RECORD_BYTES: usize = 28;
-const IMAGES_BYTES: usize = 100;
-
-fn snapshot_bytes(snapshot: &Snapshot) -> u64 {
-    let members = snapshot.members.len() + snapshot.gateways.len();
-    let records = snapshot.records.len() + snapshot.outside.len();
-    (wire::HEADER + IMAGES_BYTES + members * MEMBER_BYTES + records * RECORD_BYTES) as u64
-}
 
 impl Field {
     /// Bytes of a message, headers of the network not counted.
@@ -33,8 +22,7 @@ impl Field {
             Message::Get { .. } => wire::GET_FRAME as u64,
             Message::Cancel(_) | Message::Refuse(..) | Message::Patience => header,
             Message::Redirect(..) => header + 8,
-            Message::Sync(snapshot) | Message::Synced(snapshot) => snapshot_bytes(snapshot),
-            Message::Datagram(bytes) => bytes.len() as u64,
+            Message::Sync(bytes) | Message::Synced(bytes) | Message::Datagram(bytes) => bytes.len() as u64,
             Message::Data { request, .. } => {
                 let _ = from;
                 let flight = self.machines[to].flights.get(*request);

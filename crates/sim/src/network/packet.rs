@@ -6,7 +6,6 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::reach::Reach;
-use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
@@ -43,10 +42,10 @@ pub enum Message {
     Refuse(RequestId, Refusal),
     /// Ask that one.
     Redirect(RequestId, NodeId),
-    /// Notes to compare: who sends them, and wants an answer.
-    Sync(Box<Snapshot>),
+    /// Notes to compare, as they are on the wire: who sends them, and wants an answer.
+    Sync(Vec<u8>),
     /// The answer.
-    Synced(Box<Snapshot>),
+    Synced(Vec<u8>),
     /// It will come.
     Patience,
     /// Gossip, on no connection.
