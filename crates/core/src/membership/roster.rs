@@ -89,6 +89,11 @@ impl<'a> Live<'a> {
         self.0.values().map(|member| &member.identity)
     }
 
+    /// All of them, those from this id on first.
+    pub fn around(self, node: NodeId) -> impl Iterator<Item = &'a Identity> {
+        self.0.range(node..).chain(self.0.range(..node)).map(|(_, member)| &member.identity)
+    }
+
     /// How many.
     pub fn len(self) -> usize {
         self.0.len()

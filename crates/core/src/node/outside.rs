@@ -39,14 +39,8 @@ const MAP_AFTER: Duration = Duration::from_millis(10);
 const SEEK_EVERY: Duration = Duration::from_millis(200);
 /// When gateways compare notes at first, each with any that it knows: with each time a gateway knows twice as many at least, and
 /// all do so at once, while gossip would take turns and one machine that is asked by all would have its link full.
-const EARLY_SYNCS: [Duration; 6] = [
-    Duration::from_millis(30),
-    Duration::from_millis(40),
-    Duration::from_millis(50),
-    Duration::from_millis(80),
-    Duration::from_millis(200),
-    Duration::from_millis(500),
-];
+const EARLY_SYNCS: [Duration; 4] =
+    [Duration::from_millis(40), Duration::from_millis(60), Duration::from_millis(100), Duration::from_millis(200)];
 
 /// What a node knows beyond its zone.
 #[derive(Default)]
@@ -100,6 +94,12 @@ impl Node {
         self.me().zone != Zone::default() || !self.outside.contacts.is_empty()
     }
 
+    /// The other gateways of its zone, for any image.
+    fn fellows(&self) -> impl Iterator<Item = &Identity> {
+        let gateways = self.images.values().flat_map(|image| image.gateways.nodes());
+        gateways.filter_map(|node| self.membership.live().get(node))
+    }
+
     /// What to tell a node that we meet.
     pub fn snapshot(&self, to: &Identity) -> Snapshot {
         let (members, records) = self.membership.snapshot();
@@ -112,17 +112,21 @@ impl Node {
                 snapshot.backbone = true;
             }
             Some(backbone) => {
-                let live = || backbone.live().values().filter(|gateway| gateway.node != to.node);
-                let (near, far): (Vec<&Identity>, Vec<&Identity>) = live().partition(|gateway| gateway.zone == to.zone);
-                let from = to.node.0 as usize % far.len().max(1);
+                let live = backbone.live();
+                let near: Vec<Identity> = if same_zone {
+                    self.fellows().copied().collect()
+                } else {
+                    live.values().filter(|gateway| gateway.zone == to.zone).chain(theirs).copied().collect()
+                };
                 let told = if same_zone || near.is_empty() { TOLD } else { TOLD_BESIDES };
-                let far = far.iter().cycle().skip(from).take(far.len().min(told)).copied();
+                // Each is told of others.
+                let far = live.around(to.node).filter(|gateway| gateway.zone != to.zone).take(told);
+                let others = near.iter().chain(far).filter(|gateway| gateway.node != to.node);
                 snapshot.gateways.push(backbone.myself());
-                snapshot.gateways.extend(near.into_iter().chain(theirs).chain(far).map(alive));
+                snapshot.gateways.extend(others.map(alive));
             }
             None => {
-                let mine = self.images.values().flat_map(|image| image.gateways.nodes());
-                let mine = mine.filter_map(|node| self.membership.live().get(node)).filter(|_| !same_zone);
+                let mine = self.fellows().filter(|_| !same_zone);
                 let others = self.outside.contacts.values().flatten().take(TOLD);
                 snapshot.gateways.extend(theirs.chain(mine).chain(others).map(alive));
             }
@@ -465,13 +469,10 @@ impl Node {
         let chosen = if alone {
             // Not all who are known stand in the backbone: each has its turn.
             let contacts = self.outside.contacts.values().flatten();
-            let fellows = self.images.values().flat_map(|image| image.gateways.nodes());
-            let fellows = fellows.filter_map(|node| self.membership.live().get(node));
-            let known: Vec<Identity> = contacts.chain(fellows).copied().collect();
+            let known: Vec<Identity> = contacts.chain(self.fellows()).copied().collect();
             known.get(turn % known.len().max(1)).copied()
         } else if early.is_some() {
-            let mut known = backbone.live().values();
-            known.nth(mix(turn as u64) as usize % backbone.live().len().max(1)).copied()
+            backbone.live().around(NodeId(mix(turn as u64))).next().copied()
         } else {
             backbone.partner(syncs)
         };

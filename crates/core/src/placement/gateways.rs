@@ -10,8 +10,8 @@ pub struct Gateways(Vec<NodeId>);
 
 impl Gateways {
     /// A zone has so many: one may die at any time, and each has an extra copy of its share of the image to send. More of
-    /// them would have to know each other.
-    pub const COUNT: usize = 4;
+    /// them would have to know each other, and with four a thousand nodes in zones of 50 are no faster.
+    pub const COUNT: usize = 3;
 
     /// Of all nodes that take part in an image the eldest: so nobody who comes takes the place of one who is there.
     pub fn eldest<'a>(nodes: impl Iterator<Item = &'a Identity>) -> Self {
@@ -59,14 +59,14 @@ mod tests {
         let node = |node: u64| Identity { addr, node: NodeId(node), generation: 100 - node, zone: Zone::default() };
         let nodes: Vec<Identity> = (0..10).map(node).collect();
         let gateways = Gateways::eldest(nodes.iter());
-        assert_eq!(gateways.nodes(), [6, 7, 8, 9].map(NodeId));
+        assert_eq!(gateways.nodes(), [7, 8, 9].map(NodeId));
         let mut first = BTreeMap::<NodeId, u32>::new();
         for chunk in 0..1000 {
             let turn: Vec<NodeId> = gateways.in_turn(Chunk(chunk)).collect();
-            assert_eq!(turn.len(), 4);
+            assert_eq!(turn.len(), Gateways::COUNT);
             *first.entry(turn[0]).or_default() += 1;
         }
-        assert!(first.values().all(|count| (240..260).contains(count)), "{first:?}");
+        assert!(first.values().all(|count| (323..343).contains(count)), "{first:?}");
         assert_eq!(Gateways::default().in_turn(Chunk(5)).next(), None);
     }
 }
