@@ -39,8 +39,13 @@ const MAP_AFTER: Duration = Duration::from_millis(10);
 const SEEK_EVERY: Duration = Duration::from_millis(200);
 /// When gateways compare notes at first, each with any that it knows: with each time a gateway knows twice as many at least, and
 /// all do so at once, while gossip would take turns and one machine that is asked by all would have its link full.
-const EARLY_SYNCS: [Duration; 4] =
-    [Duration::from_millis(40), Duration::from_millis(60), Duration::from_millis(100), Duration::from_millis(200)];
+const EARLY_SYNCS: [Duration; 5] = [
+    Duration::from_millis(30),
+    Duration::from_millis(40),
+    Duration::from_millis(50),
+    Duration::from_millis(80),
+    Duration::from_millis(150),
+];
 
 /// What a node knows beyond its zone.
 #[derive(Default)]
@@ -116,7 +121,8 @@ impl Node {
                 let near: Vec<Identity> = if same_zone {
                     self.fellows().copied().collect()
                 } else {
-                    live.values().filter(|gateway| gateway.zone == to.zone).chain(theirs).copied().collect()
+                    let near = live.values().filter(|gateway| gateway.zone == to.zone).chain(theirs);
+                    eldest(near.copied().filter(|gateway| gateway.node != to.node).collect(), CONTACTS)
                 };
                 let told = if same_zone || near.is_empty() { TOLD } else { TOLD_BESIDES };
                 // Each is told of others.
@@ -221,7 +227,6 @@ impl Node {
         let contacts = self.outside.contacts.entry(identity.zone).or_default();
         if !contacts.iter().any(|known| known.node == identity.node) {
             // The eldest stays: all who come are told of that one, which so knows all of its zone.
-            let age = |contact: &Identity| (contact.generation, contact.node);
             contacts.push(identity);
             if contacts.len() > CONTACTS {
                 let is_eldest = contacts.iter().skip(1).all(|contact| age(&contacts[0]) < age(contact));
@@ -282,7 +287,6 @@ impl Node {
     /// How many of the zone are older than this node and take part in an image, or may: while a room is switched on, it may not
     /// have heard yet what they say.
     fn before_us(&self, id: ImageId) -> usize {
-        let age = |member: &Identity| (member.generation, member.node);
         let mine = age(self.me());
         let may_take_part = |member: &&Identity| {
             let records = self.membership.records().of(member.node);
@@ -294,7 +298,7 @@ impl Node {
     /// While a room is switched on the eldest is whom all who come ask first, so it knows most: it is asked once more before this
     /// node stands for its zone, or does not.
     pub(super) fn gather(&mut self) {
-        let eldest = self.membership.live().values().min_by_key(|member| (member.generation, member.node)).copied();
+        let eldest = self.membership.live().values().min_by_key(|member| age(member)).copied();
         self.outputs.extend(eldest.map(Output::Sync));
     }
 
@@ -465,14 +469,20 @@ impl Node {
         self.outside.syncs = syncs.wrapping_add(1);
         let (early, alone) = (EARLY_SYNCS.get(syncs as usize).copied(), self.outside.is_alone(self.me().zone));
         // All zones have the same contacts, mostly: each begins with another of them.
-        let turn = mix(self.me().node.0).wrapping_add(syncs.into()) as usize;
+        let drawn = mix(self.me().node.0);
         let chosen = if alone {
-            // Not all who are known stand in the backbone: each has its turn.
-            let contacts = self.outside.contacts.values().flatten();
-            let known: Vec<Identity> = contacts.chain(self.fellows()).copied().collect();
-            known.get(turn % known.len().max(1)).copied()
+            // Not all who are known stand in the backbone: each has its turn, an origin last. All have heard of it, and its
+            // link is to carry chunks.
+            let contacts = self.outside.contacts.values().flatten().chain(self.fellows());
+            let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);
+            let (origins, mut known): (Vec<Identity>, Vec<Identity>) =
+                contacts.partition(|known| is_origin(known.node));
+            let first = drawn as usize % known.len().max(1);
+            known.rotate_left(first);
+            let known: Vec<Identity> = known.into_iter().chain(origins).collect();
+            known.get(syncs as usize % known.len().max(1)).copied()
         } else if early.is_some() {
-            backbone.live().around(NodeId(mix(turn as u64))).next().copied()
+            backbone.live().around(NodeId(mix(drawn.wrapping_add(syncs.into())))).next().copied()
         } else {
             backbone.partner(syncs)
         };
@@ -481,6 +491,19 @@ impl Node {
         let every = early.unwrap_or(later);
         self.outside.seeks = Some(self.set(every, Timer::SeekOutside));
     }
+}
+
+/// So many of them, each once.
+fn eldest(mut nodes: Vec<Identity>, count: usize) -> Vec<Identity> {
+    nodes.sort_unstable_by_key(age);
+    nodes.dedup_by_key(|identity| identity.node);
+    nodes.truncate(count);
+    nodes
+}
+
+/// Who is older has less of it.
+const fn age(identity: &Identity) -> (u64, NodeId) {
+    (identity.generation, identity.node)
 }
 
 fn alive(identity: &Identity) -> Member {

@@ -52,6 +52,9 @@ pub struct Room {
     /// Chunk size: a power of two from 16K to 1M, which only this fixes: the product's default is 64K
     #[arg(long, default_value = "64K", value_parser = units::bytes, value_name = "SIZE")]
     pub chunk: u64,
+    /// Most bytes read ahead of a reader, which windows and caches follow; only this fixes it: the product's default is 8M
+    #[arg(long, default_value = "8M", value_parser = units::bytes, value_name = "SIZE")]
+    pub read_ahead: u64,
     /// How connections share a machine's way out
     #[arg(long, default_value = "fair")]
     pub queueing: Queueing,
@@ -88,6 +91,8 @@ impl Room {
         refuse(self.nodes >= 1 << 20, "--nodes: at most a million")?;
         let power = self.chunk.is_power_of_two() && (16 << 10..=1 << 20).contains(&self.chunk);
         refuse(!power, "--chunk: a power of two from 16K to 1M")?;
+        let sound = (1 << 20..=1 << 30).contains(&self.read_ahead);
+        refuse(!sound, "--read-ahead: 1M to 1G")?;
         refuse(self.zone_size == Some(0), "--zone-size: a zone has at least one machine")?;
         refuse(self.image / self.chunk >= 1 << 32, "--image: at most four thousand million chunks")?;
         refuse(self.limit.is_zero(), "--limit: some time")?;
@@ -117,12 +122,20 @@ impl Room {
             packet_payload,
             ..Links::default()
         };
-        field.config = Config { join_boost: 9, ..Config::default() };
+        field.config = self.config();
         field.checks = Checks::rare();
         field.keeps_notices = false;
         field.memory_max = self.memory;
         field.origin(None, &[0]);
         field
+    }
+
+    /// What cores are told: the product's defaults, with all windows as much wider as what is read ahead.
+    fn config(&self) -> Config {
+        let config = Config::default();
+        let widened = |bytes: u64| (bytes as f64 * self.read_ahead as f64 / config.read_ahead_bytes as f64) as u64;
+        let (window_bytes, transient_bytes) = (widened(config.window_bytes), widened(config.transient_bytes));
+        Config { join_boost: 9, window_bytes, transient_bytes, read_ahead_bytes: self.read_ahead, ..config }
     }
 
     /// Switches a machine on after a while; once it has joined it reads, if `reads`.
