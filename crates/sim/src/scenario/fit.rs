@@ -5,6 +5,7 @@
 use super::room::Room;
 use super::units::Store;
 use std::time::Duration;
+use vfield_core::placement::Gateways;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,22 +21,20 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// The simulator itself.
 const BASE_BYTES: u64 = 16 << 20;
-/// A machine that knows nobody. This and what follows were measured with 1000 to 10 000 in zones of 50, whose machines take
-/// 120 KB with an image of 4 MiB and 230 KB with one of 256 MiB.
-const MACHINE_BYTES: u64 = 72 << 10;
+/// A machine that knows nobody. This and what follows were measured with 1000 to 100 000 in zones of 50 and 128, whose machines
+/// take 90 and 117 KB with an image of 256 MiB in chunks of 256 KiB, and 136 and 165 KB in chunks of 64 KiB.
+const MACHINE_BYTES: u64 = 52 << 10;
 /// What a machine keeps of another of its zone: its membership, what it holds, the lanes between them, and what is on its way to say
 /// so while a room is switched on.
-const MEMBER_BYTES: u64 = 800;
-/// What a gateway keeps of another.
-const GATEWAY_BYTES: u64 = 420;
+const MEMBER_BYTES: u64 = 360;
+/// What a gateway keeps of another: 300 bytes, and half as many again are gateways while a field is switched on.
+const GATEWAY_BYTES: u64 = 600;
 /// A zone has so many.
-const GATEWAYS: u64 = 4;
+const GATEWAYS: u64 = Gateways::COUNT as u64;
 /// What a machine keeps of a chunk: bits in a few tables.
 const CHUNK_BYTES: u64 = 1;
-/// What it keeps of one that is under way, and how many are: the read-ahead and what readers and stores ask for.
-const UNDER_WAY_BYTES: u64 = 500;
-/// See [`UNDER_WAY_BYTES`].
-const UNDER_WAY: u64 = 12 << 20;
+/// What it keeps of one that is under way: what is read ahead, and half as much that readers and stores ask for.
+const UNDER_WAY_BYTES: u64 = 400;
 /// A chunk that comes to a machine, with all that is said about it, in a small zone, and how much more that is for each
 /// member of a larger one. Of a hundred machines it takes a fifth of that: all they have is in the processor's cache.
 const CHUNK_TIME: Duration = Duration::from_micros(25);
@@ -58,7 +57,7 @@ impl Estimate {
         let each = MACHINE_BYTES
             .saturating_add(known.saturating_mul(MEMBER_BYTES))
             .saturating_add(chunks.saturating_mul(CHUNK_BYTES))
-            .saturating_add(chunks.min(UNDER_WAY / room.chunk).saturating_mul(UNDER_WAY_BYTES));
+            .saturating_add(chunks.min(room.read_ahead / 2 * 3 / room.chunk).saturating_mul(UNDER_WAY_BYTES));
         // Each knows all others.
         let gateways = room.zone_size.map_or(0, |size| nodes.div_ceil(size as u64) * GATEWAYS.min(size as u64));
         let backbone = gateways.saturating_mul(gateways).saturating_mul(GATEWAY_BYTES);
@@ -107,6 +106,7 @@ mod tests {
         for args in [
             &["--nodes", "10000", "--image", "256M", "--zone-size", "50"][..],
             &["--nodes", "30000", "--image", "32M", "--zone-size", "50"],
+            &["--nodes", "100000", "--image", "32M", "--zone-size", "128", "--chunk", "256K"],
             &["--nodes", "1000"],
         ] {
             assert_eq!(room(args).fits(1.0), Ok(()), "{args:?}");
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_in_one_line_that_says_how_to_go_on() {
-        // Two thousand zones have eight thousand gateways, who would know each other.
+        // Two thousand zones have six thousand gateways, who would know each other.
         let args = ["--nodes", "100000", "--image", "32M", "--chunk", "1M", "--zone-size", "50"];
         assert!(room(&args).fits(1.0).is_err());
         let args = ["--nodes", "100000", "--image", "10G"];
