@@ -33,7 +33,8 @@ const TOLD_BESIDES: usize = 2;
 const IMAGES_MAX: usize = 1024;
 /// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
 const RETIRE_AFTER: Duration = Duration::from_secs(5);
-/// The maps of zones are made anew so long after news of other gateways: nobody waits for less.
+/// The maps of zones are made anew so long after news of other gateways, which pours in while a field is switched on: for that
+/// long chunks go by the maps of before.
 const MAP_AFTER: Duration = Duration::from_millis(10);
 /// How often a gateway that knows no other zone looks for one.
 const SEEK_EVERY: Duration = Duration::from_millis(200);
@@ -121,8 +122,13 @@ impl Node {
                 let near: Vec<Identity> = if same_zone {
                     self.fellows().copied().collect()
                 } else {
-                    let near = live.values().filter(|gateway| gateway.zone == to.zone).chain(theirs);
-                    eldest(near.copied().filter(|gateway| gateway.node != to.node).collect(), CONTACTS)
+                    // Who stands for its zone lives; contacts may be dead.
+                    let mut near: Vec<Identity> = live.values().filter(|near| near.zone == to.zone).copied().collect();
+                    near.sort_unstable_by_key(age);
+                    let (theirs, known) = (theirs.copied(), near.clone());
+                    near.extend(theirs.filter(|contact| known.iter().all(|known| known.node != contact.node)));
+                    near.truncate(CONTACTS);
+                    near
                 };
                 let told = if same_zone || near.is_empty() { TOLD } else { TOLD_BESIDES };
                 // Each is told of others.
@@ -265,7 +271,7 @@ impl Node {
         match (&self.outside.backbone, called) {
             (None, true) => {
                 self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));
-                self.outside.idle_since = None;
+                (self.outside.idle_since, self.outside.syncs) = (None, 0);
                 self.seek_outside();
             }
             (Some(_), true) => self.outside.idle_since = None,
@@ -491,14 +497,6 @@ impl Node {
         let every = early.unwrap_or(later);
         self.outside.seeks = Some(self.set(every, Timer::SeekOutside));
     }
-}
-
-/// So many of them, each once.
-fn eldest(mut nodes: Vec<Identity>, count: usize) -> Vec<Identity> {
-    nodes.sort_unstable_by_key(age);
-    nodes.dedup_by_key(|identity| identity.node);
-    nodes.truncate(count);
-    nodes
 }
 
 /// Who is older has less of it.
