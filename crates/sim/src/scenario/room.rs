@@ -68,7 +68,7 @@ pub struct Room {
     #[arg(long, default_value = "1h", value_parser = units::time, value_name = "TIME")]
     pub limit: Duration,
     /// Most memory of a run: one that would take more does not begin, and one that comes to it is stopped
-    #[arg(long, default_value = "15G", value_parser = units::bytes, value_name = "SIZE")]
+    #[arg(long, default_value = "16G", value_parser = units::bytes, value_name = "SIZE")]
     pub memory: u64,
     /// Begin also if it would take more memory than it may, or an hour
     #[arg(long)]
