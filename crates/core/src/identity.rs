@@ -37,6 +37,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Who is older has less of it; no two have the same.
+    pub const fn age(&self) -> (u64, NodeId) {
+        (self.generation, self.node)
+    }
+
     /// When it came, among all others.
     pub const fn arrival(&self) -> Arrival {
         let drawn = self.node.0 >> (u64::BITS - Arrival::DRAWN_BITS);

@@ -115,6 +115,11 @@ impl Node {
         self.abandon(node);
     }
 
+    /// The eldest of the others, who knows most of those who have just come.
+    pub(super) fn eldest(&self) -> Option<Identity> {
+        self.membership.live().values().min_by_key(|member| member.age()).copied()
+    }
+
     /// Compares notes with a partner: what gossip missed, this finds.
     pub(super) fn sync(&mut self) {
         self.syncs += 1;
@@ -122,7 +127,7 @@ impl Node {
         // Of those who came together each knows another part; whoever has been there longest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
         let chosen = if early.is_some() && live.len() <= KNOWN_TO_ONE {
-            live.values().min_by_key(|member| member.generation).copied()
+            self.eldest()
         } else {
             self.membership.partner(self.syncs)
         };

@@ -124,9 +124,12 @@ impl Node {
                 } else {
                     // Who stands for its zone lives; contacts may be dead.
                     let mut near: Vec<Identity> = live.values().filter(|near| near.zone == to.zone).copied().collect();
-                    near.sort_unstable_by_key(age);
-                    let (theirs, known) = (theirs.copied(), near.clone());
-                    near.extend(theirs.filter(|contact| known.iter().all(|known| known.node != contact.node)));
+                    near.sort_unstable_by_key(Identity::age);
+                    for contact in theirs {
+                        if near.iter().all(|known| known.node != contact.node) {
+                            near.push(*contact);
+                        }
+                    }
                     near.truncate(CONTACTS);
                     near
                 };
@@ -235,7 +238,7 @@ impl Node {
             // The eldest stays: all who come are told of that one, which so knows all of its zone.
             contacts.push(identity);
             if contacts.len() > CONTACTS {
-                let is_eldest = contacts.iter().skip(1).all(|contact| age(&contacts[0]) < age(contact));
+                let is_eldest = contacts.iter().skip(1).all(|contact| contacts[0].age() < contact.age());
                 contacts.remove(usize::from(is_eldest));
             }
             if zones == 0 {
@@ -293,19 +296,18 @@ impl Node {
     /// How many of the zone are older than this node and take part in an image, or may: while a room is switched on, it may not
     /// have heard yet what they say.
     fn before_us(&self, id: ImageId) -> usize {
-        let mine = age(self.me());
+        let mine = self.me().age();
         let may_take_part = |member: &&Identity| {
             let records = self.membership.records().of(member.node);
             records.is_empty() || records.iter().any(|record| record.image() == id && !record.origin && !record.leaving)
         };
-        self.membership.live().values().filter(|member| age(member) < mine).filter(may_take_part).count()
+        self.membership.live().values().filter(|member| member.age() < mine).filter(may_take_part).count()
     }
 
     /// While a room is switched on the eldest is whom all who come ask first, so it knows most: it is asked once more before this
     /// node stands for its zone, or does not.
     pub(super) fn gather(&mut self) {
-        let eldest = self.membership.live().values().min_by_key(|member| age(member)).copied();
-        self.outputs.extend(eldest.map(Output::Sync));
+        self.outputs.extend(self.eldest().map(Output::Sync));
     }
 
     /// Leaves the backbone.
@@ -497,11 +499,6 @@ impl Node {
         let every = early.unwrap_or(later);
         self.outside.seeks = Some(self.set(every, Timer::SeekOutside));
     }
-}
-
-/// Who is older has less of it.
-const fn age(identity: &Identity) -> (u64, NodeId) {
-    (identity.generation, identity.node)
 }
 
 fn alive(identity: &Identity) -> Member {

@@ -15,7 +15,7 @@ impl Gateways {
 
     /// Of all nodes that take part in an image the eldest: so nobody who comes takes the place of one who is there.
     pub fn eldest<'a>(nodes: impl Iterator<Item = &'a Identity>) -> Self {
-        let mut nodes: Vec<(u64, NodeId)> = nodes.map(|identity| (identity.generation, identity.node)).collect();
+        let mut nodes: Vec<(u64, NodeId)> = nodes.map(Identity::age).collect();
         nodes.sort_unstable();
         nodes.truncate(Self::COUNT);
         Self::of(nodes.into_iter().map(|(_, node)| node))
