@@ -86,6 +86,8 @@ pub struct Machine {
     pub traffic: Traffic,
     /// What its core had to say, if the field keeps it.
     pub notices: Vec<(Time, Notice)>,
+    /// Its readers, by number.
+    pub readers: Vec<u32>,
     /// How often its core was given something.
     pub inputs: u64,
 }
@@ -149,6 +151,7 @@ impl Machine {
             port,
             traffic: Traffic::default(),
             notices: Vec::new(),
+            readers: Vec::new(),
             inputs: 0,
         }
     }

@@ -36,6 +36,7 @@ impl Field {
         reader.times = self.keeps_times.then(Vec::new);
         self.readers.push(reader);
         let reader = self.readers.len() - 1;
+        self.machines[machine].readers.push(reader as u32);
         self.go_on(reader);
         reader
     }
