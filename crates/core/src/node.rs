@@ -252,6 +252,8 @@ pub struct Node {
     /// A look at all requests is due before long.
     checking: bool,
     outstanding_bytes: u64,
+    /// Most of them: the widest of what its images need.
+    window_bytes: u64,
     /// Until when it asks nobody for chunks, in a field of zones.
     gathers_until: Time,
     /// Chunks in line, by priority; entries may be out of date.
@@ -287,6 +289,7 @@ impl Node {
             member_at: None,
             mapped: 0,
             peers: Peers::new(config.round_robin),
+            window_bytes: config.window_bytes,
             config,
             now,
             seed,

@@ -152,7 +152,6 @@ impl Node {
         events(Event::Listening { addr: listening });
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);
-        let ahead_bytes = if config.tuning.read_ahead { core_config.read_ahead_bytes } else { 0 };
         let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
         let gossip = Gossip::new(udp, Arc::clone(&keys));
         let core = |now| Core::new(me, core_config, seed, now);
@@ -163,7 +162,7 @@ impl Node {
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
 
         let mut node = Self { driver, sources: Vec::new(), listening, started: Instant::now(), tasks };
-        let taken_part = node.take_part(&config, origins, ahead_bytes, &events).await;
+        let taken_part = node.take_part(&config, origins, &events).await;
         if taken_part.is_err() {
             // Others may know this node by now: it does not stay in their lists as one that died.
             node.driver.apply(Input::Gone);
@@ -178,7 +177,6 @@ impl Node {
         &mut self,
         config: &NodeConfig,
         origins: Vec<Origin>,
-        ahead_bytes: u64,
         events: &EventSink,
     ) -> Result<(), StartError> {
         let mut kept = KeptStores::take(config.keeper.clone());
@@ -187,7 +185,7 @@ impl Node {
         let alone = self.enter_or_begin(config, &held, events).await?;
         for (origin, serve) in origins.into_iter().zip(&config.serve) {
             self.prove(&origin, serve.proof.clone());
-            self.serve(origin, ahead_bytes)?;
+            self.serve(origin)?;
         }
         if joins {
             for known in bootstrap::find_images(&self.driver, &config.join, &held, alone).await? {
@@ -197,7 +195,7 @@ impl Node {
                         .map_err(|why| StartError::Untrusted { image: known.name.clone(), why })?,
                     None => drop(self.tasks.spawn(proofs::pass_on(Arc::clone(&self.driver), known.clone()))),
                 }
-                self.join(known, config, &mut kept, ahead_bytes, events)?;
+                self.join(known, config, &mut kept, events)?;
             }
         }
         kept.drop_rest();
@@ -327,13 +325,13 @@ impl Node {
         }
     }
 
-    fn serve(&mut self, origin: Origin, ahead_bytes: u64) -> Result<(), StartError> {
+    fn serve(&mut self, origin: Origin) -> Result<(), StartError> {
         let (id, header, name) = (origin.id(), *origin.header(), origin.name().to_owned());
         if bootstrap::known_images(&self.driver).iter().any(|known| known.name == name && known.id != id) {
             return Err(StartError::NameTaken(name));
         }
         let image = Arc::new(LocalImage::origin(self.store(id, header)?, origin));
-        self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None }, ahead_bytes);
+        self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None });
         Ok(())
     }
 
@@ -342,7 +340,6 @@ impl Node {
         known: Known,
         config: &NodeConfig,
         kept: &mut KeptStores,
-        ahead_bytes: u64,
         events: &EventSink,
     ) -> Result<(), StartError> {
         let Known { id, name, header } = known;
@@ -370,7 +367,7 @@ impl Node {
         let image = Arc::new(LocalImage::joined(name.clone(), store));
         let commitment = found.as_ref().map(|found| found.commitment);
         let of_image = ImageConfig { id, name: name.clone(), header, origin: false, capacity_bytes, kept: commitment };
-        self.add(Arc::clone(&image), of_image, ahead_bytes);
+        self.add(Arc::clone(&image), of_image);
         if let Some(Found { runs, commitment }) = found {
             self.tasks.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
         }
@@ -379,9 +376,9 @@ impl Node {
         Ok(())
     }
 
-    fn add(&mut self, image: Arc<LocalImage>, config: ImageConfig, ahead_bytes: u64) {
+    fn add(&mut self, image: Arc<LocalImage>, config: ImageConfig) {
         self.driver.add_image(Arc::clone(&image), config);
-        self.sources.push(Arc::new(ImageReader::new(Arc::clone(&self.driver), image, ahead_bytes)));
+        self.sources.push(Arc::new(ImageReader::new(Arc::clone(&self.driver), image)));
     }
 
     fn store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {

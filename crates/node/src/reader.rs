@@ -41,10 +41,10 @@ impl Drop for Waiting<'_> {
 }
 
 impl ImageReader {
-    /// Reads `image`; at most `ahead_bytes` are fetched before they are asked for.
-    pub fn new(driver: Arc<Driver>, image: Arc<LocalImage>, ahead_bytes: u64) -> Self {
-        let geometry = image.geometry();
-        let ahead = ReadAhead::new(geometry.data_chunks(), ahead_bytes / geometry.chunk_bytes());
+    /// Reads `image`, which the core of `driver` takes part in.
+    pub fn new(driver: Arc<Driver>, image: Arc<LocalImage>) -> Self {
+        let chunks_ahead = driver.look(|core| core.chunks_ahead(image.id()));
+        let ahead = ReadAhead::new(image.geometry().data_chunks(), chunks_ahead);
         Self { driver, image, ahead: Mutex::new(ahead) }
     }
 

@@ -108,7 +108,8 @@ impl Node {
         let geometry = Geometry::new(image.header);
         let chunk_bytes = geometry.chunk_bytes();
         let capacity = if image.origin { 0 } else { (image.capacity_bytes / chunk_bytes).min(geometry.chunks()) };
-        let transient = (self.config.transient_bytes / chunk_bytes).max(4);
+        let transient = self.config.transient_chunks(chunk_bytes);
+        self.window_bytes = self.window_bytes.max(self.config.window_for(chunk_bytes));
         let mut map = Map::new(Ring::new(geometry.chunks()));
         self.fill_map(image.id, &mut map);
         let (me, is_origin) = (self.me().node, image.origin);
@@ -207,7 +208,7 @@ impl Node {
     /// part of it, the one where readers begin. While somebody reads here, few: what they read goes into the store as
     /// well, and what is fetched far from there keeps the field out of step.
     fn fill_chunks(&self, image: &Image) -> u64 {
-        let share = self.config.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
+        let share = self.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
         let span = share / image.inventory.geometry().chunk_bytes();
         let chunks = u128::from(span) * u128::from(image.fill.arc().length) / u128::from(image.map.ring().size());
         let reading = self.now < self.reading_until || !self.reads.is_empty();

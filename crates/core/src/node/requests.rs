@@ -37,7 +37,7 @@ impl Node {
         if !self.config.parallel {
             return self.outstanding_bytes == 0;
         }
-        let window = self.config.window_bytes;
+        let window = self.window_bytes;
         let limit = match priority {
             Priority::Demand => window,
             Priority::ReadAhead => window / 4 * 3,
@@ -287,7 +287,7 @@ impl Node {
     pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, zeros: &[Range<u64>]) {
         let Some(entry) = self.end(request, true) else { return };
         let (id, chunk, now) = (entry.image, entry.chunk, self.now);
-        let (boost, window) = (self.config.join_boost, self.config.window_bytes);
+        let (boost, window) = (self.config.join_boost, self.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
         self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);
         if entry.reach == Reach::HOLDER {

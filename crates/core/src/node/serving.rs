@@ -82,7 +82,7 @@ impl Node {
             return true;
         }
         let chunk_bytes = image.inventory.geometry().chunk_bytes();
-        let mut chunks = self.config.read_ahead_bytes / chunk_bytes;
+        let mut chunks = self.config.chunks_ahead(chunk_bytes);
         let ring = image.map.ring();
         if image.fill.arc().contains(ring.place(chunk), ring.size()) {
             // It will keep it. Zones that come later need not wait for the readers of this one; if they went past it, they

@@ -118,6 +118,12 @@ impl Node {
         self.images.values().map(|image| view(image)).collect()
     }
 
+    /// Most chunks that are to be fetched ahead of a sequential reader of an image; none of one that it takes no part in.
+    pub fn chunks_ahead(&self, id: ImageId) -> u64 {
+        let image = self.images.get(&id).filter(|_| self.config.read_ahead);
+        image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
+    }
+
     /// What peers did that they should not have.
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);

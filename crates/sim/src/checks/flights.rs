@@ -26,6 +26,8 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
             hedges += 1;
         }
     }
-    let bound = field.config.window_bytes + longest * (hedges + 1);
+    let window =
+        field.images.iter().map(|image| field.config.window_for(image.geometry.chunk_bytes())).max().unwrap_or(0);
+    let bound = window + longest * (hedges + 1);
     if outstanding > bound { Err(format!("has {outstanding} bytes outstanding, {bound} allowed")) } else { Ok(()) }
 }

@@ -12,7 +12,7 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
         let known = view.stored + view.transient;
         must(held == known, &|| format!("has {held} chunks, its core knows of {known}"))?;
         let chunk_bytes = field.images[image].geometry.chunk_bytes();
-        let transient_max = (field.config.transient_bytes / chunk_bytes).max(4);
+        let transient_max = field.config.transient_chunks(chunk_bytes);
         must(view.transient <= transient_max, &|| format!("{} transient, {transient_max} allowed", view.transient))?;
         must((0.0..=1.0).contains(&view.coverage.share), &|| format!("coverage of {}", view.coverage.share))?;
     }

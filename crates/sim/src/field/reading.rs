@@ -30,7 +30,7 @@ impl Field {
     /// A reader begins to read blocks in some order, so many at a time.
     pub fn read_blocks(&mut self, machine: usize, image: usize, order: Order, depth: usize) -> usize {
         let geometry = &self.images[image].geometry;
-        let ahead = if self.config.read_ahead { self.config.read_ahead_bytes / geometry.chunk_bytes() } else { 0 };
+        let ahead = if self.config.read_ahead { self.config.chunks_ahead(geometry.chunk_bytes()) } else { 0 };
         let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
         let mut reader = Reader::new(machine, image, order, depth, ahead, self.now());
         reader.times = self.keeps_times.then(Vec::new);

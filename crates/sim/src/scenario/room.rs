@@ -52,7 +52,8 @@ pub struct Room {
     /// Chunk size: a power of two from 16K to 1M, which only this fixes: the product's default is 64K
     #[arg(long, default_value = "64K", value_parser = units::bytes, value_name = "SIZE")]
     pub chunk: u64,
-    /// Most bytes read ahead of a reader, which windows and caches follow; only this fixes it: the product's default is 8M
+    /// Most bytes read ahead of a reader in chunks of 64K, which windows and caches follow, and twice as much in
+    /// chunks four times as large; only this fixes it: the product's default is 8M
     #[arg(long, default_value = "8M", value_parser = units::bytes, value_name = "SIZE")]
     pub read_ahead: u64,
     /// How connections share a machine's way out
