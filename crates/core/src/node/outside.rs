@@ -409,7 +409,7 @@ impl Node {
     }
 
     fn gone_outside(&mut self, gateway: NodeId) {
-        self.mapped = u64::MAX;
+        self.map_outside_soon();
         if !self.membership.live().contains_key(&gateway) {
             self.abandon(gateway);
             self.peers.forget(gateway);
