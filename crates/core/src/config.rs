@@ -1,5 +1,6 @@
 //! What a core is told once: bounds in bytes and times, and what measurements may switch off.
 
+use crate::chunk::ChunkSize;
 use std::time::Duration;
 
 /// Settings of a [`crate::node::Node`]. The defaults suit a LAN of 100 Mbit/s to 100 Gbit/s.
@@ -44,8 +45,6 @@ impl Default for Config {
 
 /// So many chunks are kept besides the store in any case: relaying one takes one.
 const TRANSIENT_CHUNKS_MIN: u64 = 4;
-/// The largest chunks for which the bounds of a [`Config`] stay as they are.
-const CHUNK_BYTES: u64 = 64 << 10;
 
 impl Config {
     /// Most chunks read ahead of a sequential reader, if there are chunks of this size.
@@ -69,9 +68,9 @@ impl Config {
         self.window_bytes + self.wider(chunk_bytes)
     }
 
-    /// How many bytes more all bounds are.
+    /// How many bytes more all bounds are than with chunks of the default size.
     const fn wider(&self, chunk_bytes: u64) -> u64 {
-        let fourfold = chunk_bytes.div_ceil(CHUNK_BYTES).ilog2().div_ceil(2);
+        let fourfold = chunk_bytes.div_ceil(ChunkSize::DEFAULT.bytes()).ilog2().div_ceil(2);
         self.read_ahead_bytes * ((1 << fourfold) - 1)
     }
 }

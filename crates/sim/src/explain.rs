@@ -61,7 +61,7 @@ impl Explain {
 pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> String {
     let host = &field.machines[machine];
     let mut text = format!("{:7.1} s machine {machine}:", at.as_secs_f64());
-    for reader in field.readers.iter().filter(|reader| reader.machine == machine) {
+    for reader in host.readers.iter().map(|reader| &field.readers[*reader as usize]) {
         let total = field.images[reader.image].geometry.data_chunks();
         let place = reader.position().map_or_else(|| "done".to_owned(), |chunk| format!("at {chunk}"));
         let _ = write!(text, " {place}, {} of {total} read;", reader.read);
@@ -81,7 +81,7 @@ pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> Strin
 
 /// One line: what the first chunk that a machine's reader waits for waits for, from machine to machine.
 pub fn chain(field: &Field, machine: usize) -> Option<String> {
-    let reader = field.readers.iter().find(|reader| reader.machine == machine)?;
+    let reader = &field.readers[*field.machines[machine].readers.first()? as usize];
     Some(chain_of(field, machine, reader.image, Chunk(reader.position()?)))
 }
 
