@@ -7,7 +7,6 @@
 use crate::chunk::Chunk;
 use crate::few::Few;
 use crate::identity::NodeId;
-use crate::image::ImageId;
 use crate::node::TimerKey;
 use crate::reach::Reach;
 use crate::time::Time;
@@ -24,6 +23,11 @@ pub struct ConnectionId(pub u64);
 /// A request of ours, numbered by core; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
+
+/// An image by its number among those of this node: thousands of requests are noted at once, and an [`crate::image::ImageId`]
+/// is half as long as all the rest of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageNumber(pub u32);
 
 /// A peer that waits for a chunk it asked us for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +169,7 @@ pub struct Request {
     /// To whom.
     pub peer: NodeId,
     /// For what.
-    pub image: ImageId,
+    pub image: ImageNumber,
     /// For what of it.
     pub chunk: Chunk,
     /// Length of the answer.

@@ -1,5 +1,5 @@
 //! A list that mostly has one item, which then needs no memory of its own: thousands of chunks are under way at once, each asked
-//! of one peer, by one reader or for one other.
+//! of one peer, by one reader or for one other; and of most zones one node is known.
 
 use std::ops::{Deref, DerefMut};
 
@@ -63,6 +63,15 @@ impl<T> DerefMut for Few<T> {
             Self::One(item) => std::slice::from_mut(item),
             Self::More(items) => items,
         }
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Few<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 

@@ -25,7 +25,7 @@ pub use view::{ImageView, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
 use crate::config::Config;
-use crate::fetch::{Asker, ConnectionId, Request, RequestId, Token};
+use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::{Level, Membership};
@@ -214,15 +214,15 @@ enum Timer {
     SeekOutside,
     Seek,
     Check,
-    Overdue(ImageId, Chunk),
+    Overdue(ImageNumber, Chunk),
     Remap,
     MapOutside,
     Stand,
     Gather,
-    Fill(ImageId),
-    Announce(ImageId),
-    Recount(ImageId),
-    Repair(ImageId),
+    Fill(ImageNumber),
+    Announce(ImageNumber),
+    Recount(ImageNumber),
+    Repair(ImageNumber),
     RetryWaiting,
     ExpireReads,
     Sync,
@@ -243,6 +243,8 @@ pub struct Node {
     mapped: u64,
     peers: Peers,
     images: BTreeMap<ImageId, Box<Image>>,
+    /// Their ids, by [`ImageNumber`].
+    numbered: Vec<ImageId>,
     requests: Numbered<Request>,
     /// Requests numbered, hedges among them.
     asked: u64,
@@ -257,10 +259,10 @@ pub struct Node {
     /// Until when it asks nobody for chunks, in a field of zones.
     gathers_until: Time,
     /// Chunks in line, by priority; entries may be out of date.
-    lines: [VecDeque<(ImageId, Chunk)>; 3],
+    lines: [VecDeque<(ImageNumber, Chunk)>; 3],
     /// Chunks that wait until a peer can take more, by peer and priority, in the order of the image, since that
     /// is the order in which readers come; entries may be out of date.
-    parked: BTreeMap<NodeId, [BTreeSet<(ImageId, Chunk)>; 3]>,
+    parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; 3]>,
     reads: BTreeMap<Token, reads::Reader>,
     /// When readers are going to be looked at whose time may be up.
     expire_at: Option<Time>,
@@ -294,6 +296,7 @@ impl Node {
             now,
             seed,
             images: BTreeMap::new(),
+            numbered: Vec::new(),
             requests: Numbered::default(),
             asked: 0,
             hedged: 0,
@@ -384,6 +387,10 @@ impl Node {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
+    fn id_of(&self, image: ImageNumber) -> ImageId {
+        self.numbered[image.0 as usize]
+    }
+
     fn set(&mut self, after: Duration, timer: Timer) -> TimerKey {
         self.timers_set += 1;
         let key = (self.now + after, self.timers_set);
@@ -413,15 +420,15 @@ impl Node {
                 Timer::Member | Timer::Backbone | Timer::SeekOutside => {}
                 Timer::Seek => self.seek(),
                 Timer::Check => self.check(),
-                Timer::Overdue(image, chunk) => self.overdue(image, chunk),
+                Timer::Overdue(image, chunk) => self.overdue(self.id_of(image), chunk),
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),
                 Timer::Stand => self.stand(),
-                Timer::Fill(image) => self.fill(image),
-                Timer::Announce(image) => self.announce(image),
-                Timer::Recount(image) => self.recount(image),
-                Timer::Repair(image) => self.repair(image),
+                Timer::Fill(image) => self.fill(self.id_of(image)),
+                Timer::Announce(image) => self.announce(self.id_of(image)),
+                Timer::Recount(image) => self.recount(self.id_of(image)),
+                Timer::Repair(image) => self.repair(self.id_of(image)),
                 Timer::RetryWaiting => {
                     self.retrying = false;
                     self.retry_waiting();

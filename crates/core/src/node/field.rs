@@ -215,7 +215,8 @@ impl Node {
             && !image.recount_set
         {
             image.recount_set = true;
-            self.set(RECOUNT_AFTER, Timer::Recount(id));
+            let timer = Timer::Recount(image.number);
+            self.set(RECOUNT_AFTER, timer);
         }
     }
 

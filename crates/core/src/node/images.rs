@@ -3,7 +3,7 @@
 use super::{Commitment, Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config;
-use crate::fetch::{Fetch, Stage};
+use crate::fetch::{Fetch, ImageNumber, Stage};
 use crate::fill::{Fill, Look};
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
@@ -34,6 +34,7 @@ const GATHER_AGAIN: Duration = Duration::from_millis(50);
 
 /// One image on this node.
 pub(super) struct Image {
+    pub number: ImageNumber,
     /// What is said of it in records.
     pub subject: Shared<Subject>,
     pub origin: bool,
@@ -122,7 +123,10 @@ impl Node {
         let from = kept.map_or(0, |kept| kept.from);
         let wait = Duration::from_millis(100) * u32::from(9 - self.config.join_boost.min(9));
         let start = if kept.is_some() { self.now } else { self.now + wait };
+        let number = ImageNumber(self.numbered.len() as u32);
+        self.numbered.push(image.id);
         let entry = Image {
+            number,
             subject: Shared::new(Subject { image: image.id, name: image.name, header: image.header.encode() }),
             origin: is_origin,
             map,
@@ -188,7 +192,8 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         if !image.announce_set {
             image.announce_set = true;
-            self.set(config::ANNOUNCE_EVERY * self.talk(), Timer::Announce(id));
+            let timer = Timer::Announce(image.number);
+            self.set(config::ANNOUNCE_EVERY * self.talk(), timer);
         }
     }
 
@@ -199,7 +204,8 @@ impl Node {
         if !image.fill_set && !image.fill.is_done() {
             image.fill_set = true;
             let wait = image.fill.not_before() - now;
-            self.set(wait, Timer::Fill(id));
+            let timer = Timer::Fill(image.number);
+            self.set(wait, timer);
         }
     }
 

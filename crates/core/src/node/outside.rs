@@ -6,6 +6,7 @@
 
 use super::images::Image;
 use super::{Node, Output, Timer, TimerKey};
+use crate::few::Few;
 use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
@@ -52,7 +53,7 @@ const EARLY_SYNCS: [Duration; 5] = [
 #[derive(Default)]
 pub(super) struct Outside {
     pub backbone: Option<Membership>,
-    contacts: BTreeMap<Zone, Vec<Identity>>,
+    contacts: BTreeMap<Zone, Few<Identity>>,
     /// Images as other zones have them, any record of each.
     images: BTreeMap<ImageId, Record>,
     /// When the backbone is going to be woken.
@@ -74,7 +75,7 @@ pub(super) struct Outside {
 impl Outside {
     /// How many nodes of other zones are remembered.
     pub fn contacts(&self) -> usize {
-        self.contacts.values().map(Vec::len).sum()
+        self.contacts.values().map(|contacts| contacts.len()).sum()
     }
 
     /// True for a gateway that knows none of another zone than `zone`, its own, whose gateways may know each other and nobody else.
@@ -239,7 +240,8 @@ impl Node {
             contacts.push(identity);
             if contacts.len() > CONTACTS {
                 let is_eldest = contacts.iter().skip(1).all(|contact| contacts[0].age() < contact.age());
-                contacts.remove(usize::from(is_eldest));
+                let former = contacts[usize::from(is_eldest)].node;
+                contacts.retain(|contact| contact.node != former);
             }
             if zones == 0 {
                 self.mapped = u64::MAX;

@@ -89,7 +89,7 @@ impl Node {
                 match fetch.stage {
                     Stage::Queued | Stage::Parked(_) => {
                         fetch.stage = Stage::Queued;
-                        self.lines[priority as usize].push_back((id, chunk));
+                        self.lines[priority as usize].push_back((image.number, chunk));
                     }
                     Stage::NeedsParent => parent.into_iter().for_each(|page| self.want(id, page, priority)),
                     Stage::Requested | Stage::Waiting => {}
@@ -111,7 +111,7 @@ impl Node {
         match missing {
             None => {
                 fetch.stage = Stage::Queued;
-                self.lines[priority as usize].push_back((id, chunk));
+                self.lines[priority as usize].push_back((image.number, chunk));
             }
             Some(page) => {
                 fetch.stage = Stage::NeedsParent;

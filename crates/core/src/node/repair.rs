@@ -47,8 +47,9 @@ impl Node {
         let rank = staying.iter().filter(|h| (layers.gain(h.arc), h.node) < mine).count();
         let after = REPAIR_STEP * (rank as u32 + 1);
         let before = image.repair.take();
+        let timer = Timer::Repair(image.number);
         before.map(|repair| self.timers.remove(&repair.turn));
-        let turn = self.set(after, Timer::Repair(id));
+        let turn = self.set(after, timer);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.repair = Some(Repair { line, turn });
     }

@@ -24,7 +24,8 @@ impl Node {
         }
         for priority in [Priority::Demand, Priority::ReadAhead, Priority::Fill] {
             while self.has_window(priority) {
-                let Some((id, chunk)) = self.lines[priority as usize].pop_front() else { break };
+                let Some((image, chunk)) = self.lines[priority as usize].pop_front() else { break };
+                let id = self.id_of(image);
                 let fetch = self.images.get(&id).and_then(|image| image.fetches.get(&chunk));
                 if fetch.is_some_and(|fetch| fetch.stage == Stage::Queued && fetch.priority == priority) {
                     self.request(id, chunk);
@@ -75,7 +76,7 @@ impl Node {
         self.outstanding_bytes += bytes;
         self.peers.asked(peer, bytes, priority, now);
         let owed = self.peers.owed(peer);
-        let entry = Request { peer, image: id, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
+        let entry = Request { peer, image: image.number, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
         self.requests.insert(request.0, entry);
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
@@ -89,13 +90,15 @@ impl Node {
 
     /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see [`OVERDUE_AFTER`].
     fn park(&mut self, id: ImageId, chunk: Chunk, peer: NodeId) {
-        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let number = image.number;
+        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         if fetch.stage == Stage::Requested {
             return;
         }
         fetch.stage = Stage::Parked(peer);
         let priority = fetch.priority;
-        self.parked.entry(peer).or_default()[priority as usize].insert((id, chunk));
+        self.parked.entry(peer).or_default()[priority as usize].insert((number, chunk));
         let wait = if self.peers.may_begin(peer, self.now) {
             self.peers.aside_for(peer, self.now)
         } else if priority == Priority::Demand {
@@ -108,7 +111,7 @@ impl Node {
         let pending = fetch.overdue_timer;
         if pending.is_none_or(|(set, _)| at < set) {
             pending.map(|timer| self.timers.remove(&timer));
-            let timer = self.set(wait, Timer::Overdue(id, chunk));
+            let timer = self.set(wait, Timer::Overdue(number, chunk));
             let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk));
             fetch.expect("it has just been parked").overdue_timer = Some(timer);
         }
@@ -116,11 +119,12 @@ impl Node {
 
     /// A chunk has been parked for too long: others may be asked, or more of the same.
     pub(super) fn overdue(&mut self, id: ImageId, chunk: Chunk) {
-        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         fetch.overdue_timer = None;
         if matches!(fetch.stage, Stage::Parked(_)) {
             (fetch.stage, fetch.overdue) = (Stage::Queued, true);
-            self.lines[fetch.priority as usize].push_front((id, chunk));
+            self.lines[fetch.priority as usize].push_front((image.number, chunk));
         }
     }
 
@@ -131,8 +135,8 @@ impl Node {
         for (line, priority) in parked.iter_mut().zip([Priority::Demand, Priority::ReadAhead, Priority::Fill]) {
             let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
             let mut back = Vec::new();
-            while let Some(&(id, chunk)) = line.first() {
-                let image = self.images.get_mut(&id);
+            while let Some(&(number, chunk)) = line.first() {
+                let image = self.images.get_mut(&self.numbered[number.0 as usize]);
                 let bytes = image.as_ref().map_or(0, |image| image.inventory.geometry().length(chunk));
                 if taken + bytes > room {
                     break;
@@ -142,7 +146,7 @@ impl Node {
                 if fetch.stage == Stage::Parked(peer) && fetch.priority == priority {
                     fetch.stage = Stage::Queued;
                     taken += bytes;
-                    back.push((id, chunk));
+                    back.push((number, chunk));
                 }
             }
             back.into_iter().rev().for_each(|entry| self.lines[priority as usize].push_front(entry));
@@ -171,7 +175,7 @@ impl Node {
 
     fn check_one(&mut self, request: &Request) {
         let &Request { peer, image, chunk, bytes, reach, sent, orphan, .. } = request;
-        let now = self.now;
+        let (id, now) = (self.id_of(image), self.now);
         let (age, silent) = (now - sent, self.peers.silent_for(peer, now));
         let stall = self.peers.stall(now);
         let hedge_after = HEDGE_AFTER + (stall - STALL) / 2;
@@ -181,12 +185,12 @@ impl Node {
             }
         } else if self.peers.drags(peer, reach, bytes, age, now) {
             self.abandon(peer);
-        } else if !orphan && age >= hedge_after && self.is_lone_demand(image, chunk) {
+        } else if !orphan && age >= hedge_after && self.is_lone_demand(id, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
             let alone = self.peers.is_late_alone(age, now);
             if self.hedging < HEDGES_MAX && (silent >= hedge_after || alone || (age >= patience && budget)) {
-                self.hedge(image, chunk);
+                self.hedge(id, chunk);
             }
         }
     }
@@ -210,7 +214,7 @@ impl Node {
         for request in owed {
             let Some(&Request { image, chunk, .. }) = self.requests.get(request.0) else { continue };
             self.orphan(request);
-            self.try_another(request, image, chunk);
+            self.try_another(request, self.id_of(image), chunk);
         }
         self.unpark(peer, true);
     }
@@ -267,12 +271,12 @@ impl Node {
         if fetch.requests.is_empty() && fetch.stage == Stage::Requested {
             fetch.stage = Stage::Queued;
             let line = fetch.priority as usize;
-            self.lines[line].push_front((id, chunk));
+            self.lines[line].push_front((image.number, chunk));
         }
     }
 
     /// Takes an ended request off the books.
-    fn end(&mut self, request: RequestId, answered: bool) -> Option<Request> {
+    fn end(&mut self, request: RequestId, answered: bool) -> Option<(ImageId, Request)> {
         let entry = self.requests.remove(request.0)?;
         if !entry.orphan {
             self.outstanding_bytes -= entry.bytes;
@@ -281,12 +285,12 @@ impl Node {
         let delay = answered.then(|| self.now - entry.sent);
         self.peers.ended(entry.peer, entry.bytes, entry.priority, delay, self.now);
         self.unpark(entry.peer, false);
-        Some(entry)
+        Some((self.id_of(entry.image), entry))
     }
 
     pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, zeros: &[Range<u64>]) {
-        let Some(entry) = self.end(request, true) else { return };
-        let (id, chunk, now) = (entry.image, entry.chunk, self.now);
+        let Some((id, entry)) = self.end(request, true) else { return };
+        let (chunk, now) = (entry.chunk, self.now);
         let (boost, window) = (self.config.join_boost, self.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
         self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);
@@ -330,33 +334,33 @@ impl Node {
     }
 
     pub(super) fn corrupt(&mut self, request: RequestId) {
-        let Some(entry) = self.end(request, false) else { return };
+        let Some((id, entry)) = self.end(request, false) else { return };
         if self.peers.trouble(entry.peer, self.now) == Some("blamed") {
             // It was on its way when the peer was put aside: one lie, of many bytes.
-            return self.try_another(request, entry.image, entry.chunk);
+            return self.try_another(request, id, entry.chunk);
         }
         let pause = self.peers.lied(entry.peer, self.now);
         self.out(Output::Notice(Notice::Blamed(entry.peer, pause)));
-        self.try_another(request, entry.image, entry.chunk);
+        self.try_another(request, id, entry.chunk);
         self.abandon(entry.peer);
     }
 
     pub(super) fn unusable(&mut self, request: RequestId) {
-        let Some(entry) = self.end(request, true) else { return };
-        self.try_another(request, entry.image, entry.chunk);
-        let Some(image) = self.images.get_mut(&entry.image) else { return };
+        let Some((id, entry)) = self.end(request, true) else { return };
+        self.try_another(request, id, entry.chunk);
+        let Some(image) = self.images.get_mut(&id) else { return };
         let Some(fetch) = image.fetches.get_mut(&entry.chunk) else { return };
         fetch.tried.retain(|node| *node != entry.peer);
         // Without the parent no other answer could be used either.
         for other in std::mem::take(&mut fetch.requests) {
             self.orphan(other);
         }
-        self.line_up(entry.image, entry.chunk);
+        self.line_up(id, entry.chunk);
     }
 
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {
-        let Some(entry) = self.end(request, true) else { return };
-        if let Some(image) = self.images.get_mut(&entry.image)
+        let Some((id, entry)) = self.end(request, true) else { return };
+        if let Some(image) = self.images.get_mut(&id)
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
@@ -370,7 +374,7 @@ impl Node {
             self.unpark(entry.peer, true);
             // Whoever may only just begin is asked once more.
             let begins = self.peers.may_begin(entry.peer, self.now);
-            if let Some(image) = self.images.get_mut(&entry.image)
+            if let Some(image) = self.images.get_mut(&id)
                 && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
                 && begins
                 && (fetch.priority != Priority::Demand || self.now < image.young_until)
@@ -378,18 +382,18 @@ impl Node {
                 fetch.tried.retain(|tried| *tried != entry.peer);
             }
         }
-        self.try_another(request, entry.image, entry.chunk);
+        self.try_another(request, id, entry.chunk);
     }
 
     /// True if the one that was asked says to all, still, that it has the chunk.
     fn says_it_has(&self, request: &Request) -> bool {
-        let Some(image) = self.images.get(&request.image) else { return false };
+        let Some(image) = self.images.get(&self.id_of(request.image)) else { return false };
         image.map.holds(request.peer, request.chunk) || image.map.origins().contains(&request.peer)
     }
 
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
-        let Some(entry) = self.end(request, true) else { return };
-        if let Some(image) = self.images.get_mut(&entry.image)
+        let Some((id, entry)) = self.end(request, true) else { return };
+        if let Some(image) = self.images.get_mut(&id)
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
             && !fetch.insist
         {
@@ -397,11 +401,11 @@ impl Node {
             // If that node turns out not to have it, the origin is asked once more, and insisted upon.
             fetch.tried.retain(|tried| *tried != entry.peer && *tried != node);
         }
-        self.try_another(request, entry.image, entry.chunk);
+        self.try_another(request, id, entry.chunk);
     }
 
     pub(super) fn lost(&mut self, request: RequestId) {
-        let Some(entry) = self.end(request, false) else { return };
-        self.try_another(request, entry.image, entry.chunk);
+        let Some((id, entry)) = self.end(request, false) else { return };
+        self.try_another(request, id, entry.chunk);
     }
 }
