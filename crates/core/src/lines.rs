@@ -2,33 +2,38 @@
 //! asked for.
 //!
 //! A reader may have come to wait for a chunk since it was asked for ahead of it or as a fill, which the one that answers
-//! does not hear of. So the rest does not wait for ever while a reader elsewhere goes on: now and then it has a turn.
+//! does not hear of. So the rest does not wait for ever while a reader elsewhere goes on: only so much goes past it.
 
 use crate::wire::Priority;
 use std::collections::VecDeque;
 
-/// After so many of what readers wait for the rest has a turn: it takes no more than a ninth of the link from them.
-const IN_A_ROW: u32 = 8;
+/// So many that readers wait for, and that were asked for later, leave before one of the rest.
+const OVERTAKEN_MAX: u64 = 16;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Lines<T> {
     urgent: VecDeque<T>,
-    rest: VecDeque<T>,
-    /// Urgent ones that left since the rest had a turn, or was empty.
-    in_a_row: u32,
+    /// Each with what `left` has to be for its turn to come.
+    rest: VecDeque<(u64, T)>,
+    /// Urgent ones that have left.
+    left: u64,
 }
 
 impl<T> Default for Lines<T> {
     fn default() -> Self {
-        Self { urgent: VecDeque::new(), rest: VecDeque::new(), in_a_row: 0 }
+        Self { urgent: VecDeque::new(), rest: VecDeque::new(), left: 0 }
     }
 }
 
 impl<T> Lines<T> {
     /// Lines up what was asked for with this priority.
     pub fn push(&mut self, priority: Priority, item: T) {
-        if priority == Priority::Demand { self.urgent.push_back(item) } else { self.rest.push_back(item) }
+        if priority == Priority::Demand {
+            self.urgent.push_back(item);
+        } else {
+            self.rest.push_back((self.left + self.urgent.len() as u64 + OVERTAKEN_MAX, item));
+        }
     }
 
     /// Lines up what is to leave before all else.
@@ -38,18 +43,17 @@ impl<T> Lines<T> {
 
     /// What leaves next.
     pub fn pop(&mut self) -> Option<T> {
-        let turn = self.in_a_row >= IN_A_ROW || self.urgent.is_empty();
-        if turn && let Some(item) = self.rest.pop_front() {
-            self.in_a_row = 0;
-            return Some(item);
+        let has_turn = |rest: &(u64, T)| self.urgent.is_empty() || rest.0 <= self.left;
+        if self.rest.front().is_some_and(has_turn) {
+            return self.rest.pop_front().map(|(_, item)| item);
         }
-        self.in_a_row = if self.rest.is_empty() { 0 } else { self.in_a_row + 1 };
+        self.left += 1;
         self.urgent.pop_front()
     }
 
     /// All of them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.urgent.iter_mut().chain(&mut self.rest)
+        self.urgent.iter_mut().chain(self.rest.iter_mut().map(|(_, item)| item))
     }
 }
 
@@ -57,26 +61,40 @@ impl<T> Lines<T> {
 mod tests {
     use super::*;
 
+    fn all<T>(lines: &mut Lines<T>) -> Vec<T> {
+        std::iter::from_fn(|| lines.pop()).collect()
+    }
+
     #[test]
-    fn what_is_waited_for_goes_first_and_the_rest_has_its_turn() {
+    fn what_is_waited_for_goes_first_and_not_all_of_it_goes_past_the_rest() {
         let mut lines = Lines::default();
         (100..103).for_each(|item| lines.push(Priority::Fill, item));
         (0..20).for_each(|item| lines.push(Priority::Demand, item));
         lines.push(Priority::ReadAhead, 103);
         lines.push_first(99);
-        let order: Vec<u32> = std::iter::from_fn(|| lines.pop()).collect();
-        let expected = [99].into_iter().chain(0..7).chain([100]).chain(7..15).chain([101]).chain(15..20);
-        assert_eq!(order, expected.chain([102, 103]).collect::<Vec<_>>());
+        let expected = [99].into_iter().chain(0..15).chain(100..103).chain(15..20).chain([103]);
+        assert_eq!(all(&mut lines), expected.collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_stream_of_demands_holds_nothing_up_for_ever() {
+    fn what_was_asked_for_before_does_not_go_past_anything() {
         let mut lines = Lines::default();
-        lines.push(Priority::ReadAhead, true);
-        let wait = (0..100).position(|_| {
+        let before = 2 * OVERTAKEN_MAX;
+        (0..before).for_each(|item| lines.push(Priority::Demand, item));
+        lines.push(Priority::Fill, u64::MAX);
+        (0..before).for_each(|item| lines.push(Priority::Demand, before + item));
+        let at = all(&mut lines).iter().position(|item| *item == u64::MAX);
+        assert_eq!(at, Some((before + OVERTAKEN_MAX) as usize));
+    }
+
+    #[test]
+    fn a_stream_of_demands_holds_nothing_up_for_long() {
+        let mut lines = Lines::default();
+        (0..30).for_each(|_| lines.push(Priority::ReadAhead, true));
+        let left = (0..100).map(|_| {
             lines.push(Priority::Demand, false);
             lines.pop() == Some(true)
         });
-        assert_eq!(wait, Some(IN_A_ROW as usize));
+        assert_eq!(left.filter(|rest| *rest).count(), 30, "all that was asked for ahead of the stream");
     }
 }

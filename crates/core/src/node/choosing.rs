@@ -3,6 +3,7 @@
 use super::Node;
 use super::images::Image;
 use crate::chunk::Chunk;
+use crate::config::OVERDUE_AFTER;
 use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
@@ -250,7 +251,10 @@ impl Choosing<'_> {
                 return Some(Choice::Ask(Source { peer, reach, rank: (!origin).then_some(reach) }));
             }
             full = full.or(Some(step));
-            if !fetch.overdue {
+            // Whoever stands before one that delivers sends to it: both would have half of that, and the one that then falls
+            // behind would deliver too little for good.
+            let delivers = peers.is_in_step(peer) && peers.silent_for(peer, now) < OVERDUE_AFTER;
+            if !fetch.overdue || delivers {
                 break;
             }
         }
@@ -283,14 +287,15 @@ impl Choosing<'_> {
         line.into_iter().filter(usable).take(NEIGHBOURS).collect()
     }
 
-    /// Those who have it take turns; while stores fill it is whoever came to it last, and is waited for: of readers that began
-    /// one after the other each then takes from the one before it, and from nobody whom another needs.
+    /// Those who have it take turns; while stores fill it is whoever came last before this node, and is waited for: of readers
+    /// that began one after the other each then takes from the one before it, and from nobody whom another needs.
     fn ask_holder(&self) -> Option<Choice> {
         let map = &self.image.map;
         let mut holders: Vec<Holding> = map.homes(self.chunk);
         holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
-            holders.sort_by_key(|home| home.filled.count);
+            let me = self.place();
+            holders.sort_by_key(|home| me.arrival.since(home.place().arrival));
             let mut last_come = holders.iter().filter(|home| self.node.peers.may_be_in_step(home.node, self.node.now));
             if let Some(last) = last_come.next() {
                 return Some(self.ask_or_park(Source::holder(last.node)));

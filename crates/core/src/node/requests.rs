@@ -76,7 +76,8 @@ impl Node {
         self.outstanding_bytes += bytes;
         self.peers.asked(peer, bytes, priority, now);
         let owed = self.peers.owed(peer);
-        let entry = Request { peer, image: image.number, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
+        let entry =
+            Request { peer, image: image.number, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
         self.requests.insert(request.0, entry);
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
@@ -360,6 +361,10 @@ impl Node {
 
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {
         let Some((id, entry)) = self.end(request, true) else { return };
+        if entry.orphan {
+            // What was cancelled is refused by honest peers too.
+            return;
+        }
         if let Some(image) = self.images.get_mut(&id)
             && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
         {
