@@ -6,6 +6,7 @@
 //!
 //! A read that hits the shell's store, and a peer's request that does, never come here.
 
+mod backbone;
 mod choosing;
 mod field;
 mod found;

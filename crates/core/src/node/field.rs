@@ -5,6 +5,7 @@ use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::Effects;
+use crate::membership::message::{self, Level};
 use crate::placement::{Crowd, Holding, Map, Place};
 use std::time::Duration;
 
@@ -97,6 +98,34 @@ impl Node {
         self.apply(effects);
         if identity.zone != self.me().zone {
             self.contact(identity);
+        }
+    }
+
+    /// Something came from a node, by whatever way.
+    pub(super) fn heard(&mut self, node: NodeId) {
+        self.membership.heard(node, self.now);
+        if let Some(backbone) = &mut self.outside.backbone {
+            backbone.heard(node, self.now);
+        }
+    }
+
+    /// A gossip datagram, to whichever of the two memberships it is for.
+    pub(super) fn datagram(&mut self, bytes: &[u8]) {
+        let now = self.now;
+        match (message::level(bytes), &mut self.outside.backbone) {
+            (Some(Level::Zone), _) => {
+                let effects = self.membership.datagram(bytes, now);
+                self.apply(effects);
+            }
+            (Some(Level::Backbone), Some(backbone)) => {
+                let before = backbone.records().changes();
+                let effects = backbone.datagram(bytes, now);
+                if backbone.records().changes() != before {
+                    self.map_outside_soon();
+                }
+                self.apply_outside(effects);
+            }
+            (Some(Level::Backbone), None) | (None, _) => {}
         }
     }
 
@@ -224,7 +253,7 @@ impl Node {
     pub(super) fn recount(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.recount_set = false;
-        let covered = image.map.coverage().multiplicity_min > 0;
+        let covered = image.map.is_whole();
         if covered != image.told_covered {
             image.told_covered = covered;
             self.out(Output::Notice(Notice::Coverage(id, covered)));

@@ -18,7 +18,8 @@ impl Coverage {
     /// `multiplicity_min` may be low; both are exact once fills are done.
     pub fn of(ring: &Ring, holdings: &[Holding]) -> Self {
         let size = ring.size();
-        let arcs: Vec<Arc> = holdings.iter().map(|h| h.arc).collect();
+        let whole = Arc { start: 0, length: size };
+        let arcs: Vec<Arc> = holdings.iter().map(|h| if h.arc.length < size { h.arc } else { whole }).collect();
         let layers = Layers::of(&arcs, size);
         let (mut covered, mut lowest) = (0.0, u64::MAX);
         for (start, length) in layers.segments() {
@@ -28,13 +29,57 @@ impl Coverage {
                 .map(|h| Arc { start: h.filled.from, length: h.filled.count })
                 .collect();
             let inner = Layers::of(&filled, size);
-            lowest = lowest.min(inner.lowest(Arc { start: 0, length: size }));
+            lowest = lowest.min(inner.lowest(whole));
             let bare: u64 = inner.runs().filter(|run| run.count == 0).map(|run| run.length).sum();
             covered += length as f64 * (size - bare) as f64;
         }
         let share = covered / (size as f64 * size as f64);
         Self { share: if lowest > 0 { 1.0 } else { share.min(1.0) }, multiplicity_min: lowest }
     }
+
+    /// True if each chunk has a holder: what [`Coverage::of`] says, without counting. Whoever has a store asks that each time
+    /// others have said something, and mostly the answer is near: a part that nobody has, or stores that are full.
+    pub fn is_whole(ring: &Ring, holdings: &[Holding]) -> bool {
+        let size = ring.size();
+        let mut arcs: Vec<Arc> = holdings.iter().filter(|h| h.filled.count == size).map(|h| h.arc).collect();
+        if covers(&mut arcs, size) {
+            return true;
+        }
+        let parts = || holdings.iter().map(|h| h.arc).filter(|arc| arc.length < size);
+        let mut cuts: Vec<u64> = parts().flat_map(|arc| [arc.start, (arc.start + arc.length) % size]).collect();
+        cuts.push(0);
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.into_iter().all(|cut| {
+            arcs.clear();
+            let here = holdings.iter().filter(|h| h.filled.count > 0 && h.arc.contains(cut, size));
+            arcs.extend(here.map(|h| Arc { start: h.filled.from, length: h.filled.count }));
+            covers(&mut arcs, size)
+        })
+    }
+}
+
+/// True if the arcs, which are left in disorder, together cover a ring of `size` places.
+fn covers(arcs: &mut Vec<Arc>, size: u64) -> bool {
+    if arcs.iter().any(|arc| arc.length >= size) {
+        return true;
+    }
+    for at in 0..arcs.len() {
+        let Arc { start, length } = arcs[at];
+        let beyond = (start + length).saturating_sub(size);
+        if beyond > 0 {
+            arcs.push(Arc { start: 0, length: beyond });
+        }
+    }
+    arcs.sort_unstable();
+    let mut reached = 0;
+    for arc in arcs {
+        if arc.start > reached {
+            return false;
+        }
+        reached = reached.max(arc.start + arc.length);
+    }
+    reached >= size
 }
 
 /// A stretch over which the same number of arcs lie.

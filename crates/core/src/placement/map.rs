@@ -131,6 +131,12 @@ impl Map {
         Coverage::of(&self.ring, &staying)
     }
 
+    /// True if each chunk is held, origins not counted. Costs O(n log n) if stores hold all, or are full; O(n^2) else.
+    pub fn is_whole(&self) -> bool {
+        let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving).copied().collect();
+        Coverage::is_whole(&self.ring, &staying)
+    }
+
     /// [`Map::coverage`] if `node` were gone.
     pub fn coverage_without(&self, node: NodeId) -> Coverage {
         let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving && h.node != node).copied().collect();

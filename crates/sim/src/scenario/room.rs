@@ -132,7 +132,7 @@ impl Room {
     }
 
     /// What cores are told: the product's defaults, with all windows as much wider as what is read ahead.
-    fn config(&self) -> Config {
+    pub(super) fn config(&self) -> Config {
         let config = Config::default();
         let widened = |bytes: u64| (bytes as f64 * self.read_ahead as f64 / config.read_ahead_bytes as f64) as u64;
         let (window_bytes, transient_bytes) = (widened(config.window_bytes), widened(config.transient_bytes));

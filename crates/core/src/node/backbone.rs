@@ -1,0 +1,264 @@
+//! The backbone: the gateways of all zones, who know each other.
+//!
+//! The eldest nodes of a zone are its gateways. They are members of the backbone as well as of their zone, and each says there for
+//! its zone what the zone's stores hold, as if the zone were one node. Who is a gateway follows from what all members of a
+//! zone know; nobody is asked.
+
+use super::images::Image;
+use super::{Node, Output, Timer};
+use crate::identity::{Identity, NodeId};
+use crate::image::ImageId;
+use crate::membership::message::Level;
+use crate::membership::{Effects, Membership};
+use crate::placement::map::mix;
+use crate::placement::zones::Stock;
+use crate::placement::{Arc, Filled, Gateways};
+use crate::record::Record;
+use std::sync::Arc as Shared;
+use std::time::Duration;
+
+/// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
+const RETIRE_AFTER: Duration = Duration::from_secs(5);
+/// The maps of zones are made anew so long after news of other gateways, which pours in while a field is switched on: for that
+/// long chunks go by the maps of before.
+const MAP_AFTER: Duration = Duration::from_millis(10);
+/// How often a gateway that knows no other zone looks for one.
+const SEEK_EVERY: Duration = Duration::from_millis(200);
+/// When gateways compare notes at first, each with any that it knows: with each time a gateway knows twice as many at least, and
+/// all do so at once, while gossip would take turns and one machine that is asked by all would have its link full.
+const EARLY_SYNCS: [Duration; 5] = [
+    Duration::from_millis(30),
+    Duration::from_millis(40),
+    Duration::from_millis(50),
+    Duration::from_millis(80),
+    Duration::from_millis(150),
+];
+
+impl Node {
+    /// Decides who the gateways of an image are, from what all members of the zone know.
+    pub(super) fn gateways(&self, id: ImageId) -> Gateways {
+        if !self.is_zoned() {
+            return Gateways::default();
+        }
+        let records = || self.membership.records().iter().filter(|record| record.image() == id && !record.leaving);
+        let member = |record: &Record| {
+            let me = self.me();
+            if record.node == me.node { Some(me) } else { self.membership.live().get(&record.node) }
+        };
+        let readers = Gateways::eldest(records().filter(|record| !record.origin).filter_map(member));
+        if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers }
+    }
+
+    /// Becomes a gateway, or ceases to be one, and says in the backbone what the zone has.
+    pub(super) fn stand(&mut self) {
+        let me = *self.me();
+        // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
+        let knows = |image: &Image| {
+            let settled = self.now >= image.young_until || self.before_us(image.subject.image) < Gateways::COUNT;
+            !self.outside.has_fellows || (self.now >= image.stands_from && settled)
+        };
+        let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
+        let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
+        match (&self.outside.backbone, called) {
+            (None, true) => {
+                self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));
+                (self.outside.idle_since, self.outside.syncs) = (None, 0);
+                self.seek_outside();
+            }
+            (Some(_), true) => self.outside.idle_since = None,
+            (Some(_), false) => {
+                let since = self.outside.idle_since;
+                if since.is_some_and(|since| self.now - since >= RETIRE_AFTER) || self.leaving {
+                    self.retire();
+                } else if since.is_none() {
+                    self.outside.idle_since = Some(self.now);
+                    self.set(RETIRE_AFTER, Timer::Stand);
+                }
+            }
+            (None, false) => {}
+        }
+        self.announce_outside();
+        self.map_outside();
+    }
+
+    /// How many of the zone are older than this node and take part in an image, or may: while a room is switched on, it may not
+    /// have heard yet what they say.
+    fn before_us(&self, id: ImageId) -> usize {
+        let mine = self.me().age();
+        let may_take_part = |member: &&Identity| {
+            let records = self.membership.records().of(member.node);
+            records.is_empty() || records.iter().any(|record| record.image() == id && !record.origin && !record.leaving)
+        };
+        self.membership.live().values().filter(|member| member.age() < mine).filter(may_take_part).count()
+    }
+
+    /// While a room is switched on the eldest is whom all who come ask first, so it knows most: it is asked once more before this
+    /// node stands for its zone, or does not.
+    pub(super) fn gather(&mut self) {
+        self.outputs.extend(self.eldest().map(Output::Sync));
+    }
+
+    /// Leaves the backbone.
+    pub(super) fn retire(&mut self) {
+        let Some(mut backbone) = self.outside.backbone.take() else { return };
+        let members: Vec<Identity> = backbone.live().values().copied().collect();
+        let effects = backbone.leave(self.now);
+        self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
+        for gateway in members {
+            self.contact(gateway);
+            self.gone_outside(gateway.node);
+        }
+    }
+
+    /// Says for each image what this zone has, if that has changed.
+    pub(super) fn announce_outside(&mut self) {
+        let Some(backbone) = &self.outside.backbone else { return };
+        let (me, mut news) = (*self.me(), Vec::new());
+        let version = me.generation + self.outside.version;
+        for (id, image) in self.images.iter().filter(|(_, image)| image.gateways.contains(me.node)) {
+            let size = image.map.ring().size();
+            let whole = if image.told_covered { size } else { 0 };
+            let origin = image.origin || !image.map.origins().is_empty();
+            let (arc, filled) = (Arc { start: 0, length: whole }, Filled { from: 0, count: whole });
+            let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });
+            if known.is_none_or(|known| known.leaving || (known.arc, known.origin) != (arc, origin)) {
+                news.push(Record {
+                    node: me.node,
+                    version,
+                    subject: Shared::clone(&image.subject),
+                    origin,
+                    arc,
+                    filled,
+                    leaving: false,
+                });
+            }
+        }
+        // Others are not to ask it for this zone any more, though it stays in the backbone for a while.
+        let stands = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
+        let mine = backbone.records().iter().filter(|record| record.node == me.node && !record.leaving);
+        let gone = mine.filter(|record| !stands(&record.image())).cloned();
+        news.extend(gone.map(|record| Record { version, leaving: true, ..record }));
+        self.outside.version += u64::from(!news.is_empty());
+        for record in news {
+            let Some(backbone) = &mut self.outside.backbone else { return };
+            let effects = backbone.announce(record, self.now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// Makes the maps of zones anew before long: while a field is switched on, gateways come with each message.
+    pub(super) fn map_outside_soon(&mut self) {
+        if !std::mem::replace(&mut self.outside.map_set, true) {
+            self.set(MAP_AFTER, Timer::MapOutside);
+        }
+    }
+
+    /// Other gateways have come, or have said something.
+    pub(super) fn remap_outside(&mut self) {
+        self.outside.map_set = false;
+        self.map_outside();
+        // Somebody may have now what nobody had.
+        self.retry_waiting();
+    }
+
+    /// Makes the maps of zones anew.
+    fn map_outside(&mut self) {
+        let Some(backbone) = &self.outside.backbone else { return };
+        let me = *self.me();
+        for (id, image) in &mut self.images {
+            let records = backbone.records().iter().filter(|record| record.image() == *id && !record.leaving);
+            let said = records.filter_map(|record| {
+                let gateway = if record.node == me.node { &me } else { backbone.live().get(&record.node)? };
+                Some((gateway.zone, gateway.node, Stock { whole: record.arc.length > 0, origin: record.origin }))
+            });
+            image.outside.update(me.zone, said);
+        }
+    }
+
+    /// Does what the backbone asks for.
+    pub(super) fn apply_outside(&mut self, effects: Effects) {
+        self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
+        for gateway in effects.up {
+            self.map_outside_soon();
+            if gateway.zone == self.me().zone {
+                self.contact(gateway);
+            }
+        }
+        for gateway in effects.down {
+            self.gone_outside(gateway.node);
+            if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
+                contacts.retain(|contact| contact.node != gateway.node);
+            }
+        }
+        let next = self.outside.backbone.as_ref().and_then(Membership::next_wake);
+        if let Some(at) = next.filter(|at| self.outside.woken_at.is_none_or(|set| *at < set)) {
+            self.outside.woken_at = Some(self.set(at - self.now, Timer::Backbone).0);
+        }
+    }
+
+    fn gone_outside(&mut self, gateway: NodeId) {
+        self.map_outside_soon();
+        if !self.membership.live().contains_key(&gateway) {
+            self.abandon(gateway);
+            self.peers.forget(gateway);
+        }
+    }
+
+    /// Forgets what gateways that are gone have said.
+    pub(super) fn sweep_outside(&mut self) {
+        if let Some(backbone) = &mut self.outside.backbone {
+            backbone.sweep();
+        }
+    }
+
+    /// A node cannot be reached, or its connection broke.
+    pub(super) fn suspect_outside(&mut self, node: NodeId) {
+        if let Some(backbone) = &mut self.outside.backbone {
+            let effects = backbone.suspect(node, self.now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// Does what is due in the backbone.
+    pub(super) fn wake_outside(&mut self) {
+        self.outside.woken_at = None;
+        let now = self.now;
+        if let Some(backbone) = &mut self.outside.backbone {
+            let effects = backbone.tick(now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// Compares notes with other gateways: at once with some, then with all of them now and then.
+    pub(super) fn seek_outside(&mut self) {
+        let Some(backbone) = &self.outside.backbone else { return };
+        let syncs = self.outside.syncs;
+        let early = EARLY_SYNCS.get(syncs as usize).copied();
+        let alone = self.outside.is_alone(self.me().zone);
+        // All zones have the same contacts, mostly: each begins with another of them.
+        let drawn = mix(self.me().node.0);
+        let chosen = if alone {
+            self.contact_in_turn(drawn, syncs)
+        } else if early.is_some() {
+            backbone.live().around(NodeId(mix(drawn.wrapping_add(syncs.into())))).next().copied()
+        } else {
+            backbone.partner(syncs)
+        };
+        let later = if alone { SEEK_EVERY } else { backbone.sync_every() };
+        (self.outside.syncs, self.outside.has_followed) = (syncs.wrapping_add(1), false);
+        self.outputs.extend(chosen.map(Output::Sync));
+        self.outside.seeks = Some(self.set(early.unwrap_or(later), Timer::SeekOutside));
+    }
+
+    /// One of those of whom it has heard, beginning with the `first`. Not all of them stand in the backbone, so each has its
+    /// turn; an origin last, since all have heard of it, and its link is to carry chunks.
+    fn contact_in_turn(&self, first: u64, turn: u32) -> Option<Identity> {
+        let contacts = self.outside.contacts.values().flatten().chain(self.fellows());
+        let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);
+        let (origins, mut known): (Vec<Identity>, Vec<Identity>) = contacts.partition(|known| is_origin(known.node));
+        let first = first as usize % known.len().max(1);
+        known.rotate_left(first);
+        known.extend(origins);
+        known.get(turn as usize % known.len().max(1)).copied()
+    }
+}
