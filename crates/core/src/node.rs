@@ -439,6 +439,7 @@ impl Node {
                 Timer::Sweep => {
                     self.membership.sweep();
                     self.sweep_outside();
+                    self.recount_all();
                     self.set(crate::config::SYNC_EVERY, Timer::Sweep);
                 }
             }

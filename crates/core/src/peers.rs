@@ -152,6 +152,11 @@ impl Peers {
         self.peers.get(&node).is_none_or(|peer| peer.standing.is_believed(now))
     }
 
+    /// True if it is put aside because it lied.
+    pub fn is_blamed(&self, node: NodeId, now: Time) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.standing.is_blamed(now))
+    }
+
     /// The state for people: what is the matter with its [`Standing`], `unreachable`, `stalled`, or nothing special.
     pub fn trouble(&self, node: NodeId, now: Time) -> Option<&'static str> {
         let peer = self.peers.get(&node)?;

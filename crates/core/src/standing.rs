@@ -103,6 +103,11 @@ impl Standing {
         !self.claims.lasts(now)
     }
 
+    /// True if it lied not long ago.
+    pub fn is_blamed(&self, now: Time) -> bool {
+        self.lies.lasts(now)
+    }
+
     /// True if it has ever lied.
     pub const fn has_lied(&self) -> bool {
         self.lies.times > 0

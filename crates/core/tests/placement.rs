@@ -174,7 +174,7 @@ proptest! {
         prop_assert!((0.0..=1.0).contains(&share));
         prop_assert!(multiplicity_min <= lowest, "{} claimed, {} in truth", multiplicity_min, lowest);
         prop_assert_eq!(multiplicity_min > 0, share == 1.0);
-        prop_assert_eq!(multiplicity_min > 0, map.is_whole());
+        prop_assert_eq!(multiplicity_min > 0, map.is_whole(|_| true));
         if holdings.iter().all(|holding| holding.filled.count == size) {
             prop_assert_eq!(multiplicity_min, lowest);
             let covered = counts.iter().filter(|count| **count > 0).count() as f64 / size as f64;

@@ -1,5 +1,6 @@
 //! The field around a node: members that come and go, and the maps that follow from what they say.
 
+use super::images::Image;
 use super::{Node, Notice, Output, Timer};
 use crate::config;
 use crate::identity::{Identity, NodeId};
@@ -139,8 +140,7 @@ impl Node {
     }
 
     pub(super) fn misbehaved(&mut self, node: NodeId) {
-        let pause = self.peers.lied(node, self.now);
-        self.out(Output::Notice(Notice::Blamed(node, pause)));
+        self.blame(node);
         self.abandon(node);
     }
 
@@ -249,11 +249,30 @@ impl Node {
         }
     }
 
+    /// True if the stores of those that this node would ask hold all of an image.
+    pub(super) fn is_whole(&self, image: &Image) -> bool {
+        image.map.is_whole(|node| !self.peers.is_blamed(node, self.now))
+    }
+
+    /// A peer lied: it is put aside for a while, and what only it says that it has cannot be had from here meanwhile.
+    pub(super) fn blame(&mut self, node: NodeId) {
+        let pause = self.peers.lied(node, self.now);
+        self.out(Output::Notice(Notice::Blamed(node, pause)));
+        self.recount_all();
+    }
+
+    /// Of all images: who was put aside, or is so no more, may have what nobody else has.
+    pub(super) fn recount_all(&mut self) {
+        for number in 0..self.numbered.len() {
+            self.recount_soon(self.numbered[number]);
+        }
+    }
+
     /// Counts coverage, and says so when it becomes complete or is so no longer.
     pub(super) fn recount(&mut self, id: ImageId) {
+        let Some(covered) = self.images.get(&id).map(|image| self.is_whole(image)) else { return };
         let Some(image) = self.images.get_mut(&id) else { return };
         image.recount_set = false;
-        let covered = image.map.is_whole();
         if covered != image.told_covered {
             image.told_covered = covered;
             self.out(Output::Notice(Notice::Coverage(id, covered)));

@@ -1,7 +1,7 @@
 //! Requests to peers: when they are sent, when another peer is asked, and what follows from each answer.
 
 use super::choosing::{Choice, Source};
-use super::{Node, Notice, Output, Timer};
+use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
 use crate::fetch::{Fetch, Request, RequestId, Stage};
@@ -340,8 +340,7 @@ impl Node {
             // It was on its way when the peer was put aside: one lie, of many bytes.
             return self.try_another(request, id, entry.chunk);
         }
-        let pause = self.peers.lied(entry.peer, self.now);
-        self.out(Output::Notice(Notice::Blamed(entry.peer, pause)));
+        self.blame(entry.peer);
         self.try_another(request, id, entry.chunk);
         self.abandon(entry.peer);
     }

@@ -206,6 +206,6 @@ impl Node {
 
     /// True if the stores of the field hold all images of this node, origins not counted.
     pub fn is_covered(&self) -> bool {
-        self.images.values().all(|image| image.map.is_whole())
+        self.images.values().all(|image| self.is_whole(image))
     }
 }

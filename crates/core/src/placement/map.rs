@@ -131,10 +131,11 @@ impl Map {
         Coverage::of(&self.ring, &staying)
     }
 
-    /// True if each chunk is held, origins not counted. Costs O(n log n) if stores hold all, or are full; O(n^2) else.
-    pub fn is_whole(&self) -> bool {
-        let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving).copied().collect();
-        Coverage::is_whole(&self.ring, &staying)
+    /// True if each chunk is held, origins not counted, by those that count. Costs O(n log n) if stores hold all, or are full;
+    /// O(n^2) else.
+    pub fn is_whole(&self, counts: impl Fn(NodeId) -> bool) -> bool {
+        let staying = self.holdings.iter().filter(|h| !h.leaving && counts(h.node));
+        Coverage::is_whole(&self.ring, &staying.copied().collect::<Vec<_>>())
     }
 
     /// [`Map::coverage`] if `node` were gone.
