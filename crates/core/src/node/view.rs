@@ -194,6 +194,11 @@ impl Node {
         self.outside.backbone.iter().flat_map(|backbone| backbone.live().values().copied()).collect()
     }
 
+    /// Those of other zones, besides these, of whom it has heard; they may be dead.
+    pub fn contacts(&self) -> impl Iterator<Item = &Identity> {
+        self.outside.contacts.values().flatten()
+    }
+
     /// The arc that this node's store of an image is committed to.
     pub fn arc(&self, id: ImageId) -> Option<Arc> {
         self.images.get(&id).map(|image| image.fill.arc())

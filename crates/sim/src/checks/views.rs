@@ -1,5 +1,7 @@
 //! Once nothing is wrong any more nobody believes in the dead, all live machines of a zone know each other, and no zone is
 //! cut off: from each machine there is a way to every other along those who know each other, as neighbours or as gateways.
+//!
+//! All join through machine 0. If that goes before it could tell a zone of any other, nobody there can find one.
 
 use crate::field::Field;
 use crate::machine::number_of;
@@ -36,8 +38,16 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
             }
         }
     }
-    match there.difference(&reached).next() {
-        Some(&lost) => Err((lost, format!("and its zone have no way to machine {first}"))),
+    let told = |machine: &usize| heard_of_others(field, &there, field.machines[*machine].zone);
+    match there.difference(&reached).copied().find(told) {
+        Some(lost) => Err((lost, format!("and its zone have no way to machine {first}"))),
         None => Ok(()),
     }
+}
+
+/// True unless all of whom a zone has heard, outside of it, is machine 0, and that is gone.
+fn heard_of_others(field: &Field, there: &BTreeSet<usize>, zone: u32) -> bool {
+    let of_zone = there.iter().map(|machine| &field.machines[*machine]).filter(|host| host.zone == zone);
+    let mut contacts = of_zone.flat_map(|host| host.node.contacts()).map(|contact| number_of(contact.node));
+    there.contains(&0) || contacts.any(|contact| contact != 0)
 }
