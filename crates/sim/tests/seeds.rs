@@ -27,7 +27,10 @@ const FAILED: [(u64, &str); 21] = [
     (51, "windows full of requests that waited for each other"),
     (604, "the same, in one zone"),
     (361, "a cache smaller than what a reader waits for at once"),
-    (4165, "a zone said that it held all, of which one that lied there held a part: nobody was asked elsewhere for that"),
+    (
+        4165,
+        "a zone said that it held all, of which one that lied there held a part: nobody was asked elsewhere for that",
+    ),
     (6506, "all had joined through a machine that died before it could tell them of each other: the checker's fault"),
 ];
 
