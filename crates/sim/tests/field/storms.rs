@@ -2,9 +2,11 @@
 
 use crate::{ms, secs};
 use std::time::Duration;
+use vfield_core::time::Time;
 use vfield_sim::field::Field;
 use vfield_sim::machine::Fault;
 use vfield_sim::original::Original;
+use vfield_sim::reader::Order;
 
 /// 50 Mbit/s.
 const RATE: u64 = 6_250_000;
@@ -60,27 +62,73 @@ fn a_tenth_of_liars_leaves_the_others_most_of_the_links() {
     assert!(honest >= 0.8 * lied, "{lied} of what the link needs, and {honest} without liars");
 }
 
+/// A cold room of ten that read all of an image of 64 MiB from the moment they are switched on, and have done so for two fifths
+/// of the time that a link needs for it.
+struct Begun {
+    field: Field,
+    readers: Vec<usize>,
+    began: Time,
+    link: Duration,
+}
+
+impl Begun {
+    fn new(seed: u64) -> Self {
+        let chunks = 1024;
+        let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
+        field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
+        field.links.rate = RATE;
+        field.origin(None, &[0]);
+        let link = Duration::from_secs_f64((chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64);
+        let mut begun = Self { began: field.now(), field, readers: Vec::new(), link };
+        begun.readers = begun.ten_more();
+        begun.field.run(link * 2 / 5);
+        begun
+    }
+
+    /// Ten come and begin to read.
+    fn ten_more(&mut self) -> Vec<usize> {
+        let field = &mut self.field;
+        let chunks = field.images[0].data();
+        let start = |_| {
+            let node = field.join(0, &[(0, chunks.end + 2)]);
+            // As clients of block devices do: 256 KiB at a time, eight times at once.
+            field.read_blocks(node, 0, Order::Along { chunks: chunks.clone(), step: 4 }, 8)
+        };
+        (0..10).map(start).collect()
+    }
+
+    /// Takes a reader out, and says on which machine it is.
+    fn take(&mut self, reader: usize) -> usize {
+        self.field.readers[self.readers.remove(reader)].machine
+    }
+
+    /// When the last reader ends, in times that the link needs for the image.
+    fn end(mut self) -> f64 {
+        self.field.until_read(&self.readers, secs(100));
+        (self.field.now() - self.began).as_secs_f64() / self.link.as_secs_f64()
+    }
+}
+
 /// All wait for all before them: the one behind the slow machine has to find out who it is, and the others to wait for that.
 #[test]
 fn a_machine_that_becomes_slow_holds_up_nobody_for_long() {
     for slow in [1, 4, 9] {
-        let (chunks, count) = (1024, 10);
-        let mut field = Field::new(1, vec![Original::usual(1, chunks)]);
-        field.links.rate = RATE;
-        field.origin(None, &[0]);
-        let began = field.now();
-        let start = |_| {
-            field.run(ms(5));
-            let node = field.join(0, &[(0, chunks)]);
-            field.read(node, 0, field.images[0].data())
-        };
-        let mut readers: Vec<usize> = (0..count).map(start).collect();
-        let link = Duration::from_secs_f64((chunks * field.images[0].geometry.chunk_bytes()) as f64 / RATE as f64);
-        field.run(link * 2 / 5);
-        field.slow(field.readers[readers.remove(slow)].machine, 10);
-        field.until_read(&readers, secs(100));
-        let time = (field.now() - began).as_secs_f64() / link.as_secs_f64();
+        let mut begun = Begun::new(1);
+        let machine = begun.take(slow);
+        begun.field.slow(machine, 10);
+        let time = begun.end();
         assert!(time <= 1.5, "{time} of what the link needs, reader {slow} being slow");
+    }
+}
+
+/// Whoever came last has nobody to send to, and is whom the next are to ask.
+#[test]
+fn ten_that_come_take_nothing_from_the_ten_that_read() {
+    for seed in 1..=3 {
+        let mut begun = Begun::new(seed);
+        begun.ten_more();
+        let time = begun.end();
+        assert!(time <= 1.04, "{time} of what the link needs, seed {seed}");
     }
 }
 
