@@ -22,7 +22,7 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 /// The simulator itself.
 const BASE_BYTES: u64 = 16 << 20;
 /// A machine that knows nobody. This and what follows were fitted to fifteen runs of 200 to 100 000 machines, alone and in zones
-/// of 50 and 128, in chunks of 64 KiB to 1 MiB; the largest, of 100 000 in zones of 128, took 15.6 GB.
+/// of 50 and 128, in chunks of 64 KiB to 1 MiB; the largest, of 100 000 in zones of 128, took 15.4 to 15.6 GB.
 const MACHINE_BYTES: u64 = 38 << 10;
 /// What a machine keeps of another of its zone: its membership, what it holds, the lanes between them, and what is on its way to say
 /// so while a room is switched on.
