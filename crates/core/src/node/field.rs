@@ -268,7 +268,7 @@ impl Node {
         }
     }
 
-    /// Counts coverage, and says so when it becomes complete or is so no longer.
+    /// Looks whether all of an image is covered, and says so when it comes to be or is so no longer.
     pub(super) fn recount(&mut self, id: ImageId) {
         let Some(covered) = self.images.get(&id).map(|image| self.is_whole(image)) else { return };
         let Some(image) = self.images.get_mut(&id) else { return };

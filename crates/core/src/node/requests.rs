@@ -137,7 +137,7 @@ impl Node {
             let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
             let mut back = Vec::new();
             while let Some(&(number, chunk)) = line.first() {
-                let image = self.images.get_mut(&self.numbered[number.0 as usize]);
+                let image = self.images.get_mut(&self.id_of(number));
                 let bytes = image.as_ref().map_or(0, |image| image.inventory.geometry().length(chunk));
                 if taken + bytes > room {
                     break;
