@@ -147,10 +147,10 @@ impl Machine {
         command.args(["-m", &hardware.memory_mib.to_string(), "-no-reboot", "-nodefaults"]);
         command.args(["-display", "none", "-vga", "none", "-monitor", "none", "-serial", "stdio"]);
         command.arg("-kernel").arg(self.dir.join("vmlinuz")).arg("-initrd").arg(self.dir.join("initramfs"));
-        // Whoever waits for a machine that has panicked waits for nothing; and an emulated clock that seems to run wrong,
-        // because the machine is busy, is not to have the kernel rewrite itself meanwhile (see `BOOTS_MAX`).
+        // Whoever waits for a machine whose kernel has failed waits for nothing; and an emulated clock that seems to run
+        // wrong, because the machine is busy, is not to have the kernel rewrite itself meanwhile (see `BOOTS_MAX`).
         let clock = if hardware.right_clock { " clocksource=hpet" } else { "" };
-        command.args(["-append", &format!("console=ttyS0 quiet panic=-1 tsc=nowatchdog{clock}")]);
+        command.args(["-append", &format!("console=ttyS0 quiet oops=panic panic=-1 tsc=nowatchdog{clock}")]);
         command.args(["-virtfs", &seen(Path::new("/usr"), "usr", ",readonly=on")]);
         command.args(["-virtfs", &seen(shared, "shared", "")]).stdin(Stdio::null());
         if let Some(disk) = hardware.disk {
