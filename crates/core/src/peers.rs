@@ -51,6 +51,8 @@ pub struct Peer {
     pub outstanding: u32,
     /// Bytes they ask for, by priority.
     outstanding_bytes: [u64; 3],
+    /// By priority, while something waits for room: the bytes that are left of the last [batch](Self::batch).
+    granted: [Option<u64>; 3],
     delay_us: u64,
     deviation_us: u64,
     /// When it last delivered a byte, or was first asked for one.
@@ -83,6 +85,19 @@ impl Peer {
     /// Most bytes to be asked for at once.
     fn window(&self) -> u64 {
         if self.window == 0 { PEER_WINDOW_FIRST } else { self.window }
+    }
+
+    /// How many bytes more it may be asked for with this priority: it owes some already that it sends no later.
+    fn room(&self, priority: Priority) -> u64 {
+        let before: u64 = self.outstanding_bytes[..=priority as usize].iter().sum();
+        // Whoever owes nothing may be asked for one, however long it is.
+        if before == 0 { u64::MAX } else { self.window().saturating_sub(before) }
+    }
+
+    /// What nobody waits for is asked for so many bytes at a time once the window is full: a request for each answer would
+    /// be a packet each, and wake whoever gets it.
+    fn batch(&self) -> u64 {
+        self.window() / 8
     }
 
     fn is_usable(&self, now: Time) -> bool {
@@ -201,24 +216,46 @@ impl Peers {
         }
         peer.outstanding += 1;
         peer.outstanding_bytes[priority as usize] += bytes;
+        let granted = &mut peer.granted[priority as usize];
+        *granted = granted.map(|granted| granted.saturating_sub(bytes));
     }
 
     /// True if it may be asked for `bytes` more: what it owes, and sends no later than that, is little
     /// enough to come within [`PEER_DELAY`].
     pub fn has_room(&self, node: NodeId, bytes: u64, priority: Priority) -> bool {
         self.peers.get(&node).is_none_or(|peer| {
-            let before: u64 = peer.outstanding_bytes[..=priority as usize].iter().sum();
-            before == 0 || peer.stalled_since.is_some() || before + bytes <= peer.window()
+            let room = peer.room(priority);
+            // What waits already comes first.
+            let granted = peer.granted[priority as usize].filter(|_| room != u64::MAX).unwrap_or(room);
+            peer.stalled_since.is_some() || bytes <= granted.min(room)
         })
     }
 
-    /// How many bytes more it may be asked for with this priority.
+    /// Something waits until it may be asked for more with this priority.
+    pub fn waited_for(&mut self, node: NodeId, priority: Priority) {
+        if let Some(peer) = self.peers.get_mut(&node)
+            && priority != Priority::Demand
+            && peer.room(priority) < peer.batch()
+        {
+            peer.granted[priority as usize].get_or_insert(0);
+        }
+    }
+
+    /// How many bytes of what waits for it may be asked for now, with this priority.
     pub fn room(&self, node: NodeId, priority: Priority) -> u64 {
         self.peers.get(&node).map_or(PEER_WINDOW_FIRST, |peer| {
-            let before: u64 = peer.outstanding_bytes[..=priority as usize].iter().sum();
-            // Whoever owes nothing may be asked for one, however long it is.
-            if before == 0 { u64::MAX } else { peer.window().saturating_sub(before) }
+            let room = peer.room(priority);
+            if peer.granted[priority as usize].is_some() && room < peer.batch() { 0 } else { room }
         })
+    }
+
+    /// So many bytes of what waits for it are asked for now; `None` if nothing waits any more.
+    pub fn grant(&mut self, node: NodeId, priority: Priority, bytes: Option<u64>) {
+        if let Some(peer) = self.peers.get_mut(&node)
+            && priority != Priority::Demand
+        {
+            peer.granted[priority as usize] = bytes;
+        }
     }
 
     /// Bytes that it has been asked for and has not delivered.

@@ -100,6 +100,7 @@ impl Node {
         fetch.stage = Stage::Parked(peer);
         let priority = fetch.priority;
         self.parked.entry(peer).or_default()[priority as usize].insert((number, chunk));
+        self.peers.waited_for(peer, priority);
         let wait = if self.peers.may_begin(peer, self.now) {
             self.peers.aside_for(peer, self.now)
         } else if priority == Priority::Demand {
@@ -129,11 +130,12 @@ impl Node {
         }
     }
 
-    /// A peer may be able to take more: puts what waits for that back in line, as much as it can take, or all.
+    /// A peer may be able to take more: puts what waits for that back in line, a batch that it can take, or all.
     pub(super) fn unpark(&mut self, peer: NodeId, all: bool) {
         let Some(mut parked) = self.parked.remove(&peer) else { return };
         let mut taken = 0;
         for (line, priority) in parked.iter_mut().zip([Priority::Demand, Priority::ReadAhead, Priority::Fill]) {
+            let before = taken;
             let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
             let mut back = Vec::new();
             while let Some(&(number, chunk)) = line.first() {
@@ -151,6 +153,11 @@ impl Node {
                 }
             }
             back.into_iter().rev().for_each(|entry| self.lines[priority as usize].push_front(entry));
+            if line.is_empty() {
+                self.peers.grant(peer, priority, None);
+            } else if taken > before {
+                self.peers.grant(peer, priority, Some(taken - before));
+            }
         }
         if parked.iter().any(|line| !line.is_empty()) {
             self.parked.insert(peer, parked);

@@ -231,6 +231,50 @@ fn windows_follow_what_is_delivered() {
     assert!((3_500_000..4_500_000).contains(&owed), "{owed} bytes are asked for");
 }
 
+/// What waits for room that a full window has is asked for an eighth of it at a time, and nothing passes it by; demands
+/// need not wait for that.
+#[test]
+fn what_waits_for_room_is_asked_for_in_batches() {
+    const CHUNK: u64 = 1 << 10;
+    const WINDOW: u64 = 128 * CHUNK;
+    let mut peers = Peers::new(true);
+    for _ in 0..128 {
+        assert!(peers.has_room(A, CHUNK, Priority::ReadAhead));
+        peers.asked(A, CHUNK, Priority::ReadAhead, at(0));
+    }
+    assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead));
+    peers.waited_for(A, Priority::ReadAhead);
+    for free in 1..=16 {
+        assert_eq!(peers.room(A, Priority::ReadAhead), 0, "{free} chunks are not a batch yet");
+        peers.ended(A, CHUNK, Priority::ReadAhead, None, at(1));
+        assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead), "what waits comes first");
+        assert!(peers.has_room(A, CHUNK, Priority::Demand));
+    }
+    assert_eq!(peers.room(A, Priority::ReadAhead), WINDOW / 8);
+    peers.grant(A, Priority::ReadAhead, Some(10 * CHUNK));
+    for _ in 0..10 {
+        assert!(peers.has_room(A, CHUNK, Priority::ReadAhead));
+        peers.asked(A, CHUNK, Priority::ReadAhead, at(2));
+    }
+    assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead), "more waits, and there is room for six: no batch");
+    assert_eq!(peers.room(A, Priority::ReadAhead), 0);
+    peers.grant(A, Priority::ReadAhead, None);
+    assert!(peers.has_room(A, 6 * CHUNK, Priority::ReadAhead), "nothing waits any more");
+    assert!(!peers.has_room(A, 7 * CHUNK, Priority::ReadAhead));
+}
+
+/// Whoever owes nothing answers no more, so that nothing may wait for what it delivers.
+#[test]
+fn whoever_owes_nothing_is_not_waited_for() {
+    let mut peers = Peers::new(true);
+    peers.asked(A, 128 << 10, Priority::Fill, at(0));
+    peers.waited_for(A, Priority::Fill);
+    assert!(!peers.has_room(A, 1, Priority::Fill));
+    peers.ended(A, 128 << 10, Priority::Fill, None, at(1));
+    assert!(peers.has_room(A, 64 << 20, Priority::Fill));
+    assert_eq!(peers.room(A, Priority::Fill), u64::MAX);
+}
+
 /// A neighbour that does not pass chunks on is left alone for longer each time, and forgiven at once.
 #[test]
 fn a_neighbour_out_of_step_is_put_aside_for_longer_each_time() {
