@@ -3,6 +3,9 @@
 //! In a chain all wait for all before them: if one falls behind, its neighbour hears as little as everybody after it. So an
 //! answer says how long its sender waited for it, and what is measured is the rest: from the moment in which the sender could begin,
 //! after the answer before, until it was here. That grows where a link or a machine has become slow, and nowhere else.
+//!
+//! What is to be expected of a peer is what it has delivered, though, and not how fast single answers were: those that leave an idle
+//! machine go out at once, past whatever limits a stream of them.
 
 use crate::time::Time;
 use std::time::Duration;
@@ -13,7 +16,7 @@ const SPAN: Duration = Duration::from_millis(200);
 const SPAN_ANSWERS: u32 = 3;
 /// Of the best rate a part of 2 to the power of this is forgotten each span that is not slow: half of it in two seconds.
 const BEST_SHIFT: u32 = 4;
-/// One that sends at less than this part of the rate that it had is slow. A link that falls back to the next slower kind is ten
+/// One that sends at less than this part of what it has delivered is slow. A link that falls back to the next slower kind is ten
 /// times as slow; rates of nodes that share one with a few others differ by less.
 const SLOW_BELOW: u64 = 6;
 /// So many spans in a row: about half a second.
@@ -24,12 +27,16 @@ const SLOW_SPANS: u32 = 2;
 pub struct Pace {
     /// When its last answer came.
     last: Time,
-    /// Of this span.
+    /// Of this span, which began then.
+    since: Time,
     bytes: u64,
     busy: Duration,
     answers: u32,
-    /// Bytes a second.
+    /// Bytes a second that it is busy, in the span before.
     rate: u64,
+    /// Bytes that it delivered in a second of that span.
+    delivered: u64,
+    /// The most that it has delivered.
     best: u64,
     slow_spans: u32,
 }
@@ -44,15 +51,17 @@ impl Pace {
         if self.busy < SPAN || self.answers < SPAN_ANSWERS {
             return;
         }
-        let before = self.rate;
-        self.rate =
-            u64::try_from(u128::from(self.bytes) * 1_000_000 / self.busy.as_micros().max(1)).unwrap_or(u64::MAX);
-        (self.bytes, self.busy, self.answers) = (0, Duration::ZERO, 0);
+        let a_second = |bytes: u64, took: Duration| {
+            u64::try_from(u128::from(bytes) * 1_000_000 / took.as_micros().max(1)).unwrap_or(u64::MAX)
+        };
+        let before = self.delivered;
+        (self.rate, self.delivered) = (a_second(self.bytes, self.busy), a_second(self.bytes, now - self.since));
+        (self.since, self.bytes, self.busy, self.answers) = (now, 0, Duration::ZERO, 0);
         if self.rate < self.best / SLOW_BELOW {
             self.slow_spans += 1;
         } else {
             // What came late came all at once after that: the better of two is luck.
-            self.best = self.rate.min(before).max(self.best - (self.best >> BEST_SHIFT));
+            self.best = self.delivered.min(before).max(self.best - (self.best >> BEST_SHIFT));
             self.slow_spans = 0;
         }
     }
@@ -122,5 +131,17 @@ mod tests {
         // Three more who share its link.
         answers(&mut pace, &mut now, 200, MS * 40, MS * 40);
         assert!(!pace.is_slow());
+    }
+
+    #[test]
+    fn bursts_of_an_idle_link_are_no_measure() {
+        let (mut pace, mut now) = (Pace::default(), Time::default());
+        // It waits for what it passes on, and each chunk then leaves faster than the link could send two.
+        answers(&mut pace, &mut now, 1000, MS * 20, MS);
+        answers(&mut pace, &mut now, 200, MS * 30, MS * 30);
+        assert!(!pace.is_slow());
+        // It has fallen behind all the same if it delivers a tenth of what it did.
+        answers(&mut pace, &mut now, 9, MS * 200, MS * 200);
+        assert!(pace.is_slow());
     }
 }
