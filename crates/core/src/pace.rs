@@ -4,8 +4,8 @@
 //! answer says how long its sender waited for it, and what is measured is the rest: from the moment in which the sender could begin,
 //! after the answer before, until it was here. That grows where a link or a machine has become slow, and nowhere else.
 //!
-//! What is to be expected of a peer is what it has delivered, though, and not how fast single answers were: those that leave an idle
-//! machine go out at once, past whatever limits a stream of them.
+//! What is to be expected of a peer is not how fast single answers were, though: those that leave an idle machine go out at once,
+//! past whatever limits a stream of them. So it is held to what it has delivered as well.
 
 use crate::time::Time;
 use std::time::Duration;
@@ -16,9 +16,11 @@ const SPAN: Duration = Duration::from_millis(200);
 const SPAN_ANSWERS: u32 = 3;
 /// Of the best rate a part of 2 to the power of this is forgotten each span that is not slow: half of it in two seconds.
 const BEST_SHIFT: u32 = 4;
-/// One that sends at less than this part of what it has delivered is slow. A link that falls back to the next slower kind is ten
+/// One that sends at less than this part of its best rate is slow. A link that falls back to the next slower kind is ten
 /// times as slow; rates of nodes that share one with a few others differ by less.
 const SLOW_BELOW: u64 = 6;
+/// Its best rate counts as at most so many times what it delivered meanwhile: with a busy link it is hardly more than that.
+const BURST: u64 = 2;
 /// So many spans in a row: about half a second.
 const SLOW_SPANS: u32 = 2;
 
@@ -32,11 +34,8 @@ pub struct Pace {
     bytes: u64,
     busy: Duration,
     answers: u32,
-    /// Bytes a second that it is busy, in the span before.
+    /// Bytes a second, in the span before.
     rate: u64,
-    /// Bytes that it delivered in a second of that span.
-    delivered: u64,
-    /// The most that it has delivered.
     best: u64,
     slow_spans: u32,
 }
@@ -54,14 +53,15 @@ impl Pace {
         let a_second = |bytes: u64, took: Duration| {
             u64::try_from(u128::from(bytes) * 1_000_000 / took.as_micros().max(1)).unwrap_or(u64::MAX)
         };
-        let before = self.delivered;
-        (self.rate, self.delivered) = (a_second(self.bytes, self.busy), a_second(self.bytes, now - self.since));
+        let (before, delivered) = (self.rate, a_second(self.bytes, now - self.since));
+        self.rate = a_second(self.bytes, self.busy);
         (self.since, self.bytes, self.busy, self.answers) = (now, 0, Duration::ZERO, 0);
         if self.rate < self.best / SLOW_BELOW {
             self.slow_spans += 1;
         } else {
             // What came late came all at once after that: the better of two is luck.
-            self.best = self.delivered.min(before).max(self.best - (self.best >> BEST_SHIFT));
+            let best = self.rate.min(before).min(delivered.saturating_mul(BURST));
+            self.best = best.max(self.best - (self.best >> BEST_SHIFT));
             self.slow_spans = 0;
         }
     }
