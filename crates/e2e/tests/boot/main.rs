@@ -3,7 +3,6 @@
 //! Each test is a script beside this file, run by the first process of a machine under software emulation. `make
 //! test-boot` makes what they boot from and runs them.
 
-use std::io::{Write as _, stderr};
 use std::time::Duration;
 use vfield_lab::Machine;
 use vfield_lab::need::{Need, have};
@@ -14,32 +13,14 @@ const COMMON: &str = include_str!("common.sh");
 /// A script takes a minute or two on a machine that does nothing else.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Where a kernel is known to fail by itself, as a line of its call trace has it: says nothing about what is tested.
-///
-/// Linux 6.12.95 now and then completes a command of a ublk queue that it has freed already, when the process at the
-/// queue is killed while it submits: `__io_fallback_tw` then counts references to a ring that has none.
-const KNOWN_FAULTS: [&str; 1] = ["RIP: 0010:io_fallback_tw+"];
-
-/// How often a script is run whose kernel fails in a known way.
-const RUNS_MAX: u32 = 3;
-
 /// Boots a machine for a script, which says by its status whether everything was as it should be.
 fn boot(name: &str, script: &str) {
     if !have(&[Need::Machine]) {
         return;
     }
     let machine = Machine::find().expect("it was there just now");
-    let script = format!("{COMMON}\n{script}");
-    for run in 1..=RUNS_MAX {
-        let ran = machine.run(name, &script, LIMIT).unwrap_or_else(|error| panic!("{error}"));
-        match KNOWN_FAULTS.iter().find(|fault| ran.status.is_none() && ran.console.contains(**fault)) {
-            // Past the harness, which shows only what failing tests print: nobody is to find this out by counting seconds.
-            Some(fault) if run < RUNS_MAX => {
-                let _ = writeln!(stderr(), "{name}: the machine's kernel failed, at {fault}: run again");
-            }
-            _ => return assert_eq!(ran.status, Some(0), "{name}: {}", ran.console),
-        }
-    }
+    let ran = machine.run(name, &format!("{COMMON}\n{script}"), LIMIT).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(ran.status, Some(0), "{name}: {}", ran.console);
 }
 
 #[test]
