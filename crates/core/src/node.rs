@@ -26,7 +26,7 @@ pub use view::{ImageView, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
 use crate::config::Config;
-use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token};
+use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token, Turn};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::{Level, Membership};
@@ -112,7 +112,7 @@ pub enum Input {
     /// The answer did not match its hash.
     Corrupt(RequestId),
     /// The answer came, but could not be checked or kept: the page with its hash has been dropped
-    /// meanwhile, or there was no memory. It is asked for again.
+    /// meanwhile, or there was no memory. It is asked for again, after a pause that grows with each time.
     Unusable(RequestId),
     /// The peer refused.
     Refused(RequestId, Refusal),
@@ -216,6 +216,7 @@ enum Timer {
     Seek,
     Check,
     Overdue(ImageNumber, Chunk),
+    Resume(ImageNumber, Chunk),
     Remap,
     MapOutside,
     Stand,
@@ -259,11 +260,13 @@ pub struct Node {
     window_bytes: u64,
     /// Until when it asks nobody for chunks, in a field of zones.
     gathers_until: Time,
-    /// Chunks in line, by priority; entries may be out of date.
-    lines: [VecDeque<(ImageNumber, Chunk)>; 3],
-    /// Chunks that wait until a peer can take more, by peer and priority, in the order of the image, since that
+    /// Chunks in line, by [`Turn`]; entries may be out of date.
+    lines: [VecDeque<(ImageNumber, Chunk)>; Turn::ALL.len()],
+    /// Chunks that wait until a peer can take more, by peer and [`Turn`], in the order of the image, since that
     /// is the order in which readers come; entries may be out of date.
-    parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; 3]>,
+    parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; Turn::ALL.len()]>,
+    /// What peers wait for.
+    asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
     /// When readers are going to be looked at whose time may be up.
     expire_at: Option<Time>,
@@ -307,6 +310,7 @@ impl Node {
             gathers_until: Time::ZERO,
             lines: Default::default(),
             parked: BTreeMap::new(),
+            asks: serving::Asks::default(),
             reads: BTreeMap::new(),
             expire_at: None,
             reading_until: Time::ZERO,
@@ -348,11 +352,11 @@ impl Node {
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
             Input::Asked { asker, image, chunk, priority } => self.asked(asker, image, chunk, priority),
             Input::CancelAsked(connection, request) => {
-                let gone = self.forget_askers(|asker| asker.connection == connection && asker.request == request);
+                let gone = self.forget_askers(connection, Some(request));
                 // Every request has its answer, or the asker would count it as owed for ever.
                 self.outputs.extend(gone.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
             }
-            Input::AskerGone(connection) => drop(self.forget_askers(|asker| asker.connection == connection)),
+            Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
             Input::Arrived { request, waited, zeros } => self.arrived(request, waited, &zeros),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
@@ -422,6 +426,7 @@ impl Node {
                 Timer::Seek => self.seek(),
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(self.id_of(image), chunk),
+                Timer::Resume(image, chunk) => self.resume(self.id_of(image), chunk),
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),

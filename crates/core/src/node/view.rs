@@ -3,7 +3,7 @@
 use super::Node;
 use super::images::Image;
 use crate::chunk::Chunk;
-use crate::fetch::{Stage, Why};
+use crate::fetch::{RequestId, Stage, Why};
 use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::Membership;
@@ -197,6 +197,16 @@ impl Node {
     /// Those of other zones, besides these, of whom it has heard; they may be dead.
     pub fn contacts(&self) -> impl Iterator<Item = &Identity> {
         self.outside.contacts.values().flatten()
+    }
+
+    /// How long a peer that owes something may be silent now: see [`crate::peers::Peers::stall`].
+    pub fn stall(&self) -> Duration {
+        self.peers.stall(self.now)
+    }
+
+    /// What an open request is for; `None` for one that has ended.
+    pub fn asked_for(&self, request: RequestId) -> Option<(ImageId, Chunk)> {
+        self.requests.get(request.0).map(|request| (self.id_of(request.image), request.chunk))
     }
 
     /// The arc that this node's store of an image is committed to.
