@@ -176,7 +176,10 @@ impl Driver {
 
     /// Tells the core what happened and does what it asks for.
     pub fn apply(self: &Arc<Self>, input: Input) {
-        self.with_core(|core, now| core.handle(now, input));
+        self.with_core(|core, now| {
+            let input = self.still_true(core, input);
+            core.handle(now, input);
+        });
     }
 
     /// Takes part in an image from now on.
@@ -351,19 +354,46 @@ impl Driver {
         }
     }
 
-    /// True if an earlier process has left what is about to be asked for: then nobody is.
+    /// True if what is about to be asked for lies here: an earlier process left it, or it was dropped and somebody still
+    /// reads it. Then no peer is asked.
     fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
-        let Some(image) = self.image(id).filter(|image| image.store().is_found(chunk)) else { return false };
+        let Some(image) = self.image(id) else { return false };
         let mut adopted = Adopted::default();
-        image.store().adopt(chunk, &mut adopted);
+        if image.store().revive(chunk) {
+            adopted.chunks.push(chunk);
+        } else if image.store().is_found(chunk) {
+            image.store().adopt(chunk, &mut adopted);
+        } else {
+            return false;
+        }
         let here = adopted.chunks.contains(&chunk);
         // Not at once: what follows may be the next request of this kind, and so on for a whole store.
         let Adopted { chunks, zeros } = adopted;
         self.hint(Input::Found { image: id, chunks, zeros });
         if here {
-            self.hint(Input::Unusable(request));
+            self.hint(Input::Lost(request));
         }
         here
+    }
+
+    /// An input as it is true now, under the machine's lock: chunks are dropped under that lock only, so what was put into
+    /// a store a moment ago may have gone meanwhile, and must not be booked.
+    fn still_true(&self, core: &Core, input: Input) -> Input {
+        let resident = |id: ImageId, chunk: Chunk| {
+            self.image(id).is_some_and(|image| image.store().is_resident(chunk) || image.store().is_zero(chunk))
+        };
+        match input {
+            Input::Arrived { request, .. }
+                if core.asked_for(request).is_some_and(|(id, chunk)| !resident(id, chunk)) =>
+            {
+                Input::Unusable(request)
+            }
+            Input::Found { image, mut chunks, zeros } => {
+                chunks.retain(|chunk| resident(image, *chunk));
+                Input::Found { image, chunks, zeros }
+            }
+            other => other,
+        }
     }
 
     fn perform_one(self: &Arc<Self>, output: Output) {
