@@ -7,6 +7,7 @@
 
 mod inbound;
 mod lane;
+mod silence;
 
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;

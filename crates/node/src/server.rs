@@ -45,7 +45,7 @@ const BEAT: Duration = Duration::from_millis(50);
 /// A frame is to come whole within this: the longest needs half a megabit a second.
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
 /// Of an answer some byte is to be taken within this: longer than machines are stopped for a moment.
-const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 /// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
