@@ -124,7 +124,8 @@ pub enum Input {
     Progress(NodeId),
     /// This peer cannot be reached, or its connection broke.
     Broken(NodeId),
-    /// This peer broke the protocol.
+    /// This peer broke the protocol on a connection that we made to it. Connections that others make prove nothing of who
+    /// they are, so their misconduct never comes here.
     Misbehaved(NodeId),
     /// The node is to go: others are to take over what only it holds.
     Leave,
