@@ -7,6 +7,7 @@
 
 use super::rings::Neighbours;
 use crate::identity::{Identity, NodeId};
+use crate::outbid;
 use crate::placement::mix;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,6 @@ const REMEMBER_LEFT: Duration = Duration::from_secs(60);
 const MEMBERS_MAX: usize = 1 << 16;
 /// So many of them live: a hundred times a large zone.
 const LIVE_MAX: usize = MEMBERS_MAX / 2;
-/// What is said of later generations is not believed: the year 287 396.
-pub const GENERATION_MAX: u64 = 1 << 53;
 
 /// What a member is believed to be; graver later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,10 +61,20 @@ impl Member {
         (self.identity.generation, self.incarnation, self.state)
     }
 
-    /// True for what may be believed of others: whoever is said to be dead can still say something that counts more.
+    /// True for what may be believed of others: whoever it is about can still say something that counts more. How late its
+    /// generation may be depends on what is known: see [`crate::outbid`].
     pub const fn is_sound(&self) -> bool {
-        let deniable = matches!(self.state, State::Alive) || self.incarnation < u32::MAX;
-        deniable && self.identity.generation <= GENERATION_MAX
+        self.incarnation < u32::MAX && self.identity.generation < u64::MAX
+    }
+
+    /// What `me`, whom it is about, says against it: the next incarnation, or the next generation after the last of them.
+    pub const fn denied_by(&self, me: &Identity) -> Self {
+        let generation = self.identity.generation;
+        let (generation, incarnation) = match self.incarnation.saturating_add(1) {
+            u32::MAX => (generation.saturating_add(1), 0),
+            incarnation => (generation, incarnation),
+        };
+        Self { identity: Identity { generation, ..*me }, incarnation, state: State::Alive }
     }
 }
 
@@ -138,7 +147,7 @@ impl Roster {
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
         let node = member.identity.node;
         let known = self.get(node);
-        if known.is_some_and(|known| known.rank() >= member.rank()) {
+        if known.is_some_and(|known| known.rank() >= member.rank()) || member.identity.generation > believed(known) {
             return Change::default();
         }
         let comes = member.state.is_live() && !self.live.contains_key(&node);
@@ -150,7 +159,11 @@ impl Roster {
             && let Some(other) = self.addresses.get(&digest(member.identity.addr)).filter(|other| **other != node)
         {
             let other = self.live[other];
-            if (other.identity.generation, other.identity.node) > (member.identity.generation, node) {
+            // Nor does anybody take a place whom the one that is there could not outbid.
+            let last = outbid::latest_believed(other.identity.generation);
+            if (other.identity.generation, other.identity.node) > (member.identity.generation, node)
+                || member.identity.generation >= last
+            {
                 return Change::default();
             }
             change.down.push(other.identity);
@@ -279,6 +292,15 @@ impl Roster {
     }
 }
 
+/// The latest generation that is believed of a member of which this is known.
+fn believed(known: Option<&Member>) -> u64 {
+    let generation = known.map(|known| known.identity.generation);
+    match (known, generation) {
+        (Some(known), Some(generation)) if known.state.is_live() => outbid::latest_believed(generation),
+        _ => outbid::latest_believed_anew(generation),
+    }
+}
+
 /// 64 bits of an address, a quarter of its size. Who makes two addresses look the same could as well say that one is the other.
 fn digest(addr: SocketAddr) -> u64 {
     let (bits, rest) = match addr {
@@ -366,10 +388,43 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_denied_is_not_sound() {
-        let sound = |generation, incarnation, state| member(1, 1, generation, incarnation, state).is_sound();
-        assert!(sound(1, u32::MAX - 1, State::Down) && sound(1, u32::MAX, State::Alive));
-        assert!(!sound(1, u32::MAX, State::Down) && !sound(u64::MAX, 0, State::Alive));
+    fn what_cannot_be_denied_is_not_believed() {
+        use State::{Alive, Down, Left, Suspect};
+        for state in [Alive, Suspect, Down, Left] {
+            let sound = |generation, incarnation| member(1, 1, generation, incarnation, state).is_sound();
+            assert!(sound(1, u32::MAX - 1) && !sound(1, u32::MAX) && !sound(u64::MAX, 0));
+        }
+        let learn = |roster: &mut Roster, member| roster.learn(member, Time::ZERO, GRACE).news;
+        let me = member(1, 1, 7, 0, Alive);
+        let live = outbid::latest_believed(7);
+        for (known, last) in [(None, outbid::FIRST_MAX), (Some(Alive), live), (Some(Down), outbid::FIRST_MAX)] {
+            for (state, incarnation) in [(Alive, 0), (Down, 0), (Left, u32::MAX - 1)] {
+                let roster = || {
+                    let mut roster = Roster::default();
+                    known.map(|state| learn(&mut roster, Member { state, ..me }));
+                    roster
+                };
+                assert!(!learn(&mut roster(), member(1, 2, last + 1, incarnation, state)), "{known:?} {state:?}");
+                let (mut roster, said) = (roster(), member(1, 2, last, incarnation, state));
+                assert!(learn(&mut roster, said), "{known:?} {state:?}");
+                let answer = said.denied_by(&me.identity);
+                assert!(learn(&mut roster, answer), "{known:?} {state:?}");
+                assert_eq!(roster.get(NodeId(1)), Some(&answer));
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_displaced_by_one_whom_it_cannot_outbid() {
+        let last = outbid::latest_believed(7);
+        for (generation, displaced) in [(8, true), (last - 1, true), (last, false), (outbid::FIRST_MAX, false)] {
+            let mut roster = Roster::default();
+            roster.learn(member(1, 1, 7, 0, State::Alive), Time::ZERO, GRACE);
+            let said = member(2, 1, generation, 0, State::Alive);
+            assert_eq!(roster.learn(said, Time::ZERO, GRACE).news, displaced, "{generation}");
+            let answer = member(1, 1, (generation + 1).min(last), 0, State::Alive);
+            assert!(roster.learn(answer, Time::ZERO, GRACE).news && roster.live().contains_key(&NodeId(1)));
+        }
     }
 
     #[test]
