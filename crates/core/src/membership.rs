@@ -55,6 +55,9 @@ const DATAGRAMS_AT_ONCE: usize = 4;
 /// What a snapshot brings is passed on if it is no more than so much: the news of one who joins, or what gossip
 /// has lost, and not a whole field that one who joins gets to know.
 const PASSED_ON: usize = 8;
+/// So many members that are new are taken from one snapshot: twice a large field. One teller does not fill the table at once,
+/// and what is left of a larger field comes with the next.
+const NEW_MAX: usize = 4096;
 /// So many lost members are looked for by a node that has lost all.
 const FORMER_MAX: usize = 16;
 
@@ -228,8 +231,13 @@ impl Membership {
         if let [newcomer] = &mut members[..] {
             self.usher(newcomer);
         }
-        let news = |member: &&Member| self.roster.get(member.identity.node).is_none();
-        let few = members.iter().filter(news).count() <= PASSED_ON;
+        let mut news = 0;
+        members.retain(|member| {
+            let is_new = self.roster.get(member.identity.node).is_none();
+            news += usize::from(is_new);
+            !is_new || news <= NEW_MAX
+        });
+        let few = news <= PASSED_ON;
         self.teller = members.first().map(|member| member.identity).filter(|teller| teller.node != self.me.node);
         self.introducer = members.first().map(|member| member.identity.node);
         // Said by nobody, it is passed on to all; said by this node, to none.
@@ -253,6 +261,7 @@ impl Membership {
     /// A member greeted us, so it lives.
     pub fn met(&mut self, identity: Identity, now: Time) -> Effects {
         self.now = now;
+        self.teller = Some(identity).filter(|teller| teller.node != self.me.node);
         self.hear_of(Member { identity, incarnation: 0, state: State::Alive }, None);
         self.doubt(identity.node);
         self.finish()
@@ -428,6 +437,9 @@ impl Membership {
         let was_suspect = self.suspects().contains(&identity.node);
         let was_lost = self.roster.lost().contains(&identity.node);
         let was = self.live().get(&identity.node).copied();
+        if self.teller.is_some_and(|teller| teller.node == identity.node) {
+            self.roster.meet(identity.node);
+        }
         let change = self.roster.learn(member, self.now, self.paced(grace));
         if !change.news {
             return;

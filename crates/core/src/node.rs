@@ -10,6 +10,7 @@ mod backbone;
 mod choosing;
 mod field;
 mod found;
+mod hearsay;
 mod images;
 mod load;
 mod outside;

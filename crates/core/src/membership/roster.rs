@@ -23,6 +23,9 @@ const REMEMBER_LEFT: Duration = Duration::from_secs(60);
 const MEMBERS_MAX: usize = 1 << 16;
 /// So many of them live: a hundred times a large zone.
 const LIVE_MAX: usize = MEMBERS_MAX / 2;
+/// So many of the living were only heard of: who comes and speaks for itself is admitted, however many others make up.
+/// Fifty times a large zone.
+const UNMET_MAX: usize = LIVE_MAX / 2;
 
 /// What a member is believed to be; graver later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -135,6 +138,8 @@ pub struct Roster {
     suspects: BTreeSet<NodeId>,
     /// Who of the dead may come back.
     lost: BTreeSet<NodeId>,
+    /// Who of the live has spoken to this node itself.
+    met: BTreeSet<NodeId>,
     /// Whose address it is, of the live, by [`digest`].
     addresses: BTreeMap<u64, NodeId>,
     /// When suspects are buried and the dead forgotten.
@@ -143,15 +148,28 @@ pub struct Roster {
 }
 
 impl Roster {
+    /// A member has spoken to this node itself. What it says of itself comes next.
+    pub fn meet(&mut self, node: NodeId) {
+        self.met.insert(node);
+    }
+
     /// Takes in a statement; suspects have `grace` to deny it.
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
+        let change = self.take(member, now, grace);
+        if !self.live.contains_key(&member.identity.node) {
+            self.met.remove(&member.identity.node);
+        }
+        change
+    }
+
+    fn take(&mut self, member: Member, now: Time, grace: Duration) -> Change {
         let node = member.identity.node;
         let known = self.get(node);
         if known.is_some_and(|known| known.rank() >= member.rank()) || member.identity.generation > believed(known) {
             return Change::default();
         }
         let comes = member.state.is_live() && !self.live.contains_key(&node);
-        if (comes && self.live.len() >= LIVE_MAX) || (known.is_none() && !self.has_room()) {
+        if (comes && !self.has_place(node)) || (known.is_none() && !self.has_room()) {
             return Change::default();
         }
         let mut change = Change { news: true, ..Change::default() };
@@ -184,6 +202,12 @@ impl Roster {
         change
     }
 
+    /// True if one more can live here.
+    fn has_place(&self, node: NodeId) -> bool {
+        let unmet = self.live.len().saturating_sub(self.met.len());
+        self.live.len() < LIVE_MAX && (unmet < UNMET_MAX || self.met.contains(&node))
+    }
+
     /// Makes room for one more, if need be by forgetting who is to be forgotten next.
     fn has_room(&mut self) -> bool {
         if self.live.len() + self.dead.len() < MEMBERS_MAX {
@@ -205,6 +229,7 @@ impl Roster {
             self.live.insert(node, member);
             self.addresses.insert(digest(addr), node);
         } else {
+            self.met.remove(&node);
             self.dead.insert(node, member);
         }
         if member.state != State::Alive {
@@ -385,6 +410,26 @@ mod tests {
         let newcomer = member(0, 2000, 1, 0, State::Alive);
         assert_eq!(roster.learn(newcomer, at(1), GRACE).up, Some(newcomer.identity));
         assert_eq!((roster.get(NodeId(1)), roster.iter().count()), (None, MEMBERS_MAX), "the longest dead made room");
+    }
+
+    #[test]
+    fn those_who_were_only_heard_of_leave_room_for_those_who_come() {
+        let mut roster = Roster::default();
+        for node in 1..=MEMBERS_MAX as u64 {
+            let ghost = member(node, (node >> 16) as u16, 1, 0, State::Alive);
+            let addr = SocketAddr::from((u32::try_from(node).unwrap().to_be_bytes(), 4000));
+            roster.learn(Member { identity: Identity { addr, ..ghost.identity }, ..ghost }, Time::ZERO, GRACE);
+        }
+        assert_eq!(roster.live().len(), UNMET_MAX);
+        let newcomer = |node: u64| member(1 << 40 | node, node as u16, 1, 0, State::Alive);
+        assert!(!roster.learn(newcomer(1), Time::ZERO, GRACE).news, "nor is one more heard of");
+        for node in 1..=1000 {
+            roster.meet(newcomer(node).identity.node);
+            assert!(roster.learn(newcomer(node), Time::ZERO, GRACE).up.is_some(), "{node}");
+        }
+        // One that has died is not met any more.
+        roster.learn(Member { state: State::Down, ..newcomer(7) }, Time::ZERO, GRACE);
+        assert!(roster.met.len() == 999 && roster.met.iter().all(|node| roster.live().contains_key(node)));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Node {
         let effects = self.membership.met(identity, self.now);
         self.apply(effects);
         if identity.zone != self.me().zone {
-            self.contact(identity);
+            self.contact(identity, identity.node);
         }
     }
 
