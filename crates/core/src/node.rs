@@ -139,6 +139,9 @@ pub enum Input {
 pub enum Output {
     /// Send a gossip datagram.
     Datagram(SocketAddr, Vec<u8>),
+    /// This node had to deny what others say of it: they may not hear it any more. What it says from now on is to be sealed in
+    /// another way than before; comes before the denial.
+    Denied,
     /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer [`Input::Learned`].
     Sync(Identity),
     /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.

@@ -110,3 +110,22 @@ fn members_that_were_made_up_do_not_keep_others_out() {
     assert!(knows(&node, 3) && knows(&node, 4), "of {}", node.members().len());
     assert!(node.members().len() < 20_000, "{}", node.members().len());
 }
+
+/// Who is said to be dead may not be heard any more: the shell is told so before the denial is sent.
+#[test]
+fn a_node_that_denies_its_death_says_so_before() {
+    let mut node = node();
+    let here = zone("here");
+    let mut said = vec![member(1, here), member(0, here)];
+    node.handle(at(1), Input::Learned(Snapshot { members: said.clone(), ..Snapshot::default() }));
+    while let Some(output) = node.poll() {
+        assert!(!matches!(output, Output::Denied), "nobody said anything wrong");
+    }
+    said[1].state = State::Suspect;
+    node.handle(at(2), Input::Learned(Snapshot { members: said, ..Snapshot::default() }));
+    node.handle(at(100), Input::Wake);
+    let outputs: Vec<Output> = std::iter::from_fn(|| node.poll()).collect();
+    let denied = outputs.iter().position(|output| matches!(output, Output::Denied));
+    let datagram = outputs.iter().position(|output| matches!(output, Output::Datagram(..)));
+    assert!(denied.is_some() && datagram.is_some_and(|datagram| denied < Some(datagram)), "{outputs:?}");
+}

@@ -381,6 +381,7 @@ impl Driver {
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
+            Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority, waited } => {

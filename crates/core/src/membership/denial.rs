@@ -36,6 +36,7 @@ impl Membership {
         }
         if let Some(teller) = self.teller.filter(|_| is_false) {
             self.denials += 1;
+            self.effects.denied = true;
             self.tell_one(&teller, &Item::Member(answer));
         }
         let nearest = latest_believed(self.me.generation);

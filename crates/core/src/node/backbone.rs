@@ -178,6 +178,7 @@ impl Node {
 
     /// Does what the backbone asks for.
     pub(super) fn apply_outside(&mut self, effects: Effects) {
+        self.outputs.extend(effects.denied.then_some(Output::Denied));
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in effects.up {
             self.map_outside_soon();
