@@ -21,6 +21,7 @@ pub mod lines;
 pub mod membership;
 pub mod node;
 pub mod numbered;
+pub mod outbid;
 pub mod pace;
 pub mod peers;
 pub mod placement;

@@ -10,6 +10,7 @@ mod backbone;
 mod choosing;
 mod field;
 mod found;
+mod hearsay;
 mod images;
 mod load;
 mod outside;
@@ -124,7 +125,8 @@ pub enum Input {
     Progress(NodeId),
     /// This peer cannot be reached, or its connection broke.
     Broken(NodeId),
-    /// This peer broke the protocol.
+    /// This peer broke the protocol on a connection that we made to it. Connections that others make prove nothing of who
+    /// they are, so their misconduct never comes here.
     Misbehaved(NodeId),
     /// The node is to go: others are to take over what only it holds.
     Leave,
@@ -137,6 +139,9 @@ pub enum Input {
 pub enum Output {
     /// Send a gossip datagram.
     Datagram(SocketAddr, Vec<u8>),
+    /// This node had to deny what others say of it: they may not hear it any more. What it says from now on is to be sealed in
+    /// another way than before; comes before the denial.
+    Denied,
     /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer [`Input::Learned`].
     Sync(Identity),
     /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.

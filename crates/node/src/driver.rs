@@ -11,7 +11,7 @@ use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
-use crate::server::{Bounds, Gate};
+use crate::server::{Bounds, Gate, Offenders};
 use crate::store::found::Adopted;
 use crate::told::Told;
 use crate::traffic::Counters;
@@ -29,7 +29,7 @@ use vfield_core::image::ImageId;
 use vfield_core::node::{Commitment, ImageConfig, Input, Node as Core, Notice, Output};
 use vfield_core::source::ReadError;
 use vfield_core::time::Time;
-use vfield_core::wire::{Priority, Refusal};
+use vfield_core::wire::{Priority, Refusal, WireError};
 use vfield_trust::KeyRing;
 
 /// What a peer's connection to us is told to send.
@@ -100,6 +100,8 @@ pub struct Driver {
     pub misdeeds: Misdeeds,
     /// Who is connected.
     pub gate: Arc<Gate>,
+    /// Addresses whose connections broke the protocol.
+    pub offenders: Offenders,
     /// Liars that people were told of.
     told: Told,
     gossip: Gossip,
@@ -137,6 +139,7 @@ impl Driver {
             proofs: Proofs::default(),
             misdeeds: Misdeeds::default(),
             gate: Gate::new(Bounds::of_process()),
+            offenders: Offenders::default(),
             told: Told::default(),
             gossip,
             events,
@@ -277,6 +280,15 @@ impl Driver {
         }
     }
 
+    /// A connection that somebody made to this node broke the protocol. Whose it is nobody knows: its address is charged.
+    pub fn broke_in(&self, addr: SocketAddr, error: &WireError) {
+        self.misdeeds.broken_frames.add();
+        self.offenders.charge(addr.ip(), Instant::now());
+        if self.told.tell(addr.ip()) {
+            self.warn(format!("{} sent a broken frame on a connection that it opened: {error}", addr.ip()));
+        }
+    }
+
     /// Tells people what happens.
     pub fn event(&self, event: Event) {
         (self.events)(event);
@@ -399,6 +411,7 @@ impl Driver {
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
+            Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority, waited } => {

@@ -7,9 +7,11 @@
 
 mod answers;
 mod gate;
+mod offenders;
 mod outgoing;
 
 pub use gate::{Bounds, Gate};
+pub use offenders::Offenders;
 
 use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
@@ -103,6 +105,13 @@ async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Pla
 async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<Semaphore>) {
     let Some((connection, peer)) = greet(&driver, stream, addr, &place).await else { return };
     place.prove(peer.node);
+    let pause = driver.offenders.pause(addr.ip(), std::time::Instant::now());
+    if !pause.is_zero() {
+        tokio::select! {
+            () = place.shown_out() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
     let Connection { stream, incoming, sealer, key } = connection;
     driver.apply(Input::Met(peer));
     let id = ConnectionId(driver.number());
@@ -132,10 +141,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
     };
     tracing::debug!(%addr, %ended, "peer's connection ended");
     match ended {
-        End::Wire(_) => {
-            driver.misdeeds.broken_frames.add();
-            driver.apply(Input::Misbehaved(peer.node));
-        }
+        End::Wire(error) => driver.broke_in(addr, &error),
         End::Slow => driver.misdeeds.slow_frames.add(),
         End::Unread => driver.misdeeds.unread.add(),
         End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}

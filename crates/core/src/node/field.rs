@@ -31,6 +31,7 @@ const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 impl Node {
     /// Does what membership asks for.
     pub(super) fn apply(&mut self, effects: Effects) {
+        self.outputs.extend(effects.denied.then_some(Output::Denied));
         for (to, bytes) in effects.datagrams {
             self.out(Output::Datagram(to, bytes));
         }
@@ -98,7 +99,7 @@ impl Node {
         let effects = self.membership.met(identity, self.now);
         self.apply(effects);
         if identity.zone != self.me().zone {
-            self.contact(identity);
+            self.contact(identity, identity.node);
         }
     }
 

@@ -124,11 +124,13 @@ impl Lane {
         }
     }
 
-    /// Sends a frame that needs no bookkeeping.
+    /// Sends a frame that needs no bookkeeping, unless the lane has ended.
     pub fn send(&self, frame: &[u8]) {
         let mut state = self.state();
-        state.out.extend_from_slice(frame);
-        state.flush();
+        if state.open {
+            state.out.extend_from_slice(frame);
+            state.flush();
+        }
     }
 
     /// Sends what was lined up.
@@ -160,9 +162,10 @@ impl Lane {
         let (was_open, lost) = {
             let mut state = self.state();
             let was_open = std::mem::replace(&mut state.open, false);
-            state.outbound = None;
+            (state.outbound, state.out) = (None, Vec::new());
             (was_open, std::mem::take(&mut state.in_flight))
         };
+        driver.links.ended(self.peer.node, &self);
         if let Broken::Wire(error) = ended {
             tracing::debug!(peer = %self.peer.addr, %error, "protocol broken");
             driver.misdeeds.broken_frames.add();

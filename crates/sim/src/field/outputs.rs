@@ -84,6 +84,8 @@ impl Field {
             Output::Evict(..) => unreachable!("done before"),
             // Whoever starts again in this world has kept nothing.
             Output::Committed(..) => {}
+            // Nothing is sealed in this world.
+            Output::Denied => {}
             Output::Notice(notice) => self.noticed(machine, notice),
         }
     }
