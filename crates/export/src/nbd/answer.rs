@@ -167,7 +167,7 @@ impl Answers {
             Ok(()) => self.outbox.write(|out| reply::simple(out, cookie, None)),
             Err(error) => {
                 let (errno, why) = refusal(&error);
-                tracing::warn!(why, "a change failed");
+                tracing::debug!(why, "a change failed");
                 self.fail(cookie, errno, &why);
             }
         }

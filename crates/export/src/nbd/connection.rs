@@ -320,7 +320,8 @@ impl Connection<'_> {
         let mut window = || std::mem::take(&mut self.window);
         match verdict {
             Verdict::Change(change @ Change { kind: Kind::Write, .. }) => {
-                self.upload = Some(Upload::new(request.cookie, change, window()));
+                let admitted = self.source.device().map_or(Ok(()), |device| device.admit(change.extent));
+                self.upload = Some(Upload::new(request.cookie, change, window(), admitted));
                 Ok(())
             }
             // Answered when its payload is gone.
