@@ -2,6 +2,8 @@
 //!
 //! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
+mod signals;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -118,6 +120,20 @@ fn an_image_outlives_its_origin() {
     // Half of the image is nowhere else and does not fit into the other store.
     assert_eq!(first.leave(), 1);
     assert_eq!(second.leave(), 0);
+}
+
+#[test]
+fn a_member_without_an_address_is_no_reason_not_to_join_through_another() {
+    let bench = Bench::new();
+    bench.image("a.img", 5000);
+    let origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    origin.wait("filled");
+    let join = ["join", "nobody.invalid", &origin.addr(), "--store", "0", "--listen", "127.0.0.1:0"];
+    let mut node = bench.start("c1", &join);
+    let log = BufReader::new(node.child.stderr.take().unwrap());
+    let warned = |line: &str| line.starts_with("warning: host \"nobody.invalid\" has no address: ");
+    assert!(log.lines().map_while(Result::ok).any(|line| warned(&line)), "it says whom it does without");
+    node.wait("ready");
 }
 
 #[test]
