@@ -3,6 +3,7 @@
 //! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
 mod signals;
+mod source;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -37,6 +38,14 @@ fn vfield(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vfield"));
     command.current_dir(dir).env_clear().env("HOME", dir).stdin(Stdio::null());
     command
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 impl Bench {

@@ -1,13 +1,12 @@
 //! Signals that do not end a daemon, and the one that does when its terminal has gone.
 
-use super::{Bench, Daemon, vfield};
+use super::{Bench, Daemon, vfield, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 /// A daemon that writes its log into a file.
 struct Logged {
@@ -42,14 +41,6 @@ fn start(bench: &Bench, line: &[&str], stderr: Stdio) -> Daemon {
     let mut command = vfield(bench.dir.path());
     command.args(line).env("VFIELD_CONTROL", &control).stderr(stderr);
     Daemon { child: command.spawn().unwrap(), control, dir: bench.dir.path().to_owned() }
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 const SERVE: [&str; 4] = ["serve", "a.img", "--listen", "127.0.0.1:0"];
