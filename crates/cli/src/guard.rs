@@ -9,6 +9,7 @@
 
 use crate::failure::{Failure, plain};
 use crate::keeper::custody::Custody;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, configure_io_flusher_behavior, getpid, getppid};
 use rustix::thread::set_name;
@@ -45,8 +46,11 @@ pub enum Role {
 pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
     stay();
     if is_guarded() {
+        // What the guard does not hear the daemon does: it was started with the guard's mask.
+        hear(SigmaskHow::SIG_UNBLOCK);
         return Ok(Role::Daemon);
     }
+    hear(SigmaskHow::SIG_BLOCK);
     let again = args.get(1..).unwrap_or_default();
     let failed = |error: std::io::Error| Failure::failed(format!("starting {SELF}: {}", plain(&error)));
     if args.first().is_none_or(|name| !is_spared(name)) {
@@ -89,6 +93,14 @@ fn next(ended: ExitStatus) -> Next {
 
 fn is_spared(name: &OsStr) -> bool {
     name.as_bytes().first() == Some(&SPARED)
+}
+
+/// Hears the signals that say something to a daemon, or not: each would end a guard that does not know them.
+fn hear(how: SigmaskHow) {
+    let signals = SigSet::from_iter([Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2]);
+    if let Err(error) = sigprocmask(how, Some(&signals), None) {
+        tracing::warn!("hearing signals: {error}");
+    }
 }
 
 /// True if the process that started this one is its guard.

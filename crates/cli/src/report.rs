@@ -4,7 +4,7 @@
 //! thread that writes. When the queue is full progress is dropped, never anything else of weight: a later
 //! event says more.
 
-use crate::log::{EVENTS, Style, Voice};
+use crate::log::{EVENTS, Level, Style, Voice};
 use crate::values::size::human;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl Teller {
             tell_json(event);
         } else if let Event::Warning(text) = event {
             self.voice.warn(text);
-        } else if let Some(line) = line(event, self.voice.volume.verbose > 0) {
+        } else if let Some(line) = line(event, self.voice.level() >= Level::Verbose) {
             self.voice.say(&line);
         }
     }

@@ -25,6 +25,8 @@ pub struct LocalImage {
     /// To whom chunks of the file were sent lately.
     directory: Mutex<Directory>,
     pages: Notify,
+    /// People know that the file has changed, here or at an origin.
+    change_told: AtomicBool,
 }
 
 /// A chunk, or why it cannot be given.
@@ -48,6 +50,7 @@ impl LocalImage {
             complete: AtomicBool::new(true),
             directory: Mutex::default(),
             pages: Notify::new(),
+            change_told: AtomicBool::new(false),
         }
     }
 
@@ -60,6 +63,7 @@ impl LocalImage {
             complete: AtomicBool::new(false),
             directory: Mutex::default(),
             pages: Notify::new(),
+            change_told: AtomicBool::new(false),
         }
     }
 
@@ -86,6 +90,11 @@ impl LocalImage {
     /// The file, on an origin.
     pub fn source(&self) -> Option<&Origin> {
         self.origin.as_ref()
+    }
+
+    /// True if people are to be told now that the file has changed: the first time that this is asked.
+    pub fn tell_of_change(&self) -> bool {
+        !self.change_told.swap(true, Ordering::Relaxed)
     }
 
     /// A whole chunk, data or page.

@@ -3,6 +3,7 @@
 mod report;
 
 use crate::bootstrap::{self, Known};
+use crate::changed;
 use crate::config::{NodeConfig, StoreSize};
 use crate::driver::Driver;
 use crate::event::{Event, EventSink};
@@ -331,6 +332,7 @@ impl Node {
             return Err(StartError::NameTaken(name));
         }
         let image = Arc::new(LocalImage::origin(self.store(id, header)?, origin));
+        self.tasks.spawn(changed::watch(Arc::clone(&self.driver), Arc::clone(&image)));
         self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None });
         Ok(())
     }

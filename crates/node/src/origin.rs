@@ -22,7 +22,7 @@ mod walk;
 mod watcher;
 
 use cache::Cache;
-use file::SourceFile;
+use file::{Fingerprint, SourceFile};
 use guard::Guard;
 pub use hashing::Progress;
 use health::Health;
@@ -94,6 +94,7 @@ pub enum SourceError {
 /// A published file. Cheap to share in an [`Arc`]; all methods may be called from several threads.
 pub struct Origin {
     file: SourceFile,
+    published: Fingerprint,
     name: String,
     id: ImageId,
     tree: HashTree,
@@ -125,7 +126,7 @@ impl Origin {
             return Err(PublishError::ChangedWhileHashing(path.to_owned()));
         }
         let cache = Cache::new(chunk_size);
-        Ok(Self { file, name, id, tree, guard, health: Health::default(), cache })
+        Ok(Self { file, published: before, name, id, tree, guard, health: Health::default(), cache })
     }
 
     /// The image's name.
@@ -163,6 +164,12 @@ impl Origin {
         self.health
             .changed()
             .unwrap_or_else(|| if self.guard.is_leased() { OriginState::Intact } else { OriginState::Checked })
+    }
+
+    /// True if the file's times or length say that somebody has written to it. Asks the kernel; does not read the file.
+    pub fn is_written(&self) -> bool {
+        // One that is empty by now has no fingerprint.
+        !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published))
     }
 
     /// The lease, for those who hand the file's pages to sockets.

@@ -163,7 +163,8 @@ async fn cat(
     let end = offset.checked_add(asked).filter(|end| offset <= size && *end <= size);
     let Some(end) = end else {
         let part = length.map_or_else(|| format!("offset {offset}"), |length| format!("{length} bytes at {offset}"));
-        let fact = format!("image {:?} has {size} bytes: {part} is past its end", source.name());
+        let bytes = if size == 1 { "byte" } else { "bytes" };
+        let fact = format!("image {:?} has {size} {bytes}: {part} is past its end", source.name());
         return Ok(Reply::refused(fact, "choose --offset and --length within the image"));
     };
     let mut rest = Extent::from(offset..end);

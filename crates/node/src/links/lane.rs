@@ -9,6 +9,7 @@
 use super::Ask;
 use super::inbound::{Broken, Came, Inbound};
 use super::silence::Silence;
+use crate::changed;
 use crate::connection::{Connection, Outbound, Written};
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
@@ -394,6 +395,9 @@ impl Receiver<'_> {
         }
         // An answer to nothing may be one that was cancelled too late on an earlier connection: harmless.
         let Some(ask) = lane.take(header.request) else { return Ok(false) };
+        if header.refusal == Some(Refusal::SourceChanged) {
+            changed::refused(self.driver, ask.image, self.peer.addr);
+        }
         let input = match header.kind {
             Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
             Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),

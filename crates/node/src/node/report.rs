@@ -19,13 +19,9 @@ const WAITING_MAX: usize = 64;
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, members, zones) = driver.look(|core| (core.images(), core.members(), core.zones()));
     let (traffic, peers) = driver.counters.report();
-    let mut warnings = driver.warnings();
+    let warnings = driver.warnings();
     let images: Vec<ImageStatus> =
         images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view))).collect();
-    let changed = images.iter().filter_map(|image| image.source.as_ref().filter(|source| source.state == "changed"));
-    warnings.extend(changed.map(|source| {
-        format!("{} has changed since it was published: what changed is not served any more", source.path)
-    }));
     let me = members.first().map(|me| me.identity);
     Status {
         node: me.map_or_else(String::new, |me| me.node.to_string()),

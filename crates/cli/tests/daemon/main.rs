@@ -2,6 +2,9 @@
 //!
 //! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
+mod signals;
+mod source;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -35,6 +38,14 @@ fn vfield(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vfield"));
     command.current_dir(dir).env_clear().env("HOME", dir).stdin(Stdio::null());
     command
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 impl Bench {
@@ -118,6 +129,20 @@ fn an_image_outlives_its_origin() {
     // Half of the image is nowhere else and does not fit into the other store.
     assert_eq!(first.leave(), 1);
     assert_eq!(second.leave(), 0);
+}
+
+#[test]
+fn a_member_without_an_address_is_no_reason_not_to_join_through_another() {
+    let bench = Bench::new();
+    bench.image("a.img", 5000);
+    let origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    origin.wait("filled");
+    let join = ["join", "nobody.invalid", &origin.addr(), "--store", "0", "--listen", "127.0.0.1:0"];
+    let mut node = bench.start("c1", &join);
+    let log = BufReader::new(node.child.stderr.take().unwrap());
+    let warned = |line: &str| line.starts_with("warning: host \"nobody.invalid\" has no address: ");
+    assert!(log.lines().map_while(Result::ok).any(|line| warned(&line)), "it says whom it does without");
+    node.wait("ready");
 }
 
 #[test]
