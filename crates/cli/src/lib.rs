@@ -7,6 +7,7 @@ pub mod args;
 pub mod bench;
 pub mod commands;
 pub mod control;
+pub mod crash;
 pub mod daemon;
 pub mod failure;
 pub mod field_key;

@@ -106,6 +106,9 @@ async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()>
     let (reader, mut writer) = stream.split();
     let order = tokio::time::timeout(REQUEST_PATIENCE, order::receive(reader.as_ref())).await??;
     let Some(order) = order else { return Ok(()) };
+    // So that a test can see what follows a defect; in a task, as most of the daemon is.
+    #[cfg(debug_assertions)]
+    assert_ne!(order.line, b"panic", "a test wants it");
     let request = match Request::parse(&order.line) {
         Ok(request) => request,
         Err(refusal) => return writer.write_all(&refusal.line()).await,
