@@ -9,7 +9,7 @@
 
 use crate::failure::{Failure, plain};
 use crate::keeper::custody::Custody;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{self, SigSet, SigmaskHow, sigprocmask};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, Signal, configure_io_flusher_behavior, getpid, getppid};
 use rustix::thread::set_name;
@@ -101,7 +101,7 @@ fn is_spared(name: &OsStr) -> bool {
 
 /// Hears the signals that say something to a daemon, or not: each would end a guard that does not know them.
 fn hear(how: SigmaskHow) {
-    let signals = SigSet::from_iter([Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2]);
+    let signals = SigSet::from_iter([signal::SIGHUP, signal::SIGUSR1, signal::SIGUSR2]);
     if let Err(error) = sigprocmask(how, Some(&signals), None) {
         tracing::warn!("hearing signals: {error}");
     }

@@ -27,7 +27,7 @@ pub use message::Level;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
 use roster::Roster;
-pub use roster::{Live, Member, State};
+pub use roster::{Departed, Departure, Live, Member, State};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc as Shared;
@@ -58,8 +58,6 @@ const PASSED_ON: usize = 8;
 /// So many members that are new are taken from one snapshot: twice a large field. One teller does not fill the table at once,
 /// and what is left of a larger field comes with the next.
 const NEW_MAX: usize = 4096;
-/// So many lost members are looked for by a node that has lost all.
-const FORMER_MAX: usize = 16;
 
 /// What a call left to be done.
 #[derive(Debug, Default)]
@@ -69,7 +67,7 @@ pub struct Effects {
     /// Members that are new, or back.
     pub up: Vec<Identity>,
     /// Members that died or left.
-    pub down: Vec<Identity>,
+    pub down: Vec<Departed>,
     /// True if somebody is suspect, or no longer, or is said to have come at another time.
     pub doubt: bool,
     /// True if this node had to deny its death: others may not hear what it says.
@@ -112,8 +110,6 @@ pub struct Membership {
     forming: bool,
     /// Who told this node last of all that it knows: those who come next are told by the same, mostly.
     introducer: Option<NodeId>,
-    /// Members that died since there was last a new one.
-    former: Vec<Identity>,
     denials: u64,
     /// When this node last followed others to a generation that no clock says.
     followed: Option<Time>,
@@ -143,7 +139,6 @@ impl Membership {
             doubts: BTreeSet::new(),
             forming: false,
             introducer: None,
-            former: Vec::new(),
             denials: 0,
             followed: None,
             teller: None,
@@ -286,9 +281,9 @@ impl Membership {
         self.doubts.clear();
     }
 
-    /// Members that died since there was last a new one, at most [`FORMER_MAX`].
-    pub fn former(&self) -> &[Identity] {
-        &self.former
+    /// True once it has said goodbye.
+    pub const fn has_left(&self) -> bool {
+        self.gone
     }
 
     /// Says something about an image, to all. The version counts if it is the first of that image; others follow the last one,
@@ -447,10 +442,7 @@ impl Membership {
         self.effects.doubt |= was_suspect != self.suspects().contains(&identity.node);
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
         if change.up.is_some() || !change.down.is_empty() {
-            self.former.extend(change.down.iter().filter(|_| state != State::Left));
-            self.former.truncate(FORMER_MAX);
             if change.up.is_some() {
-                self.former.clear();
                 self.doubts.remove(&identity.node);
             }
             if was_lost && change.up.is_some() {
@@ -464,7 +456,12 @@ impl Membership {
             let soonest = if soon { self.now } else { self.chosen + PARTNERS_EVERY };
             self.choose_at = Some(self.choose_at.map_or(soonest, |at| at.min(soonest)).max(self.now));
             self.effects.up.extend(change.up);
-            self.effects.down.extend(change.down);
+            let how = match state {
+                State::Left => Departure::Left,
+                State::Down => Departure::Died,
+                State::Alive | State::Suspect => Departure::Replaced,
+            };
+            self.effects.down.extend(change.down.into_iter().map(|identity| Departed { identity, how }));
         }
         self.pass_on(Topic::Member(identity.node), from);
     }

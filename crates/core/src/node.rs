@@ -9,6 +9,7 @@
 mod backbone;
 mod choosing;
 mod field;
+mod former;
 mod found;
 mod hearsay;
 mod images;
@@ -17,9 +18,11 @@ mod outside;
 mod reads;
 mod repair;
 mod requests;
+mod seeking;
 mod serving;
 mod view;
 
+pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;
 pub use load::Load;
@@ -30,7 +33,7 @@ use crate::config::Config;
 use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token, Turn};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Level, Membership};
+use crate::membership::{Departed, Level, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::reach::Reach;
@@ -53,6 +56,15 @@ pub enum Input {
     Datagram(Vec<u8>),
     /// A node greeted us, or answered our greeting.
     Met(Identity),
+    /// A node was called at an address, and greeted: [`Output::Call`], or the first call of all.
+    Answered {
+        /// Where.
+        addr: SocketAddr,
+        /// Who is there.
+        identity: Identity,
+    },
+    /// Addresses at which the node was told to find its field.
+    Doors(Vec<SocketAddr>),
     /// A node told us what it knows.
     Learned(Snapshot),
     /// A reader of this machine wants data chunks and waits for the first of them.
@@ -144,6 +156,8 @@ pub enum Output {
     Denied,
     /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer [`Input::Learned`].
     Sync(Identity),
+    /// Greet whoever is at this address, and exchange [`Snapshot`]s with it: [`Input::Answered`], [`Input::Learned`].
+    Call(SocketAddr),
     /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.
     Request {
         /// Which.
@@ -197,7 +211,7 @@ pub enum Notice {
     /// A member is new, or back.
     Up(Identity),
     /// A member died or left.
-    Down(Identity),
+    Down(Departed),
     /// A peer sent wrong bytes, or broke the protocol, and is put aside for so long.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.
@@ -286,8 +300,8 @@ pub struct Node {
     forming_until: Time,
     syncs: u32,
     leaving: bool,
-    /// Until when a node that has lost all others looks for them.
-    seek_until: Time,
+    former: former::FormerMembers,
+    seeking: seeking::Seeking,
     outputs: VecDeque<Output>,
 }
 
@@ -327,7 +341,8 @@ impl Node {
             forming_until: now,
             syncs: 0,
             leaving: false,
-            seek_until: now,
+            former: former::FormerMembers::default(),
+            seeking: seeking::Seeking::default(),
             outputs: VecDeque::new(),
         };
         node.set(Duration::from_millis(100), Timer::Sync);
@@ -351,6 +366,8 @@ impl Node {
             Input::Wake => {}
             Input::Datagram(bytes) => self.datagram(&bytes),
             Input::Met(identity) => self.met(identity),
+            Input::Answered { addr, identity } => self.answered_at(addr, identity),
+            Input::Doors(doors) => self.look_behind(&doors),
             Input::Learned(snapshot) => self.learned(snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
             Input::CancelRead(token) => self.cancel_read(token),
@@ -426,9 +443,9 @@ impl Node {
                 }
                 Timer::Backbone if self.outside.woken_at == Some(key.0) => self.wake_outside(),
                 Timer::SeekOutside if self.outside.seeks == Some(key) => self.seek_outside(),
+                Timer::Seek if self.seeking.is_due(key) => self.seek(),
                 // Another was set instead.
-                Timer::Member | Timer::Backbone | Timer::SeekOutside => {}
-                Timer::Seek => self.seek(),
+                Timer::Member | Timer::Backbone | Timer::SeekOutside | Timer::Seek => {}
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(self.id_of(image), chunk),
                 Timer::Resume(image, chunk) => self.resume(self.id_of(image), chunk),

@@ -97,7 +97,7 @@ impl Room {
             }
         }
         let real = |node| self.members.iter().position(|member| member.me().node == node);
-        let down = effects.down.iter().filter_map(|member| real(member.node));
+        let down = effects.down.iter().filter_map(|member| real(member.identity.node));
         let deaths: Vec<_> = down.map(|dead| (self.now, at, dead)).collect();
         self.deaths.extend(deaths);
         if let Some(wake) = self.members[at].next_wake()

@@ -17,8 +17,6 @@ use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
 const SNAPSHOT: Duration = Duration::from_secs(5);
 /// How long an image may take to show up: whoever has it may have joined a moment ago too.
 const IMAGE: Duration = Duration::from_secs(3);
-/// Between two attempts to meet somebody in a field that nobody of is there.
-const TRY_EVERY: Duration = Duration::from_secs(1);
 /// An image is looked for again this often meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -26,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
     let me = driver.look(|core| *core.me());
     let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
-    driver.apply(Input::Met(greeting.identity));
+    driver.apply(Input::Answered { addr, identity: greeting.identity });
     let exchange = async {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
         connection.send(&frame).await?;
@@ -41,6 +39,13 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
     let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;
     driver.apply(Input::Learned(snapshot));
     Ok(())
+}
+
+/// Meets whoever is at an address, if anybody is.
+pub async fn call(driver: Arc<Driver>, addr: SocketAddr) {
+    if let Err(error) = meet(&driver, addr).await {
+        tracing::debug!(%addr, %error, "called in vain");
+    }
 }
 
 /// The address of this machine that leads to `peer`; no packet is sent to find out.
@@ -70,18 +75,6 @@ pub fn known_images(driver: &Driver) -> Vec<Known> {
         Some(Known { id: record.image(), name: record.subject.name.clone(), header })
     });
     sound.collect()
-}
-
-/// Goes on trying to meet members, of whom none has answered, until one does.
-pub async fn keep_trying(driver: Arc<Driver>, members: Vec<SocketAddr>) {
-    loop {
-        tokio::time::sleep(TRY_EVERY).await;
-        for addr in &members {
-            if meet(&driver, *addr).await.is_ok() {
-                return;
-            }
-        }
-    }
 }
 
 /// Finds the wanted images; without a wish the field's only one. Waits a little for them to show up, unless `alone`; those

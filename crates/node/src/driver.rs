@@ -4,6 +4,7 @@
 //! call on a socket. Called from whichever task has an event (a reader that misses, a connection that
 //! received a chunk), so that no event waits for a task switch. Reads that hit never come here.
 
+use crate::bootstrap;
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
@@ -24,8 +25,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
+use vfield_core::membership::Departed;
 use vfield_core::node::{Commitment, ImageConfig, Input, Node as Core, Notice, Output};
 use vfield_core::source::ReadError;
 use vfield_core::time::Time;
@@ -413,6 +415,7 @@ impl Driver {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
             Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
+            Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority, waited } => {
                 self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority, waited });
@@ -442,7 +445,7 @@ impl Driver {
         let name = |id: ImageId| self.image(id).map_or_else(String::new, |image| image.name().to_owned());
         match notice {
             Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
-            Notice::Down(member) => self.gone(member),
+            Notice::Down(departed) => self.gone(departed),
             Notice::Blamed(node, pause) => self.blame(node, pause),
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
@@ -451,12 +454,13 @@ impl Driver {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn gone(&self, member: Identity) {
+    fn gone(&self, departed: Departed) {
+        let Departed { identity: member, how } = departed;
         self.links.forget(member.node);
         for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
             image.forget(member.node);
         }
-        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr });
+        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr, how });
     }
 
     fn blame(&self, node: NodeId, pause: Duration) {

@@ -161,6 +161,7 @@ impl Node {
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
+        driver.apply(Input::Doors(config.bootstrap.clone()));
 
         let mut node = Self { driver, sources: Vec::new(), listening, started: Instant::now(), tasks };
         let taken_part = node.take_part(&config, origins, &events).await;
@@ -274,7 +275,6 @@ impl Node {
                 if config.trusted.is_none() && bootstrap::choose(held, &config.join).is_ok() =>
             {
                 tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
-                self.tasks.spawn(bootstrap::keep_trying(Arc::clone(&self.driver), config.bootstrap.clone()));
                 Ok(true)
             }
             entered => entered.map(|()| false),

@@ -81,7 +81,10 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
 
 /// Greets whoever connected, if it greets in time and is not shown out meanwhile.
 async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<(Connection, Identity)> {
-    let me = driver.look(|core| *core.me());
+    let (me, has_left) = driver.look(|core| (*core.me(), core.has_left()));
+    if has_left {
+        return None;
+    }
     let greeted = tokio::select! {
         biased;
         () = place.shown_out() => return None,

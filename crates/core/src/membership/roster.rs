@@ -47,6 +47,37 @@ impl State {
     }
 }
 
+/// How a member went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// It said goodbye.
+    Left,
+    /// It answered nobody any more.
+    Died,
+    /// Another process has its address.
+    Replaced,
+}
+
+impl Departure {
+    /// For people and scripts: `left`, `died` or `replaced`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Died => "died",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+/// A member that went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// Which.
+    pub identity: Identity,
+    /// How.
+    pub how: Departure,
+}
+
 /// What is said of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -256,10 +287,11 @@ impl Roster {
         None
     }
 
-    /// Forgets who is dead.
+    /// Forgets who is dead; a goodbye stays true.
     pub fn forget_the_dead(&mut self) {
-        let dead: Vec<NodeId> = self.dead.keys().copied().collect();
-        dead.into_iter().for_each(|node| self.forget(node));
+        for node in std::mem::take(&mut self.lost) {
+            self.forget(node);
+        }
     }
 
     /// Forgets one who is dead.

@@ -187,7 +187,7 @@ impl Node {
                 self.contact(gateway, self.me().node);
             }
         }
-        for gateway in effects.down {
+        for gateway in effects.down.into_iter().map(|departed| departed.identity) {
             self.gone_outside(gateway.node);
             if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
                 contacts.retain(|contact| contact.node != gateway.node);

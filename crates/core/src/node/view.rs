@@ -1,7 +1,7 @@
 //! What a node can say about itself: read-only, for status and for tests.
 
-use super::Node;
 use super::images::Image;
+use super::{Former, Node};
 use crate::chunk::Chunk;
 use crate::fetch::{RequestId, Stage, Why};
 use crate::identity::{Identity, NodeId, Zone};
@@ -128,6 +128,16 @@ impl Node {
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
         Tally { denials: self.membership.denials() + outside, ..self.peers.tally() }
+    }
+
+    /// True once it has said goodbye: it is nobody's peer any more.
+    pub const fn has_left(&self) -> bool {
+        self.membership.has_left()
+    }
+
+    /// Members that went, the latest last, and how long ago.
+    pub fn former(&self) -> Vec<(Former, Duration)> {
+        self.former.iter().map(|former| (former.clone(), self.now - former.at)).collect()
     }
 
     /// All live members, this node first.

@@ -15,6 +15,7 @@ mod limits;
 mod loss;
 mod netboot;
 mod overlay;
+mod returning;
 mod sandbox;
 mod signatures;
 mod storms;
