@@ -22,12 +22,12 @@ use crate::values::overlay::OverlayPlace;
 use crate::values::size::Size;
 use crate::values::store::Store;
 use crate::values::threads::Threads;
+use crate::values::until::Until;
 use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 use std::time::Duration;
-use vfield_node::status::Status;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -312,9 +312,9 @@ pub struct StatusOptions {
     #[arg(long)]
     pub json: bool,
     /// Return once this holds: ready (the images can be read), filled (the daemon's stores hold all
-    /// they are to hold) or covered (the stores of the field hold every image of the daemon, and the
-    /// origin may leave)
-    #[arg(long, value_name = "CONDITION", hide_possible_values = true)]
+    /// they are to hold), covered (the stores of the field hold every image of the daemon, and the
+    /// origin may leave) or covered=N (they hold each chunk N times: N - 1 of them may die)
+    #[arg(long, value_name = "CONDITION")]
     pub wait: Option<Until>,
     /// Give up waiting after so long, with exit code 1 [default: never]
     #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
@@ -322,38 +322,6 @@ pub struct StatusOptions {
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,
-}
-
-/// What `status --wait` waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Until {
-    /// The daemon's images can be read.
-    Ready,
-    /// The daemon's stores hold all they are to hold.
-    Filled,
-    /// The stores of the field hold every image of the daemon.
-    Covered,
-}
-
-impl Until {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Filled => "filled",
-            Self::Covered => "covered",
-        }
-    }
-
-    /// True if it holds in `status`.
-    pub fn holds(self, status: &Status) -> bool {
-        match self {
-            Self::Ready => true,
-            Self::Filled => status.images.iter().all(|image| image.filled),
-            Self::Covered => status.images.iter().all(|image| image.origin_may_leave),
-        }
-    }
 }
 
 /// `vfield id`.
@@ -390,6 +358,12 @@ pub struct LeaveOptions {
     /// How long handing over may take
     #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
     pub timeout: Period,
+    /// Go also if chunks are lost with it that no other node holds
+    #[arg(long)]
+    pub force: bool,
+    /// Only say what would be lost; exit code 1 if anything would
+    #[arg(long, conflicts_with_all = ["force", "timeout"])]
+    pub dry_run: bool,
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,

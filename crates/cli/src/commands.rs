@@ -1,16 +1,16 @@
 //! The commands that are not daemons: each speaks to one, or needs none.
 
-use crate::args::{
-    CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Until, Volume,
-};
+use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Volume};
 use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Reply, Request, millis};
 use crate::failure::{Failure, plain};
 use crate::log::{Style, Voice};
+use crate::values::until::Until;
 use crate::{log, output, publish, source_file, status as view};
 use clap::CommandFactory;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vfield_node::status::Sole;
 
 /// How long `status --wait` without a timeout looks for a daemon that is just being started.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
@@ -48,8 +48,7 @@ fn wait(control: Option<&Path>, until: Until, timeout: Option<Duration>) -> Resu
         Reply::Reached => Ok(()),
         Reply::TimedOut => {
             let seconds = timeout.unwrap_or_default().as_secs_f64();
-            Err(Failure::failed(format!("not {} after {seconds} s", until.name()))
-                .hint("`vfield status` says how far it is"))
+            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` says how far it is"))
         }
         _ => Err(client.unexpected()),
     }
@@ -72,14 +71,30 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
 /// `vfield leave`.
 pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
-    client.send(&Request::Leave { timeout_ms: millis(options.timeout.0) })?;
-    let Reply::Left { lost, .. } = client.reply()? else { return Err(client.unexpected()) };
+    let LeaveOptions { force, dry_run, .. } = *options;
+    client.send(&Request::Leave { timeout_ms: millis(options.timeout.0), force, dry_run })?;
+    let lost = match client.reply()? {
+        Reply::Left { lost, .. } => lost,
+        Reply::WouldLose { alone, images } => return would_lose(alone, &images),
+        _ => return Err(client.unexpected()),
+    };
     client.await_end();
     if lost > 0 {
         let fact = format!("it has left, but {lost} chunks that only it held were taken by nobody");
         return Err(Failure::failed(fact).hint("start it again, or let the other nodes have larger stores"));
     }
     Ok(())
+}
+
+/// `vfield leave --dry-run`.
+fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
+    if !images.is_empty() {
+        let fact = format!("no other node holds {}", view::sole_text(images));
+        return Err(Failure::failed(fact)
+            .hint("leaving hands over what fits into the stores of others, and is refused if that is not all"));
+    }
+    let text = if alone { "nobody else is in the field, which would end\n" } else { "nothing would be lost\n" };
+    output::put(text.as_bytes())
 }
 
 /// `vfield id`.

@@ -7,7 +7,9 @@ use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
-use vfield_node::status::{FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Status, ZoneStatus};
+use vfield_node::status::{
+    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Sole, Status, ZoneStatus,
+};
 
 /// More waiting chunks, nodes or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
@@ -126,6 +128,7 @@ fn image_text(image: &ImageStatus) -> String {
         &format!("  coverage   {}, lowest multiplicity {}", percent(image.coverage), image.multiplicity_min),
     );
     line(&mut out, &format!("  the origin may leave: {}", may_leave(image)));
+    out.push_str(&risk_text(image));
     let fill = match (image.capacity_bytes, image.filled) {
         (0, _) if image.source.is_some() => "all of it, in the source".to_owned(),
         (0, _) => "nothing, by choice".to_owned(),
@@ -171,6 +174,24 @@ pub fn overlay_text(overlay: &OverlayStatus) -> String {
         }
     };
     format!("{} of {}, in {place}{zeros}{refused}", human(overlay.held_bytes), human(overlay.max_bytes))
+}
+
+/// `29.9 % of os.img (95.7 MiB)`, and so on.
+pub fn sole_text(sole: &[Sole]) -> String {
+    let one = |sole: &Sole| format!("{} of {} ({})", some_percent(sole.share), clean(&sole.image), human(sole.bytes));
+    sole.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Whose death would cost most, once the stores hold everything.
+fn risk_text(image: &ImageStatus) -> String {
+    let Some(risk) = image.at_risk.as_ref().filter(|_| image.origin_may_leave) else { return String::new() };
+    let until = if image.origins > 0 { ", were the origin gone" } else { "" };
+    format!("  one copy   if {} dies, {} is lost{until}\n", clean(&risk.addr), some_percent(risk.share))
+}
+
+/// Rounded up: less than a tenth of a percent is something all the same.
+fn some_percent(share: f64) -> String {
+    format!("{:.1} %", (share * 1000.0).ceil() / 10.0)
 }
 
 /// Whether, and why.

@@ -142,6 +142,8 @@ pub enum Input {
     Misbehaved(NodeId),
     /// The node is to go: others are to take over what only it holds.
     Leave,
+    /// It stays after all.
+    Stay,
     /// The node goes now.
     Gone,
 }
@@ -393,7 +395,8 @@ impl Node {
             }
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
-            Input::Leave => self.leave(),
+            Input::Leave => self.leave(true),
+            Input::Stay => self.leave(false),
             Input::Gone => self.gone(),
         }
         self.remap();

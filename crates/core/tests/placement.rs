@@ -44,7 +44,8 @@ fn places_and_chunks_are_inverse_for_every_small_size() {
 #[test]
 fn what_is_held_once_is_not_all_with_one_node() {
     let size = 1000;
-    for (tie, lengths) in (0..20).flat_map(|tie| [[400, 700, 550], [700, 550, 400], [550, 400, 700]].map(|l| (tie, l))) {
+    for (tie, lengths) in (0..20).flat_map(|tie| [[400, 700, 550], [700, 550, 400], [550, 400, 700]].map(|l| (tie, l)))
+    {
         let mut holdings = Vec::new();
         for (node, length) in lengths.into_iter().enumerate() {
             let arc = map_of(size, &holdings).least_covered(length, NodeId(node as u64), tie);

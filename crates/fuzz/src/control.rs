@@ -25,7 +25,7 @@ pub fn target(bytes: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let requests = [
         Request::Status,
-        Request::Leave { timeout_ms: 5 },
+        Request::Leave { timeout_ms: 5, force: false, dry_run: false },
         Request::OverlaySave { image: Some("os".to_owned()) },
         Request::OverlayReset { image: None },
         Request::ReloadKeys,

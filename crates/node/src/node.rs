@@ -15,7 +15,7 @@ use crate::origin::{Origin, Progress, PublishError};
 use crate::proofs::{self, Disbelief};
 use crate::reader::ImageReader;
 use crate::server;
-use crate::status::Status;
+use crate::status::{Sole, Status};
 use crate::store::Store;
 use crate::store::found::Found;
 use crate::survey;
@@ -120,8 +120,8 @@ pub struct OpenField;
 pub enum Condition {
     /// This node's stores hold all they are to hold.
     Filled,
-    /// The stores of the field hold every image of this node, origins not counted.
-    Covered,
+    /// The stores of the field hold every image of this node so many times, origins not counted.
+    Covered(u64),
 }
 
 /// How a leave went.
@@ -235,7 +235,7 @@ impl Node {
         let holds = || {
             self.driver.look(|core| match condition {
                 Condition::Filled => core.is_filled(),
-                Condition::Covered => core.is_covered(),
+                Condition::Covered(times) => core.is_covered(times),
             })
         };
         while !holds() {
@@ -245,8 +245,27 @@ impl Node {
         }
     }
 
+    /// What would be lost with this node now, as far as it knows.
+    pub fn sole(&self) -> Vec<Sole> {
+        report::sole(&self.driver)
+    }
+
     /// Hands over what only it holds, tells the field, and stops serving peers; takes at most `bound`.
     pub async fn leave(&self, bound: Duration) -> Leaving {
+        let left = self.hand_over(bound).await;
+        self.driver.apply(Input::Gone);
+        self.driver.links.close();
+        left
+    }
+
+    /// Does not go after all, after [`Node::hand_over`].
+    pub fn stay(&self) {
+        self.driver.apply(Input::Stay);
+    }
+
+    /// Says that it is about to go, and waits, for at most `bound`, until others have what only it holds. It then goes with
+    /// [`Node::leave`] or [stays](Node::stay).
+    pub async fn hand_over(&self, bound: Duration) -> Leaving {
         let sole = || self.driver.look(|core| core.sole_chunks());
         let alone = || self.driver.look(|core| core.members().len() == 1);
         let before = sole();
@@ -257,8 +276,6 @@ impl Node {
             tokio::time::sleep(LEAVE_POLL).await;
         }
         let lost = sole();
-        self.driver.apply(Input::Gone);
-        self.driver.links.close();
         Leaving { handed_over: before.saturating_sub(lost), lost }
     }
 

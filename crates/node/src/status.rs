@@ -84,6 +84,26 @@ pub struct MisdeedsStatus {
     pub unread: u64,
 }
 
+/// What would be lost of an image with one node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sole {
+    /// Its name.
+    pub image: String,
+    /// How many bytes no other node holds.
+    pub bytes: u64,
+    /// Their share of the image, 0 to 1.
+    pub share: f64,
+}
+
+/// The node with which most of an image would be lost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RiskStatus {
+    /// Its address.
+    pub addr: String,
+    /// The share of the image that no other store is to hold, 0 to 1.
+    pub share: f64,
+}
+
 /// One image, as this node sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageStatus {
@@ -101,6 +121,9 @@ pub struct ImageStatus {
     pub multiplicity_min: u64,
     /// True once the stores hold all of it: no origin is needed any more.
     pub origin_may_leave: bool,
+    /// With whom most of it would be lost once no origin is there; none if each chunk is held twice.
+    #[serde(default)]
+    pub at_risk: Option<RiskStatus>,
     /// Live origins.
     pub origins: u64,
     /// True if this node is one, with the file's path.

@@ -4,10 +4,10 @@
 //! `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data` line is followed by
 //! so many raw bytes. What comes in is hostile until [`Request::parse`] returned it.
 
-use crate::args::Until;
+use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use vfield_node::status::Status;
+use vfield_node::status::{Sole, Status};
 
 /// Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
@@ -29,10 +29,16 @@ pub enum Request {
         /// For how long at most; without it for ever.
         timeout_ms: Option<u64>,
     },
-    /// Hand over and end; answered by [`Reply::Left`] when all is done.
+    /// Hand over and end; answered by [`Reply::Left`] when all is done, or refused if chunks would be lost.
     Leave {
         /// How long handing over may take.
         timeout_ms: u64,
+        /// Go though chunks would be lost.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+        /// Only say what would be lost; answered by [`Reply::WouldLose`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dry_run: bool,
     },
     /// Save an overlay in the new and empty file that is handed over with the request, since a daemon opens no files that
     /// others name; answered by [`Reply::Saved`].
@@ -107,6 +113,13 @@ pub enum Reply {
         handed_over: u64,
         /// Chunks that nobody took.
         lost: u64,
+    },
+    /// What would be lost if the node left now.
+    WouldLose {
+        /// True if it is the last one, with which the field ends.
+        alone: bool,
+        /// Of which images what.
+        images: Vec<Sole>,
     },
     /// An overlay is saved.
     Saved {
@@ -213,14 +226,20 @@ pub fn millis(period: Duration) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::num::NonZeroU64;
 
     fn requests() -> impl Strategy<Value = Request> {
-        let until = || prop_oneof![Just(Until::Ready), Just(Until::Filled), Just(Until::Covered)];
+        let until =
+            || prop_oneof![Just(Until::Ready), Just(Until::Filled), any::<NonZeroU64>().prop_map(Until::Covered)];
         prop_oneof![
             Just(Request::Status),
             Just(Request::ReloadKeys),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
-            any::<u64>().prop_map(|timeout_ms| Request::Leave { timeout_ms }),
+            any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {
+                timeout_ms,
+                force,
+                dry_run
+            }),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
             any::<Option<String>>().prop_map(|image| Request::OverlayReset { image }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {

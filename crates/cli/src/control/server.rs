@@ -5,7 +5,7 @@
 
 use super::message::{DaemonStatus, Reply, Request};
 use super::order;
-use crate::args::Until;
+use crate::values::until::Until;
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -54,8 +54,11 @@ pub trait Daemon: Send + Sync + 'static {
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
 
-    /// Leaves; the reply says how it went.
-    fn leave(&self, bound: Duration) -> Pending<'_, Reply>;
+    /// What would be lost if it left.
+    fn rehearse_leave(&self) -> Reply;
+
+    /// Leaves, or stays if chunks would be lost and nobody forces it; the reply says how it went.
+    fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply>;
 }
 
 /// Answers clients in tasks of its own until it is finished.
@@ -145,7 +148,8 @@ async fn answer(
         },
         Request::OverlayReset { image } => daemon.overlay_reset(image).await,
         Request::ReloadKeys => daemon.reload_keys(),
-        Request::Leave { timeout_ms } => daemon.leave(Duration::from_millis(timeout_ms)).await,
+        Request::Leave { dry_run: true, .. } => daemon.rehearse_leave(),
+        Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {
             Ok(source) => cat(source.as_ref(), offset, length, writer).await?,
             Err(reply) => reply,

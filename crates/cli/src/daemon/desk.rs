@@ -1,13 +1,13 @@
 //! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
 
 use super::overlays::Overlays;
-use crate::args::Until;
 use crate::control::message::{DaemonStatus, Reply};
 use crate::control::server::{Daemon, Pending};
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::log::EVENTS;
 use crate::report::percent;
+use crate::values::until::Until;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,12 +45,21 @@ pub struct Desk {
     key_files: KeyFiles,
 }
 
-/// Somebody asks the daemon to leave.
+/// The daemon is to leave.
 pub struct LeaveOrder {
     /// How long handing over may take.
     pub bound: Duration,
-    /// Takes the answer.
-    pub tell: oneshot::Sender<Reply>,
+    /// True if it is to go though chunks would be lost.
+    pub force: bool,
+    /// Takes the answer, if somebody waits for one.
+    pub tell: Option<oneshot::Sender<Reply>>,
+}
+
+impl LeaveOrder {
+    /// Tells whoever gave it; they may have gone.
+    pub fn answer(self, reply: Reply) {
+        self.tell.map(|tell| tell.send(reply));
+    }
 }
 
 /// The orders that come in at a [`Desk`].
@@ -146,7 +155,7 @@ impl Daemon for Desk {
                 let condition = match until {
                     Until::Ready => return Ok(()),
                     Until::Filled => Condition::Filled,
-                    Until::Covered => Condition::Covered,
+                    Until::Covered(times) => Condition::Covered(times.get()),
                 };
                 running.node.wait(condition).await;
                 Ok(())
@@ -207,10 +216,14 @@ impl Daemon for Desk {
         }
     }
 
-    fn leave(&self, bound: Duration) -> Pending<'_, Reply> {
+    fn rehearse_leave(&self) -> Reply {
+        self.running().map_or_else(|reply| reply, |running| super::leaving::rehearse(&running.node))
+    }
+
+    fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply> {
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
-            if self.leaves.try_send(LeaveOrder { bound, tell }).is_err() {
+            if self.leaves.try_send(LeaveOrder { bound, force, tell: Some(tell) }).is_err() {
                 return leaving();
             }
             told.await.unwrap_or_else(|_| leaving())

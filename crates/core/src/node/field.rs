@@ -155,9 +155,10 @@ impl Node {
         self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
     }
 
-    pub(super) fn leave(&mut self) {
-        if !self.leaving {
-            self.leaving = true;
+    /// Says to all that this node is about to go, or that it stays after all.
+    pub(super) fn leave(&mut self, leaving: bool) {
+        if self.leaving != leaving {
+            self.leaving = leaving;
             let ids: Vec<ImageId> = self.images.keys().copied().collect();
             for id in ids {
                 self.announce(id);

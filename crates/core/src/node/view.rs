@@ -28,6 +28,8 @@ pub struct ImageView {
     pub origins: u64,
     /// True if this node is one.
     pub origin: bool,
+    /// With whom most of it would be lost were there no origin, and which share of it; `None` if each chunk is held twice.
+    pub at_risk: Option<(NodeId, f64)>,
     /// Chunks that its store may hold.
     pub capacity: u64,
     /// Chunks that its store holds.
@@ -100,6 +102,7 @@ impl Node {
             id: image.subject.image,
             name: image.subject.name.clone(),
             coverage: image.map.coverage(),
+            at_risk: image.map.worst_loss().map(|(node, lost)| (node, lost as f64 / image.map.ring().size() as f64)),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
             capacity: image.inventory.capacity(),
@@ -229,8 +232,9 @@ impl Node {
         self.images.values().all(|image| image.fill.is_done())
     }
 
-    /// True if the stores of the field hold all images of this node, origins not counted.
-    pub fn is_covered(&self) -> bool {
-        self.images.values().all(|image| self.is_whole(image))
+    /// True if the stores of the field hold all images of this node, origins not counted, so many times.
+    pub fn is_covered(&self, times: u64) -> bool {
+        let often = |image: &Image| times < 2 || image.map.coverage().multiplicity_min >= times;
+        self.images.values().all(|image| self.is_whole(image) && often(image))
     }
 }

@@ -10,6 +10,7 @@ mod hostile;
 mod joining;
 mod kept;
 mod keys;
+mod leaving;
 mod liars;
 mod limits;
 mod loss;

@@ -4,11 +4,12 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk,
-    ZoneStatus,
+    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, RiskStatus, SignatureStatus, Sole, SourceStatus, Status,
+    WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
+use vfield_core::image::ImageId;
 use vfield_core::node::{ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
@@ -20,8 +21,14 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, members, zones) = driver.look(|core| (core.images(), core.members(), core.zones()));
     let (traffic, peers) = driver.counters.report();
     let warnings = driver.warnings();
-    let images: Vec<ImageStatus> =
-        images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view))).collect();
+    let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
+    let images: Vec<ImageStatus> = images
+        .into_iter()
+        .filter_map(|view| {
+            let risk = view.at_risk.and_then(|(node, share)| Some(RiskStatus { addr: addr(node)?.to_string(), share }));
+            Some(ImageStatus { at_risk: risk, ..image(driver, &*driver.image(view.id)?, view) })
+        })
+        .collect();
     let me = members.first().map(|me| me.identity);
     Status {
         node: me.map_or_else(String::new, |me| me.node.to_string()),
@@ -90,6 +97,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
         coverage: view.coverage.share,
         multiplicity_min: view.coverage.multiplicity_min,
         origin_may_leave: covered,
+        at_risk: None,
         origins: view.origins + u64::from(view.origin),
         source,
         capacity_bytes: view.capacity * chunk,
@@ -100,6 +108,19 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
         waiting: waiting.collect(),
     }
+}
+
+/// What would be lost with this node, by image.
+pub fn sole(driver: &Driver) -> Vec<Sole> {
+    let sole = driver.look(Core::sole);
+    let of_image = |(id, chunks): (ImageId, u64)| {
+        let image = driver.image(id)?;
+        let geometry = image.geometry();
+        let bytes = (chunks * geometry.chunk_bytes()).min(geometry.header().length_bytes());
+        let share = (chunks as f64 / geometry.chunks() as f64).min(1.0);
+        Some(Sole { image: image.name().to_owned(), bytes, share })
+    };
+    sole.into_iter().filter_map(of_image).collect()
 }
 
 fn zone(me: Option<&MemberView>, zones: &ZonesView) -> ZoneStatus {
