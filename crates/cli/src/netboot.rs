@@ -10,6 +10,7 @@ mod file;
 mod http;
 mod menu;
 mod script;
+mod visitors;
 
 use crate::args::NetbootOptions;
 use crate::control::client;

@@ -6,6 +6,7 @@
 use super::file::{File, Parts};
 use super::menu::Menu;
 use super::script;
+use super::visitors::{OF_ONE_MAX, Place, TAKES_NOTHING, VISITORS_MAX, Visitors};
 use crate::control::client;
 use crate::failure::Failure;
 use bytes::Bytes;
@@ -22,11 +23,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
 
-/// More machines than this wait until one is done: each has a thread while it loads.
-const CONNECTIONS_MAX: usize = 256;
 /// A client that has not sent its request by then is cut off.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
 /// After an error of the system, most likely for want of descriptors.
@@ -53,27 +51,30 @@ type Answer = Response<Either<Full<Bytes>, Stream>>;
 
 /// Answers clients for as long as it is polled.
 pub async fn serve(listener: TcpListener, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let visitors = Visitors::new(VISITORS_MAX, OF_ONE_MAX);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        match listener.accept().await {
+            Ok((stream, addr)) => drop(tokio::spawn(entertain(stream, visitors.admit(addr.ip()), Arc::clone(&site)))),
             Err(error) => {
                 tracing::warn!(%error, "accepting");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
             }
-        };
-        let site = Arc::clone(&site);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&site)));
-            let mut server = hyper::server::conn::http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
-            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-                tracing::debug!(%error, "http connection");
-            }
-            drop(place);
-        });
+        }
+    }
+}
+
+/// Answers one client until it goes, or has to.
+async fn entertain(stream: TcpStream, place: Place, site: Arc<Site>) {
+    let service = service_fn(|request| answer(request, Arc::clone(&site)));
+    let mut server = hyper::server::conn::http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
+    let stream = TokioIo::new(place.watch(stream, TAKES_NOTHING));
+    let served = tokio::select! {
+        served = server.serve_connection(stream, service) => served,
+        () = place.shown_out() => return,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "http connection");
     }
 }
 
