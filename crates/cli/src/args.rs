@@ -320,6 +320,9 @@ pub struct StatusOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the block device of this image, by name or id, and nothing else
+    #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
+    pub device: Option<String>,
     /// Return once this holds: ready (the images can be read), filled (the daemon's stores hold all
     /// they are to hold) or covered (the stores of the field hold every image of the daemon, and the
     /// origin may leave)

@@ -9,6 +9,7 @@ mod dnsmasq;
 mod file;
 mod http;
 mod menu;
+mod pinned;
 mod script;
 mod visitors;
 

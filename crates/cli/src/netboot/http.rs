@@ -5,6 +5,7 @@
 
 use super::file::{File, Parts};
 use super::menu::Menu;
+use super::pinned::Pinned;
 use super::script;
 use super::visitors::{OF_ONE_MAX, Place, TAKES_NOTHING, VISITORS_MAX, Visitors};
 use crate::control::client;
@@ -107,14 +108,15 @@ enum Found {
 impl Site {
     fn find(&self, path: &str) -> Result<Option<Found>, Failure> {
         let url = format!("http://{}", self.address);
-        let start = |image: &str| {
+        let start = |image: &Pinned| {
             let status = client::status(self.control.as_deref())?;
-            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)))))
+            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)?))))
         };
+        let loaded = |file: &File| file.check().map(|()| Some(Found::File(file.clone())));
         match path {
             "/boot.ipxe" => return Ok(Some(Found::Text(script::first(&url)))),
-            "/kernel" => return Ok(Some(Found::File(self.kernel.clone()))),
-            "/initrd" => return Ok(Some(Found::File(self.initrd.clone()))),
+            "/kernel" => return loaded(&self.kernel),
+            "/initrd" => return loaded(&self.initrd),
             _ => {}
         }
         let script = |of: &str| path.strip_prefix(of)?.strip_suffix(".ipxe");
