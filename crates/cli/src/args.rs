@@ -273,8 +273,7 @@ pub struct DaemonOptions {
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
     /// Give up what is not needed: capabilities, files and system calls; as far as this kernel and the
-    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto,
-    /// off with --root]
+    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
     /// Become this user (a name or a number), without capabilities, when everything is set up; for daemons

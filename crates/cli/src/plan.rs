@@ -53,6 +53,8 @@ pub struct Plan {
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
+    /// True if it carries this machine's root: its memory is locked.
+    pub root: bool,
     /// Who serves, once everything is set up; nobody else if nothing is said.
     pub user: Option<User>,
     /// Where members are remembered over a death.
@@ -163,9 +165,7 @@ impl Plan {
         let threads =
             daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
         let overlay = OverlayPlan::new(&daemon)?;
-        // Without its root a machine is nothing: what carries that is confined only where somebody says so.
-        let usual = if daemon.root { SandboxMode::Off } else { SandboxMode::default() };
-        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or(usual));
+        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
         if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
             let failure = Failure::usage("--user: devices and mounts are root's for as long as they are there");
@@ -173,8 +173,21 @@ impl Plan {
         }
         let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
-        let members = daemon.members;
-        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, user, members, json, threads })
+        let (members, root) = (daemon.members, daemon.root);
+        Ok(Self {
+            node,
+            exports,
+            overlay,
+            key_files,
+            allow_rollback,
+            control,
+            sandbox,
+            root,
+            user,
+            members,
+            json,
+            threads,
+        })
     }
 }
 
