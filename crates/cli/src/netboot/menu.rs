@@ -41,7 +41,7 @@ impl Menu {
         let machines = options.machine.iter().map(|Choice { key, image }| Ok((*key, resolve(image)?)));
         let words = options.append.as_deref().unwrap_or_default().split(' ').map(|word| pin_also(word, status));
         let append = words.collect::<Result<Vec<_>, String>>().map_err(|name| {
-            let failure = Failure::usage(format!("{ALSO}: the daemon has no image {name:?}"));
+            let failure = Failure::usage(format!("--append: {ALSO}{name}: the daemon has no such image"));
             failure.hint(format!("{}; give others by their ids", has()))
         })?;
         let image = resolve(&options.image)?;
@@ -143,7 +143,7 @@ pub mod tests {
         assert!(line.ends_with(&format!(" vfield.store=1G vfield.also={exam},{unknown},{root} quiet")), "{line}");
         assert_eq!(made(&id("exam")).unwrap().image.name, "exam");
         let refused = made("root --append vfield.also=exam,none").unwrap_err();
-        assert_eq!(refused.fact(), "vfield.also=: the daemon has no image \"none\"");
+        assert_eq!(refused.fact(), "--append: vfield.also=none: the daemon has no such image");
     }
 
     #[test]

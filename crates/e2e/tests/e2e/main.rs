@@ -18,5 +18,6 @@ mod overlay;
 mod sandbox;
 mod signatures;
 mod storms;
+mod units;
 mod waiting;
 mod zones;
