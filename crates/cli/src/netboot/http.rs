@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// A client that has not sent its request by then is cut off.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// After an error of the system, most likely for want of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -55,7 +55,11 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>) {
     let visitors = Visitors::new(VISITORS_MAX, OF_ONE_MAX);
     loop {
         match listener.accept().await {
-            Ok((stream, addr)) => drop(tokio::spawn(entertain(stream, visitors.admit(addr.ip()), Arc::clone(&site)))),
+            // While it waits for room, those behind it wait in the kernel.
+            Ok((stream, addr)) => match visitors.admit(addr.ip()).await {
+                Some(place) => drop(tokio::spawn(entertain(stream, place, Arc::clone(&site)))),
+                None => tracing::debug!(%addr, "turned away: its address has too many connections"),
+            },
             Err(error) => {
                 tracing::warn!(%error, "accepting");
                 tokio::time::sleep(ACCEPT_AGAIN).await;

@@ -1,32 +1,41 @@
-//! Who is being answered, and who makes room for others.
+//! Who is being answered, who waits, and who makes room.
 //!
 //! Owns the bounds of the site: how many are answered at once, how many of one address, and how long one may take nothing
-//! of its answer. Invariant: nobody waits for a place. Who comes when all are taken gets that of the slowest, first
-//! among those of the address that has the most places: so a machine that boots keeps its one or two, whatever another
-//! address does. Called by [`super::http`].
+//! of its answer. Invariant: a crowd of machines that boot waits for each other, and for nobody else. If there is no room,
+//! who takes its answer more slowly than any machine would goes, and else the slowest of an address that has more
+//! places than a machine needs; else who comes waits. Called by [`super::http`].
 
+use crate::control::server::CONNECTIONS_MAX;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// Who can be answered at once: each has a thread while it loads, of which tokio has 512.
-pub const VISITORS_MAX: usize = 256;
-/// Of one address: a machine that boots needs two, a room behind one router as many as it has machines.
-pub const OF_ONE_MAX: usize = 64;
+/// Who can be answered at once. Each may read an image through a connection to the daemon, which has 16 left for others then.
+pub const VISITORS_MAX: usize = 48;
+/// Of one address, for a room behind one router; more are turned away.
+pub const OF_ONE_MAX: usize = 24;
 /// One that has taken not a byte of its answer for so long is cut off. A link that is lost for shorter is no reason to let a
 /// machine boot again.
 pub const TAKES_NOTHING: Duration = Duration::from_secs(20);
-/// How fast somebody is can be said after so long: connecting, asking and the first bytes over a busy link.
-const NEW: Duration = Duration::from_secs(2);
+/// As many places as a machine may need: firmware, its loader and a try that was broken off.
+const OF_A_MACHINE: usize = 4;
+/// Bytes that one has to take in a second of those in which it is waited for, if others wait. A hundred megabytes would take
+/// it two hours; 48 machines on a link of 10 Mbit/s have more.
+const SLOW: u128 = 16 << 10;
+/// How fast somebody is can be said after it was waited for so long.
+const JUDGED: Duration = Duration::from_secs(2);
+/// Between two looks whether somebody has become slow, while others wait.
+const LOOK: Duration = Duration::from_millis(500);
+
+const _: () = assert!(VISITORS_MAX + 16 <= CONNECTIONS_MAX && OF_A_MACHINE < OF_ONE_MAX && OF_ONE_MAX <= VISITORS_MAX);
 
 /// See the module.
 #[derive(Debug)]
@@ -34,6 +43,8 @@ pub struct Visitors {
     max: usize,
     of_one_max: usize,
     present: Mutex<Present>,
+    /// Somebody has gone.
+    room: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -44,11 +55,19 @@ struct Present {
 
 /// One connection.
 #[derive(Debug)]
-pub struct Visitor {
+struct Visitor {
     ip: IpAddr,
-    since: Instant,
-    taken_bytes: AtomicU64,
+    pace: Mutex<Pace>,
     shown_out: Notify,
+}
+
+/// How fast one takes what there is for it.
+#[derive(Debug, Default)]
+struct Pace {
+    taken_bytes: u64,
+    /// For how long it was waited for, and since when it is.
+    waited: Duration,
+    since: Option<Instant>,
 }
 
 /// A visitor's place, free again when this is dropped.
@@ -59,31 +78,55 @@ pub struct Place {
     visitor: Arc<Visitor>,
 }
 
+/// What becomes of one who comes.
+#[derive(Debug)]
+enum Door {
+    Open(Place),
+    /// There is no room yet.
+    Full,
+    /// Its address has all that it may have.
+    Closed,
+}
+
 impl Visitors {
     /// Nobody yet; at most `max` at once, `of_one_max` of them of one address.
     pub fn new(max: usize, of_one_max: usize) -> Arc<Self> {
-        Arc::new(Self { max, of_one_max, present: Mutex::default() })
+        Arc::new(Self { max, of_one_max, present: Mutex::default(), room: Notify::new() })
     }
 
-    /// Lets one in, and another one out if there is no room.
-    pub fn admit(self: &Arc<Self>, ip: IpAddr) -> Place {
-        self.admit_at(ip, Instant::now())
+    /// Lets one in as soon as there is room, for which others may have to go; `None` if its address has too many places.
+    pub async fn admit(self: &Arc<Self>, ip: IpAddr) -> Option<Place> {
+        loop {
+            match self.knock(ip, Instant::now()) {
+                Door::Open(place) => return Some(place),
+                Door::Closed => return None,
+                // Either is a reason to look again.
+                Door::Full => drop(timeout(LOOK, self.room.notified()).await),
+            }
+        }
     }
 
-    fn admit_at(self: &Arc<Self>, ip: IpAddr, now: Instant) -> Place {
-        let (taken_bytes, shown_out) = (AtomicU64::new(0), Notify::new());
-        let visitor = Arc::new(Visitor { ip: ip.to_canonical(), since: now, taken_bytes, shown_out });
+    fn knock(self: &Arc<Self>, ip: IpAddr, now: Instant) -> Door {
+        let ip = ip.to_canonical();
         let mut present = self.present();
-        if let Some(number) = present.who_goes(visitor.ip, now, self)
-            && let Some(slow) = present.visitors.remove(&number)
-        {
+        let of_each = present.of_each();
+        let own = of_each.get(&ip).copied().unwrap_or_default();
+        if own >= self.of_one_max {
+            return Door::Closed;
+        }
+        if present.visitors.len() >= self.max {
+            let Some(slow) = present.who_goes(own, &of_each, now).and_then(|number| present.visitors.remove(&number))
+            else {
+                return Door::Full;
+            };
             tracing::debug!(ip = %slow.ip, "shown out for another");
             slow.shown_out.notify_one();
         }
+        let visitor = Arc::new(Visitor { ip, pace: Mutex::default(), shown_out: Notify::new() });
         let number = present.next;
         present.next += 1;
         present.visitors.insert(number, Arc::clone(&visitor));
-        Place { visitors: Arc::clone(self), number, visitor }
+        Door::Open(Place { visitors: Arc::clone(self), number, visitor })
     }
 
     fn present(&self) -> MutexGuard<'_, Present> {
@@ -92,33 +135,46 @@ impl Visitors {
 }
 
 impl Present {
-    /// Who makes room for one of `ip`, if there is none.
-    fn who_goes(&self, ip: IpAddr, now: Instant, bounds: &Visitors) -> Option<u64> {
-        let mut of_each = BTreeMap::<IpAddr, usize>::new();
-        for visitor in self.visitors.values() {
-            *of_each.entry(visitor.ip).or_default() += 1;
-        }
-        let among: Vec<IpAddr> = if of_each.get(&ip).is_some_and(|count| *count >= bounds.of_one_max) {
-            vec![ip]
-        } else if self.visitors.len() >= bounds.max {
-            let most = of_each.values().max()?;
-            of_each.iter().filter(|(_, count)| *count == most).map(|(ip, _)| *ip).collect()
-        } else {
-            return None;
-        };
-        let candidates = self.visitors.iter().filter(|(_, visitor)| among.contains(&visitor.ip));
-        candidates.min_by_key(|(number, visitor)| (visitor.speed(now), **number)).map(|(number, _)| *number)
+    fn of_each(&self) -> BTreeMap<IpAddr, usize> {
+        let mut of_each = BTreeMap::new();
+        self.visitors.values().for_each(|visitor| *of_each.entry(visitor.ip).or_default() += 1);
+        of_each
+    }
+
+    /// Who makes room for one whose address has `own` places.
+    fn who_goes(&self, own: usize, of_each: &BTreeMap<IpAddr, usize>, now: Instant) -> Option<u64> {
+        let paces = self.visitors.iter().map(|(number, visitor)| (visitor.pace().speed(now), *number, visitor.ip));
+        let paces: Vec<(u128, u64, IpAddr)> = paces.collect();
+        let slowest = paces.iter().min().filter(|(speed, ..)| *speed < SLOW);
+        let crowd = of_each.iter().max_by_key(|(_, count)| **count);
+        let crowd = crowd.filter(|(_, count)| **count > OF_A_MACHINE.max(own + 1)).map(|(ip, _)| *ip);
+        let of_crowd = || paces.iter().filter(|(.., ip)| Some(*ip) == crowd).min();
+        slowest.or_else(of_crowd).map(|(_, number, _)| *number)
     }
 }
 
 impl Visitor {
-    /// Bytes that it takes a second; more than all others while it is new.
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pace {
+    /// Bytes that it takes in a second of those in which it is waited for; more than anybody before that can be said.
     fn speed(&self, now: Instant) -> u128 {
-        let here = now.duration_since(self.since);
-        if here < NEW {
-            return u128::MAX;
+        let waited = self.waited + self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
+        if waited < JUDGED { u128::MAX } else { u128::from(self.taken_bytes) * 1000 / waited.as_millis() }
+    }
+
+    /// It has taken something, or does not at the moment.
+    fn note(&mut self, taken_bytes: Option<usize>, now: Instant) {
+        match taken_bytes {
+            None => drop(self.since.get_or_insert(now)),
+            Some(bytes) => {
+                self.taken_bytes += bytes as u64;
+                self.waited += self.since.take().map_or(Duration::ZERO, |since| now.duration_since(since));
+            }
         }
-        u128::from(self.taken_bytes.load(Ordering::Relaxed)) * 1000 / here.as_millis()
     }
 }
 
@@ -137,6 +193,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.visitors.present().visitors.remove(&self.number);
+        self.visitors.room.notify_one();
     }
 }
 
@@ -153,11 +210,14 @@ pub struct Watched {
 impl Watched {
     /// Takes note of how a write went.
     fn written(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(result) = written {
+        let taken = match &written {
+            Poll::Ready(result) => Some(result.as_ref().map_or(0, |bytes| *bytes)),
+            Poll::Pending => None,
+        };
+        self.visitor.pace().note(taken, Instant::now());
+        if written.is_ready() {
             self.stuck = None;
-            let bytes = result.as_ref().map_or(0, |bytes| *bytes);
-            self.visitor.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-            return Poll::Ready(result);
+            return written;
         }
         let patience = self.patience;
         ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(cx));
@@ -207,8 +267,16 @@ mod tests {
         IpAddr::from([192, 168, 1, last])
     }
 
-    fn takes(place: &Place, bytes: u64) {
-        place.visitor.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+    fn open(visitors: &Arc<Visitors>, from: u8) -> Place {
+        match visitors.knock(ip(from), Instant::now()) {
+            Door::Open(place) => place,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// It has taken so many bytes a second.
+    fn takes(place: &Place, speed: u64) {
+        *place.visitor.pace() = Pace { taken_bytes: 2 * speed, waited: JUDGED, since: None };
     }
 
     fn is_out(place: &Place) -> bool {
@@ -216,35 +284,65 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_of_the_address_with_the_most_makes_room() {
-        let (visitors, start) = (Visitors::new(6, 4), Instant::now());
-        let crowd: Vec<Place> = (0..4).map(|_| visitors.admit_at(ip(9), start)).collect();
-        let machines = [visitors.admit_at(ip(1), start), visitors.admit_at(ip(2), start)];
+    fn an_address_with_more_than_a_machine_needs_makes_room_by_its_slowest() {
+        let visitors = Visitors::new(8, 7);
+        let crowd: Vec<Place> = (0..6).map(|_| open(&visitors, 9)).collect();
+        let machines = [open(&visitors, 1), open(&visitors, 2)];
         // The machines are slower than any of the crowd.
-        crowd.iter().zip([5000, 9000, 4000, 8000]).for_each(|(place, bytes)| takes(place, bytes));
-        let _third = visitors.admit_at(ip(3), start + NEW);
-        assert_eq!([false, false, true, false], [0, 1, 2, 3].map(|at| is_out(&crowd[at])));
-        let _fourth = visitors.admit_at(ip(4), start + NEW);
-        assert_eq!([true, false, true, false], [0, 1, 2, 3].map(|at| is_out(&crowd[at])));
-        // Where all have one, it is the slowest of all.
-        let _fifth = visitors.admit_at(ip(5), start + NEW);
-        let _sixth = visitors.admit_at(ip(6), start + NEW);
-        assert!(is_out(&crowd[3]) && !is_out(&crowd[1]) && is_out(&machines[0]) && !is_out(&machines[1]));
+        machines.iter().for_each(|place| takes(place, 20_000));
+        crowd.iter().zip([5, 9, 4, 8, 7, 6]).for_each(|(place, speed)| takes(place, speed * 100_000));
+        let (_third, _fourth) = (open(&visitors, 3), open(&visitors, 4));
+        let out: Vec<bool> = crowd.iter().map(is_out).collect();
+        assert_eq!(out, [true, false, true, false, false, false]);
+        assert!(!machines.iter().any(is_out));
+        // All of them have what a machine may have: who comes waits, of whatever address.
+        for from in [5, 9] {
+            assert!(matches!(visitors.knock(ip(from), Instant::now()), Door::Full));
+        }
     }
 
     #[test]
-    fn an_address_has_so_many_and_the_new_are_not_judged() {
-        let (visitors, start) = (Visitors::new(100, 3), Instant::now());
-        let (old, fast) = (visitors.admit_at(ip(1), start), visitors.admit_at(ip(1), start));
-        takes(&fast, 1 << 20);
-        let new = visitors.admit_at(ip(1), start + NEW);
-        let _newer = visitors.admit_at(ip(1), start + NEW);
-        assert_eq!((is_out(&old), is_out(&fast), is_out(&new)), (true, false, false));
+    fn who_takes_less_than_any_machine_makes_room_first() {
+        let visitors = Visitors::new(4, 4);
+        let places = [1, 2, 3, 4].map(|from| open(&visitors, from));
+        takes(&places[0], 17_000);
+        takes(&places[1], 16_000);
+        takes(&places[2], 5);
+        // This one waits for the daemon, and that one has just come: neither is slow.
+        let _one = open(&visitors, 5);
+        assert_eq!([false, false, true, false], [0, 1, 2, 3].map(|at| is_out(&places[at])));
+        let _other = open(&visitors, 6);
+        assert!(is_out(&places[1]));
+        assert!(matches!(visitors.knock(ip(7), Instant::now()), Door::Full));
+        let now = Instant::now();
+        places[3].visitor.pace().note(None, now);
+        assert!(matches!(visitors.knock(ip(7), now + JUDGED), Door::Open(_)));
+        assert!(is_out(&places[3]));
+    }
+
+    #[tokio::test]
+    async fn who_waits_comes_in_when_somebody_goes() {
+        let visitors = Visitors::new(2, 2);
+        let (one, _other) = (open(&visitors, 1), open(&visitors, 2));
+        let waiting = tokio::spawn({
+            let visitors = Arc::clone(&visitors);
+            async move { visitors.admit(ip(3)).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(one);
+        assert!(waiting.await.unwrap());
+    }
+
+    #[test]
+    fn an_address_has_so_many_places_and_no_more() {
+        let visitors = Visitors::new(100, 3);
+        let [one, _two, _three] = [open(&visitors, 1), open(&visitors, 1), open(&visitors, 1)];
         let mapped: IpAddr = "::ffff:192.168.1.1".parse().unwrap();
-        let _newest = visitors.admit_at(mapped, start + NEW);
-        assert_eq!((is_out(&fast), is_out(&new)), (true, false));
-        drop(new);
-        assert_eq!(visitors.present().visitors.len(), 2);
+        assert!(matches!(visitors.knock(mapped, Instant::now()), Door::Closed));
+        let _another = open(&visitors, 2);
+        drop(one);
+        assert!(matches!(visitors.knock(mapped, Instant::now()), Door::Open(_)));
     }
 
     #[tokio::test]
@@ -253,7 +351,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, addr) = listener.accept().await.unwrap();
-        let place = Visitors::new(1, 1).admit(addr.ip());
+        let place = Visitors::new(1, 1).admit(addr.ip()).await.unwrap();
         let mut stream = place.watch(stream, Duration::from_millis(50));
         let error = loop {
             if let Err(error) = stream.write_all(&[0; 1 << 16]).await {
@@ -261,6 +359,6 @@ mod tests {
             }
         };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(place.visitor.taken_bytes.load(Ordering::Relaxed) > 0);
+        assert!(place.visitor.pace().taken_bytes > 0 && place.visitor.pace().since.is_some());
     }
 }
