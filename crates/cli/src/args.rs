@@ -264,8 +264,7 @@ pub struct DaemonOptions {
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
     /// Give up what is not needed: capabilities, files and system calls; as far as this kernel and the
-    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto,
-    /// off with --root]
+    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
     /// Become this user (a name or a number), without capabilities, when everything is set up; for daemons
@@ -311,6 +310,9 @@ pub struct StatusOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the block device of this image, by name or id, and nothing else
+    #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
+    pub device: Option<String>,
     /// Return once this holds: ready (the images can be read), filled (the daemon's stores hold all
     /// they are to hold), covered (the stores of the field hold every image of the daemon, and the
     /// origin may leave) or covered=N (they hold each chunk N times: N - 1 of them may die)

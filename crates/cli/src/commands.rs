@@ -27,7 +27,28 @@ pub fn status(options: &StatusOptions) -> Result<(), Failure> {
         }
     }
     let status = client::status(control)?;
-    output::put(shown(&status, options.json).as_bytes())
+    match &options.device {
+        Some(image) => output::put(format!("{}\n", device(&status, image)?).as_bytes()),
+        None => output::put(shown(&status, options.json).as_bytes()),
+    }
+}
+
+/// The block device of an image.
+fn device<'a>(status: &'a DaemonStatus, wanted: &str) -> Result<&'a str, Failure> {
+    let mut images = status.node.images.iter();
+    let image = images.find(|image| image.name == wanted || image.id.eq_ignore_ascii_case(wanted));
+    let image = image.ok_or_else(|| {
+        let names: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
+        Failure::failed(format!("the daemon has no image {wanted:?}")).hint(format!("it has: {}", names.join(", ")))
+    })?;
+    let device = status.exports.iter().find_map(|place| {
+        let (device, of) = place.strip_prefix("ublk:").or_else(|| place.strip_prefix("device:"))?.split_once(' ')?;
+        (of == image.name).then_some(device)
+    });
+    device.ok_or_else(|| {
+        let failure = Failure::failed(format!("image {} is no block device here", image.name));
+        failure.hint("start the daemon with --device auto")
+    })
 }
 
 fn shown(status: &DaemonStatus, json: bool) -> String {
@@ -125,4 +146,28 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
         let failure = Failure::failed(format!("{}: {}", dir.display(), plain(&error)));
         failure.hint("give a directory that exists and can be written")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_node::status::ImageStatus;
+
+    #[test]
+    fn a_device_is_found_by_name_and_by_id() {
+        let (root, other) = ("0123456789abcdef".repeat(4), "ab".repeat(32));
+        let image = |name: &str, id: &str| ImageStatus { name: name.into(), id: id.into(), ..ImageStatus::default() };
+        let mut status = DaemonStatus::default();
+        status.node.images = vec![image("my root.erofs", &root), image("root.erofs", &other), image("initrd", "12")];
+        status.exports =
+            ["nbd+unix:///?socket=/run/x", "ublk:/dev/ublkb0 my root.erofs", "device:/dev/nbd1 root.erofs"]
+                .map(str::to_owned)
+                .into();
+        for wanted in ["my root.erofs", &root, &root.to_uppercase()] {
+            assert_eq!(device(&status, wanted), Ok("/dev/ublkb0"), "{wanted}");
+        }
+        assert_eq!(device(&status, "root.erofs"), Ok("/dev/nbd1"));
+        assert_eq!(device(&status, "initrd").unwrap_err().fact(), "image initrd is no block device here");
+        assert_eq!(device(&status, "erofs").unwrap_err().fact(), "the daemon has no image \"erofs\"");
+    }
 }

@@ -54,6 +54,8 @@ pub struct Plan {
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
+    /// True if it carries this machine's root: its memory is locked.
+    pub root: bool,
     /// Who serves, once everything is set up; nobody else if nothing is said.
     pub user: Option<User>,
     /// Where members are remembered over a death.
@@ -168,9 +170,7 @@ impl Plan {
         let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
         let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
         let overlay = OverlayPlan::new(&daemon)?;
-        // Without its root a machine is nothing: what carries that is confined only where somebody says so.
-        let usual = if daemon.root { SandboxMode::Off } else { SandboxMode::default() };
-        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or(usual));
+        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
         if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
             let failure = Failure::usage("--user: devices and mounts are root's for as long as they are there");
@@ -178,7 +178,7 @@ impl Plan {
         }
         let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
-        let members = daemon.members;
+        let (members, root) = (daemon.members, daemon.root);
         Ok(Self {
             node,
             exports,
@@ -187,6 +187,7 @@ impl Plan {
             allow_rollback,
             control,
             sandbox,
+            root,
             user,
             members,
             json,

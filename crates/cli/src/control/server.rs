@@ -21,7 +21,7 @@ use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, Piece};
 
 /// More clients than this wait until one is done: scripts need a few, and each costs about 100 KiB.
-const CONNECTIONS_MAX: usize = 64;
+pub const CONNECTIONS_MAX: usize = 64;
 /// A client that has not sent its line by then is cut off.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end of the daemon waits for clients to take their last answers.

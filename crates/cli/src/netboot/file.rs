@@ -1,6 +1,7 @@
 //! What is handed out: a file of this machine, or an image of the field, read through the daemon.
 
-use crate::control::client::Client;
+use super::pinned::Pinned;
+use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Request};
 use crate::failure::{Failure, plain};
 use bytes::Bytes;
@@ -24,7 +25,7 @@ pub struct File {
 #[derive(Debug, Clone)]
 enum Source {
     Path(PathBuf),
-    Image { name: String, control: Option<PathBuf> },
+    Image { image: Pinned, control: Option<PathBuf> },
 }
 
 /// A stream of a file's bytes, in order; an error ends it.
@@ -38,13 +39,14 @@ impl File {
         if name.contains('/') {
             return Self::at(Path::new(name));
         }
-        let Some(image) = status.node.images.iter().find(|image| image.name == name) else {
+        let Some(image) = Pinned::find(name, status) else {
             let names: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
             return Err(Failure::usage(format!("the daemon has no image {name:?}"))
                 .hint(format!("it has: {}; a file is named with a slash: ./{name}", names.join(", "))));
         };
-        let source = Source::Image { name: name.to_owned(), control: control.map(Path::to_owned) };
-        Ok(Self { source, size_bytes: image.size_bytes })
+        let size_bytes =
+            status.node.images.iter().find(|other| other.id == image.id).map_or(0, |image| image.size_bytes);
+        Ok(Self { source: Source::Image { image, control: control.map(Path::to_owned) }, size_bytes })
     }
 
     /// A file of this machine.
@@ -55,6 +57,14 @@ impl File {
             return Err(failed("not a file"));
         }
         Ok(Self { source: Source::Path(path.to_owned()), size_bytes: metadata.len() })
+    }
+
+    /// Refuses if the daemon has another image of that name by now.
+    pub fn check(&self) -> Result<(), Failure> {
+        match &self.source {
+            Source::Path(_) => Ok(()),
+            Source::Image { image, control } => image.check(&client::status(control.as_deref())?),
+        }
     }
 
     /// Reads all of it, on a thread of its own, no faster than it is taken.
@@ -78,9 +88,9 @@ impl File {
                 let mut file = std::fs::File::open(path).map_err(failed)?.take(self.size_bytes);
                 send(parts, |part| file.read(part).map_err(failed))
             }
-            Source::Image { name, control } => {
+            Source::Image { image, control } => {
                 let mut client = Client::connect(control.as_deref())?;
-                client.send(&Request::Cat { image: name.clone(), offset: 0, length: None })?;
+                client.send(&Request::Cat { image: image.name.clone(), offset: 0, length: None })?;
                 send(parts, |part| client.read(part))
             }
         }

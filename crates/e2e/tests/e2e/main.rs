@@ -21,5 +21,6 @@ mod sandbox;
 mod signatures;
 mod storms;
 mod stuck;
+mod units;
 mod waiting;
 mod zones;

@@ -1,0 +1,35 @@
+//! An image of the daemon, as it was when the network boot was started.
+//!
+//! A name is said by whoever says it, an id stands for every byte. So machines are told ids, and what is called the same
+//! later, be it a new image of the daemon's or somebody else's, is handed out when somebody starts the network boot again.
+
+use crate::control::message::DaemonStatus;
+use crate::failure::Failure;
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// Its name, for people.
+    pub name: String,
+    /// Its id, 64 digits.
+    pub id: String,
+}
+
+impl Pinned {
+    /// The image of the daemon with this name or id.
+    pub fn find(wanted: &str, status: &DaemonStatus) -> Option<Self> {
+        let images = status.node.images.iter();
+        let pinned = |name: &String, id: &String| Self { name: name.clone(), id: id.clone() };
+        let mut found = images.filter(|image| image.name == wanted || image.id.eq_ignore_ascii_case(wanted));
+        found.next().map(|image| pinned(&image.name, &image.id))
+    }
+
+    /// Refuses if the daemon does not have it any more.
+    pub fn check(&self, status: &DaemonStatus) -> Result<(), Failure> {
+        if status.node.images.iter().any(|image| image.id == self.id) {
+            return Ok(());
+        }
+        let fact = format!("the daemon does not have image {} with the id {} any more", self.name, self.id);
+        Err(Failure::failed(fact).hint("start `vfield netboot` again to hand out what it has now"))
+    }
+}
