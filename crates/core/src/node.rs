@@ -466,12 +466,7 @@ impl Node {
                 }
                 Timer::ExpireReads => self.expire_reads(),
                 Timer::Sync => self.sync(),
-                Timer::Sweep => {
-                    self.membership.sweep();
-                    self.sweep_outside();
-                    self.recount_all();
-                    self.set(crate::config::SYNC_EVERY, Timer::Sweep);
-                }
+                Timer::Sweep => self.sweep(),
             }
         }
     }

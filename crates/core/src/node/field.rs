@@ -5,8 +5,8 @@ use super::{Node, Notice, Output, Timer};
 use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::Effects;
 use crate::membership::message::{self, Level};
+use crate::membership::{Effects, Membership};
 use crate::placement::{Crowd, Holding, Map, Place};
 use std::time::Duration;
 
@@ -142,7 +142,6 @@ impl Node {
 
     /// Compares notes with a partner: what gossip missed, this finds.
     pub(super) fn sync(&mut self) {
-        self.syncs += 1;
         let live = self.membership.live();
         // Of those who came together each knows another part; whoever has been there longest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
@@ -152,7 +151,19 @@ impl Node {
             self.membership.partner(self.syncs)
         };
         self.outputs.extend(chosen.map(Output::Sync));
+        self.syncs = self.syncs.wrapping_add(1);
         self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
+    }
+
+    /// Forgets what is known of those who are gone, and counts anew who may be asked again.
+    pub(super) fn sweep(&mut self) {
+        self.membership.sweep();
+        self.sweep_outside();
+        let (zone, backbone) = (self.membership.live(), self.outside.backbone.as_ref().map(Membership::live));
+        let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
+        self.peers.sweep(is_there);
+        self.recount_all();
+        self.set(config::SYNC_EVERY, Timer::Sweep);
     }
 
     /// Says to all that this node is about to go, or that it stays after all.
