@@ -1,5 +1,8 @@
 //! Serves any [`vfield_core::source::BlockSource`] as NBD, FUSE or ublk. Knows nothing of peers.
 
+mod claim;
 pub mod fuse;
 pub mod nbd;
 pub mod ublk;
+
+pub use claim::is_claimed;

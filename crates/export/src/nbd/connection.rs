@@ -47,6 +47,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
     pub(super) access: Vec<Rule>,
+    /// True if clients have come by themselves, so that they count as users of a device.
+    pub(super) counts_users: bool,
     /// What CACHE requests of all connections may have on their way.
     pub(super) advice: Budget,
     /// What their windows may keep in place while they wait.
@@ -110,6 +112,8 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
     let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
     let advice = Advice::new(shared.advice.clone(), shared.limits.advice_bytes);
+    let device = source.device().filter(|_| shared.counts_users);
+    let _user = device.map(|device| device.users().enter());
     let mut connection = Connection {
         socket,
         inbox,

@@ -165,6 +165,7 @@ pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
         limits,
         tls: None,
         access: Vec::new(),
+        counts_users: true,
         requests: AtomicU64::new(0),
         errors: AtomicU64::new(0),
         sent_bytes: AtomicU64::new(0),
