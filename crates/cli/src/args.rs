@@ -373,11 +373,10 @@ pub struct LeaveOptions {
 
 /// `vfield overlay`.
 #[derive(Debug, Args)]
-#[command(subcommand_required = true)]
 pub struct OverlayOptions {
-    /// What is to be done.
+    /// What is to be done [default: status]
     #[command(subcommand)]
-    pub action: OverlayAction,
+    pub action: Option<OverlayAction>,
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,
@@ -401,11 +400,14 @@ pub enum OverlayAction {
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
     },
-    /// Drop all changes. Unmount file systems on the image first: they are not told
+    /// Drop all changes. Unmount file systems on the image first
     Reset {
         /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
+        /// Also while somebody uses it: file systems are not told, and go on with what they have in their caches
+        #[arg(long)]
+        force: bool,
     },
 }
 

@@ -163,6 +163,7 @@ async fn attach(
     rollback::check(&node.status().images, allow_rollback)?;
     let overlays = lay(prepared, node).await?;
     let exports = Exports::start(places, overlays.sources(node.sources()), voice).await?;
+    overlays.attached_as(exports.devices());
     Ok((exports, overlays))
 }
 

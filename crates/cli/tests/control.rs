@@ -89,7 +89,7 @@ impl Daemon for Fake {
         Box::pin(async move { file.write_all(b"saved").map_or(Reply::Done, |()| Reply::Saved { bytes: 5 }) })
     }
 
-    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
+    fn overlay_reset(&self, image: Option<String>, _: bool) -> Pending<'_, Reply> {
         Box::pin(async move { if image.is_none() { Reply::Done } else { Reply::refused("no such overlay", "none") } })
     }
 

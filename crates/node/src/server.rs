@@ -48,6 +48,9 @@ const BEAT: Duration = Duration::from_millis(50);
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
 /// Of an answer some byte is to be taken within this: longer than machines are stopped for a moment.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+/// All of an answer is to be taken at this rate at least, after so long: a byte a second would keep a chunk in place for
+/// a day. In bytes per second: a hundredth of a link of 10 Mbit/s, so that as many peers may share one.
+const TAKEN_RATE_MIN: u64 = 16 << 10;
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 /// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
@@ -197,7 +200,9 @@ struct Serving<'a> {
 impl Serving<'_> {
     async fn run(&mut self, mut replies: mpsc::UnboundedReceiver<Reply>) -> End {
         let counters = self.driver.counters.peer(&self.peer);
+        // The answer on its way, the only one whose chunk is kept in place, and since when it is.
         let mut outgoing: Option<Outgoing> = None;
+        let mut begun = Instant::now();
         let mut beat = pin!(tokio::time::sleep(BEAT));
         // What is left of the answer on its way, and since when.
         let mut stuck: Option<((u64, usize), Instant)> = None;
@@ -206,6 +211,7 @@ impl Serving<'_> {
             loop {
                 if outgoing.is_none() {
                     outgoing = self.answers.next().map(|answer| self.prepare(answer));
+                    begun = Instant::now();
                 }
                 let Some(sending) = &mut outgoing else { break };
                 match sending.send(&self.stream, self.sealer.as_mut()) {
@@ -230,7 +236,8 @@ impl Serving<'_> {
                 let as_before = stuck.filter(|(before, _)| *before == far && !sent);
                 as_before.unwrap_or_else(|| (far, Instant::now()))
             });
-            let taken_by = stuck.map(|(_, since)| since + TAKEN_WITHIN);
+            let whole = outgoing.as_ref().map_or(0, Outgoing::payload_bytes);
+            let taken_by = stuck.map(|(_, since)| taken_by(begun, since, whole));
             // A full socket tells the peer enough: it has bytes to read.
             let waiting = self.answers.open() > 0 && outgoing.is_none();
             if sent {
@@ -403,6 +410,13 @@ impl Serving<'_> {
     }
 }
 
+/// When the peer is hung up on that has taken nothing of an answer since `stuck`, and has had its `length` bytes before
+/// it since `begun`.
+fn taken_by(begun: Instant, stuck: Instant, length: u64) -> Instant {
+    let whole = TAKEN_WITHIN + Duration::from_secs(length / TAKEN_RATE_MIN);
+    (stuck + TAKEN_WITHIN).min(begun + whole)
+}
+
 /// Returns then; never without a time.
 async fn until(at: Option<Instant>) {
     match at {
@@ -413,3 +427,19 @@ async fn until(at: Option<Instant>) {
 
 /// The order of answers is by priority.
 const _: () = assert!((Priority::Demand as usize) < (Priority::Fill as usize));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_trickles_is_hung_up_on_as_who_takes_nothing_is() {
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        assert_eq!(taken_by(begun, begun, 64 << 10) - begun, TAKEN_WITHIN);
+        assert_eq!(taken_by(begun, begun + second, 1 << 20) - begun, TAKEN_WITHIN + second);
+        // However lately a byte was taken.
+        for (length, seconds) in [(64 << 10, 24), (1 << 20, 84), (0, 20)] {
+            assert_eq!(taken_by(begun, begun + 80 * second, length) - begun, seconds * second, "{length} bytes");
+        }
+    }
+}

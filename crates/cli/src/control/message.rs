@@ -50,6 +50,9 @@ pub enum Request {
     OverlayReset {
         /// As in [`Request::OverlaySave`].
         image: Option<String>,
+        /// Also while it is in use.
+        #[serde(default)]
+        force: bool,
     },
     /// Read the field keys' files again; answered by [`Reply::Keys`].
     ReloadKeys,
@@ -241,7 +244,7 @@ mod tests {
                 dry_run
             }),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
-            any::<Option<String>>().prop_map(|image| Request::OverlayReset { image }),
+            any::<(Option<String>, bool)>().prop_map(|(image, force)| Request::OverlayReset { image, force }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {
                 image,
                 offset,

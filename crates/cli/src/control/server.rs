@@ -48,8 +48,8 @@ pub trait Daemon: Send + Sync + 'static {
     /// Saves the overlay of an image, of the only one if none is named, in a file that is new and empty, if its sender is honest.
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply>;
 
-    /// Drops the changes in the overlay of an image, of the only one if none is named.
-    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply>;
+    /// Drops the changes in the overlay of an image, of the only one if none is named; also while it is in use if forced.
+    fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply>;
 
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
@@ -146,7 +146,7 @@ async fn answer(
             Some(file) => daemon.overlay_save(image, file).await,
             None => Reply::refused("a save without a file", "use the vfield program of the daemon's version"),
         },
-        Request::OverlayReset { image } => daemon.overlay_reset(image).await,
+        Request::OverlayReset { image, force } => daemon.overlay_reset(image, force).await,
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave(),
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,

@@ -185,10 +185,10 @@ impl Daemon for Desk {
         })
     }
 
-    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
+    fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {
-                Ok(running) => running.overlays.reset(image.as_deref()).await,
+                Ok(running) => running.overlays.reset(image.as_deref(), force).await,
                 Err(reply) => reply,
             }
         })

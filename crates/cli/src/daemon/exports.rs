@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_core::source::BlockSource;
@@ -113,6 +113,11 @@ impl Exports {
         let mount = self.mount.iter().map(|mount| format!("fuse:{}", mount.directory().display()));
         let devices = self.devices.iter().map(Device::place);
         self.nbd.iter().map(|serving| serving.address().uri("")).chain(mount).chain(devices).collect()
+    }
+
+    /// The block devices, with the names of their images.
+    pub fn devices(&self) -> Vec<(String, PathBuf)> {
+        self.devices.iter().map(|device| (device.image().to_owned(), device.path())).collect()
     }
 
     /// Ends all of them: the mount and the devices first, since their readers are most likely to be in the way.

@@ -80,14 +80,23 @@ async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>,
 impl Device {
     /// As `status` lists it.
     pub fn place(&self) -> String {
-        let (driver, image) = match self {
-            Self::Ublk(device) => ("ublk", device.image()),
-            Self::Nbd(device) => ("device", device.image()),
+        let driver = match self {
+            Self::Ublk(_) => "ublk",
+            Self::Nbd(_) => "device",
         };
-        format!("{driver}:{} {image}", self.path().display())
+        format!("{driver}:{} {}", self.path().display(), self.image())
     }
 
-    fn path(&self) -> PathBuf {
+    /// Name of its image.
+    pub fn image(&self) -> &str {
+        match self {
+            Self::Ublk(device) => device.image(),
+            Self::Nbd(device) => device.image(),
+        }
+    }
+
+    /// The block device.
+    pub fn path(&self) -> PathBuf {
         match self {
             Self::Ublk(device) => device.path(),
             Self::Nbd(device) => device.path(),
