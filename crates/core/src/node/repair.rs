@@ -115,7 +115,7 @@ impl Node {
             };
             if image.origin {
                 let coverage = image.map.coverage_without(me);
-                let bare = (1.0 - coverage.share) * image.inventory.geometry().chunks() as f64;
+                let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
                 sole += if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) };
             } else {
                 sole += image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64;
