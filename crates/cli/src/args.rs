@@ -178,7 +178,8 @@ pub struct JoinOptions {
     /// Image to join, by name or id; may be repeated [default: the field's only one]
     #[arg(long, value_name = "NAME|ID")]
     pub image: Vec<Wanted>,
-    /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%]
+    /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%, and no
+    /// more than half of the memory that is free]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub store: Option<Store>,
     /// How eagerly the store is filled: 0 (slow) to 9 (full speed), or random [default: 7]

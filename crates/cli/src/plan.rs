@@ -12,6 +12,7 @@ use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume}
 use crate::daemon::members;
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
+use crate::memory;
 use crate::network;
 use crate::signature;
 use crate::source_file;
@@ -20,7 +21,7 @@ use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
 use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
-use crate::values::store::{Store, memory_bytes};
+use crate::values::store::Store;
 use crate::values::zone::ZoneChoice;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -124,7 +125,7 @@ impl Plan {
             return Err(failure
                 .hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration"));
         }
-        let memory = memory_bytes().unwrap_or(u64::MAX);
+        let memory = memory::total_bytes().unwrap_or(u64::MAX);
         let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
         let remembered = options.daemon.members.as_deref().map(members::read).unwrap_or_default();
         let (members, warnings) = resolve_members(&options.join, remembered)?;
@@ -141,6 +142,7 @@ impl Plan {
             trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
             join: options.image.into_iter().map(|wanted| wanted.0).collect(),
             store,
+            stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
             join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
             ..node(&options.daemon, listen, any_port, bootstrap)?
         };
@@ -230,6 +232,7 @@ fn node(
         serve: Vec::new(),
         join: Vec::new(),
         store: STORE_DEFAULT,
+        stores_max_bytes: None,
         join_boost: JoinBoost::DEFAULT,
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
         field_keys: None,

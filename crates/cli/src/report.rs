@@ -170,7 +170,19 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::Joined { image, id, size_bytes, capacity_bytes } => {
             let (size, hold) = (human(*size_bytes), human(*capacity_bytes));
             let short = id.get(..12).unwrap_or(id);
-            Some(format!("joined {image} ({size}, id {short}); will hold {hold} of it"))
+            // Hash pages are held too, so that all of an image takes up more than its length.
+            let hold = if capacity_bytes >= size_bytes {
+                format!("all of it, {hold} with its hashes")
+            } else {
+                format!("{hold} of it")
+            };
+            Some(format!("joined {image} ({size}, id {short}); will hold {hold}"))
+        }
+        Event::Capped { image, capacity_bytes, default_bytes } => {
+            let (store, usual) = (human(*capacity_bytes), human(*default_bytes));
+            Some(format!(
+                "{image}: a store of {store} instead of {usual}, half of the memory that is free; --store SIZE decides"
+            ))
         }
         Event::TakenOver { image, adopted_bytes, spoiled } => {
             let spoiled = match spoiled {
@@ -203,6 +215,9 @@ fn tell_json(event: &Event) {
         Event::BootstrapFailed { addr, why } => tell!("bootstrap_failed", %addr, why),
         Event::Joined { image, id, size_bytes, capacity_bytes } => {
             tell!("joined", image, id, size_bytes, capacity_bytes)
+        }
+        Event::Capped { image, capacity_bytes, default_bytes } => {
+            tell!("capped", image, capacity_bytes, default_bytes)
         }
         Event::Filling { image, held_bytes, goal_bytes } => tell!("filling", image, held_bytes, goal_bytes),
         Event::TakenOver { image, adopted_bytes, spoiled } => tell!("taken_over", image, adopted_bytes, spoiled),

@@ -4,11 +4,12 @@
 //! origin may leave and why, what is waited for, where bytes came from.
 
 use crate::control::message::{DaemonStatus, OverlayStatus};
+use crate::control::offer::MemoryStatus;
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
 use vfield_node::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Sole, Status, ZoneStatus,
+    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Sole, Status, WaitingChunk, ZoneStatus,
 };
 
 /// More waiting chunks, nodes or peers than this are counted, not listed.
@@ -34,8 +35,9 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, &format!("  sandbox  {}", clean(&status.sandbox.join("; "))));
     }
     for export in &status.exports {
-        line(&mut out, &format!("  export {}", clean(export)));
+        line(&mut out, &format!("  export {}", clean(&export.to_string())));
     }
+    line(&mut out, &format!("  memory {}", memory_text(&status.memory)));
     if let Some(misdeeds) = misdeeds_text(&node.misdeeds) {
         line(&mut out, &format!("  misdeeds  {misdeeds}"));
     }
@@ -55,6 +57,17 @@ pub fn text(status: &DaemonStatus) -> String {
     out.push_str(&nodes_text(&node.nodes, &node.zone.name));
     out.push_str(&traffic_text(node));
     out
+}
+
+/// What it takes, and how much it may.
+fn memory_text(memory: &MemoryStatus) -> String {
+    let MemoryStatus { store_bytes, transient_bytes, process_bytes, limit_bytes, limit_by } = memory;
+    let limit = match (limit_bytes, limit_by) {
+        (Some(bytes), Some(by)) => format!("{} limit {}", clean(by), human(*bytes)),
+        _ => "no limit".to_owned(),
+    };
+    let (stores, transient, process) = (human(*store_bytes), human(*transient_bytes), human(*process_bytes));
+    format!("store {stores}, transient {transient}, process {process}, {limit}")
 }
 
 /// Who may be in the field.
@@ -214,13 +227,22 @@ fn waiting_text(image: &ImageStatus) -> String {
     for chunk in waiting.iter().take(WAITING_SHOWN) {
         line(
             &mut out,
-            &format!("    chunk {} for {}: {}", chunk.chunk, duration::human(chunk.for_s), clean(&chunk.why)),
+            &format!("    {} for {}: {}", what(image, chunk), duration::human(chunk.for_s), clean(&chunk.why)),
         );
     }
     if waiting.len() > WAITING_SHOWN {
         line(&mut out, &format!("    and {} more", waiting.len() - WAITING_SHOWN));
     }
     out
+}
+
+/// A chunk for people: where it lies in the image; hash pages, whose numbers follow those of the data, lie nowhere in it.
+fn what(image: &ImageStatus, waiting: &WaitingChunk) -> String {
+    let data = image.size_bytes.div_ceil(image.chunk_size_bytes.max(1));
+    match waiting.chunk.checked_sub(data) {
+        Some(page) => format!("hash page {page}"),
+        None => format!("chunk {} at {}", waiting.chunk, human(waiting.chunk * image.chunk_size_bytes)),
+    }
 }
 
 /// The nodes it knows; of which zones they are, if there is more than the one without a name.
@@ -260,7 +282,14 @@ fn traffic_text(status: &Status) -> String {
         let cell = |bytes: Option<u64>| bytes.map(human).unwrap_or_default();
         table.push(vec![name.to_owned(), cell(from), cell(to)]);
     };
-    row("own store", Some(traffic.from_store_bytes), None);
+    // What a reader here got without asking anybody: an origin has its file, a node without a store what it keeps for a while.
+    let origins = status.images.iter().filter(|image| image.source.is_some()).count();
+    let own = match (origins, status.images.len() - origins) {
+        (0, _) => "own memory",
+        (_, 0) => "own file",
+        _ => "own file and memory",
+    };
+    row(own, Some(traffic.from_store_bytes), None);
     row("peers", Some(traffic.from_peers_bytes), Some(traffic.to_peers_bytes));
     row("origin", Some(traffic.from_origin_bytes), None);
     for PeerTraffic { addr, zone, origin, received_bytes, sent_bytes, .. } in status.peers.iter().take(PEERS_SHOWN) {

@@ -35,6 +35,9 @@ pub struct NodeConfig {
     pub join: Vec<ImageSelector>,
     /// How much of each joined image to hold.
     pub store: StoreSize,
+    /// Most bytes that the stores of all joined images have together, but for those that an earlier process left; none
+    /// where a person has said how much.
+    pub stores_max_bytes: Option<u64>,
     /// How eagerly a joining node fills its store.
     pub join_boost: JoinBoost,
     /// How long a read waits for a chunk without a live holder; `None`: for ever.

@@ -48,6 +48,15 @@ pub enum Event {
         /// What this node will hold.
         capacity_bytes: u64,
     },
+    /// The store of an image is smaller than it is by default, since memory is short.
+    Capped {
+        /// The image's name.
+        image: String,
+        /// What this node will hold.
+        capacity_bytes: u64,
+        /// What it would hold.
+        default_bytes: u64,
+    },
     /// What an earlier process held was looked at, and counts.
     TakenOver {
         /// The image's name.

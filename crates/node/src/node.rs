@@ -139,6 +139,8 @@ pub struct Node {
     sources: Vec<Arc<dyn BlockSource>>,
     listening: SocketAddr,
     started: Instant,
+    /// What the stores of joined images may come to take up.
+    committed_bytes: u64,
     /// Ended with the node.
     tasks: JoinSet<()>,
 }
@@ -163,7 +165,8 @@ impl Node {
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
         driver.apply(Input::Doors(config.bootstrap.clone()));
 
-        let mut node = Self { driver, sources: Vec::new(), listening, started: Instant::now(), tasks };
+        let mut node =
+            Self { driver, sources: Vec::new(), listening, started: Instant::now(), committed_bytes: 0, tasks };
         let taken_part = node.take_part(&config, origins, &events).await;
         if taken_part.is_err() {
             // Others may know this node by now: it does not stay in their lists as one that died.
@@ -369,13 +372,17 @@ impl Node {
             StoreSize::Percent(share) => (all as f64 * share.clamp(0.0, 100.0) / 100.0).ceil() as u64,
             StoreSize::Bytes(bytes) => bytes.min(all),
         };
-        let needed = capacity_bytes
-            .min((header.populated() + geometry.chunks() - geometry.data_chunks()) * geometry.chunk_bytes());
+        let found = kept.of(id, &header);
+        let (asked, room) = (capacity_bytes, config.stores_max_bytes.filter(|_| found.is_none()));
+        let capacity_bytes = room.map_or(asked, |most| most.saturating_sub(self.committed_bytes).min(asked));
+        let [needed, default_bytes] =
+            [capacity_bytes, asked].map(|bytes| bytes.min(geometry.stored_max() * geometry.chunk_bytes()));
+        self.committed_bytes += needed;
         let memory_bytes = memory_bytes();
         if needed > memory_bytes {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
         }
-        let (store, found) = match kept.of(id, &header) {
+        let (store, found) = match found {
             Some((store, found)) => (store, Some(found)),
             None => {
                 let store = self.store(id, header)?;
@@ -391,7 +398,10 @@ impl Node {
             self.tasks.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
         }
         let size_bytes = header.length_bytes();
-        events(Event::Joined { image: name, id: id.to_string(), size_bytes, capacity_bytes: needed });
+        events(Event::Joined { image: name.clone(), id: id.to_string(), size_bytes, capacity_bytes: needed });
+        if needed < default_bytes {
+            events(Event::Capped { image: name, capacity_bytes: needed, default_bytes });
+        }
         Ok(())
     }
 
@@ -501,8 +511,8 @@ async fn report_fills(driver: Arc<Driver>) {
         tokio::time::sleep(FILL_REPORTS).await;
         for view in driver.look(Core::images).into_iter().filter(|view| !view.filled) {
             let Some(image) = driver.image(view.id) else { continue };
-            let (held_bytes, goal_bytes) =
-                (image.store().resident_bytes(), view.capacity * image.geometry().chunk_bytes());
+            let goal = view.capacity.min(image.geometry().stored_max());
+            let [held_bytes, goal_bytes] = [view.stored, goal].map(|chunks| chunks * image.geometry().chunk_bytes());
             driver.event(Event::Filling { image: view.name, held_bytes, goal_bytes });
         }
     }

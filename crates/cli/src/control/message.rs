@@ -5,6 +5,7 @@
 //! so many raw bytes. What comes in is hostile until [`Request::parse`] returned it.
 
 use crate::values::until::Until;
+use super::offer::{ExportStatus, MemoryStatus};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_node::status::{Sole, Status};
@@ -179,14 +180,23 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
+/// The format of what `vfield status --json` prints, in its field `format`: raised when a field is renamed, goes, or
+/// changes its meaning, not when one is added. 1: exports were text.
+pub const STATUS_FORMAT: u32 = 2;
+
 /// A node's status, and what the daemon around it offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DaemonStatus {
+    /// See [`STATUS_FORMAT`].
+    pub format: u32,
     /// The node's view.
     #[serde(flatten)]
     pub node: Status,
-    /// Where the images can be attached: `nbd+unix:///?socket=...`, `nbd://...`, `fuse:DIR`, `ublk:DEVICE NAME`.
-    pub exports: Vec<String>,
+    /// Where the images can be attached.
+    pub exports: Vec<ExportStatus>,
+    /// How much memory it takes, and may.
+    #[serde(default)]
+    pub memory: MemoryStatus,
     /// What was written to the images here.
     #[serde(default)]
     pub overlays: Vec<OverlayStatus>,

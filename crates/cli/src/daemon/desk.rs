@@ -1,11 +1,13 @@
 //! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
 
 use super::overlays::Overlays;
-use crate::control::message::{DaemonStatus, Reply};
+use crate::control::message::{DaemonStatus, Reply, STATUS_FORMAT};
+use crate::control::offer::{ExportStatus, MemoryStatus};
 use crate::control::server::{Daemon, Pending};
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::log::EVENTS;
+use crate::memory;
 use crate::report::percent;
 use crate::values::until::Until;
 use std::fs::File;
@@ -17,6 +19,7 @@ use vfield_core::source::BlockSource;
 use vfield_node::Node;
 use vfield_node::event::Event;
 use vfield_node::node::Condition;
+use vfield_node::status::Status;
 
 /// Fewer digits of an id than this name no image.
 const ID_DIGITS_MIN: usize = 4;
@@ -31,7 +34,7 @@ enum Stage {
 
 struct Running {
     node: Arc<Node>,
-    exports: Vec<String>,
+    exports: Vec<ExportStatus>,
     overlays: Arc<Overlays>,
     sandbox: Vec<String>,
 }
@@ -102,7 +105,7 @@ impl Desk {
     }
 
     /// The node can be asked from now on.
-    pub fn open(&self, node: Arc<Node>, exports: Vec<String>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
+    pub fn open(&self, node: Arc<Node>, exports: Vec<ExportStatus>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
         self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports, overlays, sandbox })));
     }
 
@@ -128,6 +131,18 @@ impl Desk {
     }
 }
 
+/// What the images of a node take, and the process that holds them.
+fn memory_of(node: &Status) -> MemoryStatus {
+    let limit = memory::limit();
+    MemoryStatus {
+        store_bytes: node.images.iter().map(|image| image.held_bytes).sum(),
+        transient_bytes: node.images.iter().map(|image| image.transient_bytes).sum(),
+        process_bytes: memory::process_bytes(),
+        limit_bytes: limit.map(|limit| limit.bytes),
+        limit_by: limit.map(|limit| limit.by.to_owned()),
+    }
+}
+
 fn leaving() -> Reply {
     Reply::refused("the daemon is leaving", "ask another node of the field")
 }
@@ -135,8 +150,11 @@ fn leaving() -> Reply {
 impl Daemon for Desk {
     fn status(&self) -> Result<DaemonStatus, Reply> {
         let running = self.running()?;
+        let node = running.node.status();
         Ok(DaemonStatus {
-            node: running.node.status(),
+            format: STATUS_FORMAT,
+            memory: memory_of(&node),
+            node,
             exports: running.exports.clone(),
             overlays: running.overlays.status(),
             sandbox: running.sandbox.clone(),

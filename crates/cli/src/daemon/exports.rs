@@ -3,6 +3,7 @@
 mod devices;
 mod explain;
 
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::control::place::Occupant;
 use crate::failure::Failure;
 use crate::log::Voice;
@@ -108,11 +109,12 @@ impl Exports {
         Ok(Self { nbd: bound.into_iter().map(Server::start).collect(), mount, devices })
     }
 
-    /// Where the images can be attached, as clients write it.
-    pub fn places(&self) -> Vec<String> {
-        let mount = self.mount.iter().map(|mount| format!("fuse:{}", mount.directory().display()));
-        let devices = self.devices.iter().map(Device::place);
-        self.nbd.iter().map(|serving| serving.address().uri("")).chain(mount).chain(devices).collect()
+    /// Where the images can be attached.
+    pub fn places(&self) -> Vec<ExportStatus> {
+        let nbd = self.nbd.iter().map(|serving| ExportStatus::of_all(ExportKind::Nbd, serving.address().uri("")));
+        let dir = |mount: &Mounted| mount.directory().display().to_string();
+        let mount = self.mount.iter().map(|mount| ExportStatus::of_all(ExportKind::Fuse, dir(mount)));
+        nbd.chain(mount).chain(self.devices.iter().map(Device::place)).collect()
     }
 
     /// The block devices, with the names of their images.

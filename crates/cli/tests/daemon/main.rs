@@ -2,8 +2,10 @@
 //!
 //! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
+mod memory;
 mod signals;
 mod source;
+mod sparse;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};

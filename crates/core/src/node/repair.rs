@@ -120,10 +120,7 @@ impl Node {
             };
             let chunks = if image.origin {
                 let coverage = image.map.coverage_without(me);
-                let geometry = image.inventory.geometry();
-                // Zeros are nobody's to lose.
-                let full = geometry.header().populated() + geometry.chunks() - geometry.data_chunks();
-                let bare = (1.0 - coverage.share) * full.min(geometry.chunks()) as f64;
+                let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
                 if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) }
             } else {
                 image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64

@@ -94,6 +94,19 @@ pub struct ZonesView {
     pub zones: usize,
 }
 
+impl Image {
+    /// What its store is to hold at most.
+    fn capacity_bytes(&self) -> u64 {
+        let geometry = self.inventory.geometry();
+        self.inventory.capacity().min(geometry.stored_max()) * geometry.chunk_bytes()
+    }
+
+    /// What its store holds.
+    fn held_bytes(&self) -> u64 {
+        self.inventory.stored() * self.inventory.geometry().chunk_bytes()
+    }
+}
+
 impl Node {
     /// All images this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
@@ -152,8 +165,9 @@ impl Node {
             let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
             for record in records.of(identity.node) {
                 let Ok(header) = crate::image::Header::decode(&record.subject.header) else { continue };
-                let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
-                let size = crate::image::Geometry::new(header).chunks();
+                let geometry = crate::image::Geometry::new(header);
+                let bytes = |chunks: u64| geometry.stored_share(chunks).saturating_mul(geometry.chunk_bytes());
+                let size = geometry.chunks();
                 // Others may say what they like: no more than there is.
                 let (arc, filled) = (record.arc.length.min(size), record.filled.count.min(size));
                 capacity_bytes = bytes(arc).saturating_add(capacity_bytes);
@@ -165,9 +179,16 @@ impl Node {
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
         };
+        // Of itself it knows more than its records say.
+        let own = |bytes: fn(&Image) -> u64| self.images.values().map(|image| bytes(image)).sum();
+        let mine = MemberView {
+            capacity_bytes: own(Image::capacity_bytes),
+            held_bytes: own(Image::held_bytes),
+            ..view(me, "self")
+        };
         let others = self.membership.live().values();
         let others = others.map(|identity| view(*identity, self.state_of(identity.node, suspects)));
-        std::iter::once(view(me, "self")).chain(others).collect()
+        std::iter::once(mine).chain(others).collect()
     }
 
     /// How a live member is doing.

@@ -100,7 +100,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
         at_risk: None,
         origins: view.origins + u64::from(view.origin),
         source,
-        capacity_bytes: view.capacity * chunk,
+        capacity_bytes: view.capacity.min(image.geometry().stored_max()) * chunk,
         held_bytes: view.stored * chunk,
         filled: view.filled,
         taken_over_bytes: image.store().adopted_bytes(),

@@ -1,6 +1,7 @@
 //! Images as block devices, by whichever of the kernel's drivers there is.
 
 use super::explain;
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::values::device::DeviceKind;
@@ -79,12 +80,12 @@ async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>,
 
 impl Device {
     /// As `status` lists it.
-    pub fn place(&self) -> String {
-        let driver = match self {
-            Self::Ublk(_) => "ublk",
-            Self::Nbd(_) => "device",
+    pub fn place(&self) -> ExportStatus {
+        let (kind, image) = match self {
+            Self::Ublk(device) => (ExportKind::Ublk, device.image()),
+            Self::Nbd(device) => (ExportKind::Device, device.image()),
         };
-        format!("{driver}:{} {}", self.path().display(), self.image())
+        ExportStatus { kind, address: self.path().display().to_string(), image: Some(image.to_owned()) }
     }
 
     /// Name of its image.
