@@ -8,6 +8,7 @@
 
 mod backbone;
 mod choosing;
+mod claims;
 mod field;
 mod found;
 mod images;
@@ -19,6 +20,7 @@ mod requests;
 mod serving;
 mod view;
 
+pub use claims::{Claim, Teller};
 pub use found::Commitment;
 pub use images::ImageConfig;
 pub use load::Load;

@@ -3,6 +3,7 @@
 use crate::control::client::Client;
 use crate::control::message::{DaemonStatus, Request};
 use crate::failure::{Failure, plain};
+use crate::selection;
 use bytes::Bytes;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ pub struct File {
 #[derive(Debug, Clone)]
 enum Source {
     Path(PathBuf),
-    Image { name: String, control: Option<PathBuf> },
+    Image { id: String, control: Option<PathBuf> },
 }
 
 /// A stream of a file's bytes, in order; an error ends it.
@@ -38,12 +39,11 @@ impl File {
         if name.contains('/') {
             return Self::at(Path::new(name));
         }
-        let Some(image) = status.node.images.iter().find(|image| image.name == name) else {
-            let names: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
-            return Err(Failure::usage(format!("the daemon has no image {name:?}"))
-                .hint(format!("it has: {}; a file is named with a slash: ./{name}", names.join(", "))));
-        };
-        let source = Source::Image { name: name.to_owned(), control: control.map(Path::to_owned) };
+        let image = selection::choose(name, &status.node.images).map_err(|undecided| {
+            let (fact, hint) = undecided.words(name, "the daemon");
+            Failure::usage(fact).hint(format!("{hint}; a file is named with a slash: ./{name}"))
+        })?;
+        let source = Source::Image { id: image.id.clone(), control: control.map(Path::to_owned) };
         Ok(Self { source, size_bytes: image.size_bytes })
     }
 
@@ -78,9 +78,9 @@ impl File {
                 let mut file = std::fs::File::open(path).map_err(failed)?.take(self.size_bytes);
                 send(parts, |part| file.read(part).map_err(failed))
             }
-            Source::Image { name, control } => {
+            Source::Image { id, control } => {
                 let mut client = Client::connect(control.as_deref())?;
-                client.send(&Request::Cat { image: name.clone(), offset: 0, length: None })?;
+                client.send(&Request::Cat { image: id.clone(), offset: 0, length: None })?;
                 send(parts, |part| client.read(part))
             }
         }

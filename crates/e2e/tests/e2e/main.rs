@@ -13,6 +13,7 @@ mod keys;
 mod liars;
 mod limits;
 mod loss;
+mod names;
 mod netboot;
 mod overlay;
 mod sandbox;

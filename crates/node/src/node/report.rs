@@ -2,14 +2,15 @@
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
+use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk,
-    ZoneStatus,
+    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, SignatureStatus, SourceStatus, Status,
+    WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
-use vfield_core::node::{ImageView, MemberView, Node as Core, ZonesView};
+use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
@@ -17,11 +18,12 @@ const WAITING_MAX: usize = 64;
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
-    let (images, members, zones) = driver.look(|core| (core.images(), core.members(), core.zones()));
+    let (images, members, zones, claims) =
+        driver.look(|core| (core.images(), core.members(), core.zones(), core.claims()));
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     let images: Vec<ImageStatus> =
-        images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view))).collect();
+        images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view, &claims))).collect();
     let changed = images.iter().filter_map(|image| image.source.as_ref().filter(|source| source.state == "changed"));
     warnings.extend(changed.map(|source| {
         format!("{} has changed since it was published: what changed is not served any more", source.path)
@@ -68,7 +70,12 @@ fn misdeeds(driver: &Driver) -> MisdeedsStatus {
     }
 }
 
-fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
+fn namesake(Namesake { name, id, addr, served, nodes }: Namesake) -> NamesakeStatus {
+    let addr = addr.map(|addr| addr.to_string()).unwrap_or_default();
+    NamesakeStatus { name, id: id.to_string(), addr, served, nodes: nodes as u64 }
+}
+
+fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim]) -> ImageStatus {
     let chunk = image.geometry().chunk_bytes();
     let source = image.source().map(|origin| SourceStatus {
         path: origin.path().display().to_string(),
@@ -78,6 +85,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
             OriginState::Changed { .. } => "changed",
         }
         .to_owned(),
+        moved: origin.moved().map(|moved| moved.to_string()).unwrap_or_default(),
     });
     let waiting = view.waiting.iter().take(WAITING_MAX).map(|waited| WaitingChunk {
         chunk: waited.chunk.0,
@@ -87,7 +95,8 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
     let signed = driver.proofs.signed(view.id);
     let covered = view.coverage.multiplicity_min > 0;
     ImageStatus {
-        name: view.name,
+        name: image.name().to_owned(),
+        names: image.names().iter().map(str::to_owned).collect(),
         id: view.id.to_string(),
         size_bytes: image.geometry().header().length_bytes(),
         chunk_size_bytes: chunk,
@@ -102,6 +111,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
         taken_over_bytes: image.store().adopted_bytes(),
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
+        namesakes: namesakes::of(image, claims).into_iter().map(namesake).collect(),
         waiting: waiting.collect(),
     }
 }
