@@ -332,3 +332,102 @@ fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> 
     };
     wanted.iter().map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_core::chunk::ChunkSize;
+    use vfield_core::identity::{Identity, NodeId, Zone};
+    use vfield_core::image::IdDigits;
+    use vfield_core::node::Teller;
+    use vfield_core::record::Subject;
+
+    fn header(chunks: u64) -> Header {
+        Header::new(chunks * ChunkSize::MIN.bytes(), ChunkSize::MIN, chunks).expect("a header")
+    }
+
+    /// Image `image` has these names (with `/` between them), as so many origins say.
+    fn claim(image: u8, names: &str, tellers: u64) -> Claim {
+        let subject = Subject { image: ImageId([image; 32]), names: names.into(), header: header(5).encode() };
+        let identity = |node| Identity {
+            addr: ([198, 18, 0, node as u8], 4440).into(),
+            node: NodeId(node),
+            generation: 1,
+            zone: Zone::default(),
+        };
+        let teller = |node| Teller { identity: identity(node), origin: true, filled: 0 };
+        Claim { subject: subject.into(), tellers: (1..=tellers).map(teller).collect() }
+    }
+
+    fn sure(claims: Vec<Claim>) -> Sure {
+        let id = claims[0].subject.image;
+        Sure { offer: Offer { id, claims }, proved: Proved { header: header(5), page: None }, signed: None }
+    }
+
+    /// First byte of the id, names in the field, and here.
+    fn chosen(sure: &[Sure], wanted: &[ImageSelector]) -> Result<Vec<(u8, String, String)>, StartError> {
+        let text = |one: Chosen| (one.known.id.0[0], one.known.names.to_string(), one.here.to_string());
+        choose(sure, &[], wanted).map(|chosen| chosen.into_iter().map(text).collect())
+    }
+
+    fn name(name: &str) -> [ImageSelector; 1] {
+        [ImageSelector::Name(name.to_owned())]
+    }
+
+    fn pin(name: &str, id: u8) -> [ImageSelector; 1] {
+        let id = IdDigits::new(&ImageId([id; 32]).short()).expect("digits");
+        [ImageSelector::Pinned { name: name.to_owned(), id }]
+    }
+
+    #[test]
+    fn two_images_of_one_name_are_none() {
+        let both = [sure(vec![claim(1, "root", 3)]), sure(vec![claim(2, "root", 1)])];
+        let Err(StartError::Ambiguous { wanted, found, pins }) = chosen(&both, &name("root")) else { panic!("chosen") };
+        assert_eq!((wanted.as_str(), found.len()), ("root", 2));
+        assert_eq!(found[0], "root (id 010101010101, served by 198.18.0.1:4440)");
+        assert_eq!(pins, ["root=010101010101", "root=020202020202"]);
+        let expected = (2, "root".to_owned(), "root".to_owned());
+        assert_eq!(chosen(&both, &pin("root", 2)).expect("pinned"), [expected.clone()]);
+        assert_eq!(chosen(&both, &name("0202")).expect("by its id"), [expected]);
+        assert!(matches!(chosen(&both, &[]), Err(StartError::ChooseImage { known }) if known.len() == 2));
+        // Of two that are signed as something, a signature decides.
+        let signed = |mut sure: Sure, name: &str| {
+            sure.signed = Some(vec![name.to_owned()]);
+            sure
+        };
+        let one = [signed(both[0].clone(), "old"), signed(both[1].clone(), "root")];
+        assert_eq!(chosen(&one, &name("root")).expect("one is signed")[0].0, 2);
+        assert!(matches!(chosen(&one, &pin("root", 1)), Err(StartError::Untrusted { .. })));
+    }
+
+    #[test]
+    fn a_name_that_is_the_beginning_of_an_id_is_not_taken_for_one_of_both() {
+        let both = [sure(vec![claim(1, "020202020202", 3)]), sure(vec![claim(2, "root", 1)])];
+        assert!(matches!(chosen(&both, &name("020202020202")), Err(StartError::Ambiguous { .. })));
+        let id = [ImageSelector::Id(ImageId([2; 32]))];
+        assert_eq!(chosen(&both, &id).expect("by its id")[0].0, 2);
+    }
+
+    #[test]
+    fn an_image_has_the_names_on_which_all_agree() {
+        let one = [sure(vec![claim(1, "a/b", 1), claim(1, "b", 5)])];
+        let has = |wanted: &[ImageSelector]| chosen(&one, wanted).map(|chosen| chosen[0].2.clone());
+        assert_eq!(has(&[]).expect("one says both"), "a, b");
+        assert_eq!(has(&name("b")).expect("a name"), "b");
+        assert_eq!(has(&pin("c", 1)).expect("another name"), "c");
+        assert_eq!(chosen(&one, &pin("c", 1)).expect("another name")[0].1, "b", "it is announced as most say");
+        let odds = [sure(vec![claim(1, "a", 1), claim(1, "b", 5)])];
+        assert!(matches!(chosen(&odds, &[]), Err(StartError::ManyNames { names, .. }) if names == ["b", "a"]));
+        assert_eq!(chosen(&odds, &name("a")).expect("a name")[0].2, "a");
+        assert_eq!(chosen(&odds, &[ImageSelector::Id(ImageId([1; 32]))]).expect("by its id")[0].2, "b");
+    }
+
+    #[test]
+    fn what_nobody_says_is_named_with_what_is_there() {
+        let offers = [sure(vec![claim(1, "root", 1)]).offer];
+        let Err(StartError::UnknownImage { wanted, known }) = meant(&offers, &name("boot")) else { panic!("found") };
+        assert_eq!((wanted.as_str(), known.join("; ")), ("boot", offers[0].text()));
+        assert!(matches!(meant(&[], &[]), Err(StartError::UnknownImage { .. })));
+        assert_eq!(meant(&offers, &[]).expect("the only one").len(), 1);
+    }
+}
