@@ -175,8 +175,9 @@ pub struct JoinOptions {
     /// Any members of the field; port 4440 where none is given
     #[arg(value_name = "ADDR", value_hint = ValueHint::Hostname)]
     pub join: Vec<Address>,
-    /// Image to join, by name or id; may be repeated [default: the field's only one]
-    #[arg(long, value_name = "NAME|ID")]
+    /// Image to join, by name, id, or the beginning of its id; NAME=ID (12 digits at least) is that image,
+    /// called so here, whatever others call so; may be repeated [default: the field's only one]
+    #[arg(long, value_name = "NAME|ID|NAME=ID")]
     pub image: Vec<Wanted>,
     /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%, and no
     /// more than half of the memory that is free]
@@ -207,7 +208,8 @@ pub struct DaemonOptions {
     /// server-key.pem; with a ca-cert.pem only those who have a certificate by it
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "nbd", help_heading = "Exports")]
     pub nbd_tls: Option<PathBuf>,
-    /// Let NBD clients over TCP read an image only from these networks; may be repeated
+    /// Let NBD clients over TCP read an image only from these networks; may be repeated. An image
+    /// without a rule is then closed to all of them
     #[arg(long, value_name = "[IMAGE=]NETWORK", requires = "nbd", help_heading = "Exports")]
     pub nbd_allow: Vec<Access>,
     /// Show the images as files in this empty directory, through FUSE

@@ -231,8 +231,12 @@ impl Bench<'_> {
         for record in sound {
             let header = header(&record)?;
             let (id, chunk_size_bytes) = (record.image().to_string(), header.chunk_size().bytes());
-            let image =
-                Image { name: record.subject.name.clone(), id, size_bytes: header.length_bytes(), chunk_size_bytes };
+            let image = Image {
+                name: record.subject.names.first().to_owned(),
+                id,
+                size_bytes: header.length_bytes(),
+                chunk_size_bytes,
+            };
             found.push((record, image));
         }
         let images: Vec<Image> = found.iter().map(|(_, image)| image.clone()).collect();
@@ -316,7 +320,7 @@ impl Bench<'_> {
 /// The image behind an export; "" is the first.
 fn image_of<'a>(daemon: &'a DaemonStatus, name: &str) -> Option<&'a ImageStatus> {
     let mut images = daemon.node.images.iter();
-    if name.is_empty() { images.next() } else { images.find(|image| image.name == name) }
+    if name.is_empty() { images.next() } else { images.find(|image| image.has_name(name)) }
 }
 
 /// Addresses of the other nodes.
@@ -342,5 +346,5 @@ fn came(before: &DaemonStatus, after: &DaemonStatus) -> Vec<FromPeer> {
 
 fn header(record: &Record) -> Result<Header, Failure> {
     Header::decode(&record.subject.header)
-        .map_err(|error| Failure::failed(format!("image {}: {error}", record.subject.name)))
+        .map_err(|error| Failure::failed(format!("image {}: {error}", record.subject.names)))
 }

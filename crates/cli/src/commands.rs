@@ -3,8 +3,10 @@
 use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Volume};
 use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Reply, Request, millis};
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::{Failure, plain};
 use crate::log::{Style, Voice};
+use crate::selection;
 use crate::values::until::Until;
 use crate::{log, output, publish, source_file, status as view};
 use clap::CommandFactory;
@@ -35,16 +37,15 @@ pub fn status(options: &StatusOptions) -> Result<(), Failure> {
 
 /// The block device of an image.
 fn device<'a>(status: &'a DaemonStatus, wanted: &str) -> Result<&'a str, Failure> {
-    let mut images = status.node.images.iter();
-    let image = images.find(|image| image.name == wanted || image.id.eq_ignore_ascii_case(wanted));
-    let image = image.ok_or_else(|| {
-        let names: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
-        Failure::failed(format!("the daemon has no image {wanted:?}")).hint(format!("it has: {}", names.join(", ")))
+    let image = selection::choose(wanted, &status.node.images).map_err(|undecided| {
+        let (fact, hint) = undecided.words(wanted, "the daemon");
+        Failure::failed(fact).hint(hint)
     })?;
-    let device = status.exports.iter().find_map(|place| {
-        let (device, of) = place.strip_prefix("ublk:").or_else(|| place.strip_prefix("device:"))?.split_once(' ')?;
-        (of == image.name).then_some(device)
-    });
+    let is_its = |export: &&ExportStatus| {
+        let is_device = matches!(export.kind, ExportKind::Ublk | ExportKind::Device);
+        is_device && export.image.as_ref().is_some_and(|name| image.has_name(name))
+    };
+    let device = status.exports.iter().find(is_its).map(|export| export.address.as_str());
     device.ok_or_else(|| {
         let failure = Failure::failed(format!("image {} is no block device here", image.name));
         failure.hint("start the daemon with --device auto")
@@ -159,10 +160,16 @@ mod tests {
         let image = |name: &str, id: &str| ImageStatus { name: name.into(), id: id.into(), ..ImageStatus::default() };
         let mut status = DaemonStatus::default();
         status.node.images = vec![image("my root.erofs", &root), image("root.erofs", &other), image("initrd", "12")];
-        status.exports =
-            ["nbd+unix:///?socket=/run/x", "ublk:/dev/ublkb0 my root.erofs", "device:/dev/nbd1 root.erofs"]
-                .map(str::to_owned)
-                .into();
+        let device_of = |kind, address: &str, image: &str| ExportStatus {
+            kind,
+            address: address.into(),
+            image: Some(image.into()),
+        };
+        status.exports = vec![
+            ExportStatus::of_all(ExportKind::Nbd, "nbd+unix:///?socket=/run/x"),
+            device_of(ExportKind::Ublk, "/dev/ublkb0", "my root.erofs"),
+            device_of(ExportKind::Device, "/dev/nbd1", "root.erofs"),
+        ];
         for wanted in ["my root.erofs", &root, &root.to_uppercase()] {
             assert_eq!(device(&status, wanted), Ok("/dev/ublkb0"), "{wanted}");
         }

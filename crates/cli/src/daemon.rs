@@ -161,8 +161,9 @@ async fn attach(
     voice: &Voice,
 ) -> Result<(Exports, Arc<Overlays>), Failure> {
     rollback::check(&node.status().images, allow_rollback)?;
+    let access = exports::access::resolve(places, &node.images(), voice)?;
     let overlays = lay(prepared, node).await?;
-    let exports = Exports::start(places, overlays.sources(node.sources()), voice).await?;
+    let exports = Exports::start(places, access, overlays.sources(node.images()), voice).await?;
     overlays.attached_as(exports.devices());
     Ok((exports, overlays))
 }
@@ -185,13 +186,7 @@ fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
 /// Lays the overlays that were asked for, on a thread that may wait for disks.
 async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, Failure> {
     let Some(prepared) = prepared else { return Ok(Arc::default()) };
-    let status = node.status();
-    let id = |name: &str| status.images.iter().find(|image| image.name == name)?.id.parse().ok();
-    let images = node.sources().into_iter().map(|source| {
-        let id = id(source.name()).ok_or_else(|| Failure::failed(format!("image {:?} has gone", source.name())))?;
-        Ok((id, source))
-    });
-    let images = images.collect::<Result<Vec<_>, Failure>>()?;
+    let images: Vec<_> = node.images().into_iter().map(|image| (image.id, image.source)).collect();
     let laid = tokio::task::spawn_blocking(|| prepared.lay(images)).await;
     laid.map_err(|error| Failure::failed(format!("laying overlays: {error}")))?.map(Arc::new)
 }

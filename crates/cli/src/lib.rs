@@ -27,6 +27,7 @@ pub mod publish;
 pub mod refusal;
 pub mod report;
 pub mod rollback;
+pub mod selection;
 pub mod settings;
 pub mod signature;
 pub mod source_file;

@@ -39,7 +39,7 @@ pub fn make_dir() -> PathBuf {
     dir
 }
 
-fn check_in(dir: &Path, images: &[ImageStatus], allowed: bool) -> Result<(), Failure> {
+fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<(), Failure> {
     let signed: Vec<_> = images.iter().filter_map(|image| Some((image, image.signed.as_ref()?))).collect();
     if signed.is_empty() {
         return Ok(());
@@ -47,16 +47,20 @@ fn check_in(dir: &Path, images: &[ImageStatus], allowed: bool) -> Result<(), Fai
     let path = dir.join(FILE);
     let before = read(&path)?;
     let mut entries = before.clone();
-    for (image, SignatureStatus { key, timestamp }) in signed {
-        if let Some(last) = entries.get(&image.name).filter(|last| *timestamp < last.timestamp && !allowed) {
+    let names =
+        |image: &'a ImageStatus| if image.names.is_empty() { vec![&image.name] } else { image.names.iter().collect() };
+    let named =
+        signed.into_iter().flat_map(|(image, signed)| names(image).into_iter().map(move |name| (name, image, signed)));
+    for (name, image, SignatureStatus { key, timestamp }) in named {
+        if let Some(last) = entries.get(name).filter(|last| *timestamp < last.timestamp && !allowed) {
             let fact = format!(
                 "image {:?} is refused: it was signed at {timestamp}, and one of {} was read here before",
-                image.name, last.timestamp
+                name, last.timestamp
             );
             return Err(Failure::failed(fact).hint("to go back on purpose: --allow-rollback"));
         }
         let entry = Entry { id: image.id.clone(), key: key.clone(), timestamp: *timestamp };
-        entries.insert(image.name.clone(), entry);
+        entries.insert(name.clone(), entry);
     }
     if entries == before {
         return Ok(());

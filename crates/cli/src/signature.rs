@@ -66,7 +66,8 @@ pub fn beside(file: &Path) -> Result<Option<Proof>, Failure> {
         let path = beside_it(file, behind);
         match read_short(&path) {
             Ok(Some(text)) => Ok(Some(text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            // Beside a file of the longest names there is no room for another one.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => Ok(None),
             Ok(None) => Err(unfit(&path, "not what `vfield sign` writes")),
             Err(error) => Err(unfit(&path, &plain(&error))),
         }

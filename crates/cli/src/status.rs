@@ -9,7 +9,8 @@ use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
 use vfield_node::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Sole, Status, WaitingChunk, ZoneStatus,
+    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Sole, Status, WaitingChunk,
+    ZoneStatus,
 };
 
 /// More waiting chunks, nodes or peers than this are counted, not listed.
@@ -131,7 +132,7 @@ fn image_text(image: &ImageStatus) -> String {
     let id = image.id.get(..12).unwrap_or(&image.id);
     let mut out = format!(
         "image {}: {}, chunks of {} KiB, id {}\n",
-        clean(&image.name),
+        clean(&if image.names.is_empty() { image.name.clone() } else { image.names.join(", ") }),
         human(image.size_bytes),
         image.chunk_size_bytes >> 10,
         clean(id)
@@ -159,6 +160,10 @@ fn image_text(image: &ImageStatus) -> String {
     if let Some(signed) = &image.signed {
         line(&mut out, &format!("  signed     by {}, timestamp {}", clean(&signed.key), signed.timestamp));
     }
+    for NamesakeStatus { name, id, addr, served, .. } in &image.namesakes {
+        let (name, id, has) = (clean(name), clean(id.get(..12).unwrap_or(id)), if *served { "serves" } else { "has" });
+        line(&mut out, &format!("  namesake   {} {has} another {name}; to join it: --image {name}={id}", clean(addr)));
+    }
     if let Some(source) = &image.source {
         let state = match source.state.as_str() {
             "changed" => "CHANGED since it was published: its readers get errors",
@@ -167,6 +172,13 @@ fn image_text(image: &ImageStatus) -> String {
             other => other,
         };
         line(&mut out, &format!("  source     {}: {}", clean(&source.path), clean(state)));
+        if !source.moved.is_empty() {
+            let moved = clean(&source.moved);
+            line(
+                &mut out,
+                &format!("             was {moved}: the file that was opened is served until the daemon ends"),
+            );
+        }
     }
     out.push_str(&waiting_text(image));
     out

@@ -14,7 +14,11 @@ fn origin() -> DaemonStatus {
         coverage: 0.8123,
         multiplicity_min: 0,
         origins: 1,
-        source: Some(SourceStatus { path: "viver.squash".to_owned(), state: "intact".to_owned() }),
+        source: Some(SourceStatus {
+            path: "viver.squash".to_owned(),
+            state: "intact".to_owned(),
+            moved: String::new(),
+        }),
         filled: true,
         ..ImageStatus::default()
     };

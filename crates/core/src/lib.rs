@@ -19,6 +19,7 @@ pub mod image;
 pub mod inventory;
 pub mod lines;
 pub mod membership;
+pub mod names;
 pub mod node;
 pub mod numbered;
 pub mod outbid;

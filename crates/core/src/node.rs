@@ -8,6 +8,7 @@
 
 mod backbone;
 mod choosing;
+mod claims;
 mod field;
 mod former;
 mod found;
@@ -22,6 +23,7 @@ mod seeking;
 mod serving;
 mod view;
 
+pub use claims::{Claim, Teller};
 pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;

@@ -6,7 +6,8 @@
 
 use crate::few::Few;
 use crate::identity::NodeId;
-use crate::image::{Header, ImageId, is_image_name};
+use crate::image::{Header, ImageId};
+use crate::names::Names;
 use crate::outbid::{FIRST_MAX, latest_believed};
 use crate::placement::{Arc, Filled};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -19,7 +20,7 @@ pub struct Subject {
     /// Which.
     pub image: ImageId,
     /// What it is called.
-    pub name: String,
+    pub names: Names,
     /// [`Header::encode`]; whether it belongs to `image` is found out with the top page.
     pub header: [u8; Header::BYTES],
 }
@@ -89,11 +90,10 @@ impl Record {
 
     /// True if it can be believed as far as it can be checked at all.
     pub fn is_sound(&self) -> bool {
-        let named = is_image_name(&self.subject.name);
-        named && Header::decode(&self.subject.header).is_ok()
+        self.subject.names.is_sound() && Header::decode(&self.subject.header).is_ok()
     }
 
-    /// Its encoding, for gossip. About 110 bytes and the name.
+    /// Its encoding, for gossip. About 110 bytes and the names.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("plain data without maps or unsized sequences always encodes")
     }

@@ -5,7 +5,6 @@
 //! a second. So in a snapshot images stand once.
 
 use crate::identity::NodeId;
-use crate::image::is_image_name;
 use crate::membership::Member;
 use crate::placement::{Arc, Filled};
 use crate::record::{Record, Subject};
@@ -87,7 +86,7 @@ impl TryFrom<Packed> for Snapshot {
 
     fn try_from(packed: Packed) -> Result<Self, Self::Error> {
         let Packed { subjects, members, records, gateways, outside, backbone } = packed;
-        if !subjects.iter().all(|subject| is_image_name(&subject.name)) {
+        if !subjects.iter().all(|subject| subject.names.is_sound()) {
             return Err("an image without a sound name");
         }
         let subjects: Vec<Shared<Subject>> = subjects.into_iter().map(Shared::new).collect();

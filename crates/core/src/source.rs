@@ -137,7 +137,12 @@ pub trait BlockSource: Send + Sync + 'static {
     /// Name for people and for clients to ask for; at most 255 bytes, no `/`, not empty.
     fn name(&self) -> &str;
 
-    /// The image id in hexadecimal, or another one-line description.
+    /// All its names; exports show it under each of them.
+    fn names(&self) -> Vec<&str> {
+        vec![self.name()]
+    }
+
+    /// A line that tells it from all others, such as one with the image's id.
     fn description(&self) -> String;
 
     /// Exact length in bytes; any number, not rounded.

@@ -5,7 +5,8 @@
 //! image under that name. The text of an image is always the same, byte for byte.
 
 use crate::chunk::ChunkSize;
-use crate::image::{Header, ImageId, is_image_name};
+use crate::image::{Header, ImageId};
+use crate::names::is_image_name;
 use std::fmt;
 use std::str::FromStr;
 

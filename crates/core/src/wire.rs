@@ -17,7 +17,7 @@ use std::time::Duration;
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
 /// Longest rest of a greeting: an identity takes about 40 bytes.

@@ -27,7 +27,7 @@ fn identity(node: u64) -> Identity {
 
 fn image(origin: bool) -> ImageConfig {
     let header = Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header");
-    ImageConfig { id: IMAGE, name: "image".to_owned(), header, origin, capacity_bytes: 0, kept: None }
+    ImageConfig { id: IMAGE, names: "image".into(), header, origin, capacity_bytes: 0, kept: None }
 }
 
 /// A node without a store, beside an origin that lives and whose answers this makes.

@@ -28,7 +28,7 @@ fn identity(node: u64) -> Identity {
 
 fn image(origin: bool, capacity: u64, kept: Option<Commitment>) -> ImageConfig {
     let capacity_bytes = capacity * ChunkSize::MIN.bytes();
-    ImageConfig { id: IMAGE, name: "image".to_owned(), header: header(), origin, capacity_bytes, kept }
+    ImageConfig { id: IMAGE, names: "image".into(), header: header(), origin, capacity_bytes, kept }
 }
 
 /// A node beside an origin, which has everything.

@@ -120,7 +120,7 @@ fn record(claim: &Claim) -> Record {
         version: claim.version,
         subject: Subject {
             image: ImageId([claim.image; 32]),
-            name: if claim.sound { "image".to_owned() } else { "\0".to_owned() },
+            names: if claim.sound { "image".into() } else { "\0".into() },
             header: header(claim.image).encode(),
         }
         .into(),
@@ -156,7 +156,7 @@ impl Bench {
             let capacity_bytes = chunks * ChunkSize::MIN.bytes();
             node.add_image(
                 now,
-                ImageConfig { id, name: format!("image-{image}"), header, origin, capacity_bytes, kept: None },
+                ImageConfig { id, names: format!("image-{image}").into(), header, origin, capacity_bytes, kept: None },
             );
         }
         // Another member, for datagrams that are nearly right.
@@ -165,7 +165,7 @@ impl Bench {
         let id = ImageId([0; 32]);
         let config = ImageConfig {
             id,
-            name: "image-0".to_owned(),
+            names: "image-0".into(),
             header: header(0),
             origin: false,
             capacity_bytes: 1 << 24,

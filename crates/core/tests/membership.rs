@@ -283,7 +283,7 @@ fn record(node: NodeId, version: u64, capacity: u64) -> Record {
         version,
         subject: Subject {
             image: ImageId([1; 32]),
-            name: "image".to_owned(),
+            names: "image".into(),
             header: Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header").encode(),
         }
         .into(),

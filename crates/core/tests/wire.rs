@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::identity::{Identity, NodeId, Zone};
-use vfield_core::image::{Header, ImageId, NAME_BYTES_MAX};
+use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Member, State};
+use vfield_core::names::NAME_BYTES_MAX;
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Subject};
@@ -40,13 +41,13 @@ fn identity() -> Identity {
 fn subject() -> Subject {
     Subject {
         image: ImageId([0xab; 32]),
-        name: "viver".to_owned(),
+        names: "viver".into(),
         header: Header::new(1 << 30, ChunkSize::DEFAULT, 16_000).expect("a header").encode(),
     }
 }
 
 fn named(name: impl Into<String>) -> Record {
-    Record { subject: Subject { name: name.into(), ..subject() }.into(), ..record() }
+    Record { subject: Subject { names: name.into().into(), ..subject() }.into(), ..record() }
 }
 
 fn record() -> Record {
@@ -71,7 +72,7 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "06000000",
+            "07000000",
             "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -314,10 +315,10 @@ fn unsound_records_are_refused() {
         assert!(!Records::default().learn(record.clone()), "{record:?}");
         Record::decode(&record.encode())
     };
-    assert_eq!(with(|subject| subject.name.clear()), None);
-    assert_eq!(with(|subject| subject.name = "a/b".to_owned()), None);
-    assert_eq!(with(|subject| subject.name = "a\0".to_owned()), None);
-    assert_eq!(with(|subject| subject.name = "x".repeat(NAME_BYTES_MAX + 1)), None);
+    assert_eq!(with(|subject| subject.names = "".into()), None);
+    assert_eq!(with(|subject| subject.names = "b/a".into()), None);
+    assert_eq!(with(|subject| subject.names = "a\0".into()), None);
+    assert_eq!(with(|subject| subject.names = "x".repeat(NAME_BYTES_MAX + 1).into()), None);
     assert_eq!(with(|subject| subject.header[0] = 0), None);
     assert!(named("x".repeat(NAME_BYTES_MAX)).is_sound());
     assert!(!named("\u{1b}[2Jx").is_sound(), "names are shown on terminals");
@@ -362,7 +363,7 @@ prop_compose! {
     ) -> Record {
         let header = Header::new(length, ChunkSize::new(1 << power).expect("a size"), 0).expect("a header").encode();
         let (arc, filled) = (Arc { start, length: places }, Filled { from, count });
-        let subject = Subject { image: ImageId(image), name, header }.into();
+        let subject = Subject { image: ImageId(image), names: name.into(), header }.into();
         Record { node: NodeId(node), version, subject, origin, arc, filled, leaving }
     }
 }

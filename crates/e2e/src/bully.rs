@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Magic and version of a greeting.
-const GREETING: &[u8] = b"VFIELD\r\n\x06\0\0\0";
+const GREETING: &[u8] = b"VFIELD\r\n\x07\0\0\0";
 /// Magic and version of gossip.
 const GOSSIP: &[u8] = b"VFG\x02";
 /// A node that does not answer within this is stuck.
@@ -40,7 +40,7 @@ pub enum State {
 }
 
 impl Name {
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         address(self.addr, out);
         number(self.node, out);
         number(self.generation, out);
@@ -126,7 +126,7 @@ fn address(addr: SocketAddr, out: &mut Vec<u8>) {
 }
 
 /// Seven bits a byte, the lowest first.
-fn number(mut value: u64, out: &mut Vec<u8>) {
+pub(crate) fn number(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;

@@ -4,6 +4,7 @@
 
 pub mod bully;
 pub mod field;
+pub mod herald;
 pub mod liar;
 pub mod program;
 

@@ -99,16 +99,17 @@ async fn clients_see_what_their_network_may() -> Test {
     if !have("nbdinfo") {
         return Ok(());
     }
-    let images = [Image::new("near", 4096), Image::new("far", 8192), Image::new("all", 512)];
+    let images =
+        [Image::new("near", 4096), Image::new("far", 8192), Image::new("all", 512), Image::new("unruled", 512)];
     let bind = |rules: &[&str]| {
         let sources = images.iter().map(|image| image.clone() as Arc<dyn BlockSource>).collect();
         let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
         Server::bind(&"tcp:127.0.0.1:0".parse().expect("an address"), sources).map(|server| server.with_access(rules))
     };
-    let serving = bind(&["near=10.0.0.0/8", "far=127.0.0.0/8"])?.start();
+    let serving = bind(&["near=10.0.0.0/8", "far=127.0.0.0/8", "all=127.0.0.1"])?.start();
     let list = run("nbdinfo", &["--list", &serving.address().uri("")]).await;
     assert!(list.contains("export=\"far\"") && list.contains("export=\"all\""), "{list}");
-    assert!(!list.contains("near"), "{list}");
+    assert!(!list.contains("near") && !list.contains("unruled"), "{list}");
     // The export without a name is the first that there is for this client, and it is the right one.
     let first = run("nbdinfo", &["--size", &serving.address().uri("")]).await;
     let last = run("nbdinfo", &["--size", &serving.address().uri("all")]).await;

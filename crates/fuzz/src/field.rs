@@ -39,7 +39,7 @@ pub fn target(bytes: &[u8]) {
         let (id, capacity_bytes) = (ImageId([image; 32]), chunks * ChunkSize::MIN.bytes());
         node.add_image(
             now,
-            ImageConfig { id, name: format!("image-{image}"), header, origin, capacity_bytes, kept: None },
+            ImageConfig { id, names: format!("image-{image}").into(), header, origin, capacity_bytes, kept: None },
         );
     }
     let mut open: Vec<RequestId> = Vec::new();

@@ -19,7 +19,7 @@ use vfield_cli::values::rate::Rate;
 use vfield_cli::values::size::{self, Size};
 use vfield_cli::values::store::Store;
 use vfield_cli::values::zone::ZoneChoice;
-use vfield_core::image::is_image_name;
+use vfield_core::names::is_image_name;
 
 /// The first byte: of which kind the rest is.
 pub fn target(bytes: &[u8]) {

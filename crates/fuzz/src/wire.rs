@@ -87,7 +87,7 @@ pub(crate) fn record(node: u64) -> Record {
         version: 3,
         subject: Subject {
             image: ImageId([0; 32]),
-            name: "os".to_owned(),
+            names: "os".into(),
             header: Header::new(600 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 600).expect("a header").encode(),
         }
         .into(),

@@ -1,13 +1,14 @@
 //! What a node is told at start: plain values, already parsed and checked by whoever read them.
 
 use crate::keeper::Keeper;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
-use vfield_core::image::ImageId;
+use vfield_core::image::{IdDigits, ImageId};
 use vfield_core::wire::Proof;
 use vfield_trust::KeyRing;
 use vfield_trust::signature::TrustedKeys;
@@ -70,10 +71,56 @@ pub struct ServeConfig {
 /// How a user names an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSelector {
-    /// By name.
+    /// By name, or by the beginning of its id.
     Name(String),
     /// By its full id.
     Id(ImageId),
+    /// By the beginning of its id, and it is called so here, whatever others are.
+    Pinned {
+        /// What it is called.
+        name: String,
+        /// How its id begins.
+        id: IdDigits,
+    },
+}
+
+impl ImageSelector {
+    /// What it is to be called, if that was said.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) | Self::Pinned { name, .. } => Some(name),
+            Self::Id(_) => None,
+        }
+    }
+
+    /// How an id begins that may be meant. All digits of an id are an id, and no name.
+    pub fn digits(&self) -> Option<IdDigits> {
+        match self {
+            Self::Name(name) => IdDigits::new(name),
+            Self::Pinned { id, .. } => Some(id.clone()),
+            Self::Id(id) => IdDigits::new(&id.to_string()),
+        }
+    }
+
+    /// True if name and id were both said.
+    pub const fn is_pin(&self) -> bool {
+        matches!(self, Self::Pinned { .. })
+    }
+
+    /// What to say to have the image `id` instead.
+    pub fn pin(&self, id: ImageId) -> String {
+        self.name().map_or_else(|| id.to_string(), |name| format!("{name}={}", id.short()))
+    }
+}
+
+impl fmt::Display for ImageSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Id(id) => write!(f, "{id}"),
+            Self::Pinned { name, id } => write!(f, "{name}={id}"),
+        }
+    }
 }
 
 /// How much of an image a node holds in memory.

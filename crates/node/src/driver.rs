@@ -209,6 +209,11 @@ impl Driver {
         self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
+    /// All images that this node takes part in.
+    pub fn images(&self) -> Vec<Arc<LocalImage>> {
+        self.images.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     /// The length of the longest chunk that any answer can have.
     pub fn chunk_bytes_max(&self) -> u64 {
         let images = self.images.read().unwrap_or_else(PoisonError::into_inner);
@@ -362,7 +367,7 @@ impl Driver {
 
     fn commit(&self, id: ImageId, commitment: Commitment) {
         if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id)
-            && let Err(error) = image.store().commit(image.name(), commitment)
+            && let Err(error) = image.store().commit(image.names(), commitment)
         {
             tracing::warn!(%error, "what the store is to hold cannot be written down");
         }

@@ -13,12 +13,14 @@ use vfield_core::directory::Directory;
 use vfield_core::extent::Extent;
 use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
+use vfield_core::names::Names;
 use vfield_core::source::Piece;
 use vfield_core::time::Time;
 
 /// See the module.
 pub struct LocalImage {
-    name: String,
+    /// What it is called here.
+    names: Names,
     store: Arc<Store>,
     origin: Option<Origin>,
     complete: AtomicBool,
@@ -41,10 +43,9 @@ pub enum Local {
 
 impl LocalImage {
     /// An image that this node serves from a file.
-    pub fn origin(store: Arc<Store>, origin: Origin) -> Self {
-        let name = origin.name().to_owned();
+    pub fn origin(names: Names, store: Arc<Store>, origin: Origin) -> Self {
         Self {
-            name,
+            names,
             store,
             origin: Some(origin),
             complete: AtomicBool::new(true),
@@ -55,9 +56,9 @@ impl LocalImage {
     }
 
     /// An image that this node has joined.
-    pub fn joined(name: String, store: Arc<Store>) -> Self {
+    pub fn joined(names: Names, store: Arc<Store>) -> Self {
         Self {
-            name,
+            names,
             store,
             origin: None,
             complete: AtomicBool::new(false),
@@ -67,9 +68,14 @@ impl LocalImage {
         }
     }
 
-    /// Its name.
+    /// What it is called here, by those who want one name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.names.first()
+    }
+
+    /// What it is called here.
+    pub const fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Its id.

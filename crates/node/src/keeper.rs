@@ -3,7 +3,7 @@
 //! Owns what was handed over until an image asks for it. What nobody can use, or nobody asks for, is given up
 //! with a word about it, and kept no longer. Does not know how descriptors travel: [`Keeper`] does.
 
-use crate::bootstrap::Known;
+use crate::naming::Known;
 use crate::store::found::Found;
 use crate::store::label::Label;
 use crate::store::{Kept, Store};
@@ -47,7 +47,7 @@ impl KeptStores {
 
     /// The images of which something is kept.
     pub fn known(&self) -> Vec<Known> {
-        let known = |label: &Label| Known { id: label.id, name: label.name.clone(), header: label.header };
+        let known = |label: &Label| Known { id: label.id, names: label.names.clone(), header: label.header };
         self.stores.iter().map(|(_, kept)| known(kept.label())).collect()
     }
 
@@ -70,7 +70,7 @@ impl KeptStores {
     pub fn drop_rest(&mut self) {
         for (name, kept) in std::mem::take(&mut self.stores) {
             let label = kept.label();
-            self.refuse(&name, &format!("{} ({}) is not joined any more", label.name, label.id.short()));
+            self.refuse(&name, &format!("{} ({}) is not joined any more", label.names, label.id.short()));
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod report;
 
-use crate::bootstrap::{self, Known};
+use crate::bootstrap;
 use crate::changed;
 use crate::config::{NodeConfig, StoreSize};
 use crate::driver::Driver;
@@ -11,13 +11,16 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::keeper::KeptStores;
+use crate::namesakes;
+use crate::naming::{Chosen, Known, Search};
 use crate::origin::{Origin, Progress, PublishError};
+use crate::page::Tried;
 use crate::proofs::{self, Disbelief};
 use crate::reader::ImageReader;
 use crate::server;
 use crate::status::{Sole, Status};
-use crate::store::Store;
 use crate::store::found::Found;
+use crate::store::{Inserted, Store};
 use crate::survey;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,8 +31,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 use vfield_core::config::Config;
+use vfield_core::hash_tree;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::names::{BadNames, Names};
 use vfield_core::node::{ImageConfig, Input, Node as Core};
 use vfield_core::source::BlockSource;
 use vfield_core::wire::Proof;
@@ -53,9 +58,22 @@ pub enum StartError {
         /// Why, in lower case.
         why: String,
     },
-    /// Two images would have one name.
+    /// Two files have one name.
     #[error("two images are named {0:?}")]
     NameTaken(String),
+    /// The field has another image of this name.
+    #[error("the field has another image named {name:?}: {other}; this one has the id {}", id.short())]
+    NameOfAnother {
+        /// The name.
+        name: String,
+        /// The id of what is served here.
+        id: ImageId,
+        /// What the field has.
+        other: String,
+    },
+    /// An image would have more names than can be told.
+    #[error(transparent)]
+    Names(#[from] BadNames),
     /// The listening address cannot be had.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
@@ -89,8 +107,34 @@ pub enum StartError {
     /// The field has several images and none was chosen.
     #[error("the field has several images: {}", known.join(", "))]
     ChooseImage {
-        /// Their names.
+        /// Their names and ids.
         known: Vec<String>,
+    },
+    /// What was asked for may be any of several images, each of which is there.
+    #[error("{wanted:?} may be any of {} images: {}", found.len(), found.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        wanted: String,
+        /// Names, ids, and who has them.
+        found: Vec<String>,
+        /// What to ask for to have each of them.
+        pins: Vec<String>,
+    },
+    /// Members do not agree on what an image is called.
+    #[error("image {} has several names: {}", id.short(), names.join("; "))]
+    ManyNames {
+        /// The image.
+        id: ImageId,
+        /// What it is called, by each.
+        names: Vec<String>,
+    },
+    /// No member has shown that it has the image.
+    #[error("image {image} cannot be verified: no member delivers its first page{}", answers(tried))]
+    Unproved {
+        /// Its names and its id.
+        image: String,
+        /// Who was asked, and what came of it.
+        tried: Tried,
     },
     /// The store would not fit into this machine.
     #[error("a store of {wanted_bytes} bytes is more than this machine's memory of {memory_bytes}")]
@@ -133,10 +177,19 @@ pub struct Leaving {
     pub lost: u64,
 }
 
+/// An image of a node, to be read.
+#[derive(Clone)]
+pub struct NodeImage {
+    /// Which.
+    pub id: ImageId,
+    /// Its bytes, and what it is called here.
+    pub source: Arc<dyn BlockSource>,
+}
+
 /// One running node. Dropping it ends it at once; [`Node::leave`] is the polite way.
 pub struct Node {
     driver: Arc<Driver>,
-    sources: Vec<Arc<dyn BlockSource>>,
+    images: Vec<NodeImage>,
     listening: SocketAddr,
     started: Instant,
     /// What the stores of joined images may come to take up.
@@ -166,7 +219,7 @@ impl Node {
         driver.apply(Input::Doors(config.bootstrap.clone()));
 
         let mut node =
-            Self { driver, sources: Vec::new(), listening, started: Instant::now(), committed_bytes: 0, tasks };
+            Self { driver, images: Vec::new(), listening, started: Instant::now(), committed_bytes: 0, tasks };
         let taken_part = node.take_part(&config, origins, &events).await;
         if taken_part.is_err() {
             // Others may know this node by now: it does not stay in their lists as one that died.
@@ -174,6 +227,7 @@ impl Node {
         }
         taken_part?;
         node.tasks.spawn(report_fills(Arc::clone(&node.driver)));
+        node.tasks.spawn(namesakes::watch(Arc::clone(&node.driver)));
         Ok(node)
     }
 
@@ -181,26 +235,27 @@ impl Node {
     async fn take_part(
         &mut self,
         config: &NodeConfig,
-        origins: Vec<Origin>,
+        origins: Vec<Published>,
         events: &EventSink,
     ) -> Result<(), StartError> {
         let mut kept = KeptStores::take(config.keeper.clone());
         let joins = config.serve.is_empty() || !config.join.is_empty();
         let held = if joins { kept.known() } else { Vec::new() };
-        let alone = self.enter_or_begin(config, &held, events).await?;
-        for (origin, serve) in origins.into_iter().zip(&config.serve) {
-            self.prove(&origin, serve.proof.clone());
-            self.serve(origin)?;
+        let driver = Arc::clone(&self.driver);
+        let (wanted, met, trusted) = (&config.join[..], &config.bootstrap[..], config.trusted.as_ref());
+        let search = Search { driver: &driver, wanted, held: &held, met, trusted };
+        let alone = self.enter_or_begin(config, &search, events).await?;
+        for published in origins {
+            self.prove(&published);
+            self.serve(published, &search).await?;
         }
         if joins {
-            for known in bootstrap::find_images(&self.driver, &config.join, &held, alone).await? {
-                match &config.trusted {
-                    Some(trusted) => proofs::believe(&self.driver, &known, trusted)
-                        .await
-                        .map_err(|why| StartError::Untrusted { image: known.name.clone(), why })?,
-                    None => drop(self.tasks.spawn(proofs::pass_on(Arc::clone(&self.driver), known.clone()))),
+            for chosen in search.find(alone).await? {
+                if trusted.is_none() {
+                    let passing = proofs::pass_on(Arc::clone(&driver), chosen.known.clone(), met.to_vec());
+                    self.tasks.spawn(passing);
                 }
-                self.join(known, config, &mut kept, events)?;
+                self.join(chosen, config, &mut kept, events)?;
             }
         }
         kept.drop_rest();
@@ -209,8 +264,8 @@ impl Node {
     }
 
     /// The images it serves or has joined, in the order of the configuration.
-    pub fn sources(&self) -> Vec<Arc<dyn BlockSource>> {
-        self.sources.clone()
+    pub fn images(&self) -> Vec<NodeImage> {
+        self.images.clone()
     }
 
     /// Where it listens.
@@ -286,14 +341,12 @@ impl Node {
     async fn enter_or_begin(
         &mut self,
         config: &NodeConfig,
-        held: &[Known],
+        search: &Search<'_>,
         events: &EventSink,
     ) -> Result<bool, StartError> {
         match self.enter(&config.bootstrap, events).await {
             // Who trusts no member wants to see a signature first, which only others have.
-            Err(StartError::Bootstrap { tried })
-                if config.trusted.is_none() && bootstrap::choose(held, &config.join).is_ok() =>
-            {
+            Err(StartError::Bootstrap { tried }) if config.trusted.is_none() && search.held_here().is_ok() => {
                 tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
                 Ok(true)
             }
@@ -334,37 +387,41 @@ impl Node {
         Ok(())
     }
 
-    /// Hands out a signature of an image that it serves, if it is one.
-    fn prove(&self, origin: &Origin, proof: Option<Proof>) {
-        let known = Known { id: origin.id(), name: origin.name().to_owned(), header: *origin.header() };
-        match proof {
-            Some(proof) if proofs::is_about(&proof, &known) && proof.fits() => {
-                self.driver.proofs.keep(known.id, proof, None);
+    /// Hands out signatures of an image that it serves, as far as they are such.
+    fn prove(&self, Published { names, origin, proofs }: &Published) {
+        let known = Known { id: origin.id(), names: names.clone(), header: *origin.header() };
+        for proof in proofs {
+            if proofs::is_about(proof, &known) && proof.fits() {
+                self.driver.proofs.keep(known.id, proof.clone(), None);
+            } else {
+                self.driver.warn(format!("{names}: its signature is one of another image or name"));
             }
-            Some(_) => self.driver.warn(format!("{}: its signature is one of another image or name", known.name)),
-            None => {}
         }
     }
 
-    fn serve(&mut self, origin: Origin) -> Result<(), StartError> {
-        let (id, header, name) = (origin.id(), *origin.header(), origin.name().to_owned());
-        if bootstrap::known_images(&self.driver).iter().any(|known| known.name == name && known.id != id) {
-            return Err(StartError::NameTaken(name));
+    /// Serves an image, unless the field has another one of its name.
+    async fn serve(&mut self, published: Published, search: &Search<'_>) -> Result<(), StartError> {
+        let Published { names, origin, .. } = published;
+        let (id, header) = (origin.id(), *origin.header());
+        for name in names.iter() {
+            if let Some(other) = search.namesake(name, id).await {
+                return Err(StartError::NameOfAnother { name: name.to_owned(), id, other });
+            }
         }
-        let image = Arc::new(LocalImage::origin(self.store(id, header)?, origin));
+        let image = Arc::new(LocalImage::origin(names.clone(), self.store(id, header)?, origin));
         self.tasks.spawn(changed::watch(Arc::clone(&self.driver), Arc::clone(&image)));
-        self.add(image, ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None });
+        self.add(image, ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None });
         Ok(())
     }
 
     fn join(
         &mut self,
-        known: Known,
+        chosen: Chosen,
         config: &NodeConfig,
         kept: &mut KeptStores,
         events: &EventSink,
     ) -> Result<(), StartError> {
-        let Known { id, name, header } = known;
+        let Chosen { known: Known { id, names, header }, here, page } = chosen;
         let geometry = Geometry::new(header);
         let all = geometry.chunks() * geometry.chunk_bytes();
         let capacity_bytes = match config.store {
@@ -390,10 +447,15 @@ impl Node {
                 (store, None)
             }
         };
-        let image = Arc::new(LocalImage::joined(name.clone(), store));
+        let name = here.to_string();
+        let image = Arc::new(LocalImage::joined(here, store));
         let commitment = found.as_ref().map(|found| found.commitment);
-        let of_image = ImageConfig { id, name: name.clone(), header, origin: false, capacity_bytes, kept: commitment };
+        let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept: commitment };
         self.add(Arc::clone(&image), of_image);
+        // What an earlier process has left has its own.
+        if let Some(page) = page.filter(|_| found.is_none()) {
+            self.put(&image, &page);
+        }
         if let Some(Found { runs, commitment }) = found {
             self.tasks.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
         }
@@ -405,9 +467,24 @@ impl Node {
         Ok(())
     }
 
+    /// Puts the top page, which has proved the image, where all others are.
+    fn put(&self, image: &LocalImage, page: &[u8]) {
+        let (store, geometry) = (image.store(), image.geometry());
+        match store.insert(geometry.top(), page) {
+            Ok(Inserted::New) => {
+                let zeros = hash_tree::zero_children(geometry, store.zeros(), geometry.top(), page);
+                self.driver.apply(Input::Found { image: image.id(), chunks: vec![geometry.top()], zeros });
+            }
+            // Then it is fetched like any other.
+            Ok(Inserted::Already | Inserted::Busy) => {}
+            Err(error) => tracing::warn!(%error, "no memory for a chunk"),
+        }
+    }
+
     fn add(&mut self, image: Arc<LocalImage>, config: ImageConfig) {
+        let id = config.id;
         self.driver.add_image(Arc::clone(&image), config);
-        self.sources.push(Arc::new(ImageReader::new(Arc::clone(&self.driver), image)));
+        self.images.push(NodeImage { id, source: Arc::new(ImageReader::new(Arc::clone(&self.driver), image)) });
     }
 
     fn store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {
@@ -418,10 +495,26 @@ impl Node {
     }
 }
 
+/// What members answered, behind what is said of them all; of many the first.
+fn answers(tried: &Tried) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = tried.iter().take(SHOWN).map(|(addr, why)| format!("{addr}: {why}")).collect();
+    let more = if tried.len() > SHOWN { format!("; and {} more", tried.len() - SHOWN) } else { String::new() };
+    if shown.is_empty() { String::new() } else { format!(" ({}{more})", shown.join("; ")) }
+}
+
+/// An image that is to be served: files of the same content are one, of several names.
+struct Published {
+    names: Names,
+    origin: Origin,
+    proofs: Vec<Proof>,
+}
+
 /// Hashes all files that are to be served.
-async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Origin>, StartError> {
-    let mut origins: Vec<Origin> = Vec::new();
+async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Published>, StartError> {
+    let mut origins: Vec<Published> = Vec::new();
     for serve in config.serve.clone() {
+        let proof = serve.proof.clone();
         let (events, threads) =
             (Arc::clone(events), NonZeroUsize::new(config.hash_threads).unwrap_or(NonZeroUsize::MIN));
         let path = serve.path.clone();
@@ -447,10 +540,17 @@ async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Origin>,
         });
         let published = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let origin = published.map_err(|error: PublishError| StartError::Publish { path, why: error.to_string() })?;
-        if origins.iter().any(|other| other.name() == origin.name()) {
-            return Err(StartError::NameTaken(origin.name().to_owned()));
+        let name = origin.name();
+        if origins.iter().any(|other| other.names.contains(name) && other.origin.id() != origin.id()) {
+            return Err(StartError::NameTaken(name.to_owned()));
         }
-        origins.push(origin);
+        match origins.iter_mut().find(|other| other.origin.id() == origin.id()) {
+            Some(same) => {
+                same.names = Names::of(same.names.iter().chain([name]))?;
+                same.proofs.extend(proof);
+            }
+            None => origins.push(Published { names: Names::of([name])?, proofs: proof.into_iter().collect(), origin }),
+        }
     }
     Ok(origins)
 }

@@ -22,6 +22,7 @@ mod walk;
 mod watcher;
 
 use cache::Cache;
+pub use file::Moved;
 use file::{Fingerprint, SourceFile};
 use guard::Guard;
 pub use hashing::Progress;
@@ -32,7 +33,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::HashTree;
-use vfield_core::image::{Geometry, Header, ImageId, is_image_name};
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::names::is_image_name;
 
 /// Why a file cannot be published. All but the last three are the caller's.
 #[derive(Debug, thiserror::Error)]
@@ -170,6 +172,11 @@ impl Origin {
     pub fn is_written(&self) -> bool {
         // One that is empty by now has no fingerprint.
         !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published))
+    }
+
+    /// What has become of the name under which the file was opened; `None` if that is still this file. Asks the kernel.
+    pub fn moved(&self) -> Option<Moved> {
+        self.file.moved()
     }
 
     /// The lease, for those who hand the file's pages to sockets.

@@ -1,25 +1,32 @@
-//! Proofs: the signatures of images, handed on by every node that has one, believed by those who trust the signer.
+//! Proofs: the signatures of images, handed on by every node that has some, believed by those who trust the signer.
 //!
 //! A node that trusts somebody reads nothing that is not signed by them under the name that it has in the field.
-//! A node that trusts nobody keeps what it is told, for the sake of those who do.
+//! A node that trusts nobody keeps what it is told, for the sake of those who do. It cannot tell a good signature from
+//! another one, so it keeps several, and those who trust ask several nodes.
 
-use crate::bootstrap::Known;
 use crate::driver::Driver;
-use crate::greet::{self, GreetError};
+use crate::greet::GreetError;
+use crate::interview::{self, Guest, Manner};
+use crate::naming::Known;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::timeout;
 use vfield_core::image::ImageId;
+use vfield_core::node::Claim;
 use vfield_core::statement::Statement;
-use vfield_core::wire::{self, FrameHeader, HEADER, Kind, Proof, WireError};
-use vfield_trust::signature::{SignatureError, Signed, TrustedKeys};
+use vfield_core::wire::{self, Kind, Proof, WireError};
+use vfield_trust::signature::{self, SignatureError, Signed, TrustedKeys};
 
-/// How long a member may take to answer.
-const ANSWER: Duration = Duration::from_secs(5);
-/// So many members are asked before an image counts as unsigned; whoever has the image has its proof, as a rule.
-const MEMBERS_MAX: usize = 16;
+/// So many proofs of an image are kept: for some names, by some signers, and some that others made up; 4 KiB each at most.
+const KEPT_MAX: usize = 16;
+/// So many are taken from one member, which so cannot fill the place of all others.
+const OF_ONE_MEMBER_MAX: usize = 4;
+/// Proofs are short: many are asked at once. Most may not exist, and each of those takes its time.
+const MANNER: Manner = Manner { at_once: 64, pace: Duration::ZERO, within: Duration::from_secs(10) };
+
+/// So many members are asked by one that trusts nobody: enough to have a good proof among those that others made up.
+const RELAY_ASKS: usize = 8;
 
 /// Why an image is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,99 +42,160 @@ pub enum Disbelief {
     OtherImage,
 }
 
-/// What this node knows of an image's signature.
+/// A proof, and what this node knows of it.
 #[derive(Debug, Clone)]
 struct Held {
     proof: Arc<Proof>,
+    /// Who signed it, if that is one of the trusted.
     signed: Option<Signed>,
 }
 
 /// The proofs that this node has.
 #[derive(Debug, Default)]
 pub struct Proofs {
-    held: Mutex<BTreeMap<ImageId, Held>>,
+    held: Mutex<BTreeMap<ImageId, Vec<Held>>>,
 }
 
 impl Proofs {
-    /// Keeps a proof, to be handed on; `signed` if its signer is trusted here.
+    /// Keeps a proof, to be handed on; `signed` if its signer is trusted here, whose proofs make room for nobody.
     pub fn keep(&self, image: ImageId, proof: Proof, signed: Option<Signed>) {
-        let held = Held { proof: Arc::new(proof), signed };
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(image, held);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = held.entry(image).or_default();
+        if held.iter().any(|held| *held.proof == proof && (held.signed.is_some() || signed.is_none())) {
+            return;
+        }
+        held.retain(|held| *held.proof != proof);
+        if held.len() >= KEPT_MAX {
+            match held.iter().rposition(|held| held.signed.is_none()).filter(|_| signed.is_some()) {
+                Some(last) => drop(held.remove(last)),
+                None => return,
+            }
+        }
+        let trusted = signed.is_some();
+        let at = if trusted { 0 } else { held.len() };
+        held.insert(at, Held { proof: Arc::new(proof), signed });
     }
 
-    /// The proof of an image.
-    pub fn of(&self, image: ImageId) -> Option<Arc<Proof>> {
+    /// The proof of an image with this number, beginning with 0; none after the last.
+    pub fn of(&self, image: ImageId, number: usize) -> Option<Arc<Proof>> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&image).map(|held| Arc::clone(&held.proof))
+        held.get(&image)?.get(number).map(|held| Arc::clone(&held.proof))
     }
 
     /// Who signed it, if that is one of the trusted.
     pub fn signed(&self, image: ImageId) -> Option<Signed> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&image).and_then(|held| held.signed.clone())
+        held.get(&image)?.iter().find_map(|held| held.signed.clone())
     }
 }
 
-/// True if `proof` speaks of this image under this name.
+/// True if `proof` speaks of this image, which was proved, under one of its names.
 pub fn is_about(proof: &Proof, known: &Known) -> bool {
     let statement: Result<Statement, _> = proof.statement.parse();
-    let Known { id, name, header } = known;
-    statement.is_ok_and(|said| said.id == *id && said.name == *name && said.header == *header)
+    let Known { id, names, header } = known;
+    statement.is_ok_and(|said| said.id == *id && names.contains(&said.name) && said.header == *header)
 }
 
-fn judge(proof: &Proof, known: &Known, trusted: &TrustedKeys) -> Result<Signed, Disbelief> {
+/// The name that a proof gives to an image, and who signed it; or why it is of no use.
+fn judge(proof: &Proof, known: &Known, trusted: &TrustedKeys) -> Result<(String, Signed), Disbelief> {
     let signed = trusted.verify(proof.statement.as_bytes(), &proof.signature)?;
-    if is_about(proof, known) { Ok(signed) } else { Err(Disbelief::OtherImage) }
+    let statement: Statement = proof.statement.parse().map_err(|_| Disbelief::OtherImage)?;
+    if is_about(proof, known) { Ok((statement.name, signed)) } else { Err(Disbelief::OtherImage) }
 }
 
-/// Gets a proof from any member and believes it, or says why none was found that can be believed.
-pub async fn believe(driver: &Arc<Driver>, known: &Known, trusted: &TrustedKeys) -> Result<(), Disbelief> {
-    let mut disbelief = Disbelief::Unsigned;
-    for addr in members(driver) {
-        let Ok(Some(proof)) = ask(driver, addr, known.id).await else { continue };
+/// Those names of an image that are signed by somebody trusted, or why there is none. Asks until one is found for which it
+/// is `enough`.
+pub async fn believed(
+    driver: &Arc<Driver>,
+    known: &Known,
+    (claims, met): (&[&Claim], &[SocketAddr]),
+    trusted: &TrustedKeys,
+    enough: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, Disbelief> {
+    let (mut names, mut disbelief) = (Vec::new(), Disbelief::Unsigned);
+    ask(driver, known.id, interview::whom(driver, claims, met), |proof| {
         match judge(&proof, known, trusted) {
-            Ok(signed) => {
+            Ok((name, signed)) => {
                 driver.proofs.keep(known.id, proof, Some(signed));
-                return Ok(());
+                if !names.contains(&name) {
+                    names.push(name);
+                }
             }
             Err(why) => disbelief = why,
         }
-    }
-    Err(disbelief)
+        names.iter().any(|name| enough(name))
+    })
+    .await;
+    if names.is_empty() { Err(disbelief) } else { Ok(names) }
 }
 
-/// Gets a proof to hand on, if any member has one.
-pub async fn pass_on(driver: Arc<Driver>, known: Known) {
-    for addr in members(&driver) {
-        if let Ok(Some(proof)) = ask(&driver, addr, known.id).await
-            && is_about(&proof, &known)
-        {
-            return driver.proofs.keep(known.id, proof, None);
+/// Gets proofs of an image that was proved, to hand on.
+pub async fn pass_on(driver: Arc<Driver>, known: Known, met: Vec<SocketAddr>) {
+    let claims = driver.look(|core| core.claims());
+    let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.subject.image == known.id).collect();
+    let mut whom = interview::whom(&driver, &claims, &met);
+    whom.truncate(RELAY_ASKS);
+    ask(&driver, known.id, whom, |proof| {
+        // Who trusts nobody cannot say more of it than that it is a signature.
+        if is_about(&proof, &known) && signature::is_one(&proof.signature) {
+            driver.proofs.keep(known.id, proof, None);
         }
-    }
+        false
+    })
+    .await;
 }
 
-/// Addresses of other members.
-fn members(driver: &Driver) -> Vec<SocketAddr> {
-    let me = driver.look(|core| *core.me());
-    let members = driver.look(|core| core.members()).into_iter().map(|member| member.identity);
-    members.filter(|member| member.node != me.node).map(|member| member.addr).take(MEMBERS_MAX).collect()
-}
-
-/// The proof of an image that a member has.
-async fn ask(driver: &Arc<Driver>, addr: SocketAddr, image: ImageId) -> Result<Option<Proof>, GreetError> {
-    let me = driver.look(|core| *core.me());
-    let (mut connection, _) = greet::dial(addr, me, driver.keys.ring()).await?;
-    let exchange = async {
-        connection.send(&wire::prove_frame(0, image)).await?;
-        let head = connection.receive(HEADER).await?;
-        let header = FrameHeader::decode(head.first_chunk().expect("as long as was asked for"))?;
-        let body = connection.receive(header.length as usize).await?;
-        match header.kind {
-            Kind::Proof => Ok(Some(wire::decode_proof(&body)?)),
-            Kind::Refuse => Ok(None),
-            _ => Err(WireError::Field("kind").into()),
-        }
+/// Asks those who are to be asked first, all at once, until `enough` of the proofs that they have.
+async fn ask(driver: &Arc<Driver>, id: ImageId, whom: Vec<SocketAddr>, mut enough: impl FnMut(Proof) -> bool) {
+    let ask = |addr| {
+        let driver = Arc::clone(driver);
+        async move { of_member(&driver, addr, id).await.unwrap_or_default() }
     };
-    timeout(ANSWER, exchange).await.map_err(|_| GreetError::TimedOut)?
+    let take = |_, proofs: Vec<Proof>| proofs.into_iter().any(&mut enough);
+    interview::ask_all(whom, MANNER, ask, take).await;
+}
+
+/// The proofs of an image that a member has: it tells one after the other, until it refuses.
+async fn of_member(driver: &Driver, addr: SocketAddr, image: ImageId) -> Result<Vec<Proof>, GreetError> {
+    let mut guest = Guest::at(driver, addr).await?;
+    let mut proofs: Vec<Proof> = Vec::new();
+    while proofs.len() < OF_ONE_MEMBER_MAX {
+        let (answer, body) = guest.ask(&wire::prove_frame(proofs.len() as u64, image)).await?;
+        match answer.kind {
+            Kind::Proof => {
+                let proof = wire::decode_proof(&body)?;
+                // It knows one only, and says so again.
+                if proofs.contains(&proof) {
+                    break;
+                }
+                proofs.push(proof);
+            }
+            Kind::Refuse => break,
+            _ => return Err(WireError::Field("kind").into()),
+        }
+    }
+    Ok(proofs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proof(number: usize) -> Proof {
+        Proof { statement: number.to_string(), signature: String::new() }
+    }
+
+    #[test]
+    fn what_strangers_say_is_bounded_and_gives_way() {
+        let (proofs, image) = (Proofs::default(), ImageId([1; 32]));
+        (0..2 * KEPT_MAX).for_each(|number| proofs.keep(image, proof(number), None));
+        let kept = |number| proofs.of(image, number).map(|kept| kept.statement.clone());
+        assert_eq!((kept(0), kept(KEPT_MAX - 1), kept(KEPT_MAX)), (Some("0".to_owned()), Some("15".to_owned()), None));
+        let signed = Signed { key: "RW".to_owned(), timestamp: 7 };
+        proofs.keep(image, proof(99), Some(signed.clone()));
+        assert_eq!((kept(0), kept(KEPT_MAX - 1), kept(KEPT_MAX)), (Some("99".to_owned()), Some("14".to_owned()), None));
+        assert_eq!(proofs.signed(image), Some(signed));
+        proofs.keep(image, proof(3), None);
+        assert_eq!(kept(KEPT_MAX), None, "none is there twice");
+    }
 }

@@ -147,6 +147,10 @@ impl BlockSource for ImageReader {
         self.image.name()
     }
 
+    fn names(&self) -> Vec<&str> {
+        self.image.names().iter().collect()
+    }
+
     fn description(&self) -> String {
         format!("V-FIELD image {}", self.image.id())
     }

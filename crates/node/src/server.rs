@@ -36,7 +36,7 @@ use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
-use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Refusal, WireError};
+use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
 /// Most requests of one connection that are open; more wait in the socket.
@@ -136,6 +136,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
         coming: None,
         going: None,
         answers: Answers::default(),
+        proved: None,
         image: None,
     };
     let mut keys = driver.keys.changes();
@@ -193,6 +194,8 @@ struct Serving<'a> {
     coming: Option<OwnedSemaphorePermit>,
     going: Option<OwnedSemaphorePermit>,
     answers: Answers,
+    /// Of which image proofs were told, and how many.
+    proved: Option<(ImageId, usize)>,
     /// The image asked for last: nearly always the one asked for next.
     image: Option<Arc<LocalImage>>,
 }
@@ -371,7 +374,7 @@ impl Serving<'_> {
             Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
             Body::Snapshot => return self.snapshot(request),
             Body::Proof(image) => {
-                let proof = self.driver.proofs.of(image);
+                let proof = self.proof(image);
                 let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
                 return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
             }
@@ -388,6 +391,14 @@ impl Serving<'_> {
             }
             None => Outgoing::refusal(answer.request, Refusal::NoSuchImage),
         }
+    }
+
+    /// The next proof of an image for this peer; none after the last, then the first again.
+    fn proof(&mut self, image: ImageId) -> Option<Arc<Proof>> {
+        let number = self.proved.filter(|(last, _)| *last == image).map_or(0, |(_, number)| number);
+        let proof = self.driver.proofs.of(image, number);
+        self.proved = proof.is_some().then_some((image, number + 1));
+        proof
     }
 
     /// What this node knows of its field; if that is long, and others are being told as much, the peer asks again later.

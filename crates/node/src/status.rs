@@ -107,8 +107,11 @@ pub struct RiskStatus {
 /// One image, as this node sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageStatus {
-    /// Its name.
+    /// Its name; of several, the first.
     pub name: String,
+    /// All its names.
+    #[serde(default)]
+    pub names: Vec<String>,
     /// Its id, 64 hexadecimal digits.
     pub id: String,
     /// Exact length.
@@ -141,8 +144,33 @@ pub struct ImageStatus {
     pub transient_bytes: u64,
     /// Who signed it, if that is one of those whom this node trusts.
     pub signed: Option<SignatureStatus>,
+    /// Other images that members have under one of its names.
+    #[serde(default)]
+    pub namesakes: Vec<NamesakeStatus>,
     /// Chunks that a reader of this node waits for because no live node can deliver them.
     pub waiting: Vec<WaitingChunk>,
+}
+
+impl ImageStatus {
+    /// True if it is called so.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.name == name || self.names.iter().any(|own| own == name)
+    }
+}
+
+/// Another image of the same name, as members say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamesakeStatus {
+    /// The name.
+    pub name: String,
+    /// The other image's id, 64 hexadecimal digits.
+    pub id: String,
+    /// Where it is, `ip:port`; an origin if there is one.
+    pub addr: String,
+    /// True if that is one.
+    pub served: bool,
+    /// How many members speak of it.
+    pub nodes: u64,
 }
 
 /// A signature that was verified.
@@ -161,6 +189,9 @@ pub struct SourceStatus {
     pub path: String,
     /// `intact` (a lease keeps writers out), `checked` (each read is hashed) or `changed`.
     pub state: String,
+    /// What has become of the file's name: `unlinked`, or `replaced` by another file; empty if it is where it was.
+    #[serde(default)]
+    pub moved: String,
 }
 
 /// A chunk that is waited for.

@@ -33,6 +33,7 @@ use vfield_core::chunk::{Chunk, HASH_BYTES};
 use vfield_core::extent::Extent;
 use vfield_core::hash_tree::{self, Hash, ZeroHashes};
 use vfield_core::image::{Geometry, ImageId};
+use vfield_core::names::Names;
 use vfield_core::node::Commitment;
 
 /// Why a store cannot be made.
@@ -110,8 +111,8 @@ impl Store {
     }
 
     /// Writes down, at the end of the memory file, for whom it is kept: what image this is, and what it is to hold.
-    pub fn commit(&self, name: &str, commitment: Commitment) -> io::Result<()> {
-        let label = Label { id: self.id, header: *self.geometry().header(), name: name.to_owned(), commitment };
+    pub fn commit(&self, names: &Names, commitment: Commitment) -> io::Result<()> {
+        let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment };
         self.memory.write(self.geometry().chunks() * self.geometry().chunk_bytes(), &label.encode())
     }
 

@@ -199,6 +199,10 @@ impl BlockSource for Overlay {
         self.inner.base.name()
     }
 
+    fn names(&self) -> Vec<&str> {
+        self.inner.base.names()
+    }
+
     fn description(&self) -> String {
         self.inner.base.description()
     }

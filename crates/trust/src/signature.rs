@@ -75,6 +75,11 @@ impl TrustedKeys {
     }
 }
 
+/// True if this has the form of a signature, whoever may have made it.
+pub fn is_one(text: &str) -> bool {
+    Signature::decode(text).is_ok()
+}
+
 /// The number behind `timestamp:`, among words that may be anything.
 fn timestamp(comment: &str) -> Option<u64> {
     comment.split_ascii_whitespace().find_map(|word| word.strip_prefix("timestamp:"))?.parse().ok()

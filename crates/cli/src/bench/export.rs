@@ -8,13 +8,11 @@ use crate::args::Via;
 use crate::control::message::DaemonStatus;
 use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::Failure;
+use crate::selection::{self, Named};
 use crate::values::nbd_uri::{NbdUri, Server};
 use std::path::PathBuf;
 use vfield_export::nbd::PORT;
 use vfield_node::status::ImageStatus;
-
-/// Fewer digits of an id than this name no image.
-const ID_DIGITS_MIN: usize = 4;
 
 /// Something to read from.
 #[derive(Debug, Clone)]
@@ -156,22 +154,30 @@ pub fn is_of(status: &DaemonStatus, uri: &NbdUri) -> bool {
 /// # Errors
 /// If it is none of them, or could be several. `whose` is who has them, for people.
 pub fn choose<'a>(wanted: Option<&str>, images: &'a [Image], whose: &str) -> Result<&'a Image, Failure> {
-    let names = || images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");
-    let hint = || format!("{whose} has {}", if images.is_empty() { "none".to_owned() } else { names() });
     let Some(wanted) = wanted else {
         return match images {
             [one] => Ok(one),
             [] => Err(Failure::failed(format!("{whose} has no image")).hint("join one, or ask another node")),
-            _ => Err(Failure::usage(format!("{whose} has several images")).hint(format!("choose one of: {}", names()))),
+            _ => {
+                let names = images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");
+                Err(Failure::usage(format!("{whose} has several images")).hint(format!("choose one of: {names}")))
+            }
         };
     };
-    let by_id = |image: &&Image| wanted.len() >= ID_DIGITS_MIN && image.id.starts_with(&wanted.to_ascii_lowercase());
-    let named: Vec<_> = images.iter().filter(|image| image.name == wanted).collect();
-    let found = if named.is_empty() { images.iter().filter(by_id).collect() } else { named };
-    match found[..] {
-        [one] => Ok(one),
-        [] => Err(Failure::failed(format!("{whose} has no image {wanted:?}")).hint(hint())),
-        _ => Err(Failure::failed(format!("{whose} has several images {wanted:?}")).hint("give the id of one of them")),
+    selection::choose(wanted, images).map_err(|undecided| undecided.explain(wanted, whose))
+}
+
+impl Named for Image {
+    fn has_name(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    fn names(&self) -> String {
+        self.name.clone()
     }
 }
 
@@ -201,7 +207,7 @@ mod tests {
         assert_eq!(id(Some("red")).unwrap(), "ab");
         assert_eq!(id(Some("ADAD")).unwrap(), "ad");
         for (wanted, fact) in [
-            (Some("blue"), "it has several images \"blue\""),
+            (Some("blue"), "it has several images \"blue\": blue (id acacacacacac), blue (id adadadadadad)"),
             (Some("ad"), "it has no image \"ad\""),
             (Some("green"), "it has no image \"green\""),
             (None, "it has several images"),

@@ -4,8 +4,8 @@
 //! `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data` line is followed by
 //! so many raw bytes. What comes in is hostile until [`Request::parse`] returned it.
 
-use crate::values::until::Until;
 use super::offer::{ExportStatus, MemoryStatus};
+use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_node::status::{Sole, Status};

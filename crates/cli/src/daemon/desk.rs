@@ -9,6 +9,7 @@ use crate::field_key::KeyFiles;
 use crate::log::EVENTS;
 use crate::memory;
 use crate::report::percent;
+use crate::selection;
 use crate::values::until::Until;
 use std::fs::File;
 use std::path::Path;
@@ -20,9 +21,6 @@ use vfield_node::Node;
 use vfield_node::event::Event;
 use vfield_node::node::Condition;
 use vfield_node::status::Status;
-
-/// Fewer digits of an id than this name no image.
-const ID_DIGITS_MIN: usize = 4;
 
 /// How far the daemon is.
 #[derive(Clone)]
@@ -191,7 +189,12 @@ impl Daemon for Desk {
 
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
         let running = self.running()?;
-        choose(wanted, running.node.sources())
+        let images = running.node.images();
+        let chosen = selection::choose(wanted, &images).map_err(|undecided| {
+            let (fact, hint) = undecided.words(wanted, "this node");
+            Reply::refused(fact, hint)
+        });
+        chosen.map(|image| Arc::clone(&image.source))
     }
 
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply> {
@@ -246,28 +249,5 @@ impl Daemon for Desk {
             }
             told.await.unwrap_or_else(|_| leaving())
         })
-    }
-}
-
-/// The one of `sources` that a person means by `wanted`: its name, its id, or the beginning of its id.
-fn choose(wanted: &str, sources: Vec<Arc<dyn BlockSource>>) -> Result<Arc<dyn BlockSource>, Reply> {
-    if let Some(source) = sources.iter().find(|source| source.name() == wanted) {
-        return Ok(Arc::clone(source));
-    }
-    let by_id = |source: &&Arc<dyn BlockSource>| {
-        wanted.len() >= ID_DIGITS_MIN && source.description().starts_with(&wanted.to_ascii_lowercase())
-    };
-    let mut found = sources.iter().filter(by_id);
-    match (found.next(), found.next()) {
-        (Some(source), None) => Ok(Arc::clone(source)),
-        (Some(_), Some(_)) => Err(Reply::refused(
-            format!("several images have an id that begins with {wanted}"),
-            "give more of its digits",
-        )),
-        (None, _) => {
-            let names: Vec<&str> = sources.iter().map(|source| source.name()).collect();
-            let hint = format!("this node has {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-            Err(Reply::refused(format!("this node has no image {wanted:?}"), hint))
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The exports of a daemon together: NBD servers, the mount and block devices; checked early, started late, ended in order.
 
+pub mod access;
 mod devices;
 mod explain;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_core::source::BlockSource;
 use vfield_export::fuse::{self, MountError, Mounted, Unmounted};
+use vfield_export::nbd::access::Rule;
 use vfield_export::nbd::{self, BindError, Server, Serving};
 
 /// What is exported now.
@@ -81,15 +83,19 @@ fn check_mount(dir: &Path) -> Result<(), Failure> {
 }
 
 impl Exports {
-    /// Takes all places and serves `sources` there; none is kept if one cannot be had. Within a runtime.
-    pub async fn start(places: &Places, sources: Vec<Arc<dyn BlockSource>>, voice: &Voice) -> Result<Self, Failure> {
+    /// Takes all places and serves `sources` there, over TCP as `access` allows; none is kept if one cannot be had. Within a
+    /// runtime.
+    pub async fn start(
+        places: &Places,
+        access: Vec<Rule>,
+        sources: Vec<Arc<dyn BlockSource>>,
+        voice: &Voice,
+    ) -> Result<Self, Failure> {
         let bound: Result<Vec<Server>, BindError> = places
             .nbd
             .iter()
             .map(|place| {
-                Ok(Server::bind(place, sources.clone())?
-                    .with_tls(places.tls.clone())
-                    .with_access(places.access.clone()))
+                Ok(Server::bind(place, sources.clone())?.with_tls(places.tls.clone()).with_access(access.clone()))
             })
             .collect();
         let bound = bound.map_err(|error| explain::bind(&error))?;

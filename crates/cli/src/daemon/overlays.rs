@@ -10,6 +10,7 @@ use crate::control::message::{OverlayStatus, Reply};
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::plan::OverlayPlan;
+use crate::selection::{self, Named};
 use crate::values::size::human;
 use std::fs::File;
 use std::path::PathBuf;
@@ -18,10 +19,8 @@ use std::time::{Duration, Instant};
 use vfield_core::device::{BlockDevice, GRANULE_BYTES};
 use vfield_core::image::ImageId;
 use vfield_core::source::BlockSource;
+use vfield_node::node::NodeImage;
 use vfield_overlay::{Folder, Overlay};
-
-/// Fewer digits of an id than this name no image.
-const ID_DIGITS_MIN: usize = 4;
 
 /// A loop device lets go of its file a moment after `umount` has returned.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
@@ -98,11 +97,25 @@ impl Prepared {
     }
 }
 
+impl Named for Arc<Overlay> {
+    fn has_name(&self, name: &str) -> bool {
+        BlockSource::names(&**self).contains(&name)
+    }
+
+    fn id(&self) -> String {
+        self.image().to_string()
+    }
+
+    fn names(&self) -> String {
+        BlockSource::names(&**self).join(", ")
+    }
+}
+
 impl Overlays {
     /// What exports offer instead of `images`.
-    pub fn sources(&self, images: Vec<Arc<dyn BlockSource>>) -> Vec<Arc<dyn BlockSource>> {
+    pub fn sources(&self, images: Vec<NodeImage>) -> Vec<Arc<dyn BlockSource>> {
         if self.all.is_empty() {
-            images
+            images.into_iter().map(|image| image.source).collect()
         } else {
             self.all.iter().map(|overlay| overlay.clone() as Arc<dyn BlockSource>).collect()
         }
@@ -140,12 +153,9 @@ impl Overlays {
                 }
             };
         };
-        let id = wanted.to_ascii_lowercase();
-        let by_id =
-            |overlay: &&Arc<Overlay>| wanted.len() >= ID_DIGITS_MIN && overlay.image().to_string().starts_with(&id);
-        let named = self.all.iter().find(|overlay| overlay.name() == wanted);
-        named.or_else(|| self.all.iter().find(by_id)).ok_or_else(|| {
-            Reply::refused(format!("this daemon has no overlay of an image {wanted:?}"), format!("it has: {}", names()))
+        selection::choose(wanted, &self.all).map_err(|undecided| {
+            let (fact, hint) = undecided.words(wanted, "this daemon");
+            Reply::refused(fact, hint)
         })
     }
 

@@ -29,8 +29,16 @@ pub fn explain(error: StartError) -> Failure {
             .hint("nothing of it was read; check --trust, and who signed what is served under this name"),
         StartError::UnknownImage { .. } => Failure::failed(fact).hint("choose one of these with --image"),
         StartError::ChooseImage { .. } => {
-            Failure::failed(fact).hint("choose with --image NAME, which may be given several times")
+            Failure::failed(fact).hint("choose with --image NAME or --image NAME=ID, which may be given several times")
         }
+        StartError::Ambiguous { pins, .. } => Failure::failed(fact)
+            .hint(format!("find out which one is right, and ask for it: --image {}", pins.join(" or --image "))),
+        StartError::ManyNames { .. } => Failure::failed(fact).hint("choose one of the names with --image NAME"),
+        StartError::Unproved { .. } => Failure::failed(fact)
+            .hint("nothing of it was taken; start a node that has it, or look at `vfield status` of a member"),
+        StartError::NameOfAnother { .. } => Failure::failed(fact)
+            .hint("give this one another name with --name, or end those that have the other one"),
+        StartError::Names(_) => Failure::failed(fact).hint("serve fewer copies of one image, or give them shorter names with --name"),
         StartError::StoreTooLarge { wanted_bytes, memory_bytes } => {
             let (wanted, memory) = (human(wanted_bytes), human(memory_bytes));
             Failure::failed(format!("a store of {wanted} is more than this machine's memory of {memory}"))

@@ -4,6 +4,7 @@ use super::pinned::Pinned;
 use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Request};
 use crate::failure::{Failure, plain};
+use crate::selection;
 use bytes::Bytes;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -39,14 +40,12 @@ impl File {
         if name.contains('/') {
             return Self::at(Path::new(name));
         }
-        let Some(image) = Pinned::find(name, status) else {
-            let names: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
-            return Err(Failure::usage(format!("the daemon has no image {name:?}"))
-                .hint(format!("it has: {}; a file is named with a slash: ./{name}", names.join(", "))));
-        };
-        let size_bytes =
-            status.node.images.iter().find(|other| other.id == image.id).map_or(0, |image| image.size_bytes);
-        Ok(Self { source: Source::Image { image, control: control.map(Path::to_owned) }, size_bytes })
+        let image = selection::choose(name, &status.node.images).map_err(|undecided| {
+            let (fact, hint) = undecided.words(name, "the daemon");
+            Failure::usage(fact).hint(format!("{hint}; a file is named with a slash: ./{name}"))
+        })?;
+        let source = Source::Image { image: Pinned::of(image), control: control.map(Path::to_owned) };
+        Ok(Self { source, size_bytes: image.size_bytes })
     }
 
     /// A file of this machine.
@@ -90,7 +89,7 @@ impl File {
             }
             Source::Image { image, control } => {
                 let mut client = Client::connect(control.as_deref())?;
-                client.send(&Request::Cat { image: image.name.clone(), offset: 0, length: None })?;
+                client.send(&Request::Cat { image: image.id.clone(), offset: 0, length: None })?;
                 send(parts, |part| client.read(part))
             }
         }

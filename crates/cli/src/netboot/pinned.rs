@@ -5,6 +5,8 @@
 
 use crate::control::message::DaemonStatus;
 use crate::failure::Failure;
+use crate::selection;
+use vfield_node::status::ImageStatus;
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +18,14 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// The image of the daemon with this name or id.
+    /// An image of the daemon.
+    pub fn of(image: &ImageStatus) -> Self {
+        Self { name: image.name.clone(), id: image.id.clone() }
+    }
+
+    /// The image of the daemon that somebody means by a name, an id, or the beginning of an id.
     pub fn find(wanted: &str, status: &DaemonStatus) -> Option<Self> {
-        let images = status.node.images.iter();
-        let pinned = |name: &String, id: &String| Self { name: name.clone(), id: id.clone() };
-        let mut found = images.filter(|image| image.name == wanted || image.id.eq_ignore_ascii_case(wanted));
-        found.next().map(|image| pinned(&image.name, &image.id))
+        selection::choose(wanted, &status.node.images).ok().map(Self::of)
     }
 
     /// Refuses if the daemon does not have it any more.

@@ -1,9 +1,9 @@
-//! How images are named: the rule for names, and telling a name from an id.
+//! How images are named: the rule for names, and telling a name from an id, and from both.
 
 use crate::failure::BadValue;
 use serde::Deserialize;
 use std::str::FromStr;
-use vfield_core::image::ImageId;
+use vfield_core::image::{IdDigits, ImageId};
 use vfield_node::config::ImageSelector;
 
 /// Longest name: a file name, since the FUSE export makes one of it.
@@ -48,7 +48,10 @@ impl TryFrom<String> for ImageName {
     }
 }
 
-/// What a user calls an image that exists: its name or its id.
+/// So many digits of an id at least are pinned to a name, as `vfield status` shows them.
+const PIN_DIGITS_MIN: usize = 12;
+
+/// What a user calls an image that exists: its name, its id, or both (`NAME=ID`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Wanted(pub ImageSelector);
@@ -59,6 +62,16 @@ impl FromStr for Wanted {
     fn from_str(text: &str) -> Result<Self, BadValue> {
         if let Ok(id) = text.parse::<ImageId>() {
             return Ok(Self(ImageSelector::Id(id)));
+        }
+        // A name may have an equals sign of its own.
+        let pin = text.rsplit_once('=').and_then(|(name, id)| Some((name, IdDigits::new(id)?)));
+        if let Some((name, id)) = pin {
+            if id.count() < PIN_DIGITS_MIN {
+                let fact = format!("{text:?} pins a name to {} digits of an id", id.count());
+                return Err(BadValue::new(fact, "give 12 of them at least, as `vfield status` shows them, or all 64"));
+            }
+            let ImageName(name) = name.parse()?;
+            return Ok(Self(ImageSelector::Pinned { name, id }));
         }
         if text.len() == ID_DIGITS && !text.contains('.') {
             let fact = format!("image id {text:?} is not hexadecimal");
@@ -97,5 +110,17 @@ mod tests {
         assert!(matches!(id.parse(), Ok(Wanted(ImageSelector::Id(_)))));
         assert!(matches!("viver".parse(), Ok(Wanted(ImageSelector::Name(name))) if name == "viver"));
         assert!("xyz!".repeat(16).parse::<Wanted>().is_err());
+    }
+
+    #[test]
+    fn a_name_can_be_pinned_to_an_id() {
+        let pinned = |text: &str| match text.parse() {
+            Ok(Wanted(ImageSelector::Pinned { name, id })) => Some((name, id.to_string())),
+            _ => None,
+        };
+        assert_eq!(pinned("os.img=0123456789AB"), Some(("os.img".to_owned(), "0123456789ab".to_owned())));
+        assert_eq!(pinned("a=b=0123456789ab").map(|(name, _)| name), Some("a=b".to_owned()));
+        assert!("os.img=0123".parse::<Wanted>().is_err_and(|bad| bad.fact.contains("4 digits")));
+        assert!(matches!("a=b.img".parse(), Ok(Wanted(ImageSelector::Name(name))) if name == "a=b.img"));
     }
 }

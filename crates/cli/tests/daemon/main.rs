@@ -193,7 +193,7 @@ fn a_second_origin_adds_an_image() {
         complaint(&[&["join", &addr, "--image", "c"][..], &listen].concat()).contains("the field has no image \"c\"")
     );
     let same = complaint(&[&["serve", "bb.img", "--name", "a.img", "--join", &addr][..], &listen].concat());
-    assert!(same.contains("two images are named \"a.img\""), "{same}");
+    assert!(same.contains("the field has another image named \"a.img\": a.img (id "), "{same}");
     let node = bench.start("c2", &["join", &addr, "--image", "bb.img", "--store", "0", "--listen", "127.0.0.1:0"]);
     node.wait("filled");
     assert!(node.ask(&["cat", "bb.img"]).stdout == b);

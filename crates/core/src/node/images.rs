@@ -7,6 +7,7 @@ use crate::fetch::{Beneficiary, Fetch, ImageNumber, Stage};
 use crate::fill::{Fill, Look};
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
+use crate::names::Names;
 use crate::placement::map::mix;
 use crate::placement::{Arc, Crowd, Filled, Gateways, Map, Ring, Zones};
 use crate::record::{Record, Subject};
@@ -71,8 +72,8 @@ pub(super) struct Image {
 pub struct ImageConfig {
     /// Its id.
     pub id: ImageId,
-    /// Its name.
-    pub name: String,
+    /// What it is called in the field.
+    pub names: Names,
     /// Its header, which belongs to the id.
     pub header: Header,
     /// True if this node can read all of it from a file.
@@ -127,7 +128,7 @@ impl Node {
         self.numbered.push(image.id);
         let entry = Image {
             number,
-            subject: Shared::new(Subject { image: image.id, name: image.name, header: image.header.encode() }),
+            subject: Shared::new(Subject { image: image.id, names: image.names, header: image.header.encode() }),
             origin: is_origin,
             map,
             crowd: Crowd::default(),

@@ -7,12 +7,12 @@ use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
 use crate::few::Few;
 use crate::identity::{Identity, NodeId, Zone};
-use crate::image::ImageId;
 use crate::membership::{Member, Membership, State};
-use crate::record::Record;
+use crate::record::{Record, Subject};
 use crate::snapshot::Snapshot;
 use crate::time::Time;
 use std::collections::BTreeMap;
+use std::sync::Arc as Shared;
 
 /// So many contacts are remembered in each of so many zones, the eldest and those that came last. Whoever comes is told of
 /// those in its own zone, so that all find each other who are switched on at once.
@@ -23,16 +23,14 @@ const TOLD: usize = 8;
 /// The same for who comes from another zone and is told of some of its own, from whom it will hear the rest: a whole field that
 /// is switched on may ask one machine first, whose link is to carry chunks soon.
 const TOLD_BESIDES: usize = 2;
-/// So many images are remembered that only other zones have.
-const IMAGES_MAX: usize = 1024;
 
 /// What a node knows beyond its zone.
 #[derive(Default)]
 pub(super) struct Outside {
     pub backbone: Option<Membership>,
     pub contacts: BTreeMap<Zone, Few<Identity>>,
-    /// Images as other zones have them, any record of each.
-    pub images: BTreeMap<ImageId, Record>,
+    /// Images as other zones have them, any record of each subject.
+    pub images: BTreeMap<Shared<Subject>, Record>,
     /// When the backbone is going to be woken.
     pub woken_at: Option<Time>,
     /// The timer of the next comparing of notes.
@@ -133,24 +131,9 @@ impl Node {
             snapshot.records.clear();
         }
         if !same_zone && !snapshot.backbone {
-            let images: BTreeMap<ImageId, &Record> =
-                self.known_records().map(|record| (record.image(), record)).collect();
-            snapshot.outside = images.into_values().cloned().collect();
+            snapshot.outside = self.one_of_each_subject();
         }
         snapshot
-    }
-
-    /// What is known of images, of whatever zone; origins last.
-    fn known_records(&self) -> impl Iterator<Item = &Record> {
-        let (origins, others): (Vec<&Record>, Vec<&Record>) =
-            self.membership.records().iter().partition(|record| record.origin);
-        self.outside.images.values().chain(others).chain(origins)
-    }
-
-    /// One record of each image that is known in the field.
-    pub fn known_images(&self) -> Vec<Record> {
-        let images: BTreeMap<ImageId, &Record> = self.known_records().map(|record| (record.image(), record)).collect();
-        images.into_values().cloned().collect()
     }
 
     /// Takes in what another node told us.
@@ -163,11 +146,7 @@ impl Node {
             let effects = self.membership.learn(members, records, self.now);
             self.apply(effects);
         }
-        let room = IMAGES_MAX.saturating_sub(self.outside.images.len());
-        let sound =
-            outside.iter().filter(|record| record.is_sound() && !self.outside.images.contains_key(&record.image()));
-        let new: Vec<Record> = sound.take(room).cloned().collect();
-        self.outside.images.extend(new.into_iter().map(|record| (record.image(), record)));
+        outside.iter().for_each(|record| self.remember_outside(record));
         let Some(from) = from else { return };
         // What the backbone knows need not be known twice.
         let named = gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity);

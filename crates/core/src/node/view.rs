@@ -113,7 +113,7 @@ impl Node {
         let now = self.now;
         let view = |image: &Image| ImageView {
             id: image.subject.image,
-            name: image.subject.name.clone(),
+            name: image.subject.names.first().to_owned(),
             coverage: image.map.coverage(),
             at_risk: image.map.worst_loss().map(|(node, lost)| (node, lost as f64 / image.map.ring().size() as f64)),
             origins: image.map.origins().len() as u64,
@@ -174,7 +174,7 @@ impl Node {
                 held_bytes =
                     bytes((u128::from(arc) * u128::from(filled) / u128::from(size)) as u64).saturating_add(held_bytes);
                 if record.origin {
-                    origin_of.push(record.subject.name.clone());
+                    origin_of.push(record.subject.names.to_string());
                 }
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }

@@ -14,6 +14,7 @@ mod leaving;
 mod liars;
 mod limits;
 mod loss;
+mod names;
 mod netboot;
 mod overlay;
 mod returning;

@@ -328,7 +328,7 @@ fn what_cannot_be_restored_or_saved_is_said_in_a_line() -> Outcome {
     let path = |name: &str| lab.dir().join(name).to_str().expect("a plain path").to_owned();
     let saved = path("red.vfo");
     assert!(refused(&node, &["save", &saved]).contains("several overlays"));
-    assert!(refused(&node, &["reset", "--image", "green"]).contains("no overlay of an image \"green\""));
+    assert!(refused(&node, &["reset", "--image", "green"]).contains("this daemon has no image \"green\""));
     client::nbdsh(
         host,
         LIMIT,

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
+use vfield_e2e::bully::Name;
 use vfield_e2e::field::NEWS;
+use vfield_e2e::herald::{self, Word, proclaim};
 use vfield_e2e::program::vfield;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
@@ -151,6 +153,32 @@ fn a_name_does_not_go_back_to_what_was_signed_before() -> Outcome {
     let said = refused(&lab, &origin, &trust)?;
     assert_eq!(said, "it was signed at 1000, and one of 2000 was read here before");
     reads(&origin, &[&trust[..], &["--allow-rollback"]].concat())?;
+    Ok(())
+}
+
+/// Members that do not exist, with ids before all others, some of which are said to have the image: they are asked too, and
+/// nobody waits for them.
+#[test]
+fn ghosts_do_not_hide_a_signature() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let [trusted, secret] = new_key(&lab, "vendor")?;
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    sign(&image, &secret)?;
+    let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let id = origin.image()?["id"].as_str().unwrap_or_default().to_owned();
+    let ghosts: Vec<Name> = (1..=40)
+        .map(|node| Name { addr: (lab.host(2).addr().ip(), 9000 + node as u16).into(), node, generation: 1 })
+        .collect();
+    let header = herald::header(MIB, 16);
+    let word = |ghost: &Name| Word { node: ghost.node, version: 1, image: &id, name: "disk.img", header, origin: true };
+    let words: Vec<Word<'_>> = ghosts.iter().take(20).map(word).collect();
+    proclaim(origin.addr(), ghosts[0], &ghosts, &words)?;
+    let mut reader = reader(&lab, &origin, "reader", &["--trust", &trusted.display().to_string()])?;
+    reader.wait_ready(NEWS)?;
+    client::compare_nbd(lab.host(1), &reader.uri(""), &image)?;
     Ok(())
 }
 

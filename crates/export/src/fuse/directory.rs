@@ -1,4 +1,4 @@
-//! The file system itself: one directory with one file for each image.
+//! The file system itself: one directory with one file for each image, under each of its names.
 //!
 //! Owns the table of inodes, which never changes while it is mounted. Invariant: everything said about names and
 //! sizes, and about bytes of files that cannot be written, stays true for the life of the mount, so the kernel may
@@ -70,8 +70,7 @@ impl Directory {
     /// One file for each source, in their order.
     pub fn new(sources: Vec<Arc<dyn BlockSource>>, waiting: Arc<Waiting>) -> Result<Self, MountError> {
         let mut names = HashSet::new();
-        for source in &sources {
-            let name = source.name();
+        for name in sources.iter().flat_map(|source| source.names()) {
             let bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']);
             if bad || name == "." || name == ".." {
                 return Err(MountError::BadName(name.into()));
@@ -134,17 +133,20 @@ impl Directory {
             blocks: file.size_bytes / u64::from(SECTOR_BYTES),
             kind: FileType::RegularFile,
             perm: if file.is_writable() { 0o644 } else { 0o444 },
-            nlink: 1,
+            nlink: u32::try_from(file.source.names().len()).unwrap_or(u32::MAX),
             blksize: file.source.chunk_bytes(),
             ..root
         })
     }
 
-    /// Names and inodes, in the order of the files.
-    fn entries(&self) -> impl Iterator<Item = (INodeNo, FileType, &str)> {
+    /// Names and inodes, in the order of the files; an image of several names is one file with as many links.
+    fn entries<'a>(&'a self) -> impl Iterator<Item = (INodeNo, FileType, &'a str)> {
         let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
         let files = self.files.iter().zip(FIRST_FILE..);
-        dots.into_iter().chain(files.map(|(file, inode)| (INodeNo(inode), FileType::RegularFile, file.source.name())))
+        let named = |(file, inode): (&'a Arc<ImageFile>, u64)| {
+            file.source.names().into_iter().map(move |name| (INodeNo(inode), FileType::RegularFile, name))
+        };
+        dots.into_iter().chain(files.flat_map(named))
     }
 
     fn find(&self, name: &OsStr) -> Result<FileAttr, Errno> {

@@ -1,8 +1,8 @@
 //! Which images a client over TCP may see, by the network that it comes from.
 //!
-//! Owns the rules and how they are written, `[IMAGE=]NETWORK`. An image that a rule speaks of, or any image if a rule speaks of
-//! all, is there for clients from the networks of its rules, and for nobody else. Unix sockets have permissions
-//! instead. An address proves nothing on a network where others can take it: certificates do.
+//! Owns the rules and how they are written, `[IMAGE=]NETWORK`. Without a rule all is there for everybody. With one, an image
+//! is there for clients from the networks of the rules that speak of it, or of all images, and for nobody else: one of
+//! which no rule speaks is there for nobody. Unix sockets have permissions instead. An address proves nothing on a network where others can take it: certificates do.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -73,10 +73,10 @@ impl fmt::Display for Rule {
     }
 }
 
-/// True if a client at `addr` may see the image called `name`.
-pub(super) fn allows(rules: &[Rule], name: &str, addr: IpAddr) -> bool {
-    let mut about = rules.iter().filter(|rule| rule.image.as_deref().is_none_or(|image| image == name)).peekable();
-    about.peek().is_none() || about.any(|rule| rule.network.contains(addr))
+/// True if a client at `addr` may see the image of these names.
+pub(super) fn allows(rules: &[Rule], names: &[&str], addr: IpAddr) -> bool {
+    let speaks = |rule: &&Rule| rule.image.as_deref().is_none_or(|image| names.contains(&image));
+    rules.is_empty() || rules.iter().filter(speaks).any(|rule| rule.network.contains(addr))
 }
 
 #[cfg(test)]
@@ -104,11 +104,13 @@ mod tests {
     #[test]
     fn an_image_is_there_for_those_of_its_rules() {
         let some = rules(&["secret.img=10.0.0.0/8", "secret.img=::1"]);
-        assert!(allows(&some, "secret.img", ip("10.1.1.1")) && allows(&some, "secret.img", ip("::1")));
-        assert!(!allows(&some, "secret.img", ip("11.1.1.1")) && allows(&some, "other.img", ip("11.1.1.1")));
+        let secret = ["other name", "secret.img"];
+        assert!(allows(&some, &secret, ip("10.1.1.1")) && allows(&some, &secret, ip("::1")));
+        assert!(!allows(&some, &secret, ip("11.1.1.1")), "by whatever name");
+        assert!(!allows(&some, &["other.img"], ip("10.1.1.1")), "no rule speaks of it");
         let all = rules(&["10.0.0.0/8", "a=b=11.0.0.0/8"]);
-        assert!(allows(&all, "x", ip("10.1.1.1")) && !allows(&all, "x", ip("11.1.1.1")));
-        assert!(allows(&all, "a=b", ip("11.1.1.1")) && allows(&[], "x", ip("1.1.1.1")));
+        assert!(allows(&all, &["x"], ip("10.1.1.1")) && !allows(&all, &["x"], ip("11.1.1.1")));
+        assert!(allows(&all, &["a=b"], ip("11.1.1.1")) && allows(&[], &["x"], ip("1.1.1.1")));
         assert_eq!(all[1].to_string(), "a=b=11.0.0.0/8");
     }
 

@@ -64,12 +64,13 @@ impl Shared {
         let Some(peer) = socket.peer().filter(|_| !self.access.is_empty()).transpose()? else {
             return Ok(Arc::clone(&self.offers));
         };
-        Ok(self.offers.iter().filter(|offer| access::allows(&self.access, &offer.name, peer)).cloned().collect())
+        let allowed = |source: &Arc<dyn BlockSource>| access::allows(&self.access, &source.names(), peer);
+        Ok(self.offers.iter().filter(|offer| self.source(offer).is_some_and(allowed)).cloned().collect())
     }
 
     /// The source of an offer.
     fn source(&self, offer: &Offer) -> Option<&Arc<dyn BlockSource>> {
-        self.sources.iter().find(|source| source.name() == offer.name)
+        self.sources.iter().find(|source| source.names().contains(&offer.name.as_str()))
     }
 }
 

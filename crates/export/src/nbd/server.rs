@@ -14,6 +14,7 @@ use super::listener::{BindError, Listener};
 use super::session::device_bytes;
 use super::tls::Tls;
 use super::{Limits, codec};
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,9 +62,10 @@ impl Server {
         if sources.is_empty() {
             return Err(BindError::NoSource);
         }
-        for (index, source) in sources.iter().enumerate() {
-            if sources[..index].iter().any(|other| other.name() == source.name()) {
-                return Err(BindError::SameName(source.name().to_owned()));
+        let mut names = HashSet::new();
+        for name in sources.iter().flat_map(|source| source.names()) {
+            if !names.insert(name) {
+                return Err(BindError::SameName(name.to_owned()));
             }
         }
         let listener = Listener::bind(address)?;
@@ -158,7 +160,10 @@ impl Serving {
 pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
     let limits = Limits::default();
     Shared {
-        offers: sources.iter().map(|source| offer(&**source)).collect(),
+        offers: sources
+            .iter()
+            .flat_map(|source| source.names().into_iter().map(|name| offer(&**source, name)))
+            .collect(),
         sources,
         advice: Budget::new(limits.advice_bytes_of_all),
         held: Budget::new(limits.held_bytes_of_all),
@@ -172,7 +177,7 @@ pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
     }
 }
 
-fn offer(source: &dyn BlockSource) -> Offer {
+fn offer(source: &dyn BlockSource, name: &str) -> Offer {
     let chunk = source.chunk_bytes();
     // Section "Block size constraints": a power of two from 512 up to the largest payload.
     let possible = chunk.is_power_of_two() && (512..=codec::PAYLOAD_BYTES_MAX).contains(&chunk);
@@ -182,7 +187,7 @@ fn offer(source: &dyn BlockSource) -> Offer {
     }
     let writable = source.device().is_some();
     Offer {
-        name: source.name().to_owned(),
+        name: name.to_owned(),
         description,
         size_bytes: device_bytes(source.size_bytes()),
         // Who writes less than a granule makes the source read the rest of it.

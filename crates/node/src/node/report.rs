@@ -2,15 +2,16 @@
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
+use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, RiskStatus, SignatureStatus, Sole, SourceStatus, Status,
-    WaitingChunk, ZoneStatus,
+    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus, Sole,
+    SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
-use vfield_core::node::{ImageView, MemberView, Node as Core, ZonesView};
+use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
@@ -18,7 +19,8 @@ const WAITING_MAX: usize = 64;
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
-    let (images, members, zones) = driver.look(|core| (core.images(), core.members(), core.zones()));
+    let (images, members, zones, claims) =
+        driver.look(|core| (core.images(), core.members(), core.zones(), core.claims()));
     let (traffic, peers) = driver.counters.report();
     let warnings = driver.warnings();
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
@@ -26,7 +28,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         .into_iter()
         .filter_map(|view| {
             let risk = view.at_risk.and_then(|(node, share)| Some(RiskStatus { addr: addr(node)?.to_string(), share }));
-            Some(ImageStatus { at_risk: risk, ..image(driver, &*driver.image(view.id)?, view) })
+            Some(ImageStatus { at_risk: risk, ..image(driver, &*driver.image(view.id)?, view, &claims) })
         })
         .collect();
     let me = members.first().map(|me| me.identity);
@@ -71,7 +73,12 @@ fn misdeeds(driver: &Driver) -> MisdeedsStatus {
     }
 }
 
-fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
+fn namesake(Namesake { name, id, addr, served, nodes }: Namesake) -> NamesakeStatus {
+    let addr = addr.map(|addr| addr.to_string()).unwrap_or_default();
+    NamesakeStatus { name, id: id.to_string(), addr, served, nodes: nodes as u64 }
+}
+
+fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim]) -> ImageStatus {
     let chunk = image.geometry().chunk_bytes();
     let source = image.source().map(|origin| SourceStatus {
         path: origin.path().display().to_string(),
@@ -81,6 +88,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
             OriginState::Changed { .. } => "changed",
         }
         .to_owned(),
+        moved: origin.moved().map(|moved| moved.to_string()).unwrap_or_default(),
     });
     let waiting = view.waiting.iter().take(WAITING_MAX).map(|waited| WaitingChunk {
         chunk: waited.chunk.0,
@@ -90,7 +98,8 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
     let signed = driver.proofs.signed(view.id);
     let covered = view.coverage.multiplicity_min > 0;
     ImageStatus {
-        name: view.name,
+        name: image.name().to_owned(),
+        names: image.names().iter().map(str::to_owned).collect(),
         id: view.id.to_string(),
         size_bytes: image.geometry().header().length_bytes(),
         chunk_size_bytes: chunk,
@@ -106,6 +115,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView) -> ImageStatus {
         taken_over_bytes: image.store().adopted_bytes(),
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
+        namesakes: namesakes::of(image, claims).into_iter().map(namesake).collect(),
         waiting: waiting.collect(),
     }
 }

@@ -6,6 +6,7 @@
 use super::PublishError;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, open, seek, stat};
 use rustix::io::{Errno, pread, retry_on_intr};
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,24 @@ pub struct SourceFile {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     regular: bool,
+}
+
+/// What has become of the name of a file that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// Nothing is there.
+    Unlinked,
+    /// Another file is there.
+    Replaced,
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unlinked => "unlinked",
+            Self::Replaced => "replaced",
+        })
+    }
 }
 
 /// What differs after somebody wrote to a regular file. Of a block device only the length can be told.
@@ -75,6 +94,16 @@ impl SourceFile {
             Fingerprint { length_bytes, modified_ns: 0, status_changed_ns: 0 }
         };
         if print.length_bytes == 0 { Err(PublishError::Empty(self.path.clone())) } else { Ok(print) }
+    }
+
+    /// What has become of its name, as far as this process may look.
+    pub fn moved(&self) -> Option<Moved> {
+        let own = fstat(&self.fd).ok()?;
+        match stat(&self.path) {
+            Ok(there) if (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino) => Some(Moved::Replaced),
+            Err(Errno::NOENT | Errno::NOTDIR) => Some(Moved::Unlinked),
+            _ => None,
+        }
     }
 
     /// Reads `bytes` from `offset`; fewer than asked for only at the end of the file.

@@ -4,7 +4,8 @@
 //! Invariant: a label promises nothing. Whoever wrote it may have been another version, or have been killed
 //! meanwhile; each chunk is verified before it counts. Written and read by the store.
 
-use vfield_core::image::{BadHeader, Geometry, Header, ImageId, is_image_name};
+use vfield_core::image::{BadHeader, Geometry, Header, ImageId};
+use vfield_core::names::Names;
 use vfield_core::node::Commitment;
 
 /// See the module.
@@ -14,8 +15,8 @@ pub struct Label {
     pub id: ImageId,
     /// Its header; whether it belongs to `id` is found out with the top page.
     pub header: Header,
-    /// What it is called.
-    pub name: String,
+    /// What it is called there; of names that do not fit, the first.
+    pub names: Names,
     /// What the store was to hold.
     pub commitment: Commitment,
 }
@@ -50,14 +51,16 @@ impl Label {
     /// integers little-endian.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
+        let name = self.names.joined();
+        let name = if name.len() <= Self::HASH_AT - Self::NAME_AT { name } else { self.names.first() };
         out[..8].copy_from_slice(&Self::MAGIC);
         out[8..12].copy_from_slice(&Self::VERSION.to_le_bytes());
-        out[12..16].copy_from_slice(&(self.name.len() as u32).to_le_bytes());
+        out[12..16].copy_from_slice(&(name.len() as u32).to_le_bytes());
         out[16..48].copy_from_slice(&self.id.0);
         out[48..80].copy_from_slice(&self.header.encode());
         out[80..88].copy_from_slice(&self.commitment.start.to_le_bytes());
         out[88..96].copy_from_slice(&self.commitment.from.to_le_bytes());
-        out[Self::NAME_AT..][..self.name.len()].copy_from_slice(self.name.as_bytes());
+        out[Self::NAME_AT..][..name.len()].copy_from_slice(name.as_bytes());
         let hash = blake3::hash(&out[..Self::HASH_AT]);
         out[Self::HASH_AT..].copy_from_slice(hash.as_bytes());
         out
@@ -81,10 +84,10 @@ impl Label {
         let header = Header::decode(&bytes[48..80])?;
         let commitment = Commitment { start: number(80, 8), from: number(88, 8) };
         let name = bytes[Self::NAME_AT..Self::HASH_AT].get(..number(12, 4) as usize);
-        let name = name.and_then(|name| str::from_utf8(name).ok()).filter(|name| is_image_name(name));
-        match name {
-            Some(name) if commitment.fits(Geometry::new(header).chunks()) => {
-                Ok(Self { id, header, name: name.to_owned(), commitment })
+        let names = name.and_then(|name| str::from_utf8(name).ok()).map(Names::from).filter(Names::is_sound);
+        match names {
+            Some(names) if commitment.fits(Geometry::new(header).chunks()) => {
+                Ok(Self { id, header, names, commitment })
             }
             _ => Err(BadLabel::Unsound),
         }

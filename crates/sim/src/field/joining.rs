@@ -186,7 +186,7 @@ impl Field {
         let Original { id, name, geometry, .. } = &self.images[image];
         let capacity_bytes = capacity * geometry.chunk_bytes();
         let (name, header) = (name.clone(), *geometry.header());
-        let config = ImageConfig { id: *id, name, header, origin, capacity_bytes, kept: None };
+        let config = ImageConfig { id: *id, names: name.into(), header, origin, capacity_bytes, kept: None };
         let now = self.now() + self.machines[machine].ahead;
         let host = &mut self.machines[machine];
         host.put_up(image, Shelf { origin, ..Shelf::default() });

@@ -156,7 +156,12 @@ fn full_holder(field: &Field, node: NodeId) -> Record {
     Record {
         node,
         version: u64::MAX,
-        subject: Subject { image: image.id, name: image.name.clone(), header: image.geometry.header().encode() }.into(),
+        subject: Subject {
+            image: image.id,
+            names: image.name.as_str().into(),
+            header: image.geometry.header().encode(),
+        }
+        .into(),
         origin: false,
         arc: Arc { start: 0, length: size },
         filled: Filled { from: 0, count: size },

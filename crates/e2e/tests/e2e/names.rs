@@ -1,0 +1,310 @@
+//! Which bytes a name or an id means, also where somebody says of images what it likes.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use vfield_e2e::bully::Name;
+use vfield_e2e::field::{Field, NEWS, Plan, state_of};
+use vfield_e2e::herald::{self, Word, proclaim};
+use vfield_e2e::program::vfield;
+use vfield_e2e::{Failed, Outcome};
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Lab, LabError, client};
+
+/// Length of the images here: one page of hashes, which is the top.
+const BYTES: u64 = 4 * MIB;
+/// Its chunks of 64 KiB, none of which is all zeros.
+const CHUNKS: u64 = BYTES >> 16;
+/// A join that has nobody to wait for ends before this, whatever was said to it.
+const ENDS: Duration = Duration::from_secs(60);
+
+fn text<'a>(status: &'a Value, key: &str) -> &'a str {
+    status[key].as_str().expect("a text")
+}
+
+/// The name of a running node in the field.
+fn name_of(daemon: &Daemon) -> Result<Name, Failed> {
+    let status = daemon.status()?;
+    let node = u64::from_str_radix(text(&status, "node"), 16).expect("hexadecimal");
+    Ok(Name { addr: daemon.addr(), node, generation: 1 })
+}
+
+/// The id of a daemon's first image.
+fn id_of(daemon: &Daemon) -> Result<String, Failed> {
+    Ok(text(&daemon.image()?, "id").to_owned())
+}
+
+/// An origin on host 0 and a reader on host 1; nobody on host 2 and 3.
+fn field() -> Result<Field, LabError> {
+    Field::on(Lab::loopback(5)?, Plan { image_bytes: BYTES, stores: &["0"], ..Plan::default() })
+}
+
+/// A join on host 2, started.
+fn joining(field: &Field, name: &str, words: &[&str]) -> Result<Daemon, LabError> {
+    field.vfield.join(field.lab.host(2), field.origin.addr()).name(name).store("0").args(words).spawn()
+}
+
+/// What a join on host 2 says that refuses.
+fn refused(field: &Field, words: &[&str]) -> Result<String, Failed> {
+    let mut node = joining(field, "refused", words)?;
+    let status = node.process_mut().wait(ENDS)?;
+    let log = node.process().log();
+    assert!(!status.success() && !log.contains("panicked"), "{log}");
+    std::fs::remove_file(field.lab.host(2).dir().join("refused.log"))?;
+    Ok(log)
+}
+
+/// A join on host 2 reads `image` under `name`; the origin is not blamed for what others said.
+fn reads(field: &Field, words: &[&str], name: &str, image: &PathBuf) -> Outcome {
+    let mut node = joining(field, "reads", words)?;
+    node.wait_ready(ENDS)?;
+    client::compare_nbd(field.lab.host(2), &node.uri(name), image)?;
+    let status = node.status()?;
+    assert_eq!(state_of(&status, field.origin.addr()).as_deref(), Some("alive"), "it is innocent: {status:#}");
+    assert_eq!(status["misdeeds"]["lies"], 0, "{status:#}");
+    Ok(())
+}
+
+/// "My image has the name, and yours another one": who joins is told of both and gets neither, unless it says which.
+#[test]
+fn a_name_is_not_given_to_who_spoke_last() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let field = field()?;
+    let dir = field.lab.dir().join("other");
+    std::fs::create_dir(&dir)?;
+    let other_image = random_file(&dir.join("disk.img"), BYTES, 9)?;
+    // A process of its own field, so that what is said of its image can be proved.
+    let other = field.vfield.serve(field.lab.host(3), &[&other_image]).name("other").ready()?;
+    let (real, false_id) = (id_of(&field.origin)?, id_of(&other)?);
+    let (origin, liar) = (name_of(&field.origin)?, name_of(&other)?);
+    let header = herald::header(BYTES, CHUNKS);
+    let word = |node: &Name, image, name| Word { node: node.node, version: 1 << 50, image, name, header, origin: true };
+    let words = [word(&liar, &false_id, "disk.img"), word(&origin, &real, "old-disk.img")];
+    for daemon in [&field.origin, &field.nodes[0]] {
+        proclaim(daemon.addr(), liar, &[liar], &words)?;
+    }
+    client::compare_nbd(field.host(0), &field.nodes[0].uri("disk.img"), &field.image)?;
+    let said = refused(&field, &["--image", "disk.img"])?;
+    for fact in [&real[..12], &false_id[..12], &other.addr().to_string(), "--image disk.img="] {
+        assert!(said.contains(fact), "{fact} is not in: {said}");
+    }
+    assert!(refused(&field, &[])?.contains(&false_id[..12]), "without a wish it cannot choose");
+    reads(&field, &["--image", &format!("disk.img={}", &real[..12])], "disk.img", &field.image)?;
+    reads(&field, &["--image", &real], "", &field.image)?;
+    reads(&field, &["--image", &real[..12]], "", &field.image)?;
+    client::compare_nbd(field.host(0), &field.nodes[0].uri("disk.img"), &field.image)?;
+    Ok(())
+}
+
+/// Wrong headers of an image, in the name of others, and images that nobody has under its name.
+#[test]
+fn what_nobody_can_prove_is_not_believed() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let field = field()?;
+    let real = id_of(&field.origin)?;
+    let liar = Name { addr: field.lab.host(3).addr(), node: u64::MAX - 1, generation: 1 };
+    let ghost = Name { addr: field.lab.host(4).addr(), node: u64::MAX, generation: 1 };
+    let wrong = herald::header(2 * BYTES + 5, CHUNKS);
+    let short = herald::header(70_000, 2);
+    let nothing = "5a".repeat(32);
+    let word = |node, image, name, header| Word { node, version: 1 << 50, image, name, header, origin: true };
+    let words = [
+        word(liar.node, &real, "disk.img", wrong),
+        word(ghost.node, &real, "disk.img", short),
+        word(u64::MAX, &nothing, "disk.img", wrong),
+    ];
+    for daemon in [&field.origin, &field.nodes[0]] {
+        proclaim(daemon.addr(), liar, &[liar, ghost], &words)?;
+    }
+    reads(&field, &["--image", &real], "", &field.image)?;
+    reads(&field, &["--image", "disk.img"], "disk.img", &field.image)?;
+    reads(&field, &[], "disk.img", &field.image)?;
+    // One more origin of the same image is not turned away for their sake.
+    let again = field.vfield.serve(field.lab.host(2), &[&field.image]).name("again");
+    drop(again.args(&["--join", &field.origin.addr().to_string()]).ready()?);
+    let start = Instant::now();
+    let said = refused(&field, &["--image", &nothing])?;
+    assert!(said.contains(&nothing[..12]) && said.contains("cannot be verified"), "{said}");
+    assert!(start.elapsed() < ENDS / 2, "it took {:?}", start.elapsed());
+    Ok(())
+}
+
+/// What a command prints that fails.
+fn complaint(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "it did not fail: {text}");
+    Ok(text)
+}
+
+#[test]
+fn the_beginning_of_an_id_is_enough() -> Outcome {
+    let field = field()?;
+    let id = id_of(&field.origin)?;
+    let length = |wanted: &str| {
+        let mut cat = field.nodes[0].ask("cat");
+        let output = cat.arg(wanted).output()?;
+        assert!(output.status.success(), "{wanted}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok::<usize, Failed>(output.stdout.len())
+    };
+    for wanted in ["disk.img", &id, &id[..12], &id[..12].to_uppercase()] {
+        assert_eq!(length(wanted)? as u64, BYTES, "{wanted}");
+    }
+    let said = complaint(field.nodes[0].ask("cat").arg("nothing.img"))?;
+    assert!(said.contains("this node has no image \"nothing.img\"") && said.contains(&id[..12]), "{said}");
+    Ok(())
+}
+
+/// Names of the longest that a file can have: there is no room beside it for the name of a signature's file.
+#[test]
+fn a_file_of_the_longest_name_is_served() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(2)?, vfield());
+    let name = format!("{}.img", "x".repeat(251));
+    let image = random_file(&lab.dir().join(&name), MIB, 1)?;
+    let start = vfield.serve(lab.host(0), &[&image]).mounted(vfield_lab::need::fuse_works());
+    let origin = start.name("origin").ready()?;
+    let node = vfield.join(lab.host(1), origin.addr()).store("all").args(&["--image", &name]).ready()?;
+    client::compare_nbd(lab.host(1), &node.uri(&name), &image)?;
+    drop((node, origin));
+    let short = vfield.serve(lab.host(0), &[&image]).args(&["--name", "short.img"]).name("short").ready()?;
+    client::compare_nbd(lab.host(0), &short.uri("short.img"), &image)?;
+    Ok(())
+}
+
+#[test]
+fn one_image_is_there_under_each_of_its_names() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(4)?, vfield());
+    let one = random_file(&lab.dir().join("one.img"), BYTES, 1)?;
+    let same = random_file(&lab.dir().join("same.img"), BYTES, 1)?;
+    let other = random_file(&lab.dir().join("other.img"), MIB, 2)?;
+    let serve = vfield.serve(lab.host(0), &[&one, &other, &same]).mounted(vfield_lab::need::fuse_works());
+    let origin = serve.name("origin").ready()?;
+    let of_both = |daemon: &Daemon, host: usize| -> Outcome {
+        for name in ["one.img", "same.img"] {
+            client::compare_nbd(lab.host(host), &daemon.uri(name), &one)?;
+            if let Some(mount) = daemon.mount() {
+                client::compare_file(lab.host(host), &mount.join(name), &one)?;
+            }
+        }
+        Ok(())
+    };
+    of_both(&origin, 0)?;
+    assert_eq!(origin.status()?["images"].as_array().map(Vec::len), Some(2), "two names, one image");
+    let status = origin.status()?;
+    let mut images = status["images"].as_array().into_iter().flatten();
+    let both = images.find(|image| image["names"] == serde_json::json!(["one.img", "same.img"])).expect("both names");
+    let id = text(both, "id").to_owned();
+    let join = |host: usize, through: &Daemon, image: &str| {
+        let start = vfield.join(lab.host(host), through.addr()).store("all").args(&["--image", image]);
+        start.mounted(vfield_lab::need::fuse_works()).ready()
+    };
+    let by_name = join(1, &origin, "same.img")?;
+    client::compare_nbd(lab.host(1), &by_name.uri("same.img"), &one)?;
+    assert_eq!(by_name.image()?["names"], serde_json::json!(["same.img"]), "it goes by what it was asked for");
+    let by_id = join(2, &by_name, &id)?;
+    of_both(&by_id, 2)?;
+    by_id.wait("filled", NEWS)?;
+    drop((origin, by_name));
+    of_both(&join(3, &by_id, &id[..12])?, 3)?;
+    Ok(())
+}
+
+#[test]
+fn a_rule_about_no_image_is_an_error_and_one_image_without_a_rule_is_closed() -> Outcome {
+    if !have(&[Need::Tool("nbdinfo")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(1)?, vfield());
+    let files = ["os-v1", "os-v2"].map(|name| lab.dir().join(name));
+    for (seed, file) in (1..).zip(&files) {
+        random_file(file, MIB, seed)?;
+    }
+    let ip = lab.host(0).addr().ip();
+    let place = format!("tcp:{ip}:{}", lab.host(0).addr().port() + 1);
+    let serve = |name: &str, rule: &str| {
+        let serve = vfield.serve(lab.host(0), &[&files[0], &files[1]]).name(name);
+        serve.args(&["--nbd", &place, "--nbd-allow", rule]).spawn()
+    };
+    let mut refused = serve("refused", "os-v11=10.0.0.0/8")?;
+    assert!(!refused.process_mut().wait(NEWS)?.success());
+    let log = refused.process().log();
+    assert!(log.contains("--nbd-allow os-v11=10.0.0.0/8: this node has no image \"os-v11\""), "{log}");
+    assert!(log.contains("os-v1 (id ") && log.contains("os-v2 (id "), "{log}");
+
+    let mut origin = serve("origin", "os-v2=127.0.0.0/8")?;
+    origin.wait_ready(NEWS)?;
+    let log = origin.process().log();
+    assert!(log.contains("nobody may read os-v1 over TCP: no --nbd-allow speaks of it"), "{log}");
+    let info = |name: &str| {
+        let uri = format!("nbd://{ip}:{}/{name}", lab.host(0).addr().port() + 1);
+        Command::new("nbdinfo").arg("--size").arg(uri).output()
+    };
+    assert!(info("os-v2")?.status.success() && !info("os-v1")?.status.success());
+    Ok(())
+}
+
+/// A file is replaced and its origin started again: both ends are told what became of the name, and who joins can choose.
+#[test]
+fn a_replaced_file_is_told_of_at_both_ends() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let mut field = Field::on(Lab::loopback(5)?, Plan { image_bytes: BYTES, stores: &["all"], ..Plan::default() })?;
+    field.covered()?;
+    let old_id = id_of(&field.origin)?;
+    let old = field.lab.dir().join("old.img");
+    std::fs::copy(&field.image, &old)?;
+    std::fs::rename(random_file(&field.lab.dir().join("new.img"), BYTES, 2)?, &field.image)?;
+    let warned = |status: &Value, text: &str| {
+        let warnings = status["warnings"].as_array().into_iter().flatten();
+        warnings.filter_map(Value::as_str).any(|warning| warning.contains(text))
+    };
+    field.origin.wait_status("the origin says that its file was replaced", NEWS, |status| {
+        status["images"][0]["source"]["moved"] == "replaced" && warned(status, "was replaced")
+    })?;
+    let shown = run(&mut field.origin.ask("status"))?;
+    assert!(shown.contains("was replaced: the file that was opened is served"), "{shown}");
+    client::compare_nbd(field.host(0), &field.nodes[0].uri("disk.img"), &old)?;
+
+    field.origin.kill();
+    let serve = field.vfield.serve(field.lab.host(0), &[&field.image]).name("origin");
+    field.origin = serve.args(&["--join", &field.nodes[0].addr().to_string()]).ready()?;
+    let new_id = id_of(&field.origin)?;
+    let (old12, new12) = (&old_id[..12], &new_id[..12]);
+    let reader = format!("\"disk.img\" is another image now at {} (id {new12})", field.origin.addr());
+    let still = format!("this node still reads id {old12}: the stores of the field hold all of it");
+    let told = |status: &Value| warned(status, &reader) && warned(status, &still);
+    field.nodes[0].wait_status("the reader is told", NEWS, told)?;
+    let served =
+        format!("\"disk.img\" is served here with id {new12}, and 1 other node has another image of that name");
+    field.origin.wait_status("the origin is told", NEWS, |status| warned(status, &served))?;
+    let shown = run(&mut field.nodes[0].ask("status"))?;
+    let line = format!("{} serves another disk.img; to join it: --image disk.img={new12}", field.origin.addr());
+    assert!(shown.contains(&line), "{shown}");
+
+    let said = refused(&field, &["--image", "disk.img"])?;
+    for pin in [old12, new12] {
+        assert!(said.contains(&format!("--image disk.img={pin}")), "{said}");
+    }
+    reads(&field, &["--image", &format!("disk.img={new12}")], "disk.img", &field.image)?;
+    reads(&field, &["--image", &format!("disk.img={old12}")], "disk.img", &old)?;
+    client::compare_nbd(field.host(0), &field.nodes[0].uri("disk.img"), &old)?;
+
+    std::fs::remove_file(&field.image)?;
+    let moved = |status: &Value| status["images"][0]["source"]["moved"] == "unlinked";
+    field.origin.wait_status("the origin says that its file is gone", NEWS, moved)?;
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Interviews: members are asked something over connections of their own, before this node takes part in an image.
+//!
+//! Whom to ask first follows from what is claimed, and a claim proves nothing: so nobody is waited for alone, nobody is
+//! blamed for an answer, and the number of those who are asked at once is bounded.
+
+use crate::connection::Connection;
+use crate::driver::Driver;
+use crate::greet::{self, GreetError};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use vfield_core::node::Claim;
+use vfield_core::wire::{FrameHeader, HEADER, Kind};
+
+/// How long a member may take to answer: as long as a chunk takes on a link that fifty others want something of.
+const ANSWER: Duration = Duration::from_secs(5);
+/// So many members are asked at most: most of those who are claimed to have an image may not exist.
+const ASKED_MAX: usize = 256;
+
+/// How members are asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    /// So many at once.
+    pub at_once: usize,
+    /// The next one is asked so long after the one before, or when that one has answered.
+    pub pace: Duration,
+    /// All of it ends after so long.
+    pub within: Duration,
+}
+
+/// Asks the members at `addrs`, in this order, until `enough` of an answer, or the time is up.
+pub async fn ask_all<T, F>(
+    addrs: Vec<SocketAddr>,
+    manner: Manner,
+    ask: impl Fn(SocketAddr) -> F,
+    mut enough: impl FnMut(SocketAddr, T) -> bool,
+) where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let end = Instant::now() + manner.within;
+    let mut left = addrs.into_iter().take(ASKED_MAX).peekable();
+    let mut asked = JoinSet::new();
+    let mut next_at = Instant::now();
+    loop {
+        if asked.is_empty() && left.peek().is_none() {
+            return;
+        }
+        let more = left.peek().is_some() && asked.len() < manner.at_once;
+        tokio::select! {
+            biased;
+            Some(answer) = asked.join_next() => {
+                let (addr, answer) = answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+                if enough(addr, answer) {
+                    return;
+                }
+                next_at = Instant::now();
+            }
+            () = sleep_until(next_at), if more => {
+                if let Some(addr) = left.next() {
+                    let answer = ask(addr);
+                    asked.spawn(async move { (addr, answer.await) });
+                }
+                next_at = Instant::now() + manner.pace;
+            }
+            () = sleep_until(end) => return,
+        }
+    }
+}
+
+/// A conversation with one member.
+pub struct Guest(Connection);
+
+impl Guest {
+    /// Greets it.
+    pub async fn at(driver: &Driver, addr: SocketAddr) -> Result<Self, GreetError> {
+        let me = driver.look(|core| *core.me());
+        Ok(Self(greet::dial(addr, me, driver.keys.ring()).await?.0))
+    }
+
+    /// Asks one thing; the answer's head and its payload.
+    pub async fn ask(&mut self, question: &[u8]) -> Result<(FrameHeader, Vec<u8>), GreetError> {
+        let exchange = async {
+            self.0.send(question).await?;
+            loop {
+                let head = self.0.receive(HEADER).await?;
+                let header = FrameHeader::decode(head.first_chunk().expect("as long as was asked for"))?;
+                let body = self.0.receive(header.length as usize).await?;
+                if header.kind != Kind::Patience {
+                    return Ok((header, body));
+                }
+            }
+        };
+        timeout(ANSWER, exchange).await.map_err(|_| GreetError::TimedOut)?
+    }
+}
+
+/// Whom to ask about an image of which this is claimed: those who were met and have it, then stores and origins in turns,
+/// each node beginning with others, then whoever may know them.
+pub fn whom(driver: &Arc<Driver>, claims: &[&Claim], met: &[SocketAddr]) -> Vec<SocketAddr> {
+    let me = driver.look(|core| *core.me());
+    let tellers = || claims.iter().flat_map(|claim| &claim.tellers);
+    let known: BTreeSet<SocketAddr> = tellers().map(|teller| teller.identity.addr).collect();
+    let origins = tellers().filter(|teller| teller.origin);
+    let holders = tellers().filter(|teller| !teller.origin && teller.filled > 0);
+    let rest = tellers().filter(|teller| !teller.origin && teller.filled == 0);
+    let addrs = |some: &mut dyn Iterator<Item = &vfield_core::node::Teller>| {
+        let mut addrs: Vec<SocketAddr> = some.map(|teller| teller.identity.addr).collect();
+        let first = me.node.0 as usize % addrs.len().max(1);
+        addrs.rotate_left(first);
+        addrs
+    };
+    let (origins, holders) = (addrs(&mut { origins }), addrs(&mut { holders }));
+    let in_turns = (0..origins.len().max(holders.len())).flat_map(|at| [holders.get(at), origins.get(at)]);
+    let members = driver.look(|core| core.members()).into_iter().map(|member| member.identity.addr);
+    let mut seen = BTreeSet::from([me.addr]);
+    let all = met.iter().filter(|addr| known.contains(addr)).copied();
+    let all =
+        all.chain(in_turns.flatten().copied()).chain(addrs(&mut { rest })).chain(met.iter().copied()).chain(members);
+    all.filter(|addr| seen.insert(*addr)).take(ASKED_MAX).collect()
+}

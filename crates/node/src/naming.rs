@@ -1,0 +1,433 @@
+//! Naming: which image a wish means, by what members say and by what can be proved of it.
+//!
+//! Invariant: what is chosen has a header that belongs to its id, which a top page has shown; and the name that was wished for
+//! means no other image of which the same is true. Where two are left nothing is chosen, and both are shown: a person
+//! says which, or a signature does. Called by [`crate::node`] before it takes part in an image.
+
+use crate::config::ImageSelector;
+use crate::driver::Driver;
+use crate::node::StartError;
+use crate::page::{self, Proved, Tried};
+use crate::proofs::{self, Disbelief};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use vfield_core::image::{Header, ImageId};
+use vfield_core::names::Names;
+use vfield_core::node::Claim;
+use vfield_trust::signature::TrustedKeys;
+
+/// How long an image may take to show up: whoever has it may have joined a moment ago too.
+const SHOWS_UP: Duration = Duration::from_secs(3);
+/// An image is looked for again this often meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// So many images that a wish may mean are proved; those that more members speak of come first.
+const CANDIDATES_MAX: usize = 16;
+
+/// An image that the field has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Its id.
+    pub id: ImageId,
+    /// What it is called.
+    pub names: Names,
+    /// Its header.
+    pub header: Header,
+}
+
+/// An image that was wished for.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The image, with the names that it has in the field.
+    pub known: Known,
+    /// What it is called here.
+    pub here: Names,
+    /// Its top page, if a member has shown it.
+    pub page: Option<Vec<u8>>,
+}
+
+/// All that is said of one image.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// The image.
+    pub id: ImageId,
+    /// What is said of it: names, headers, by whom.
+    pub claims: Vec<Claim>,
+}
+
+impl Offer {
+    /// Everything that the field is said to have.
+    pub fn all(driver: &Driver) -> Vec<Self> {
+        let mut offers: BTreeMap<ImageId, Vec<Claim>> = BTreeMap::new();
+        for claim in driver.look(|core| core.claims()) {
+            offers.entry(claim.subject.image).or_default().push(claim);
+        }
+        offers.into_iter().map(|(id, claims)| Self { id, claims }).collect()
+    }
+
+    /// True if `wanted` may mean it.
+    fn is_meant(&self, wanted: &ImageSelector) -> bool {
+        match wanted {
+            ImageSelector::Id(id) => self.id == *id,
+            ImageSelector::Pinned { id, .. } => id.matches(&self.id),
+            ImageSelector::Name(name) => self.has_name(name) || wanted.digits().is_some_and(|id| id.matches(&self.id)),
+        }
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.claims.iter().any(|claim| claim.subject.names.contains(name))
+    }
+
+    /// How many members speak of it.
+    fn told(&self) -> usize {
+        self.claims.iter().map(|claim| claim.tellers.len()).sum()
+    }
+
+    /// What it is called, its id, and who says so, for people.
+    fn text(&self) -> String {
+        let names = Names::of(self.claims.iter().flat_map(|claim| claim.subject.names.iter()));
+        let names = names.map_or_else(|_| "an image of many names".to_owned(), |names| names.to_string());
+        let tellers = || self.claims.iter().flat_map(|claim| &claim.tellers);
+        let said = match tellers().find(|teller| teller.origin).or_else(|| tellers().next()) {
+            Some(teller) if teller.origin => format!(", served by {}", teller.identity.addr),
+            Some(teller) => format!(", held by {}", teller.identity.addr),
+            None => String::new(),
+        };
+        format!("{names} (id {}{said})", self.id.short())
+    }
+}
+
+/// An offer of which a header was proved.
+#[derive(Debug, Clone)]
+struct Sure {
+    offer: Offer,
+    proved: Proved,
+    /// The names that are signed, where signatures are wanted.
+    signed: Option<Vec<String>>,
+}
+
+impl Sure {
+    /// The claims with the right header, those that more members make first.
+    fn claims(&self) -> Vec<&Claim> {
+        let header = self.proved.header.encode();
+        let mut claims: Vec<&Claim> = self.offer.claims.iter().filter(|claim| claim.subject.header == header).collect();
+        claims.sort_by_key(|claim| std::cmp::Reverse(claim.tellers.len()));
+        claims
+    }
+
+    /// True if `wanted` may mean it.
+    fn is_meant(&self, wanted: &ImageSelector) -> bool {
+        match wanted {
+            ImageSelector::Id(_) => self.offer.is_meant(wanted),
+            ImageSelector::Pinned { name, id } => {
+                id.matches(&self.offer.id) && (self.signed.is_none() || self.has_name(name))
+            }
+            ImageSelector::Name(name) => {
+                self.has_name(name) || wanted.digits().is_some_and(|id| id.matches(&self.offer.id))
+            }
+        }
+    }
+
+    /// True if it is called so, and may be.
+    fn has_name(&self, name: &str) -> bool {
+        let said = || self.claims().iter().any(|claim| claim.subject.names.contains(name));
+        self.signed.as_ref().map_or_else(said, |signed| signed.iter().any(|own| own == name))
+    }
+
+    /// What to call it here if nobody said how: all its names, if those who speak of it agree on them. Who asked for
+    /// its id wants it whatever it is called: then those that most speak of.
+    fn names(&self, by_id: bool) -> Result<Names, StartError> {
+        if let Some(signed) = &self.signed {
+            let first = || signed.first().map(String::as_str);
+            return Ok(
+                Names::of(signed.iter().map(String::as_str)).unwrap_or_else(|_| first().unwrap_or_default().into())
+            );
+        }
+        let claims = self.claims();
+        let covers = |names: &Names| claims.iter().all(|claim| names.contains_all(&claim.subject.names));
+        let agreed = claims.iter().map(|claim| &claim.subject.names).find(|names| covers(names));
+        let most_told = claims.first().map(|claim| &claim.subject.names).filter(|_| by_id);
+        agreed.or(most_told).cloned().ok_or_else(|| StartError::ManyNames {
+            id: self.offer.id,
+            names: claims.iter().map(|claim| claim.subject.names.to_string()).collect(),
+        })
+    }
+
+    /// As it is announced and exported; called `name` here, if somebody said how.
+    fn chosen(&self, name: Option<&str>, by_id: bool) -> Result<Chosen, StartError> {
+        let here = name.map_or_else(|| self.names(by_id), |name| Ok(name.into()))?;
+        let claims = self.claims();
+        let named = claims.iter().find(|claim| claim.subject.names.contains_all(&here)).or(claims.first());
+        let names = named.map_or_else(|| here.clone(), |claim| claim.subject.names.clone());
+        let known = Known { id: self.offer.id, names, header: self.proved.header };
+        Ok(Chosen { known, here, page: self.proved.page.clone() })
+    }
+}
+
+/// Where images are looked for.
+pub struct Search<'a> {
+    /// Who is asked through.
+    pub driver: &'a Arc<Driver>,
+    /// What is wished for; nothing: the field's only image.
+    pub wanted: &'a [ImageSelector],
+    /// What an earlier process of this node has left.
+    pub held: &'a [Known],
+    /// Members that this node was told of by whoever started it.
+    pub met: &'a [SocketAddr],
+    /// Whose signatures are wanted.
+    pub trusted: Option<&'a TrustedKeys>,
+}
+
+impl Search<'_> {
+    /// Finds what is wished for. Waits a little for it to show up, unless `alone`; what nobody has is looked for among what
+    /// is held here.
+    pub async fn find(&self, alone: bool) -> Result<Vec<Chosen>, StartError> {
+        let end = Instant::now() + if alone { Duration::ZERO } else { SHOWS_UP };
+        let offers = loop {
+            match meant(&Offer::all(self.driver), self.wanted) {
+                Ok(offers) => break offers,
+                Err(error) if Instant::now() >= end => return self.held_here().map_err(|_| error),
+                Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        };
+        let (mut sure, tried) = self.prove(offers).await;
+        if let Some(trusted) = self.trusted {
+            sure = self.believe(sure, trusted).await?;
+        }
+        match choose(&sure, &tried, self.wanted) {
+            // Only whoever has nothing else goes by what was left.
+            Err(error @ StartError::Unproved { .. }) if self.trusted.is_none() => self.held_here().map_err(|_| error),
+            chosen => chosen,
+        }
+    }
+
+    /// The wishes, as far as they are held here.
+    pub fn held_here(&self) -> Result<Vec<Chosen>, StartError> {
+        let offer = |known: &Known| Sure {
+            offer: Offer { id: known.id, claims: vec![claim(known)] },
+            proved: Proved { header: known.header, page: None },
+            signed: None,
+        };
+        let sure: Vec<Sure> = self.held.iter().map(offer).collect();
+        let offers: Vec<Offer> = sure.iter().map(|sure| sure.offer.clone()).collect();
+        meant(&offers, self.wanted)?;
+        choose(&sure, &[], self.wanted)
+    }
+
+    /// Proves offers, all at once; also says of those that could not be proved what was tried.
+    async fn prove(&self, offers: Vec<Offer>) -> (Vec<Sure>, Vec<(Offer, Tried)>) {
+        let mut proving = JoinSet::new();
+        for offer in offers {
+            let (driver, met) = (Arc::clone(self.driver), self.met.to_vec());
+            proving.spawn(async move {
+                let claims: Vec<&Claim> = offer.claims.iter().collect();
+                let proved = page::prove(&driver, offer.id, &claims, &met).await;
+                (offer, proved)
+            });
+        }
+        let (mut sure, mut failed) = (Vec::new(), Vec::new());
+        while let Some(proved) = proving.join_next().await {
+            match proved.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+                (offer, Ok(proved)) => sure.push(Sure { offer, proved, signed: None }),
+                (offer, Err(tried)) => failed.push((offer, tried)),
+            }
+        }
+        // In the order of their ids, whoever answered first.
+        sure.sort_by_key(|sure: &Sure| sure.offer.id);
+        (sure, failed)
+    }
+
+    /// Those that are signed by somebody trusted; why not, if there is none.
+    async fn believe(&self, sure: Vec<Sure>, trusted: &TrustedKeys) -> Result<Vec<Sure>, StartError> {
+        let (mut believed, mut refused) = (Vec::new(), None);
+        for mut sure in sure {
+            let claims = sure.claims();
+            let names = Names::of(claims.iter().flat_map(|claim| claim.subject.names.iter()));
+            let names = names.unwrap_or_else(|_| claims.first().map_or("".into(), |claim| claim.subject.names.clone()));
+            let known = Known { id: sure.offer.id, names, header: sure.proved.header };
+            let enough = |name: &str| {
+                self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted.name().is_none_or(|own| own == name))
+            };
+            match proofs::believed(self.driver, &known, (&claims, self.met), trusted, enough).await {
+                Ok(names) => {
+                    sure.signed = Some(names);
+                    believed.push(sure);
+                }
+                Err(why) => refused = Some(StartError::Untrusted { image: known.names.to_string(), why }),
+            }
+        }
+        refused.filter(|_| believed.is_empty()).map_or(Ok(believed), Err)
+    }
+
+    /// Another image of this name that is served and proved: what is served here may not be called so as well.
+    pub async fn namesake(&self, name: &str, id: ImageId) -> Option<String> {
+        let others = Offer::all(self.driver).into_iter().filter(|offer| offer.id != id && offer.has_name(name));
+        let (sure, _) = self.prove(most_told(others.collect())).await;
+        // Nodes that still read what was served before keep nobody from serving something else.
+        let is_served =
+            |sure: &&Sure| sure.claims().iter().any(|claim| claim.tellers.iter().any(|teller| teller.origin));
+        sure.iter().filter(is_served).find(|sure| sure.has_name(name)).map(|sure| sure.offer.text())
+    }
+}
+
+/// What a label says is held, as if somebody had said it.
+fn claim(known: &Known) -> Claim {
+    let subject =
+        vfield_core::record::Subject { image: known.id, names: known.names.clone(), header: known.header.encode() };
+    Claim { subject: subject.into(), tellers: Vec::new() }
+}
+
+fn most_told(mut offers: Vec<Offer>) -> Vec<Offer> {
+    offers.sort_by_key(|offer| std::cmp::Reverse(offer.told()));
+    offers.truncate(CANDIDATES_MAX);
+    offers
+}
+
+/// The offers that any of the wishes may mean; an error if one of them can mean none.
+fn meant(offers: &[Offer], wanted: &[ImageSelector]) -> Result<Vec<Offer>, StartError> {
+    let known = || offers.iter().map(Offer::text).collect();
+    if offers.is_empty() && wanted.is_empty() {
+        return Err(StartError::UnknownImage { wanted: "at all".to_owned(), known: Vec::new() });
+    }
+    for wanted in wanted {
+        if !offers.iter().any(|offer| offer.is_meant(wanted)) {
+            return Err(StartError::UnknownImage { wanted: wanted.to_string(), known: known() });
+        }
+    }
+    let meant = |offer: &&Offer| wanted.is_empty() || wanted.iter().any(|wanted| offer.is_meant(wanted));
+    Ok(most_told(offers.iter().filter(meant).cloned().collect()))
+}
+
+/// The images that are wished for, of those that are sure.
+fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> Result<Vec<Chosen>, StartError> {
+    let unproved = |meant: &dyn Fn(&Offer) -> bool| {
+        let failed = tried.iter().find(|(offer, _)| meant(offer));
+        let (image, tried) = failed.map_or_else(Default::default, |(offer, tried)| (offer.text(), tried.clone()));
+        StartError::Unproved { image, tried }
+    };
+    if wanted.is_empty() {
+        return match sure {
+            [one] => Ok(vec![one.chosen(None, false)?]),
+            [] => Err(unproved(&|_| true)),
+            _ => Err(StartError::ChooseImage { known: sure.iter().map(|sure| sure.offer.text()).collect() }),
+        };
+    }
+    let one = |selector: &ImageSelector| {
+        let meant: Vec<&Sure> = sure.iter().filter(|sure| sure.is_meant(selector)).collect();
+        match meant[..] {
+            [one] => one.chosen(selector.name().filter(|name| selector.is_pin() || one.has_name(name)), true),
+            [] if sure.iter().any(|sure| sure.signed.is_some() && sure.offer.is_meant(selector)) => {
+                Err(StartError::Untrusted { image: selector.to_string(), why: Disbelief::OtherImage })
+            }
+            [] => Err(unproved(&|offer| offer.is_meant(selector))),
+            _ => Err(StartError::Ambiguous {
+                wanted: selector.to_string(),
+                found: meant.iter().map(|sure| sure.offer.text()).collect(),
+                pins: meant.iter().map(|sure| selector.pin(sure.offer.id)).collect(),
+            }),
+        }
+    };
+    wanted.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_core::chunk::ChunkSize;
+    use vfield_core::identity::{Identity, NodeId, Zone};
+    use vfield_core::image::IdDigits;
+    use vfield_core::node::Teller;
+    use vfield_core::record::Subject;
+
+    fn header(chunks: u64) -> Header {
+        Header::new(chunks * ChunkSize::MIN.bytes(), ChunkSize::MIN, chunks).expect("a header")
+    }
+
+    /// Image `image` has these names (with `/` between them), as so many origins say.
+    fn claim(image: u8, names: &str, tellers: u64) -> Claim {
+        let subject = Subject { image: ImageId([image; 32]), names: names.into(), header: header(5).encode() };
+        let identity = |node| Identity {
+            addr: ([198, 18, 0, node as u8], 4440).into(),
+            node: NodeId(node),
+            generation: 1,
+            zone: Zone::default(),
+        };
+        let teller = |node| Teller { identity: identity(node), origin: true, filled: 0 };
+        Claim { subject: subject.into(), tellers: (1..=tellers).map(teller).collect() }
+    }
+
+    fn sure(claims: Vec<Claim>) -> Sure {
+        let id = claims[0].subject.image;
+        Sure { offer: Offer { id, claims }, proved: Proved { header: header(5), page: None }, signed: None }
+    }
+
+    /// First byte of the id, names in the field, and here.
+    fn chosen(sure: &[Sure], wanted: &[ImageSelector]) -> Result<Vec<(u8, String, String)>, StartError> {
+        let text = |one: Chosen| (one.known.id.0[0], one.known.names.to_string(), one.here.to_string());
+        choose(sure, &[], wanted).map(|chosen| chosen.into_iter().map(text).collect())
+    }
+
+    fn name(name: &str) -> [ImageSelector; 1] {
+        [ImageSelector::Name(name.to_owned())]
+    }
+
+    fn pin(name: &str, id: u8) -> [ImageSelector; 1] {
+        let id = IdDigits::new(&ImageId([id; 32]).short()).expect("digits");
+        [ImageSelector::Pinned { name: name.to_owned(), id }]
+    }
+
+    #[test]
+    fn two_images_of_one_name_are_none() {
+        let both = [sure(vec![claim(1, "root", 3)]), sure(vec![claim(2, "root", 1)])];
+        let Err(StartError::Ambiguous { wanted, found, pins }) = chosen(&both, &name("root")) else { panic!("chosen") };
+        assert_eq!((wanted.as_str(), found.len()), ("root", 2));
+        assert_eq!(found[0], "root (id 010101010101, served by 198.18.0.1:4440)");
+        assert_eq!(pins, ["root=010101010101", "root=020202020202"]);
+        let expected = (2, "root".to_owned(), "root".to_owned());
+        assert_eq!(chosen(&both, &pin("root", 2)).expect("pinned"), [expected.clone()]);
+        assert_eq!(chosen(&both, &name("0202")).expect("by its id"), [expected]);
+        assert!(matches!(chosen(&both, &[]), Err(StartError::ChooseImage { known }) if known.len() == 2));
+        // Of two that are signed as something, a signature decides.
+        let signed = |mut sure: Sure, name: &str| {
+            sure.signed = Some(vec![name.to_owned()]);
+            sure
+        };
+        let one = [signed(both[0].clone(), "old"), signed(both[1].clone(), "root")];
+        assert_eq!(chosen(&one, &name("root")).expect("one is signed")[0].0, 2);
+        assert!(matches!(chosen(&one, &pin("root", 1)), Err(StartError::Untrusted { .. })));
+    }
+
+    #[test]
+    fn a_name_that_is_the_beginning_of_an_id_is_not_taken_for_one_of_both() {
+        let both = [sure(vec![claim(1, "020202020202", 3)]), sure(vec![claim(2, "root", 1)])];
+        assert!(matches!(chosen(&both, &name("020202020202")), Err(StartError::Ambiguous { .. })));
+        let id = [ImageSelector::Id(ImageId([2; 32]))];
+        assert_eq!(chosen(&both, &id).expect("by its id")[0].0, 2);
+    }
+
+    #[test]
+    fn an_image_has_the_names_on_which_all_agree() {
+        let one = [sure(vec![claim(1, "a/b", 1), claim(1, "b", 5)])];
+        let has = |wanted: &[ImageSelector]| chosen(&one, wanted).map(|chosen| chosen[0].2.clone());
+        assert_eq!(has(&[]).expect("one says both"), "a, b");
+        assert_eq!(has(&name("b")).expect("a name"), "b");
+        assert_eq!(has(&pin("c", 1)).expect("another name"), "c");
+        assert_eq!(chosen(&one, &pin("c", 1)).expect("another name")[0].1, "b", "it is announced as most say");
+        let odds = [sure(vec![claim(1, "a", 1), claim(1, "b", 5)])];
+        assert!(matches!(chosen(&odds, &[]), Err(StartError::ManyNames { names, .. }) if names == ["b", "a"]));
+        assert_eq!(chosen(&odds, &name("a")).expect("a name")[0].2, "a");
+        assert_eq!(chosen(&odds, &[ImageSelector::Id(ImageId([1; 32]))]).expect("by its id")[0].2, "b");
+    }
+
+    #[test]
+    fn what_nobody_says_is_named_with_what_is_there() {
+        let offers = [sure(vec![claim(1, "root", 1)]).offer];
+        let Err(StartError::UnknownImage { wanted, known }) = meant(&offers, &name("boot")) else { panic!("found") };
+        assert_eq!((wanted.as_str(), known.join("; ")), ("boot", offers[0].text()));
+        assert!(matches!(meant(&[], &[]), Err(StartError::UnknownImage { .. })));
+        assert_eq!(meant(&offers, &[]).expect("the only one").len(), 1);
+    }
+}
