@@ -7,11 +7,14 @@ use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
-use vfield_node::status::{FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Status, ZoneStatus};
+use vfield_node::status::{
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NodeStatus, PeerTraffic, Status, ZoneStatus,
+};
 
-/// More waiting chunks, nodes or peers than this are counted, not listed.
+/// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
 const NODES_SHOWN: usize = 50;
+const GONE_SHOWN: usize = 10;
 const PEERS_SHOWN: usize = 10;
 
 /// All of it.
@@ -51,6 +54,7 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, "\nno images");
     }
     out.push_str(&nodes_text(&node.nodes, &node.zone.name));
+    out.push_str(&gone_text(&node.gone));
     out.push_str(&traffic_text(node));
     out
 }
@@ -221,6 +225,18 @@ fn nodes_text(nodes: &[NodeStatus], here: &str) -> String {
     let mut out = format!("\n{}", aligned(&table, &[3, 4]));
     if nodes.len() > NODES_SHOWN {
         line(&mut out, &format!("and {} more nodes", nodes.len() - NODES_SHOWN));
+    }
+    out
+}
+
+/// Who went lately.
+fn gone_text(gone: &[GoneStatus]) -> String {
+    let mut out = String::new();
+    for node in gone.iter().take(GONE_SHOWN) {
+        line(&mut out, &format!("{} {} {} ago", clean(&node.addr), clean(&node.how), duration::human(node.ago_s)));
+    }
+    if gone.len() > GONE_SHOWN {
+        line(&mut out, &format!("and {} more went", gone.len() - GONE_SHOWN));
     }
     out
 }

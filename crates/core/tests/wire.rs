@@ -15,7 +15,7 @@ use vfield_core::wire::{
     self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
 };
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -26,6 +26,8 @@ const KINDS: [Kind; 10] = [
     Kind::Patience,
     Kind::Prove,
     Kind::Proof,
+    Kind::DialBack,
+    Kind::DialledBack,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {

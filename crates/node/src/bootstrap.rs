@@ -2,8 +2,11 @@
 
 use crate::config::ImageSelector;
 use crate::driver::Driver;
+use crate::entry::Patience;
+use crate::event::Event;
 use crate::greet::{self, GreetError};
 use crate::node::StartError;
+use crate::whereabouts;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
     let me = driver.look(|core| *core.me());
     let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
-    driver.apply(Input::Answered { addr, identity: greeting.identity });
     let exchange = async {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
         connection.send(&frame).await?;
@@ -37,6 +39,8 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
         Ok::<Snapshot, GreetError>(wire::decode_snapshot(&body)?)
     };
     let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;
+    whereabouts::check_member(driver, addr, greeting.identity).await;
+    driver.apply(Input::Answered { addr, identity: greeting.identity });
     driver.apply(Input::Learned(snapshot));
     Ok(())
 }
@@ -78,17 +82,27 @@ pub fn known_images(driver: &Driver) -> Vec<Known> {
 }
 
 /// Finds the wanted images; without a wish the field's only one. Waits a little for them to show up, unless `alone`; those
-/// that nobody has are looked for among what is `held` here.
+/// that nobody has are looked for among what is `held` here. A field without any image is waited for with `patience`.
 pub async fn find_images(
     driver: &Driver,
     wanted: &[ImageSelector],
     held: &[Known],
     alone: bool,
+    patience: Patience,
 ) -> Result<Vec<Known>, StartError> {
     let end = Instant::now() + if alone { Duration::ZERO } else { IMAGE };
+    let mut said = false;
     loop {
-        match choose(&known_images(driver), wanted) {
+        let known = known_images(driver);
+        match choose(&known, wanted) {
             Ok(images) => return Ok(images),
+            // Whoever brings the first one may be about to start.
+            Err(_) if !alone && known.is_empty() && !patience.is_over() => {
+                if Instant::now() >= end && !std::mem::replace(&mut said, true) {
+                    driver.event(Event::NoImages);
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
             Err(error) if Instant::now() >= end => return choose(held, wanted).map_err(|_| error),
             Err(error @ StartError::ChooseImage { .. }) => return Err(error),
             Err(_) => tokio::time::sleep(LOOK_EVERY).await,

@@ -34,9 +34,12 @@ pub enum GreetError {
     /// Nobody there, or a firewall that says nothing.
     #[error("no answer")]
     TimedOut,
+    /// It has just been started, and does not take part in anything yet.
+    #[error("not ready yet: hashing, {0} %")]
+    Starting(u32),
     /// It answers with something else.
     #[error(transparent)]
-    Wire(#[from] WireError),
+    Wire(WireError),
     /// The connection leads back to this node.
     #[error("this is the node itself")]
     Myself,
@@ -52,6 +55,27 @@ pub enum GreetError {
     /// It does not have the field's key, or not this one.
     #[error(transparent)]
     Stranger(#[from] HandshakeError),
+}
+
+impl From<WireError> for GreetError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Starting { percent } => Self::Starting(percent),
+            other => Self::Wire(other),
+        }
+    }
+}
+
+impl GreetError {
+    /// True if the other side has just been started.
+    pub const fn is_starting(&self) -> bool {
+        matches!(self, Self::Starting(_))
+    }
+
+    /// True if trying again may help: whoever does not answer may be about to start.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::TimedOut | Self::Starting(_))
+    }
 }
 
 const fn hung_up(with_key: bool) -> &'static str {
@@ -72,7 +96,17 @@ fn plain(error: &io::Error) -> String {
 
 /// Connects to a node and exchanges greetings; returns what the other said. `keys` are the field's.
 pub async fn dial(addr: SocketAddr, me: Identity, keys: Option<KeyRing>) -> Result<(Connection, Greeting), GreetError> {
-    let connecting = timeout(CONNECT, TcpStream::connect(addr));
+    dial_within(CONNECT, addr, me, keys).await
+}
+
+/// The same, with another bound for connecting.
+pub async fn dial_within(
+    bound: Duration,
+    addr: SocketAddr,
+    me: Identity,
+    keys: Option<KeyRing>,
+) -> Result<(Connection, Greeting), GreetError> {
+    let connecting = timeout(bound, TcpStream::connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;
     let with_key = keys.is_some();
@@ -107,6 +141,21 @@ pub async fn answer(
         Ok((connection, theirs))
     };
     timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?
+}
+
+/// Tells a node that connected that this one is not ready.
+pub async fn put_off(stream: TcpStream, keys: Option<KeyRing>, percent: u32) -> Result<(), GreetError> {
+    set_options(&stream)?;
+    let said = async {
+        let mut connection = prove(stream, keys.map(Handshake::answer)).await?;
+        connection.send(&wire::starting(percent)).await?;
+        // What was not read would be answered with a reset, which may overtake what was sent.
+        let head = connection.receive(wire::GREETING_HEAD).await?;
+        let body = wire::greeting_length(head.first_chunk().expect("as long as was asked for"))?;
+        connection.receive(body).await?;
+        Ok(())
+    };
+    timeout(GREET, said).await.map_err(|_| GreetError::TimedOut)?
 }
 
 /// True for the ways in which a connection is ended by the other side.

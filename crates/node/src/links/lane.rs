@@ -125,7 +125,7 @@ impl Lane {
 
     async fn run(self: Arc<Self>, driver: Arc<Driver>, once: bool) {
         let me = driver.look(|core| *core.me());
-        let ended = match greet::dial(self.peer.addr, me, driver.keys.ring()).await {
+        let ended = match greet::dial(driver.whereabouts.way_to(self.peer.addr), me, driver.keys.ring()).await {
             Ok((connection, greeting)) if greeting.identity.node == self.peer.node => {
                 driver.apply(Input::Met(greeting.identity));
                 self.serve(&driver, connection, once).await

@@ -4,8 +4,8 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status, WaitingChunk,
-    ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NodeStatus, SignatureStatus, SourceStatus, Status,
+    WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
@@ -14,6 +14,8 @@ use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
 const WAITING_MAX: usize = 64;
+/// Members that went are shown for so long.
+const GONE_FOR: Duration = Duration::from_secs(600);
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
@@ -26,6 +28,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     warnings.extend(changed.map(|source| {
         format!("{} has changed since it was published: what changed is not served any more", source.path)
     }));
+    warnings.extend(driver.whereabouts.unreached());
     let me = members.first().map(|me| me.identity);
     Status {
         node: me.map_or_else(String::new, |me| me.node.to_string()),
@@ -35,6 +38,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         images,
         zone: zone(members.first(), &zones),
         nodes: nodes(members, &zones),
+        gone: gone(driver),
         traffic,
         peers,
         field: field(driver),
@@ -125,6 +129,19 @@ fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
     });
     let far = zones.far.iter().map(|(gateway, state)| NodeStatus { gateway: true, ..node(gateway, state) });
     near.chain(far).collect()
+}
+
+/// Who went lately, the latest first.
+fn gone(driver: &Driver) -> Vec<GoneStatus> {
+    let former = driver.look(Core::former).into_iter().rev();
+    let lately = former.filter(|(_, ago)| *ago < GONE_FOR);
+    let gone = lately.map(|(former, ago)| GoneStatus {
+        id: former.identity.node.to_string(),
+        addr: former.identity.addr.to_string(),
+        how: former.how.name().to_owned(),
+        ago_s: ago.as_secs_f64(),
+    });
+    gone.collect()
 }
 
 fn node(identity: &Identity, state: &str) -> NodeStatus {
