@@ -17,7 +17,7 @@ use std::time::Duration;
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
 /// The same of a node that has just been started and takes part in nothing yet.
-const MAGIC_STARTING: [u8; 8] = *b"VF-WAIT\n";
+pub const MAGIC_STARTING: [u8; 8] = *b"VF-WAIT\n";
 /// Version of everything in this module; nodes of different versions do not talk.
 pub const VERSION: u32 = 7;
 /// Magic, version, length of the rest.

@@ -12,7 +12,7 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Subject};
 use vfield_core::snapshot::{self, Snapshot};
 use vfield_core::wire::{
-    self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
+    self, DialledBack, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
 };
 
 const KINDS: [Kind; 12] = [
@@ -73,7 +73,7 @@ mod golden {
         let bytes = wire::greeting(&Greeting { identity: identity(), you: SocketAddr::from(([10, 0, 0, 1], 80)) });
         let expected = concat!(
             "564649454c440d0a",
-            "06000000",
+            "07000000",
             "1d000000",
             "00c6120007e121",
             "888e98a8c0e0808101",
@@ -105,6 +105,29 @@ mod golden {
         assert_eq!(wire::decode_prove(&prove[HEADER..]), Ok(ImageId([0xcd; 32])));
         let long = Proof { statement: "x".repeat(5000), signature: String::new() };
         assert!(!long.fits());
+    }
+
+    #[test]
+    fn dialling_back() {
+        let asked = wire::dial_back_frame(0x0102, true);
+        assert_eq!(hexadecimal(&asked), "0b00000001000000020100000000000001");
+        assert_eq!(wire::decode_dial_back(&asked[HEADER..]), Ok(true));
+        assert_eq!(wire::decode_dial_back(&[2]), Err(WireError::Payload));
+        let answers = [DialledBack::Reached, DialledBack::Silence, DialledBack::Refused, DialledBack::Another];
+        for (number, what) in answers.into_iter().enumerate() {
+            let frame = wire::dialled_back_frame(0x0102, what);
+            assert_eq!(hexadecimal(&frame), format!("0c0000000100000002010000000000000{number}"));
+            assert_eq!(wire::decode_dialled_back(&frame[HEADER..]), Ok(what));
+        }
+        assert_eq!(wire::decode_dialled_back(&[4]), Err(WireError::Payload));
+    }
+
+    #[test]
+    fn not_ready_yet() {
+        let head = wire::starting(27);
+        assert_eq!(hexadecimal(&head), "56462d574149540a070000001b000000");
+        assert_eq!(wire::greeting_length(&head), Err(WireError::Starting { percent: 27 }));
+        assert_eq!(wire::greeting_length(&wire::starting(u32::MAX)), Err(WireError::Starting { percent: 100 }));
     }
 
     #[test]
@@ -211,6 +234,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::Get => FrameHeader::new(kind, 1, 48),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         Kind::Prove => FrameHeader::new(kind, 1, 32),
+        Kind::DialBack | Kind::DialledBack => FrameHeader::new(kind, 1, 1),
         _ => FrameHeader::new(kind, 1, 0),
     }
 }
@@ -225,7 +249,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for bad in (11..=255).chain([0]) {
+        for bad in (13..=255).chain([0]) {
             assert_eq!(with(0, bad), Err(WireError::Kind(bad)));
         }
         for bad in (3..=127).chain(131..=255) {

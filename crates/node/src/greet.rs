@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use vfield_core::identity::Identity;
-use vfield_core::wire::{self, Greeting, MAGIC, WireError};
+use vfield_core::wire::{self, Greeting, MAGIC, MAGIC_STARTING, WireError};
 use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
 use vfield_trust::{KeyRing, record};
 
@@ -186,7 +186,7 @@ async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<Co
         // Exactly one record: what follows the handshake is not for it.
         let mut head = [0; record::HEAD];
         stream.read_exact(&mut head).await?;
-        if MAGIC.starts_with(&head) {
+        if MAGIC.starts_with(&head) || MAGIC_STARTING.starts_with(&head) {
             return Err(GreetError::OpenField);
         }
         let mut record = head.to_vec();

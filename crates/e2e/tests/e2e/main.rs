@@ -21,5 +21,6 @@ mod sandbox;
 mod signatures;
 mod starting;
 mod storms;
+mod telling;
 mod waiting;
 mod zones;
