@@ -14,7 +14,7 @@ use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
 use crate::values::dhcp::DhcpMode;
-use crate::values::duration::{Period, Timeout};
+use crate::values::duration::{Period, Retry, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::machine::{Choice, Mac, Tag};
@@ -256,6 +256,10 @@ pub struct DaemonOptions {
     /// Remember the members in this file, and join through them as well when the daemon starts again
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub members: Option<PathBuf>,
+    /// Try for so long to join, 30s or forever: who does not answer may be about to start [default: at a
+    /// terminal 5s, else forever]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Network")]
+    pub retry: Option<Retry>,
     /// The daemon's control socket
     #[command(flatten)]
     pub control: ControlOptions,

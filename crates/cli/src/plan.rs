@@ -24,9 +24,11 @@ use crate::values::image::ImageName;
 use crate::values::store::Store;
 use crate::values::zone::ZoneChoice;
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use user::User;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
@@ -37,6 +39,8 @@ use vfield_trust::signature::TrustedKeys;
 
 /// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may leave.
 const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
+/// How long somebody at a terminal waits for a member to answer: two started with one command find each other.
+const RETRY_AT_TERMINAL: Duration = Duration::from_secs(5);
 
 /// What a daemon is to do.
 #[derive(Debug)]
@@ -108,8 +112,14 @@ impl Plan {
             None => default_serve_listen(&bootstrap)?,
         };
         let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
+        // Who founded the field and is started again finds those who stayed; if nobody did, it founds another.
+        let founds = bootstrap.is_empty();
+        let remembered = remembered(&options.daemon, &bootstrap);
+        let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
+        let bootstrap = bootstrap.into_iter().chain(remembered).collect();
         let node = NodeConfig {
             serve,
+            founds,
             join: Vec::new(),
             store: StoreSize::Bytes(0),
             join_boost: JoinBoost::DEFAULT,
@@ -127,8 +137,7 @@ impl Plan {
         }
         let memory = memory::total_bytes().unwrap_or(u64::MAX);
         let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
-        let remembered = options.daemon.members.as_deref().map(members::read).unwrap_or_default();
-        let (members, warnings) = resolve_members(&options.join, remembered)?;
+        let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
         let (listen, bootstrap) = match &options.daemon.listen {
             Some(address) => {
                 let listen = listen_at(address, "--listen")?;
@@ -201,6 +210,12 @@ impl Plan {
     }
 }
 
+/// Members that an earlier daemon knew, besides these.
+fn remembered(daemon: &DaemonOptions, known: &[SocketAddr]) -> Vec<SocketAddr> {
+    let remembered = daemon.members.as_deref().map(members::read).unwrap_or_default();
+    remembered.into_iter().filter(|addr| !known.contains(addr)).collect()
+}
+
 /// How many threads can run at once here.
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
@@ -227,8 +242,11 @@ fn node(
         listen,
         any_port,
         advertise,
+        advertised: daemon.advertise.is_some(),
         zone,
         bootstrap,
+        retry: daemon.retry.map_or_else(retry_default, |retry| retry.0),
+        founds: false,
         serve: Vec::new(),
         join: Vec::new(),
         store: STORE_DEFAULT,
@@ -246,6 +264,11 @@ fn node(
             read_ahead: !daemon.no_read_ahead,
         },
     })
+}
+
+/// At a terminal somebody waits for an answer; elsewhere nobody is there to start it again.
+fn retry_default() -> Option<Duration> {
+    std::io::stderr().is_terminal().then_some(RETRY_AT_TERMINAL)
 }
 
 /// The address of this machine that others see: what is advertised may be that of a machine before it.
@@ -360,7 +383,7 @@ fn default_serve_listen(bootstrap: &[SocketAddr]) -> Result<SocketAddr, Failure>
 
 /// Those of `members` that a socket bound to `listen` can speak to.
 fn reachable_from(listen: SocketAddr, members: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
-    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| addr.is_ipv4() == listen.is_ipv4()).collect();
+    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| network::speaks_to(listen, *addr)).collect();
     if same.is_empty() {
         let names = members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let fact = format!("{names} cannot be reached from --listen {}: one is IPv4, the other IPv6", listen.ip());

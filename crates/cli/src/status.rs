@@ -9,13 +9,14 @@ use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
 use vfield_node::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Sole, Status, WaitingChunk,
-    ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Sole, Status,
+    WaitingChunk, ZoneStatus,
 };
 
-/// More waiting chunks, nodes or peers than this are counted, not listed.
+/// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
 const NODES_SHOWN: usize = 50;
+const GONE_SHOWN: usize = 10;
 const PEERS_SHOWN: usize = 10;
 
 /// All of it.
@@ -56,6 +57,7 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, "\nno images");
     }
     out.push_str(&nodes_text(&node.nodes, &node.zone.name));
+    out.push_str(&gone_text(&node.gone));
     out.push_str(&traffic_text(node));
     out
 }
@@ -283,6 +285,18 @@ fn nodes_text(nodes: &[NodeStatus], here: &str) -> String {
     let mut out = format!("\n{}", aligned(&table, &[3, 4]));
     if nodes.len() > NODES_SHOWN {
         line(&mut out, &format!("and {} more nodes", nodes.len() - NODES_SHOWN));
+    }
+    out
+}
+
+/// Who went lately.
+fn gone_text(gone: &[GoneStatus]) -> String {
+    let mut out = String::new();
+    for node in gone.iter().take(GONE_SHOWN) {
+        line(&mut out, &format!("{} {} {} ago", clean(&node.addr), clean(&node.how), duration::human(node.ago_s)));
+    }
+    if gone.len() > GONE_SHOWN {
+        line(&mut out, &format!("and {} more went", gone.len() - GONE_SHOWN));
     }
     out
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::control::message::STATUS_FORMAT;
 use crate::control::offer::{ExportKind, ExportStatus};
-use vfield_node::status::{SourceStatus, Traffic, WaitingChunk};
+use vfield_node::status::{GoneStatus, SourceStatus, Traffic, WaitingChunk};
 
 fn origin() -> DaemonStatus {
     let image = ImageStatus {
@@ -44,6 +44,12 @@ fn origin() -> DaemonStatus {
                 node("2b", "192.168.1.2:4440", "alive", 128 << 20, &[]),
                 node("3c", "192.168.1.3:4440", "suspect", 99 << 20, &[]),
             ],
+            gone: vec![GoneStatus {
+                id: "4d".repeat(8),
+                addr: "192.168.1.4:4440".to_owned(),
+                how: "left".to_owned(),
+                ago_s: 123.4,
+            }],
             traffic: Traffic { from_store_bytes: 1 << 20, to_peers_bytes: 227 << 20, ..Traffic::default() },
             peers: vec![PeerTraffic {
                 id: "2b".repeat(8),

@@ -65,6 +65,11 @@ pub enum Input {
         /// Who is there.
         identity: Identity,
     },
+    /// Others can connect to this node at the address that they are told of it, or cannot: then nobody can read its stores. It
+    /// is taken for granted until something else is found.
+    Reachable(bool),
+    /// Others are to be told this address of the node from now on.
+    Readdress(SocketAddr),
     /// Addresses at which the node was told to find its field.
     Doors(Vec<SocketAddr>),
     /// A node told us what it knows.
@@ -304,6 +309,8 @@ pub struct Node {
     forming_until: Time,
     syncs: u32,
     leaving: bool,
+    /// Others cannot connect to it.
+    unreachable: bool,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
     outputs: VecDeque<Output>,
@@ -345,6 +352,7 @@ impl Node {
             forming_until: now,
             syncs: 0,
             leaving: false,
+            unreachable: false,
             former: former::FormerMembers::default(),
             seeking: seeking::Seeking::default(),
             outputs: VecDeque::new(),
@@ -371,6 +379,8 @@ impl Node {
             Input::Datagram(bytes) => self.datagram(&bytes),
             Input::Met(identity) => self.met(identity),
             Input::Answered { addr, identity } => self.answered_at(addr, identity),
+            Input::Reachable(reachable) => self.reachable(reachable),
+            Input::Readdress(addr) => self.readdress(addr),
             Input::Doors(doors) => self.look_behind(&doors),
             Input::Learned(snapshot) => self.learned(snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),

@@ -6,11 +6,13 @@ use crate::bootstrap;
 use crate::changed;
 use crate::config::{NodeConfig, StoreSize};
 use crate::driver::Driver;
+use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::keeper::KeptStores;
+use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Chosen, Known, Search};
 use crate::origin::{Origin, Progress, PublishError};
@@ -22,10 +24,12 @@ use crate::status::{Sole, Status};
 use crate::store::found::Found;
 use crate::store::{Inserted, Store};
 use crate::survey;
+use crate::{waits, whereabouts};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, UdpSocket};
@@ -201,17 +205,21 @@ pub struct Node {
 impl Node {
     /// Publishes, listens, joins; returns once its images can be read (they need not be filled).
     pub async fn start(config: NodeConfig, events: EventSink) -> Result<Self, StartError> {
-        let origins = publish(&config, &events).await?;
         let (listener, udp, listening) = listen(&config).await?;
+        events(Event::Listening { addr: listening });
+        let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
+        let percent = Arc::new(AtomicU32::new(0));
+        let origins = tokio::select! {
+            origins = publish(&config, &events, &percent) => origins?,
+            never = lobby::keep(&listener, &keys, &percent) => match never {},
+        };
         let (addr, zone) = (advertised(&config, listening), config.zone);
         let me = Identity { addr, node: NodeId(random()?), generation: now_ms(), zone };
-        events(Event::Listening { addr: listening });
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);
-        let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
         let gossip = Gossip::new(udp, Arc::clone(&keys));
         let core = |now| Core::new(me, core_config, seed, now);
-        let (driver, hints) = Driver::new(core, gossip, keys, pool, Arc::clone(&events));
+        let (driver, hints) = Driver::new(core, gossip, keys, pool, guesses(&config, listening), Arc::clone(&events));
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
@@ -228,6 +236,7 @@ impl Node {
         taken_part?;
         node.tasks.spawn(report_fills(Arc::clone(&node.driver)));
         node.tasks.spawn(namesakes::watch(Arc::clone(&node.driver)));
+        node.tasks.spawn(waits::tell(Arc::clone(&node.driver)));
         Ok(node)
     }
 
@@ -244,13 +253,14 @@ impl Node {
         let driver = Arc::clone(&self.driver);
         let (wanted, met, trusted) = (&config.join[..], &config.bootstrap[..], config.trusted.as_ref());
         let search = Search { driver: &driver, wanted, held: &held, met, trusted };
-        let alone = self.enter_or_begin(config, &search, events).await?;
+        let patience = Patience::of(config.retry);
+        let alone = self.enter_or_begin(config, &search).await?;
         for published in origins {
             self.prove(&published);
             self.serve(published, &search).await?;
         }
         if joins {
-            for chosen in search.find(alone).await? {
+            for chosen in search.find(alone, patience).await? {
                 if trusted.is_none() {
                     let passing = proofs::pass_on(Arc::clone(&driver), chosen.known.clone(), met.to_vec());
                     self.tasks.spawn(passing);
@@ -337,54 +347,23 @@ impl Node {
         Leaving { handed_over: before.saturating_sub(lost), lost }
     }
 
-    /// Enters the field. True if nobody of it is there, and what is `held` here makes this node its first one again.
-    async fn enter_or_begin(
-        &mut self,
-        config: &NodeConfig,
-        search: &Search<'_>,
-        events: &EventSink,
-    ) -> Result<bool, StartError> {
-        match self.enter(&config.bootstrap, events).await {
-            // Who trusts no member wants to see a signature first, which only others have.
-            Err(StartError::Bootstrap { tried }) if config.trusted.is_none() && search.held_here().is_ok() => {
-                tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
-                Ok(true)
-            }
-            entered => entered.map(|()| false),
+    /// Enters the field. True if nobody of it is there, and this node is to be its first one, with what it serves or holds.
+    async fn enter_or_begin(&mut self, config: &NodeConfig, search: &Search<'_>) -> Result<bool, StartError> {
+        // Who trusts no member wants to see a signature first, which only others have.
+        let has_some = config.trusted.is_none() && search.held_here().is_ok();
+        let begins = config.founds || has_some;
+        let patience = if begins { Some(Duration::ZERO) } else { config.retry };
+        let entered = entry::enter(&self.driver, &config.bootstrap, patience).await;
+        if !config.bootstrap.is_empty() {
+            self.tasks.spawn(whereabouts::watch(Arc::clone(&self.driver), config.bootstrap.clone()));
         }
-    }
-
-    /// Meets the bootstrap nodes, all at once; one that answers is enough, and nobody waits for the others.
-    async fn enter(&mut self, bootstrap: &[SocketAddr], events: &EventSink) -> Result<(), StartError> {
-        let mut meetings = JoinSet::new();
-        for &addr in bootstrap {
-            let driver = Arc::clone(&self.driver);
-            meetings
-                .spawn(async move { (addr, bootstrap::meet(&driver, addr).await.map_err(|error| error.to_string())) });
-        }
-        let mut tried = Vec::new();
-        while let Some(met) = meetings.join_next().await {
-            match met.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
-                (_, Ok(())) => break,
-                (addr, Err(why)) => tried.push((addr, why)),
-            }
-        }
-        if !bootstrap.is_empty() && tried.len() == bootstrap.len() {
-            tried.sort_by_key(|(addr, _)| bootstrap.iter().position(|known| known == addr));
+        let Err(tried) = entered else { return Ok(false) };
+        let tried: Vec<_> = tried.into_iter().map(|(addr, error)| (addr, error.to_string())).collect();
+        if !begins {
             return Err(StartError::Bootstrap { tried });
         }
-        let events = Arc::clone(events);
-        self.tasks.spawn(async move {
-            for (addr, why) in tried {
-                events(Event::BootstrapFailed { addr, why });
-            }
-            while let Some(Ok((addr, met))) = meetings.join_next().await {
-                if let Err(why) = met {
-                    events(Event::BootstrapFailed { addr, why });
-                }
-            }
-        });
-        Ok(())
+        tried.into_iter().for_each(|(addr, why)| self.driver.event(Event::BootstrapFailed { addr, why }));
+        Ok(true)
     }
 
     /// Hands out signatures of an image that it serves, as far as they are such.
@@ -511,9 +490,15 @@ struct Published {
 }
 
 /// Hashes all files that are to be served.
-async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Published>, StartError> {
+async fn publish(
+    config: &NodeConfig,
+    events: &EventSink,
+    percent: &Arc<AtomicU32>,
+) -> Result<Vec<Published>, StartError> {
     let mut origins: Vec<Published> = Vec::new();
-    for serve in config.serve.clone() {
+    let files = config.serve.len() as u64;
+    for (serve, hashed) in config.serve.clone().into_iter().zip(0u64..) {
+        let percent = Arc::clone(percent);
         let proof = serve.proof.clone();
         let (events, threads) =
             (Arc::clone(events), NonZeroUsize::new(config.hash_threads).unwrap_or(NonZeroUsize::MIN));
@@ -523,6 +508,8 @@ async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Publishe
             let image = serve.name.clone().or_else(file_name).unwrap_or_default();
             let reported = Mutex::new(Instant::now());
             let progress = |progress: Progress| {
+                let part = u128::from(progress.position_bytes) * 100 / u128::from(progress.length_bytes.max(1));
+                percent.store(((u128::from(hashed) * 100 + part) / u128::from(files)) as u32, Ordering::Relaxed);
                 // Whoever finds it locked comes a moment after one that reports.
                 let Ok(mut last) = reported.try_lock() else { return };
                 if last.elapsed() < HASH_REPORTS {
@@ -577,6 +564,11 @@ async fn listen(config: &NodeConfig) -> Result<(TcpListener, UdpSocket, SocketAd
         }
         bound => bound.map_err(failed),
     }
+}
+
+/// True if nobody said which address others are to be told.
+const fn guesses(config: &NodeConfig, listening: SocketAddr) -> bool {
+    !config.advertised && listening.ip().is_unspecified()
 }
 
 /// The address that others are told.

@@ -20,6 +20,7 @@ use crate::image::{Local, LocalImage};
 use crate::incoming::Incoming;
 use crate::low_water;
 use crate::survey;
+use crate::whereabouts;
 use answers::{Answer, Answers, Body};
 use gate::Place;
 use outgoing::{Outgoing, Sent};
@@ -83,7 +84,15 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
 }
 
 /// Greets whoever connected, if it greets in time and is not shown out meanwhile.
-async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<(Connection, Identity)> {
+async fn greet(
+    driver: &Arc<Driver>,
+    stream: TcpStream,
+    addr: SocketAddr,
+    place: &Place,
+) -> Option<(Connection, Identity)> {
+    if let Ok(local) = stream.local_addr() {
+        whereabouts::came_by(driver, local);
+    }
     let (me, has_left) = driver.look(|core| (*core.me(), core.has_left()));
     if has_left {
         return None;
@@ -101,7 +110,7 @@ async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Pla
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
                 GreetError::TimedOut => driver.misdeeds.silent.add(),
                 GreetError::Wire(_) => driver.misdeeds.broken_frames.add(),
-                GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } => {}
+                GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
             }
             None
         }
@@ -137,6 +146,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
         going: None,
         answers: Answers::default(),
         proved: None,
+        dialling: false,
         image: None,
     };
     let mut keys = driver.keys.changes();
@@ -196,6 +206,8 @@ struct Serving<'a> {
     answers: Answers,
     /// Of which image proofs were told, and how many.
     proved: Option<(ImageId, usize)>,
+    /// This node dials back, as the peer asked.
+    dialling: bool,
     /// The image asked for last: nearly always the one asked for next.
     image: Option<Arc<LocalImage>>,
 }
@@ -326,7 +338,17 @@ impl Serving<'_> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::Proof(image));
             }
-            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience | Kind::Proof => {
+            Kind::DialBack => {
+                let lost = wire::decode_dial_back(payload)?;
+                self.dial_back(header.request, lost);
+            }
+            Kind::Data
+            | Kind::Refuse
+            | Kind::Redirect
+            | Kind::Synced
+            | Kind::Patience
+            | Kind::Proof
+            | Kind::DialledBack => {
                 return Err(WireError::Field("kind").into());
             }
         }
@@ -355,8 +377,30 @@ impl Serving<'_> {
         }
     }
 
+    /// Connects to the peer where it says that it is; one that asks again meanwhile is refused.
+    fn dial_back(&mut self, request: u64, lost: bool) {
+        self.answers.opened();
+        let (Ok(from), Ok(local)) = (self.stream.peer_addr(), self.stream.local_addr()) else { return };
+        if lost {
+            whereabouts::lost_by(self.driver, from, local);
+        }
+        if std::mem::replace(&mut self.dialling, true) {
+            return self.answers.refuse(request, Refusal::Busy);
+        }
+        let (driver, id, peer) = (Arc::clone(self.driver), self.id, self.peer);
+        tokio::spawn(async move {
+            let what = whereabouts::dial_back(&driver, peer, from).await;
+            driver.reply(id, Reply::DialledBack(request, what));
+        });
+    }
+
     fn reply(&mut self, reply: Reply) {
         match reply {
+            Reply::DialledBack(request, what) => {
+                self.dialling = false;
+                let body = what.map_or(Body::Refusal(Refusal::Busy), Body::DialledBack);
+                self.answers.before(request, body);
+            }
             Reply::Chunk { asker, image, chunk, priority, waited } => {
                 let body = Body::Chunk { image, chunk, waited };
                 self.answers.push(Answer { request: asker.request, priority, body });
@@ -370,6 +414,7 @@ impl Serving<'_> {
         let request = answer.request;
         let (image, chunk, waited) = match answer.body {
             Body::Patience => return Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
+            Body::DialledBack(what) => return Outgoing::frame(wire::dialled_back_frame(request, what)),
             Body::Redirect(node) => return Outgoing::frame(wire::redirect_frame(request, node)),
             Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
             Body::Snapshot => return self.snapshot(request),

@@ -22,6 +22,9 @@ pub struct Status {
     pub zone: ZoneStatus,
     /// All nodes it knows, itself first; a gateway also knows those of other zones.
     pub nodes: Vec<NodeStatus>,
+    /// Members of its zone that went within ten minutes, the latest first.
+    #[serde(default)]
+    pub gone: Vec<GoneStatus>,
     /// Bytes delivered to this machine's readers and to peers, by where they came from.
     pub traffic: Traffic,
     /// Bytes from each peer, most first.
@@ -227,6 +230,19 @@ pub struct NodeStatus {
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
+}
+
+/// A member that went.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GoneStatus {
+    /// Its id, 16 hexadecimal digits.
+    pub id: String,
+    /// `ip:port`.
+    pub addr: String,
+    /// `left` or `died`.
+    pub how: String,
+    /// Seconds since then.
+    pub ago_s: f64,
 }
 
 /// Where bytes came from and went to, since the node started.

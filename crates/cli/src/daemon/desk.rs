@@ -96,7 +96,8 @@ impl Desk {
             Event::Hashing { image, done_bytes, total_bytes } => {
                 format!("hashing {image}, {} % done", percent(*done_bytes, *total_bytes))
             }
-            Event::BootstrapFailed { addr, why } => format!("{addr} did not answer: {why}; trying again"),
+            Event::BootstrapFailed { addr, why } => format!("waiting for {addr}: {why}"),
+            Event::NoImages => "waiting for an image: the field has none yet".to_owned(),
             _ => return,
         };
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;

@@ -8,6 +8,7 @@ use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Membership};
 use crate::placement::{Crowd, Holding, Map, Place};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
@@ -78,10 +79,7 @@ impl Node {
     /// them together again, since each side remembers the other's death: this side forgets, and seeks.
     fn start_over(&mut self) {
         self.membership.start_over();
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        for id in ids {
-            self.announce(id);
-        }
+        self.announce_all();
     }
 
     pub(super) fn met(&mut self, identity: Identity) {
@@ -168,12 +166,37 @@ impl Node {
 
     /// Says to all that this node is about to go, or that it stays after all.
     pub(super) fn leave(&mut self, leaving: bool) {
-        if self.leaving != leaving {
-            self.leaving = leaving;
-            let ids: Vec<ImageId> = self.images.keys().copied().collect();
-            for id in ids {
-                self.announce(id);
-            }
+        if std::mem::replace(&mut self.leaving, leaving) != leaving {
+            self.announce_all();
+        }
+    }
+
+    /// Whether others can connect to this node. If they cannot, it says that it has nothing.
+    pub(super) fn reachable(&mut self, reachable: bool) {
+        if std::mem::replace(&mut self.unreachable, !reachable) == reachable {
+            self.announce_all();
+        }
+    }
+
+    /// Tells the others another address of this node.
+    pub(super) fn readdress(&mut self, addr: SocketAddr) {
+        let effects = self.membership.readdress(addr, self.now);
+        self.apply(effects);
+        if let Some(backbone) = &mut self.outside.backbone {
+            let effects = backbone.readdress(addr, self.now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// True if others may count on what this node holds.
+    pub(super) const fn counts(&self) -> bool {
+        !self.leaving && !self.unreachable
+    }
+
+    fn announce_all(&mut self) {
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in ids {
+            self.announce(id);
         }
     }
 
@@ -232,8 +255,10 @@ impl Node {
             filled: r.filled,
             leaving: r.leaving || suspects.contains(&r.node),
         };
+        // Whom nobody should count on, and who has nothing, nobody asks either.
+        let takes_part = |r: &crate::record::Record| r.node == me || !r.leaving || r.arc.length > 0;
         map.update(
-            about().filter(|record| !record.origin).map(holding),
+            about().filter(|record| !record.origin && takes_part(record)).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),
         );
     }

@@ -27,7 +27,7 @@ impl Node {
     /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
     /// each sees what those before it did. Whenever arcs change they line up anew, all from that moment on.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
-        let (me, leaving) = (self.me().node, self.leaving);
+        let (me, leaving) = (self.me().node, !self.counts());
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         let arc = image.fill.arc();
@@ -92,7 +92,7 @@ impl Node {
         } else {
             image.map.moving_up(me).filter(|to| !last || image.map.keeps(arc, *to, me))
         };
-        if let Some(to) = to.filter(|_| !self.leaving) {
+        if let Some(to) = to.filter(|_| self.counts()) {
             self.take_arc(id, to);
         }
     }

@@ -13,6 +13,7 @@ use crate::reach::Reach;
 use crate::standing::Tally;
 use crate::wire::Priority;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// One image, as a node sees it.
@@ -140,6 +141,21 @@ impl Node {
         image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
     }
 
+    /// Of each image the longest time that a reader of this machine has waited for a chunk that nobody can be asked for, and
+    /// who had it last, and how long ago that one went.
+    pub fn longest_waits(&self) -> Vec<(ImageId, Waited, Option<(Former, Duration)>)> {
+        let longest = |image: &Image| {
+            let waiting = image.fetches.iter().filter(|(_, fetch)| !fetch.waiters.is_empty());
+            let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, *chunk, why)));
+            let (since, chunk, why) = waiting.min_by_key(|(since, chunk, _)| (*since, *chunk))?;
+            let id = image.subject.image;
+            let holder = self.former.last_holder(id, image.map.ring(), chunk);
+            let holder = holder.map(|former| (former.clone(), self.now - former.at));
+            Some((id, Waited { chunk, wait: self.now - since, why }, holder))
+        };
+        self.images.values().filter_map(|image| longest(image)).collect()
+    }
+
     /// What peers did that they should not have.
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
@@ -149,6 +165,16 @@ impl Node {
     /// True once it has said goodbye: it is nobody's peer any more.
     pub const fn has_left(&self) -> bool {
         self.membership.has_left()
+    }
+
+    /// True if no other member is known to live.
+    pub fn is_alone(&self) -> bool {
+        self.membership.live().is_empty()
+    }
+
+    /// Where some of the other members are, at most so many.
+    pub fn some_members(&self, most: usize) -> Vec<SocketAddr> {
+        self.membership.live().values().take(most).map(|member| member.addr).collect()
     }
 
     /// Members that went, the latest last, and how long ago.

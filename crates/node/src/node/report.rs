@@ -5,8 +5,8 @@ use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus, Sole,
-    SourceStatus, Status, WaitingChunk, ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus,
+    Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
@@ -16,13 +16,16 @@ use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
 const WAITING_MAX: usize = 64;
+/// Members that went are shown for so long.
+const GONE_FOR: Duration = Duration::from_secs(600);
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, members, zones, claims) =
         driver.look(|core| (core.images(), core.members(), core.zones(), core.claims()));
     let (traffic, peers) = driver.counters.report();
-    let warnings = driver.warnings();
+    let mut warnings = driver.warnings();
+    warnings.extend(driver.whereabouts.unreached());
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
     let images: Vec<ImageStatus> = images
         .into_iter()
@@ -40,6 +43,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         images,
         zone: zone(members.first(), &zones),
         nodes: nodes(members, &zones),
+        gone: gone(driver),
         traffic,
         peers,
         field: field(driver),
@@ -152,6 +156,19 @@ fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
     });
     let far = zones.far.iter().map(|(gateway, state)| NodeStatus { gateway: true, ..node(gateway, state) });
     near.chain(far).collect()
+}
+
+/// Who went lately, the latest first.
+fn gone(driver: &Driver) -> Vec<GoneStatus> {
+    let former = driver.look(Core::former).into_iter().rev();
+    let lately = former.filter(|(_, ago)| *ago < GONE_FOR);
+    let gone = lately.map(|(former, ago)| GoneStatus {
+        id: former.identity.node.to_string(),
+        addr: former.identity.addr.to_string(),
+        how: former.how.name().to_owned(),
+        ago_s: ago.as_secs_f64(),
+    });
+    gone.collect()
 }
 
 fn node(identity: &Identity, state: &str) -> NodeStatus {
