@@ -3,8 +3,10 @@
 //! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); what they mean together
 //! is [`crate::plan`]'s. The original's form is turned into this one by [`crate::original`].
 
+mod bench;
 mod trust;
 
+pub use bench::{BenchOptions, Pattern, Via};
 pub use trust::{KeyAction, KeyOptions, SandboxMode, SignOptions};
 
 use crate::values::access::Access;
@@ -16,11 +18,10 @@ use crate::values::duration::{Period, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::machine::{Choice, Mac, Tag};
-use crate::values::nbd_uri::NbdUri;
 use crate::values::overlay::OverlayPlace;
-use crate::values::rate::Rate;
 use crate::values::size::Size;
 use crate::values::store::Store;
+use crate::values::threads::Threads;
 use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -65,16 +66,6 @@ Examples:
 Attach what --nbd offers with, for example:
   nbd-client -unix /run/nbd.sock /dev/nbd0 -readonly
   mount -o loop,ro /mnt/field/viver.squash /mnt/root    (out of --mount)";
-
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  vfield bench                                          the image that this machine's node exports
-  vfield bench --link 1G --pattern sequential           compared with a link of 1 Gbit/s
-  vfield bench viver.squash --streams 1,4,16 --seconds 5
-  vfield bench --pattern write,randwrite                an image with an overlay, written to
-  vfield bench --peer 192.168.1.1                       what that node sends, by number of streams
-
-A run ends with --size or --seconds, whichever comes first. Ctrl-C prints what was measured.";
 
 const OVERLAY_EXAMPLES: &str = "\
 Examples:
@@ -150,7 +141,7 @@ pub enum Command {
     #[command(after_help = NETBOOT_EXAMPLES)]
     Netboot(Box<NetbootOptions>),
     /// Measure how near the limit reads are, of an image here or of a node over there
-    #[command(after_help = BENCH_EXAMPLES)]
+    #[command(after_help = bench::EXAMPLES)]
     Bench(Box<BenchOptions>),
     /// Print completions for a shell
     Completions(CompletionOptions),
@@ -289,7 +280,7 @@ pub struct DaemonOptions {
     pub root: bool,
     /// Threads that serve readers and other nodes [default: half as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Daemon")]
-    pub threads: Option<std::num::NonZeroUsize>,
+    pub threads: Option<Threads>,
     /// Open a connection for each request (for measurements)
     #[arg(long, hide = true)]
     pub no_pool: bool,
@@ -304,7 +295,7 @@ pub struct DaemonOptions {
     pub no_read_ahead: bool,
     /// Threads that hash at publish [default: one for each core]
     #[arg(long, value_name = "N", hide = true)]
-    pub publish_threads: Option<std::num::NonZeroUsize>,
+    pub publish_threads: Option<Threads>,
 }
 
 /// Which daemon is spoken to.
@@ -408,7 +399,7 @@ pub struct LeaveOptions {
 
 /// `vfield overlay`.
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true)]
 pub struct OverlayOptions {
     /// What is to be done.
     #[command(subcommand)]
@@ -482,103 +473,6 @@ pub struct NetbootOptions {
 
 /// How long a leave takes at most where nobody says otherwise.
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
-
-/// `vfield bench`.
-#[derive(Debug, Args)]
-pub struct BenchOptions {
-    /// The image, by name, id, or the beginning of its id [default: the node's only one]
-    #[arg(value_name = "IMAGE", conflicts_with_all = ["nbd", "peer"])]
-    pub image: Option<String>,
-    /// Read this NBD export instead of one that the daemon names
-    #[arg(long, value_name = "URI", conflicts_with_all = ["peer", "via"])]
-    pub nbd: Option<NbdUri>,
-    /// Which export of the daemon is read: nbd or fuse [default: nbd if there is one]
-    #[arg(long, value_name = "KIND", hide_possible_values = true, conflicts_with = "peer")]
-    pub via: Option<Via>,
-    /// Ask another node directly for what it has, without becoming a member of its field
-    #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname, help_heading = "Another node")]
-    pub peer: Option<Address>,
-    /// The key of that node's field
-    #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Another node")]
-    pub field_key: Vec<PathBuf>,
-    /// Image of that node, by name, id, or the beginning of its id [default: its only one]
-    #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
-    pub peer_image: Option<String>,
-    /// What is measured, one run for each: sequential and random read; write and randwrite write
-    /// over what the image has here [default: sequential,random]
-    #[arg(
-        long,
-        value_name = "PATTERN,...",
-        value_delimiter = ',',
-        hide_possible_values = true,
-        conflicts_with = "peer"
-    )]
-    pub pattern: Vec<Pattern>,
-    /// Parallel streams, one run for each number [default: 4; with --peer: 1,2,4,8,12]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub streams: Vec<u64>,
-    /// Requests under way in each stream [default: 4; with --peer: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub depth: Option<u64>,
-    /// Bytes of a request [default: 256K, random and randwrite 4K; a node is always asked for chunks]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "peer")]
-    pub block_size: Option<Size>,
-    /// End a run after so many bytes [default: the image's length; with --peer: no limit]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub size: Option<Size>,
-    /// End a run after so long [default: 10; with --peer: 5]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub seconds: Option<Period>,
-    /// Rate of the link to the peers, say 1G [default: what the kernel says of the device]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub link: Option<Rate>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Which daemon.
-    #[command(flatten)]
-    pub control: ControlOptions,
-}
-
-/// Which export is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Via {
-    /// The NBD server.
-    Nbd,
-    /// The file in the mount.
-    Fuse,
-}
-
-/// In which order blocks are read or written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pattern {
-    /// One after the other.
-    Sequential,
-    /// Any, also several times.
-    Random,
-    /// One after the other, written.
-    Write,
-    /// Any, also several times, written.
-    Randwrite,
-}
-
-impl Pattern {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sequential => "sequential",
-            Self::Random => "random",
-            Self::Write => "write",
-            Self::Randwrite => "randwrite",
-        }
-    }
-
-    /// True if blocks are written, not read.
-    pub const fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::Randwrite)
-    }
-}
 
 /// `vfield completions`.
 #[derive(Debug, Args)]

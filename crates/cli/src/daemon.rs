@@ -2,13 +2,14 @@
 //!
 //! Owns the order of things. Everything that can be refused is refused before the field hears of the node;
 //! exports appear when the images can be read and go before the process does; SIGTERM, SIGINT and
-//! `vfield leave` are the same. It knows neither how chunks travel nor what NBD is.
+//! `vfield leave` are the same; files are read again at SIGHUP. It knows neither how chunks travel nor what NBD is.
 
 mod announce;
 mod desk;
 mod exports;
 pub mod members;
 mod overlays;
+mod reload;
 mod sandbox;
 mod signals;
 mod start_error;
@@ -26,9 +27,10 @@ use crate::rollback;
 use desk::{Desk, Orders};
 use exports::Exports;
 use overlays::{Overlays, Prepared};
+use reload::Reloader;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sandbox::Sandbox;
-use signals::Signals;
+use signals::{Signals, Told};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +49,7 @@ const DESCRIPTORS: u64 = 8192;
 pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
     let (place, listener) = Place::take(plan.control.as_deref())?;
+    plan.warnings.iter().for_each(|warning| voice.warn(warning));
     take_descriptors();
     // It may have to be made first, and then be left.
     let prepared = overlays::prepare(plan.overlay.clone())?;
@@ -96,7 +99,8 @@ async fn live(
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
-    let (desk, mut orders) = Desk::new(place.path(), plan.key_files);
+    let (desk, mut orders) = Desk::new(place.path(), plan.key_files.clone());
+    let reloader = Reloader::new(&plan, Arc::clone(&desk), voice.clone());
     let server = Server::start(listen(listener)?, desk.clone());
 
     let serving = !plan.node.serve.is_empty();
@@ -104,7 +108,7 @@ async fn live(
     let events = reporter.sink(move |event| hashing.hear(event));
     let started = tokio::select! {
         node = Node::start(plan.node, events) => Ok(node.map_err(start_error::explain)?),
-        end = told_to_end(&mut signals, &mut orders) => Err(end),
+        end = told_to_end(&mut signals, &mut orders, &reloader) => Err(end),
     };
     let (node, end) = match started {
         Ok(node) => {
@@ -122,7 +126,7 @@ async fn live(
             announce::running(voice, &node, serving, &exports.places());
             service_manager::tell("READY=1");
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
-            let end = told_to_end(&mut signals, &mut orders).await;
+            let end = told_to_end(&mut signals, &mut orders, &reloader).await;
             if let Some(remembering) = remembering {
                 remembering.abort();
             }
@@ -138,7 +142,7 @@ async fn live(
             voice.say("leaving; once more to end at once");
             let left = tokio::select! {
                 left = leave(&node, exports, end.bound, voice) => left,
-                _ = signals.next() => return Err(Failure::failed("ended at once, without handing over")),
+                () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),
             };
             overlays.close(voice).await;
             left
@@ -192,10 +196,17 @@ async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, F
     laid.map_err(|error| Failure::failed(format!("laying overlays: {error}")))?.map(Arc::new)
 }
 
-async fn told_to_end(signals: &mut Signals, orders: &mut Orders) -> End {
-    tokio::select! {
-        () = signals.next() => End { bound: LEAVE_BOUND, tell: None },
-        order = orders.next() => End { bound: order.bound, tell: Some(order.tell) },
+/// Returns when a signal or an order asks for the end; obeys other signals until then.
+async fn told_to_end(signals: &mut Signals, orders: &mut Orders, reloader: &Reloader) -> End {
+    loop {
+        let told = tokio::select! {
+            told = signals.next() => told,
+            order = orders.next() => return End { bound: order.bound, tell: Some(order.tell) },
+        };
+        match told {
+            Told::End => return End { bound: LEAVE_BOUND, tell: None },
+            other => reloader.obey(other),
+        }
     }
 }
 

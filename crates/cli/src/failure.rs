@@ -110,9 +110,19 @@ impl BadValue {
     }
 }
 
+impl BadValue {
+    /// Between the two where they have to be one text, as in the errors of a parser of files.
+    const HINT: &str = "\nhint: ";
+
+    /// The fact, and the hint if there is one, in what such a parser says.
+    pub fn split(text: &str) -> (&str, Option<&str>) {
+        text.split_once(Self::HINT).map_or((text, None), |(fact, hint)| (fact, Some(hint)))
+    }
+}
+
 impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.fact)
+        write!(f, "{}{}{}", self.fact, Self::HINT, self.hint)
     }
 }
 

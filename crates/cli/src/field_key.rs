@@ -42,7 +42,7 @@ impl KeyFiles {
 pub fn run(action: &KeyAction) -> Result<(), Failure> {
     match action {
         KeyAction::New { file } => {
-            let key = key_file::create(file).map_err(explain)?;
+            let key = key_file::create(file).map_err(|error| explain_new(file, error))?;
             output::put(format!("made the field key {} in {}\n", key.id(), file.display()).as_bytes())
         }
         KeyAction::Id { file } => {
@@ -60,6 +60,16 @@ fn reload(control: Option<&Path>) -> Result<(), Failure> {
     let Reply::Keys { ids } = client.reply()? else { return Err(client.unexpected()) };
     let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
     output::put(lines.as_bytes())
+}
+
+/// Why no key could be made, for people.
+fn explain_new(file: &Path, error: KeyFileError) -> Failure {
+    let failure = match &error {
+        KeyFileError::Io { source, .. } if source.kind() == ErrorKind::NotFound => explain(error),
+        _ => return explain(error),
+    };
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    failure.hint(format!("its directory must exist: mkdir -p {}", dir.display()))
 }
 
 /// `error` for people.

@@ -1,16 +1,17 @@
 //! What a daemon needs that carries a root file system (`--root`): to be there for as long as the machine runs.
 //!
 //! Owns two processes. The guard is small and does nothing but start the daemon, again and again: at once if it was
-//! killed, a moment later if it failed, because whoever it is to join may not be there yet; and keep the memory of the
-//! daemon's stores meanwhile. Both are left alone by the
+//! killed, a moment later if it failed, because whoever it is to join may not be there yet, or if a defect ended it
+//! soon after its start, because that may happen again; and keep the memory of the daemon's stores meanwhile. Both are left alone by the
 //! shutdown, which spares what has an `@` in front of its name, and by those who look for memory: their own is
 //! locked, and the kernel knows that it must not wait for the daemon's device in order to give the daemon memory.
 //! Nothing here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
 
 use crate::failure::{Failure, plain};
 use crate::keeper::custody::Custody;
+use nix::sys::signal::{self, SigSet, SigmaskHow, sigprocmask};
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Pid, configure_io_flusher_behavior, getpid, getppid};
+use rustix::process::{Pid, Signal, configure_io_flusher_behavior, getpid, getppid};
 use rustix::thread::set_name;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,6 +31,8 @@ const GUARD: &str = "VFIELD_GUARD";
 const AGAIN: Duration = Duration::from_secs(3);
 /// What a daemon ends with that was told nonsense: more attempts would end in the same way.
 const EXIT_USAGE: i32 = 2;
+/// What a process ends by that has a defect; nobody sends these to one that has none.
+const DEFECTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
 
 /// What this process is to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,8 +48,11 @@ pub enum Role {
 pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
     stay();
     if is_guarded() {
+        // What the guard does not hear the daemon does: it was started with the guard's mask.
+        hear(SigmaskHow::SIG_UNBLOCK);
         return Ok(Role::Daemon);
     }
+    hear(SigmaskHow::SIG_BLOCK);
     let again = args.get(1..).unwrap_or_default();
     let failed = |error: std::io::Error| Failure::failed(format!("starting {SELF}: {}", plain(&error)));
     if args.first().is_none_or(|name| !is_spared(name)) {
@@ -64,6 +70,7 @@ pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
             Next::End => return Ok(Role::Done),
             Next::Refuse => return Err(Failure::failed("the daemon was told what it cannot do").already_said()),
             Next::AtOnce => tracing::warn!("the daemon was killed ({ended}) and is started again"),
+            // One that has run for a while waits for nothing.
             Next::Later => std::thread::sleep(AGAIN.saturating_sub(started.elapsed())),
         }
     }
@@ -79,16 +86,25 @@ enum Next {
 }
 
 fn next(ended: ExitStatus) -> Next {
-    match ended.code() {
-        None if ended.signal().is_some() => Next::AtOnce,
-        Some(0) => Next::End,
-        Some(EXIT_USAGE) => Next::Refuse,
+    let defect = |signal: i32| DEFECTS.iter().any(|defect| defect.as_raw() == signal);
+    match (ended.code(), ended.signal()) {
+        (None, Some(signal)) if !defect(signal) => Next::AtOnce,
+        (Some(0), _) => Next::End,
+        (Some(EXIT_USAGE), _) => Next::Refuse,
         _ => Next::Later,
     }
 }
 
 fn is_spared(name: &OsStr) -> bool {
     name.as_bytes().first() == Some(&SPARED)
+}
+
+/// Hears the signals that say something to a daemon, or not: each would end a guard that does not know them.
+fn hear(how: SigmaskHow) {
+    let signals = SigSet::from_iter([signal::SIGHUP, signal::SIGUSR1, signal::SIGUSR2]);
+    if let Err(error) = sigprocmask(how, Some(&signals), None) {
+        tracing::warn!("hearing signals: {error}");
+    }
 }
 
 /// True if the process that started this one is its guard.
@@ -129,6 +145,7 @@ mod tests {
     fn a_killed_daemon_is_started_at_once_and_one_that_failed_later() {
         assert_eq!(next(ExitStatus::from_raw(9)), Next::AtOnce);
         assert_eq!(next(ExitStatus::from_raw(1 << 8)), Next::Later);
+        assert_eq!(next(ExitStatus::from_raw(Signal::ABORT.as_raw())), Next::Later);
         assert_eq!(next(ExitStatus::from_raw(2 << 8)), Next::Refuse);
         assert_eq!(next(ExitStatus::from_raw(0)), Next::End);
     }

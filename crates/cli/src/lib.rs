@@ -7,6 +7,7 @@ pub mod args;
 pub mod bench;
 pub mod commands;
 pub mod control;
+pub mod crash;
 pub mod daemon;
 pub mod failure;
 pub mod field_key;
@@ -14,6 +15,7 @@ pub mod guard;
 pub mod keeper;
 pub mod letter;
 pub mod log;
+pub mod nearest;
 pub mod netboot;
 pub mod network;
 pub mod original;
@@ -59,8 +61,10 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 
 /// The command line as a value; `None` where it asked for help or the version, which is printed.
 fn parse(args: Vec<OsString>) -> Result<Option<Cli>, Failure> {
-    let read =
-        |args| Cli::try_parse_from(args).map(Some).or_else(|error| refusal::explain(&error).map_or(Ok(None), Err));
+    let read = |args: Vec<OsString>| match Cli::try_parse_from(&args) {
+        Ok(cli) => Ok(Some(cli)),
+        Err(error) => refusal::explain(&error, &args).map_or(Ok(None), Err),
+    };
     match original::translate(&args) {
         Some(translated) => read(translated?).map_err(original::in_its_words),
         None => read(args),
@@ -71,14 +75,20 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
     let volume = cli.volume;
     match cli.command {
         Command::Serve(options) => {
-            let settings = Settings::load(options.daemon.config.as_deref())?;
+            let config = settings::place(options.daemon.config.as_deref());
+            let settings = Settings::load(config.as_deref())?;
+            let level = settings.volume(volume);
             let options = settings.complete_serve(*options);
-            run_daemon(&options.daemon.clone(), volume, args, || Plan::serve(options))
+            let plan = |options| Ok(Plan { config, volume, ..Plan::serve(options)? });
+            run_daemon(&options.daemon.clone(), level, args, || plan(options))
         }
         Command::Join(options) => {
-            let settings = Settings::load(options.daemon.config.as_deref())?;
+            let config = settings::place(options.daemon.config.as_deref());
+            let settings = Settings::load(config.as_deref())?;
+            let level = settings.volume(volume);
             let options = settings.complete_join(*options);
-            run_daemon(&options.daemon.clone(), volume, args, || Plan::join(options))
+            let plan = |options| Ok(Plan { config, volume, ..Plan::join(options)? });
+            run_daemon(&options.daemon.clone(), level, args, || plan(options))
         }
         Command::Status(options) => commands::status(&options),
         Command::Id(options) => commands::id(&options, volume),

@@ -30,7 +30,13 @@ struct Typed {
 /// The modern form of `args` (program name first), or `None` if they are not in the original's form.
 pub fn translate(args: &[OsString]) -> Option<Result<Vec<OsString>, Failure>> {
     let first = args.get(1)?.to_str()?;
-    WORDS.contains(&first).then(|| read(&args[1..]).and_then(|typed| modern(&args[0], typed)))
+    is_original(first).then(|| read(&args[1..]).and_then(|typed| modern(&args[0], typed)))
+}
+
+/// True for a long name with a single dash; letters of the modern form may stand together, as in `-vvq`.
+fn is_original(word: &str) -> bool {
+    let letters = word.strip_prefix('-').filter(|letters| letters.len() > 1 && !letters.starts_with('-'));
+    letters.is_some_and(|letters| !letters.chars().all(|letter| "vqhV".contains(letter)))
 }
 
 /// A failure about a modern option, about the one that was typed.
@@ -169,8 +175,7 @@ mod tests {
 
     #[test]
     fn modern_lines_are_left_alone() {
-        for line in ["vfield", "vfield serve -file", "vfield -v serve x", "vfield --help", "vfield -h", "vfield -filex"]
-        {
+        for line in ["vfield", "vfield serve -file", "vfield -v serve x", "vfield -vvq", "vfield --help", "vfield -h"] {
             assert_eq!(of(line), None, "{line}");
         }
     }
@@ -184,6 +189,8 @@ mod tests {
             ("vfield -file x -bs a", "-file and -bs do not go together in the original's form"),
             ("vfield -store 128", "neither -file nor -bs is given"),
             ("vfield -file x -stroe 128", "\"-stroe\" has no meaning here"),
+            ("vfield -fiel x", "\"-fiel\" has no meaning here"),
+            ("vfield -store=128 -bs x", "\"-store=128\" has no meaning here"),
             ("vfield -file x y", "\"y\" has no meaning here"),
             (
                 "vfield -file x -store 128",

@@ -73,6 +73,7 @@ mod tests {
             held_bytes: 12 << 20,
             zero_bytes: 0,
             max_bytes: 1 << 30,
+            refused_bytes: 0,
         };
         let zeros =
             OverlayStatus { image: "da\x1bta".to_owned(), place: "/d".to_owned(), zero_bytes: 4096, ..overlay.clone() };

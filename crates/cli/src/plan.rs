@@ -8,7 +8,7 @@ pub mod user;
 
 pub use overlay::OverlayPlan;
 
-use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions};
+use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume};
 use crate::daemon::members;
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
@@ -22,6 +22,7 @@ use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
 use crate::values::store::{Store, memory_bytes};
 use crate::values::zone::ZoneChoice;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,12 @@ pub struct Plan {
     pub json: bool,
     /// Threads that serve readers and other nodes.
     pub threads: NonZeroUsize,
+    /// The configuration file that was read.
+    pub config: Option<PathBuf>,
+    /// How much the command line says is to be said.
+    pub volume: Volume,
+    /// What a person should know, though the daemon can do without it.
+    pub warnings: Vec<String>,
 }
 
 /// Where the images are to be found.
@@ -91,7 +98,7 @@ impl Places {
 impl Plan {
     /// What `vfield serve` is to do.
     pub fn serve(options: ServeOptions) -> Result<Self, Failure> {
-        let bootstrap = resolve_members(&options.join)?;
+        let (bootstrap, warnings) = resolve_members(&options.join, Vec::new())?;
         let serve = files(&options)?;
         let listen = match &options.daemon.listen {
             Some(address) => listen_at(address, "--listen")?,
@@ -105,7 +112,7 @@ impl Plan {
             join_boost: JoinBoost::DEFAULT,
             ..node(&options.daemon, listen, any_port, bootstrap)?
         };
-        Self::new(node, options.daemon, false)
+        Ok(Self { warnings, ..Self::new(node, options.daemon, false)? })
     }
 
     /// What `vfield join` is to do.
@@ -117,10 +124,8 @@ impl Plan {
         }
         let memory = memory_bytes().unwrap_or(u64::MAX);
         let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
-        let mut members = resolve_members(&options.join)?;
         let remembered = options.daemon.members.as_deref().map(members::read).unwrap_or_default();
-        let unknown: Vec<SocketAddr> = remembered.into_iter().filter(|addr| !members.contains(addr)).collect();
-        members.extend(unknown);
+        let (members, warnings) = resolve_members(&options.join, remembered)?;
         let (listen, bootstrap) = match &options.daemon.listen {
             Some(address) => {
                 let listen = listen_at(address, "--listen")?;
@@ -137,7 +142,7 @@ impl Plan {
             join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
             ..node(&options.daemon, listen, any_port, bootstrap)?
         };
-        Self::new(node, options.daemon, options.allow_rollback)
+        Ok(Self { warnings, ..Self::new(node, options.daemon, options.allow_rollback)? })
     }
 
     fn new(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Result<Self, Failure> {
@@ -160,8 +165,8 @@ impl Plan {
         let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();
         // Half of the processors are for those who read: on a small machine a second thread costs more in wake-ups,
         // by a fifth of a storm's throughput, than it brings.
-        let threads =
-            daemon.threads.unwrap_or_else(|| NonZeroUsize::new(cores().div_ceil(2)).unwrap_or(NonZeroUsize::MIN));
+        let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
+        let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
         let overlay = OverlayPlan::new(&daemon)?;
         // Without its root a machine is nothing: what carries that is confined only where somebody says so.
         let usual = if daemon.root { SandboxMode::Off } else { SandboxMode::default() };
@@ -174,13 +179,28 @@ impl Plan {
         let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
         let members = daemon.members;
-        Ok(Self { node, exports, overlay, key_files, allow_rollback, control, sandbox, user, members, json, threads })
+        Ok(Self {
+            node,
+            exports,
+            overlay,
+            key_files,
+            allow_rollback,
+            control,
+            sandbox,
+            user,
+            members,
+            json,
+            threads,
+            config: None,
+            volume: Volume::default(),
+            warnings: Vec::new(),
+        })
     }
 }
 
 /// How many threads can run at once here.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, Into::into)
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 /// The parts of a node's configuration that do not depend on the command.
@@ -214,7 +234,7 @@ fn node(
         field_keys: None,
         trusted: None,
         keeper: None,
-        hash_threads: daemon.publish_threads.map_or_else(cores, Into::into),
+        hash_threads: daemon.publish_threads.map_or_else(cores, NonZeroUsize::from).into(),
         tuning: Tuning {
             pool: !daemon.no_pool,
             parallel: !daemon.no_parallel,
@@ -242,7 +262,11 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
         return Err(failure.hint("name an image: `vfield serve FILE`, or file = \"FILE\" in the configuration"));
     }
     if !options.name.is_empty() && options.name.len() != options.file.len() {
-        let fact = format!("--name is given {} times for {} files", options.name.len(), options.file.len());
+        let files = match options.file.len() {
+            1 => "1 file".to_owned(),
+            count => format!("{count} files"),
+        };
+        let fact = format!("--name is given {} times for {files}", options.name.len());
         return Err(Failure::usage(fact).hint("give one --name for each FILE, in their order, or none"));
     }
     let chunk_size = match options.chunk_size {
@@ -266,22 +290,38 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
     Ok(serve)
 }
 
-/// All addresses of all members named.
-fn resolve_members(members: &[Address]) -> Result<Vec<SocketAddr>, Failure> {
-    let mut addrs = Vec::new();
+/// All addresses of all members named, then those that are `remembered`; and a warning for each name that has none.
+///
+/// # Errors
+/// If none has an address, or one can be no member's.
+fn resolve_members(
+    members: &[Address],
+    remembered: Vec<SocketAddr>,
+) -> Result<(Vec<SocketAddr>, Vec<String>), Failure> {
+    let (mut addrs, mut unknown) = (Vec::new(), Vec::new());
     for member in members {
-        for addr in member.resolve(DEFAULT_PORT)? {
-            if addr.port() == 0 || addr.ip().is_unspecified() || addr.ip().is_multicast() {
-                let fact = format!("{member} is no address that a member can have");
-                return Err(Failure::usage(fact)
-                    .hint("name a running member as other machines see it, for example 192.168.1.1"));
-            }
-            if !addrs.contains(&addr) {
-                addrs.push(addr);
-            }
+        match member.resolve(DEFAULT_PORT) {
+            Ok(found) => addrs.extend(found),
+            Err(failure) => unknown.push(failure),
+        }
+        if addrs.iter().any(|addr| addr.port() == 0 || addr.ip().is_unspecified() || addr.ip().is_multicast()) {
+            let fact = format!("{member} is no address that a member can have");
+            return Err(
+                Failure::usage(fact).hint("name a running member as other machines see it, for example 192.168.1.1")
+            );
         }
     }
-    Ok(addrs)
+    addrs.extend(remembered);
+    let mut seen = BTreeSet::new();
+    addrs.retain(|addr| seen.insert(*addr));
+    if addrs.is_empty()
+        && let Some(failure) = unknown.first()
+    {
+        let facts: Vec<&str> = unknown.iter().map(Failure::fact).collect();
+        return Err(Failure::failed(facts.join("; ")).hint(failure.hint_text().unwrap_or_default()));
+    }
+    let warnings = unknown.iter().map(|failure| format!("{}; the other members are tried", failure.fact()));
+    Ok((addrs, warnings.collect()))
 }
 
 fn first(address: &Address, default_port: u16) -> Result<SocketAddr, Failure> {

@@ -4,7 +4,7 @@
 //! thread that writes. When the queue is full progress is dropped, never anything else of weight: a later
 //! event says more.
 
-use crate::log::{EVENTS, Style, Voice};
+use crate::log::{EVENTS, Level, Style, Voice};
 use crate::values::size::human;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl Teller {
             tell_json(event);
         } else if let Event::Warning(text) = event {
             self.voice.warn(text);
-        } else if let Some(line) = line(event, self.voice.volume.verbose > 0) {
+        } else if let Some(line) = line(event, self.voice.level() >= Level::Verbose) {
             self.voice.say(&line);
         }
     }
@@ -188,7 +188,7 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
             Some(format!("{image}: not covered any more: the origin must stay until others hold all of it"))
         }
         Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
-        Event::NodeGone { node, addr } => verbose.then(|| format!("node {node} at {addr} is gone")),
+        Event::NodeGone { node, addr, .. } => verbose.then(|| format!("node {node} at {addr} is gone")),
     }
 }
 
@@ -209,7 +209,7 @@ fn tell_json(event: &Event) {
         Event::Filled { image, held_bytes } => tell!("filled", image, held_bytes),
         Event::Covered { image } => tell!("covered", image),
         Event::Uncovered { image } => tell!("uncovered", image),
-        Event::NodeGone { node, addr } => tell!("node_gone", node, %addr),
+        Event::NodeGone { node, addr, how } => tell!("node_gone", node, %addr, how = how.name()),
         Event::NodeJoined { node, addr } => tell!("node_joined", node, %addr),
         Event::Warning(text) => tracing::warn!(target: EVENTS, event = "warning", "{text}"),
     }

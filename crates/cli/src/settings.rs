@@ -4,8 +4,9 @@
 //! may serve both `serve` and `join`, so a key that only the other one uses is no error. A key that neither
 //! knows is one, named with its line.
 
-use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions};
-use crate::failure::{Failure, plain};
+use crate::args::{Cli, DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume};
+use crate::failure::{BadValue, Failure, plain};
+use crate::nearest::nearest;
 use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
@@ -16,11 +17,12 @@ use crate::values::image::{ImageName, Wanted};
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::Size;
 use crate::values::store::Store;
+use crate::values::threads::Threads;
 use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
+use clap::{Command, CommandFactory};
 use serde::Deserialize;
 use std::io::ErrorKind;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Where the file is if nobody says otherwise.
@@ -58,15 +60,17 @@ pub struct Settings {
     members: Option<PathBuf>,
     control: Option<PathBuf>,
     json: bool,
+    verbose: u8,
+    quiet: bool,
     sandbox: Option<SandboxMode>,
     user: Option<UserName>,
     root: bool,
-    threads: Option<NonZeroUsize>,
+    threads: Option<Threads>,
     no_pool: bool,
     no_parallel: bool,
     no_round_robin: bool,
     no_read_ahead: bool,
-    publish_threads: Option<NonZeroUsize>,
+    publish_threads: Option<Threads>,
 }
 
 /// `x = "a"` or `x = ["a", "b"]`.
@@ -90,30 +94,31 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
 }
 
 impl Settings {
-    /// Reads the file that `given` names, or the usual one if there is one.
-    pub fn load(given: Option<&Path>) -> Result<Self, Failure> {
-        let given = given.filter(|path| !path.as_os_str().is_empty());
-        let Some(path) = given.map(Path::to_owned).or_else(usual_path) else { return Ok(Self::default()) };
-        let text = read(&path)?;
-        Self::parse(&path, &text)
+    /// Reads the file at `path`, as [`place`] found it; without one nothing is set.
+    pub fn load(path: Option<&Path>) -> Result<Self, Failure> {
+        path.map_or_else(|| Ok(Self::default()), |path| Self::parse(path, &read(path)?))
     }
 
     /// Settings in the text of a file; a refusal names the file, the line and what is wrong with it.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
-            let message = error.message().replace('\n', " ").replace('`', "\"");
-            let (fact, known) = match message.split_once(", expected one of ") {
-                Some((fact, known)) => (fact.replace("field", "key"), Some(known.replace('"', ""))),
-                None => (message, None),
+            let before = text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+            let (message, hint) = BadValue::split(error.message());
+            let message = message.replace('\n', " ").replace('`', "\"");
+            let (fact, hint) = match (message.split_once(", expected one of "), hint) {
+                (Some((fact, _)), _) => (fact.replace("field", "key"), meant(fact)),
+                (None, hint) => (about(text.lines().nth(before), &message), hint.map(str::to_owned)),
             };
-            let hint = known.map_or_else(
-                || "keys and values are those of the options, see `vfield join --help`".to_owned(),
-                |known| format!("known keys: {known}"),
-            );
-            Failure::usage(format!("{} line {line}: {fact}", path.display())).hint(hint)
+            let hint = hint.unwrap_or("keys and values are those of the options, see `vfield join --help`".to_owned());
+            Failure::usage(format!("{} line {}: {fact}", path.display(), before + 1)).hint(hint)
         })
+    }
+
+    /// How much is said: what was typed, if anything was.
+    pub fn volume(&self, typed: Volume) -> Volume {
+        let open = typed.verbose == 0 && !typed.quiet;
+        if open { Volume { verbose: self.verbose, quiet: self.quiet } } else { typed }
     }
 
     /// Fills in what `options` leave open.
@@ -172,10 +177,37 @@ impl Settings {
     }
 }
 
+/// What is wrong, with the key of its line, or else the line.
+fn about(line: Option<&str>, message: &str) -> String {
+    let line = line.unwrap_or_default().trim();
+    let (key, value) = line.split_once('=').map_or(("", ""), |(key, value)| (key.trim(), value.trim()));
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    match (is_key, line) {
+        (_, "") => message.to_owned(),
+        (true, _) if !value.is_empty() => format!("{key}: {message}"),
+        _ => format!("{line:?}: {message}"),
+    }
+}
+
+/// Which key was meant by the one that `fact` quotes.
+fn meant(fact: &str) -> Option<String> {
+    let key = fact.split('"').nth(1)?;
+    let all = Cli::command();
+    let daemons = ["serve", "join"].into_iter().filter_map(|name| all.find_subcommand(name));
+    let shown = daemons.chain([&all]).flat_map(Command::get_arguments).filter(|arg| !arg.is_hide_set());
+    let shown: Vec<String> = shown.map(|arg| arg.get_id().as_str().replace('_', "-")).collect();
+    nearest(key, shown.iter().map(String::as_str)).map(|key| format!("did you mean {key}?"))
+}
+
 fn fill<T: Clone>(list: &mut Vec<T>, from: &OneOrMany<T>) {
     if list.is_empty() {
         list.clone_from(&from.0);
     }
+}
+
+/// The file that `given` names, or else the usual one, if it exists.
+pub fn place(given: Option<&Path>) -> Option<PathBuf> {
+    given.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned).or_else(usual_path)
 }
 
 /// The user's file, or else the machine's, if it exists.
@@ -205,8 +237,6 @@ fn read(path: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Cli;
-    use clap::CommandFactory;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -216,18 +246,29 @@ mod tests {
 
     #[test]
     fn keys_are_the_names_of_the_options() {
-        let failure = Settings::parse(Path::new("x.toml"), "nonsense = 1").unwrap_err();
-        let known = failure.hint_text().unwrap().trim_start_matches("known keys: ").to_owned();
-        let known: BTreeSet<String> = known.split(", ").map(str::to_owned).collect();
+        let refused = toml::from_str::<Settings>("nonsense = 1").unwrap_err();
+        let (_, known) = refused.message().split_once("expected one of ").unwrap();
+        let known: BTreeSet<String> = known.split(", ").map(|key| key.replace('`', "")).collect();
         let command = Cli::command();
         let daemons = ["serve", "join"].map(|name| command.find_subcommand(name).unwrap());
         let names: BTreeSet<String> = daemons
-            .iter()
+            .into_iter()
+            .chain([&command])
             .flat_map(|command| command.get_arguments())
             .map(|arg| arg.get_id().as_str().replace('_', "-"))
             .filter(|name| name != "config")
             .collect();
         assert_eq!(known, names);
+    }
+
+    #[test]
+    fn the_nearest_key_is_offered_and_none_that_is_hidden() {
+        let hint = |text: &str| Settings::parse(Path::new("x"), text).unwrap_err().hint_text().unwrap().to_owned();
+        assert_eq!(hint("stroe = 1"), "did you mean store?");
+        assert_eq!(hint("join_boost = 1"), "did you mean join-boost?");
+        for far in ["no-pol = true", "nonsense = 1", "publish-thread = 1"] {
+            assert_eq!(hint(far), "keys and values are those of the options, see `vfield join --help`");
+        }
     }
 
     #[test]
@@ -242,9 +283,9 @@ mod tests {
     fn mistakes_are_named_with_their_line() {
         for (text, fact) in [
             ("store = \"1M\"\nstroe = \"1M\"", "x.toml line 2: unknown key \"stroe\""),
-            ("\n\nstore = \"-1\"", "x.toml line 3: a store cannot be negative: \"-1\""),
-            ("nbd = [\n  \"pipe:x\"\n]", "x.toml line 1: \"pipe:x\" starts neither with unix: nor with tcp:"),
-            ("join-boost = 12", "x.toml line 1: \"12\" is not a join boost"),
+            ("\n\nstore = \"-1\"", "x.toml line 3: store: a store cannot be negative: \"-1\""),
+            ("nbd = [\n  \"pipe:x\"\n]", "x.toml line 1: nbd: \"pipe:x\" starts neither with unix: nor with tcp:"),
+            ("join-boost = 12", "x.toml line 1: join-boost: \"12\" is not a join boost"),
         ] {
             assert_eq!(parse(text).unwrap_err(), fact);
         }

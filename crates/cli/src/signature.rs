@@ -19,6 +19,8 @@ use vfield_trust::signature::{BadTrust, read_short};
 const STATEMENT: &str = ".vfield";
 const SIGNATURE: &str = ".vfield.minisig";
 
+/// Bytes 0 and 1 of every secret key: ed25519.
+const ALGORITHM: [u8; 2] = *b"Ed";
 /// Bytes 2 and 3 of a secret key that no password protects.
 const NO_PASSWORD: [u8; 2] = [0, 0];
 
@@ -108,6 +110,9 @@ fn secret(path: &Path) -> Result<SecretKey, Failure> {
     if let Some(key) = without_password(&text) {
         return Ok(key);
     }
+    if decoded(&text).is_none_or(|bytes| !bytes.starts_with(&ALGORITHM)) {
+        return Err(not_a_key());
+    }
     if !std::io::stdin().is_terminal() {
         return Err(refused("it needs a password").hint("sign at a terminal, or with a key without one"));
     }
@@ -115,8 +120,13 @@ fn secret(path: &Path) -> Result<SecretKey, Failure> {
     sealed.into_secret_key(None).map_err(|_| refused("wrong password, or not a secret key").hint("try again"))
 }
 
+/// The key's bytes: the line below the comment.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()
+}
+
 /// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist on.
 fn without_password(text: &str) -> Option<SecretKey> {
-    let bytes = Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()?;
+    let bytes = decoded(text)?;
     (bytes.get(2..4)? == NO_PASSWORD).then(|| SecretKey::from_bytes(&bytes).ok())?
 }

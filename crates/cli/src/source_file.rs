@@ -14,7 +14,10 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::failed(format!("{}: {why}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => refuse("no such file").hint("check the path; it is relative to the current directory"),
-        _ => refuse(&plain(&error)).hint("the file must be readable for the user who runs vfield"),
+        ErrorKind::PermissionDenied => {
+            refuse(&plain(&error)).hint("the file must be readable for the user who runs vfield")
+        }
+        _ => refuse(&plain(&error)).hint("check the path"),
     })?;
     let kind = metadata.file_type();
     if kind.is_dir() {

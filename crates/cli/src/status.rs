@@ -176,7 +176,14 @@ pub fn overlay_text(overlay: &OverlayStatus) -> String {
         0 => String::new(),
         bytes => format!(", and {} of zeros", human(bytes)),
     };
-    format!("{} of {}, in {place}{zeros}", human(overlay.held_bytes), human(overlay.max_bytes))
+    let refused = match overlay.refused_bytes {
+        0 => "",
+        _ => {
+            "; writes were refused, so flushes fail: `vfield overlay reset`, or save it and start again with it and a larger \
+             --overlay-size"
+        }
+    };
+    format!("{} of {}, in {place}{zeros}{refused}", human(overlay.held_bytes), human(overlay.max_bytes))
 }
 
 /// Whether, and why.

@@ -111,10 +111,14 @@ fn what_was_written_stands_with_its_image() {
         held_bytes: 5 << 20,
         zero_bytes: 8 << 10,
         max_bytes: 1 << 30,
+        refused_bytes: 0,
     };
     status.overlays = vec![overlay];
     let text = text(&status);
     assert!(text.contains("\n  written    5.0 MiB of 1.0 GiB, in memory, and 8.0 KiB of zeros\n"), "{text}");
+    status.overlays[0].refused_bytes = 4096;
+    let text = self::text(&status);
+    assert!(text.contains("of zeros; writes were refused, so flushes fail: `vfield overlay reset`, or"), "{text}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod address;
 pub mod boost;
+pub mod count;
 pub mod device;
 pub mod dhcp;
 pub mod duration;
@@ -17,5 +18,6 @@ pub mod overlay;
 pub mod rate;
 pub mod size;
 pub mod store;
+pub mod threads;
 pub mod user;
 pub mod zone;

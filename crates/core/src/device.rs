@@ -41,6 +41,10 @@ pub type Writing<'a> = Pin<Box<dyn Future<Output = Result<(), WriteError>> + Sen
 /// lets anything be durable; before that a crash may undo any part of it. "Force unit access" is a change and
 /// then a flush.
 ///
+/// A change that failed is remembered: no flush succeeds while there are bytes whose last change failed. A writer
+/// between an export and the file system may swallow a refusal, and a flush is where the file system asks.
+///
+///
 /// Dropping a future before it is done gives the change up, or leaves it made, granule by granule.
 pub trait BlockDevice: BlockSource {
     /// Writes `bytes` at `offset` if nothing has to be waited for; `None` if something has, and nothing is
@@ -57,7 +61,17 @@ pub trait BlockDevice: BlockSource {
     /// given back, others stay as they are. Never waits, and needs no room.
     fn discard(&self, extent: Extent) -> Result<(), WriteError>;
 
-    /// Makes durable what was done before. Changes go on meanwhile.
+    /// Looks whether a change of all of `extent` finds room at this moment: for exports that make a change in parts, so
+    /// that one that finds none is refused whole. Counts as a change that failed if there is none.
+    ///
+    /// # Errors
+    /// [`WriteError::Full`] if there is none.
+    fn admit(&self, extent: Extent) -> Result<(), WriteError> {
+        let _ = extent;
+        Ok(())
+    }
+
+    /// Makes durable what was done before. Changes go on meanwhile. Fails while there are bytes whose last change failed.
     fn flush(&self) -> Writing<'_>;
 
     /// True if changes end with this process, flushed or not.

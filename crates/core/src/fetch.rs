@@ -51,6 +51,8 @@ pub enum Stage {
     Parked(NodeId),
     /// At least one request is under way.
     Requested,
+    /// An answer could not be used; it is asked for again after a while.
+    Paused,
     /// Nobody to ask.
     Waiting,
 }
@@ -76,11 +78,51 @@ impl std::fmt::Display for Why {
     }
 }
 
+/// For whom a chunk is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Beneficiary {
+    /// Peers only: nobody here needs it once they are gone.
+    Peers,
+    /// This machine's store, or its read-ahead.
+    Store,
+    /// A reader of this machine, which waits.
+    Reader,
+}
+
+/// Whose turn it is when there is room for one more request: the first of these that has something in line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// What a reader of this machine waits for: peers' wishes, however many, do not go before it.
+    Reader,
+    /// What somebody else waits for.
+    Demand,
+    /// What somebody will probably wait for.
+    ReadAhead,
+    /// What is to be stored.
+    Fill,
+}
+
+impl Turn {
+    /// All, the first first.
+    pub const ALL: [Self; 4] = [Self::Reader, Self::Demand, Self::ReadAhead, Self::Fill];
+
+    /// The priority of its requests.
+    pub const fn priority(self) -> Priority {
+        match self {
+            Self::Reader | Self::Demand => Priority::Demand,
+            Self::ReadAhead => Priority::ReadAhead,
+            Self::Fill => Priority::Fill,
+        }
+    }
+}
+
 /// The single flight of one chunk.
 #[derive(Debug)]
 pub struct Fetch {
     /// Where it stands.
     pub stage: Stage,
+    /// The nearest of those who want it, or did.
+    pub beneficiary: Beneficiary,
     /// The most urgent of those who want it.
     pub priority: Priority,
     /// Readers of this machine that wait for it.
@@ -106,6 +148,8 @@ pub struct Fetch {
     pub insist: bool,
     /// An origin said that its file has changed.
     pub source_changed: bool,
+    /// How many answers in a row could not be used.
+    pub setbacks: u32,
     /// True if the store's fill wants it.
     pub fill: bool,
     /// True if it is fetched ahead of a reader that goes through the image in order.
@@ -118,9 +162,10 @@ pub struct Fetch {
 
 impl Fetch {
     /// A new one, in line.
-    pub const fn new(priority: Priority) -> Self {
+    pub const fn new(priority: Priority, beneficiary: Beneficiary) -> Self {
         Self {
             stage: Stage::Queued,
+            beneficiary,
             priority,
             waiters: Few::None,
             askers: Few::None,
@@ -133,6 +178,7 @@ impl Fetch {
             advice: None,
             insist: false,
             source_changed: false,
+            setbacks: 0,
             fill: false,
             stream: false,
             overdue: false,
@@ -140,11 +186,34 @@ impl Fetch {
         }
     }
 
+    /// Whose turn has to come for it to be asked for.
+    pub fn turn(&self) -> Turn {
+        match (self.priority, self.beneficiary) {
+            (Priority::Demand, Beneficiary::Reader) => Turn::Reader,
+            (Priority::Demand, _) => Turn::Demand,
+            (Priority::ReadAhead, _) => Turn::ReadAhead,
+            (Priority::Fill, _) => Turn::Fill,
+        }
+    }
+
+    /// True if nothing is under way for it and nobody waits for it any more, so that it need not be asked for.
+    pub fn is_unwanted(&self) -> bool {
+        let waited_for = !(self.waiters.is_empty() && self.askers.is_empty() && self.children.is_empty());
+        let idle = match self.stage {
+            Stage::Waiting => true,
+            // What the store or a read-ahead lined up is wanted, though nobody waits.
+            Stage::NeedsParent | Stage::Paused => self.beneficiary != Beneficiary::Store,
+            Stage::Queued | Stage::Parked(_) => self.beneficiary == Beneficiary::Peers,
+            Stage::Requested => false,
+        };
+        idle && !self.fill && !waited_for
+    }
+
     /// True if a peer whose request has this reach may wait for this fetch.
     pub fn may_join(&self, reach: Reach) -> bool {
         match self.stage {
             Stage::Requested => self.rank.is_none_or(|rank| reach > rank),
-            Stage::NeedsParent | Stage::Queued | Stage::Parked(_) => reach > Reach::HOLDER,
+            Stage::NeedsParent | Stage::Queued | Stage::Parked(_) | Stage::Paused => reach > Reach::HOLDER,
             Stage::Waiting => false,
         }
     }

@@ -22,6 +22,7 @@ pub mod membership;
 pub mod names;
 pub mod node;
 pub mod numbered;
+pub mod outbid;
 pub mod pace;
 pub mod peers;
 pub mod placement;

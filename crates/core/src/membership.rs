@@ -11,6 +11,7 @@
 //! Called by [`crate::node::Node`] with datagrams, snapshots and the time; gives back datagrams to send, and who
 //! came and went. Knows nothing of chunks, draws no lots, and sleeps until [`Membership::next_wake`].
 
+mod denial;
 pub mod message;
 mod news;
 mod rings;
@@ -19,13 +20,14 @@ mod watch;
 
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
+use crate::outbid::CLAIM_MAX;
 use crate::record::{Record, RecordKey, Records};
 use crate::time::Time;
 pub use message::Level;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
 use roster::Roster;
-pub use roster::{Live, Member, State};
+pub use roster::{Departed, Departure, Live, Member, State};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc as Shared;
@@ -53,10 +55,9 @@ const DATAGRAMS_AT_ONCE: usize = 4;
 /// What a snapshot brings is passed on if it is no more than so much: the news of one who joins, or what gossip
 /// has lost, and not a whole field that one who joins gets to know.
 const PASSED_ON: usize = 8;
-/// Nobody is told that it came later than this, since whoever lies about that can be outdone up to half of what is believed.
-const USHERED_MAX: u64 = roster::GENERATION_MAX / 2;
-/// So many lost members are looked for by a node that has lost all.
-const FORMER_MAX: usize = 16;
+/// So many members that are new are taken from one snapshot: twice a large field. One teller does not fill the table at once,
+/// and what is left of a larger field comes with the next.
+const NEW_MAX: usize = 4096;
 
 /// What a call left to be done.
 #[derive(Debug, Default)]
@@ -66,9 +67,11 @@ pub struct Effects {
     /// Members that are new, or back.
     pub up: Vec<Identity>,
     /// Members that died or left.
-    pub down: Vec<Identity>,
+    pub down: Vec<Departed>,
     /// True if somebody is suspect, or no longer, or is said to have come at another time.
     pub doubt: bool,
+    /// True if this node had to deny its death: others may not hear what it says.
+    pub denied: bool,
 }
 
 impl Effects {
@@ -78,6 +81,7 @@ impl Effects {
         self.up.extend(other.up);
         self.down.extend(other.down);
         self.doubt |= other.doubt;
+        self.denied |= other.denied;
     }
 }
 
@@ -106,9 +110,11 @@ pub struct Membership {
     forming: bool,
     /// Who told this node last of all that it knows: those who come next are told by the same, mostly.
     introducer: Option<NodeId>,
-    /// Members that died since there was last a new one.
-    former: Vec<Identity>,
     denials: u64,
+    /// When this node last followed others to a generation that no clock says.
+    followed: Option<Time>,
+    /// Who says what is being taken in.
+    teller: Option<Identity>,
     effects: Effects,
 }
 
@@ -133,8 +139,9 @@ impl Membership {
             doubts: BTreeSet::new(),
             forming: false,
             introducer: None,
-            former: Vec::new(),
             denials: 0,
+            followed: None,
+            teller: None,
             effects: Effects::default(),
         }
     }
@@ -187,13 +194,14 @@ impl Membership {
             }
             return self.finish();
         }
+        self.teller = Some(from);
         self.learn_member(said, None);
         self.doubt(from.node);
         self.hear(from.node);
         for item in items {
             match item {
                 Item::Member(member) => self.hear_of(member, Some(from.node)),
-                Item::Record(record) if record.node == self.me.node => {}
+                Item::Record(record) if record.node == self.me.node => self.hear_of_mine(&record),
                 Item::Record(record) => self.take_record(record, Some(from.node), Some(from.node)),
             }
         }
@@ -218,8 +226,14 @@ impl Membership {
         if let [newcomer] = &mut members[..] {
             self.usher(newcomer);
         }
-        let news = |member: &&Member| self.roster.get(member.identity.node).is_none();
-        let few = members.iter().filter(news).count() <= PASSED_ON;
+        let mut news = 0;
+        members.retain(|member| {
+            let is_new = self.roster.get(member.identity.node).is_none();
+            news += usize::from(is_new);
+            !is_new || news <= NEW_MAX
+        });
+        let few = news <= PASSED_ON;
+        self.teller = members.first().map(|member| member.identity).filter(|teller| teller.node != self.me.node);
         self.introducer = members.first().map(|member| member.identity.node);
         // Said by nobody, it is passed on to all; said by this node, to none.
         let from = (!few).then_some(self.me.node);
@@ -229,10 +243,12 @@ impl Membership {
                 self.doubt(member.identity.node);
             }
         }
-        // What this node holds, it knows best.
-        let me = self.me.node;
-        for record in records.into_iter().filter(|record| record.node != me) {
-            self.take_record(record, self.introducer, from);
+        for record in records {
+            if record.node == self.me.node {
+                self.hear_of_mine(&record);
+            } else {
+                self.take_record(record, self.introducer, from);
+            }
         }
         self.finish()
     }
@@ -240,6 +256,7 @@ impl Membership {
     /// A member greeted us, so it lives.
     pub fn met(&mut self, identity: Identity, now: Time) -> Effects {
         self.now = now;
+        self.teller = Some(identity).filter(|teller| teller.node != self.me.node);
         self.hear_of(Member { identity, incarnation: 0, state: State::Alive }, None);
         self.doubt(identity.node);
         self.finish()
@@ -264,16 +281,19 @@ impl Membership {
         self.doubts.clear();
     }
 
-    /// Members that died since there was last a new one, at most [`FORMER_MAX`].
-    pub fn former(&self) -> &[Identity] {
-        &self.former
+    /// True once it has said goodbye.
+    pub const fn has_left(&self) -> bool {
+        self.gone
     }
 
-    /// Says something about an image, to all.
-    pub fn announce(&mut self, record: Record, now: Time) -> Effects {
+    /// Says something about an image, to all. The version counts if it is the first of that image; others follow the last one,
+    /// which may be higher than this node thinks, if others have said something in its name.
+    pub fn announce(&mut self, mut record: Record, now: Time) -> Effects {
         self.now = now;
         let key = RecordKey { node: record.node, image: record.image() };
-        let is_first = self.records.get(&key).is_none();
+        let last = self.records.get(&key).map(|last| last.version);
+        record.version = last.map_or(record.version, |last| record.version.max(last.saturating_add(1)));
+        let is_first = last.is_none();
         self.learn_record(record.clone(), None);
         if is_first {
             let watched = self.roster.beside(&self.me).after();
@@ -381,6 +401,7 @@ impl Membership {
     }
 
     fn finish(&mut self) -> Effects {
+        self.teller = None;
         std::mem::take(&mut self.effects)
     }
 
@@ -411,6 +432,9 @@ impl Membership {
         let was_suspect = self.suspects().contains(&identity.node);
         let was_lost = self.roster.lost().contains(&identity.node);
         let was = self.live().get(&identity.node).copied();
+        if self.teller.is_some_and(|teller| teller.node == identity.node) {
+            self.roster.meet(identity.node);
+        }
         let change = self.roster.learn(member, self.now, self.paced(grace));
         if !change.news {
             return;
@@ -418,10 +442,7 @@ impl Membership {
         self.effects.doubt |= was_suspect != self.suspects().contains(&identity.node);
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
         if change.up.is_some() || !change.down.is_empty() {
-            self.former.extend(change.down.iter().filter(|_| state != State::Left));
-            self.former.truncate(FORMER_MAX);
             if change.up.is_some() {
-                self.former.clear();
                 self.doubts.remove(&identity.node);
             }
             if was_lost && change.up.is_some() {
@@ -435,7 +456,12 @@ impl Membership {
             let soonest = if soon { self.now } else { self.chosen + PARTNERS_EVERY };
             self.choose_at = Some(self.choose_at.map_or(soonest, |at| at.min(soonest)).max(self.now));
             self.effects.up.extend(change.up);
-            self.effects.down.extend(change.down);
+            let how = match state {
+                State::Left => Departure::Left,
+                State::Down => Departure::Died,
+                State::Alive | State::Suspect => Departure::Replaced,
+            };
+            self.effects.down.extend(change.down.into_iter().map(|identity| Departed { identity, how }));
         }
         self.pass_on(Topic::Member(identity.node), from);
     }
@@ -446,36 +472,7 @@ impl Membership {
         let Identity { node, generation, .. } = newcomer.identity;
         let others = self.live().values().chain([&self.me]).filter(|other| other.node != node);
         let latest = others.map(|other| other.generation).max().unwrap_or_default();
-        newcomer.identity.generation = generation.max(latest.saturating_add(1).min(USHERED_MAX));
-    }
-
-    /// Somebody says something about this node itself: that it is dead, if it matters. What it says against that counts
-    /// more, whatever generation it was said to be of. Or that it came later than it thought.
-    fn hear_of_me(&mut self, said: Member) {
-        let later = (said.identity.generation, said.incarnation) >= (self.me.generation, self.incarnation);
-        if !later {
-            return;
-        }
-        self.me.generation = said.identity.generation;
-        self.incarnation = said.incarnation;
-        if said.state != State::Alive {
-            self.incarnation = said.incarnation.saturating_add(1);
-            self.assert_life();
-        }
-    }
-
-    /// Somebody is said to live at this node's address, and to have come there later: nobody else hears this said here.
-    fn contest(&mut self, said: Member) {
-        let (said, live) = (said.identity, said.state.is_live());
-        if live && (said.generation, said.node) > (self.me.generation, self.me.node) {
-            self.me.generation = said.generation.saturating_add(1);
-            self.assert_life();
-        }
-    }
-
-    fn assert_life(&mut self) {
-        self.denials += 1;
-        self.pass_on(Topic::Member(self.me.node), None);
+        newcomer.identity.generation = generation.max(latest.saturating_add(1).min(CLAIM_MAX));
     }
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
@@ -539,7 +536,9 @@ impl Membership {
     /// Sends a datagram with as much news for its receiver as fits.
     fn send(&mut self, to: Identity, purpose: Purpose) {
         let mut draft = Draft::new(&self.head(to.node, purpose));
-        if let Some(known) = self.roster.get(to.node).filter(|known| known.state != State::Alive) {
+        let place = |identity: &Identity| (identity.addr, identity.zone);
+        let wrong = |known: &&Member| known.state != State::Alive || place(&known.identity) != place(&to);
+        if let Some(known) = self.roster.get(to.node).filter(wrong) {
             // For it to deny.
             draft.add(&Item::Member(*known));
         }

@@ -10,17 +10,21 @@ mod backbone;
 mod choosing;
 mod claims;
 mod field;
+mod former;
 mod found;
+mod hearsay;
 mod images;
 mod load;
 mod outside;
 mod reads;
 mod repair;
 mod requests;
+mod seeking;
 mod serving;
 mod view;
 
 pub use claims::{Claim, Teller};
+pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;
 pub use load::Load;
@@ -28,10 +32,10 @@ pub use view::{ImageView, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
 use crate::config::Config;
-use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token};
+use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token, Turn};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Level, Membership};
+use crate::membership::{Departed, Level, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::reach::Reach;
@@ -54,6 +58,15 @@ pub enum Input {
     Datagram(Vec<u8>),
     /// A node greeted us, or answered our greeting.
     Met(Identity),
+    /// A node was called at an address, and greeted: [`Output::Call`], or the first call of all.
+    Answered {
+        /// Where.
+        addr: SocketAddr,
+        /// Who is there.
+        identity: Identity,
+    },
+    /// Addresses at which the node was told to find its field.
+    Doors(Vec<SocketAddr>),
     /// A node told us what it knows.
     Learned(Snapshot),
     /// A reader of this machine wants data chunks and waits for the first of them.
@@ -114,7 +127,7 @@ pub enum Input {
     /// The answer did not match its hash.
     Corrupt(RequestId),
     /// The answer came, but could not be checked or kept: the page with its hash has been dropped
-    /// meanwhile, or there was no memory. It is asked for again.
+    /// meanwhile, or there was no memory. It is asked for again, after a pause that grows with each time.
     Unusable(RequestId),
     /// The peer refused.
     Refused(RequestId, Refusal),
@@ -126,7 +139,8 @@ pub enum Input {
     Progress(NodeId),
     /// This peer cannot be reached, or its connection broke.
     Broken(NodeId),
-    /// This peer broke the protocol.
+    /// This peer broke the protocol on a connection that we made to it. Connections that others make prove nothing of who
+    /// they are, so their misconduct never comes here.
     Misbehaved(NodeId),
     /// The node is to go: others are to take over what only it holds.
     Leave,
@@ -139,8 +153,13 @@ pub enum Input {
 pub enum Output {
     /// Send a gossip datagram.
     Datagram(SocketAddr, Vec<u8>),
+    /// This node had to deny what others say of it: they may not hear it any more. What it says from now on is to be sealed in
+    /// another way than before; comes before the denial.
+    Denied,
     /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer [`Input::Learned`].
     Sync(Identity),
+    /// Greet whoever is at this address, and exchange [`Snapshot`]s with it: [`Input::Answered`], [`Input::Learned`].
+    Call(SocketAddr),
     /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.
     Request {
         /// Which.
@@ -194,7 +213,7 @@ pub enum Notice {
     /// A member is new, or back.
     Up(Identity),
     /// A member died or left.
-    Down(Identity),
+    Down(Departed),
     /// A peer sent wrong bytes, or broke the protocol, and is put aside for so long.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.
@@ -218,6 +237,7 @@ enum Timer {
     Seek,
     Check,
     Overdue(ImageNumber, Chunk),
+    Resume(ImageNumber, Chunk),
     Remap,
     MapOutside,
     Stand,
@@ -261,11 +281,13 @@ pub struct Node {
     window_bytes: u64,
     /// Until when it asks nobody for chunks, in a field of zones.
     gathers_until: Time,
-    /// Chunks in line, by priority; entries may be out of date.
-    lines: [VecDeque<(ImageNumber, Chunk)>; 3],
-    /// Chunks that wait until a peer can take more, by peer and priority, in the order of the image, since that
+    /// Chunks in line, by [`Turn`]; entries may be out of date.
+    lines: [VecDeque<(ImageNumber, Chunk)>; Turn::ALL.len()],
+    /// Chunks that wait until a peer can take more, by peer and [`Turn`], in the order of the image, since that
     /// is the order in which readers come; entries may be out of date.
-    parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; 3]>,
+    parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; Turn::ALL.len()]>,
+    /// What peers wait for.
+    asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
     /// When readers are going to be looked at whose time may be up.
     expire_at: Option<Time>,
@@ -280,8 +302,8 @@ pub struct Node {
     forming_until: Time,
     syncs: u32,
     leaving: bool,
-    /// Until when a node that has lost all others looks for them.
-    seek_until: Time,
+    former: former::FormerMembers,
+    seeking: seeking::Seeking,
     outputs: VecDeque<Output>,
 }
 
@@ -309,6 +331,7 @@ impl Node {
             gathers_until: Time::ZERO,
             lines: Default::default(),
             parked: BTreeMap::new(),
+            asks: serving::Asks::default(),
             reads: BTreeMap::new(),
             expire_at: None,
             reading_until: Time::ZERO,
@@ -320,7 +343,8 @@ impl Node {
             forming_until: now,
             syncs: 0,
             leaving: false,
-            seek_until: now,
+            former: former::FormerMembers::default(),
+            seeking: seeking::Seeking::default(),
             outputs: VecDeque::new(),
         };
         node.set(Duration::from_millis(100), Timer::Sync);
@@ -344,17 +368,19 @@ impl Node {
             Input::Wake => {}
             Input::Datagram(bytes) => self.datagram(&bytes),
             Input::Met(identity) => self.met(identity),
+            Input::Answered { addr, identity } => self.answered_at(addr, identity),
+            Input::Doors(doors) => self.look_behind(&doors),
             Input::Learned(snapshot) => self.learned(snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
             Input::CancelRead(token) => self.cancel_read(token),
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
             Input::Asked { asker, image, chunk, priority } => self.asked(asker, image, chunk, priority),
             Input::CancelAsked(connection, request) => {
-                let gone = self.forget_askers(|asker| asker.connection == connection && asker.request == request);
+                let gone = self.forget_askers(connection, Some(request));
                 // Every request has its answer, or the asker would count it as owed for ever.
                 self.outputs.extend(gone.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
             }
-            Input::AskerGone(connection) => drop(self.forget_askers(|asker| asker.connection == connection)),
+            Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
             Input::Arrived { request, waited, zeros } => self.arrived(request, waited, &zeros),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
@@ -419,11 +445,12 @@ impl Node {
                 }
                 Timer::Backbone if self.outside.woken_at == Some(key.0) => self.wake_outside(),
                 Timer::SeekOutside if self.outside.seeks == Some(key) => self.seek_outside(),
+                Timer::Seek if self.seeking.is_due(key) => self.seek(),
                 // Another was set instead.
-                Timer::Member | Timer::Backbone | Timer::SeekOutside => {}
-                Timer::Seek => self.seek(),
+                Timer::Member | Timer::Backbone | Timer::SeekOutside | Timer::Seek => {}
                 Timer::Check => self.check(),
                 Timer::Overdue(image, chunk) => self.overdue(self.id_of(image), chunk),
+                Timer::Resume(image, chunk) => self.resume(self.id_of(image), chunk),
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),

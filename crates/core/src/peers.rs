@@ -398,11 +398,14 @@ impl Peers {
         !lately.is_zero() && age >= lately + LATE_ALONE
     }
 
-    /// It accepts requests and does not answer; true if that is news.
+    /// It accepts requests and does not answer; true if that is news, or still so after it was tried again. The time from
+    /// which it is tried again does not move while it is only looked at.
     pub fn stalled(&mut self, node: NodeId, now: Time) -> bool {
         let peer = self.peers.entry(node).or_default();
-        let news = peer.stalled_since.is_none();
-        peer.stalled_since = Some(now);
+        let news = peer.stalled_since.is_none_or(|since| now - since >= STALL_RETRY);
+        if news {
+            peer.stalled_since = Some(now);
+        }
         news
     }
 

@@ -10,6 +10,7 @@
 pub mod coverage;
 pub mod crowd;
 pub mod gateways;
+mod loss;
 pub mod map;
 pub mod ring;
 pub mod zones;

@@ -8,6 +8,7 @@ use crate::few::Few;
 use crate::identity::NodeId;
 use crate::image::{Header, ImageId};
 use crate::names::Names;
+use crate::outbid::{FIRST_MAX, latest_believed};
 use crate::placement::{Arc, Filled};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,12 +134,13 @@ pub struct Records {
 }
 
 impl Records {
-    /// Takes a record in; true if it was news.
+    /// Takes a record in; true if it was news. One that its node could not replace any more is not believed.
     pub fn learn(&mut self, mut record: Record) -> bool {
         let (node, image) = (record.node, record.image());
         let of_node = self.table.get(&node);
         let known = of_node.and_then(|records| of_image(records, image));
-        if known.is_some_and(|known| known.version >= record.version) {
+        let last = known.map_or(FIRST_MAX, |known| latest_believed(known.version));
+        if known.is_some_and(|known| known.version >= record.version) || record.version > last {
             return false;
         }
         let room = self.count < RECORDS_MAX && of_node.is_none_or(|records| records.len() < RECORDS_OF_ONE_MAX);

@@ -8,9 +8,11 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
+use vfield_core::membership::message::{Draft, Head, Item, Purpose};
 use vfield_core::membership::{Effects, Level, Member, Membership, State};
+use vfield_core::outbid::{CLAIM_MAX, FIRST_MAX, latest_believed};
 use vfield_core::placement::{Arc, Filled, mix};
-use vfield_core::record::{Record, Subject};
+use vfield_core::record::{Record, RecordKey, Subject};
 use vfield_core::time::Time;
 
 /// What a datagram takes on its way.
@@ -95,7 +97,7 @@ impl Room {
             }
         }
         let real = |node| self.members.iter().position(|member| member.me().node == node);
-        let down = effects.down.iter().filter_map(|member| real(member.node));
+        let down = effects.down.iter().filter_map(|member| real(member.identity.node));
         let deaths: Vec<_> = down.map(|dead| (self.now, at, dead)).collect();
         self.deaths.extend(deaths);
         if let Some(wake) = self.members[at].next_wake()
@@ -349,11 +351,11 @@ fn who_comes_stands_behind_all_who_are_here_whatever_clocks_say() {
 #[test]
 fn whoever_says_that_it_comes_from_afar_takes_nobody_along() {
     let mut introducer = Membership::new(Level::Zone, *room(1).members[0].me(), Time::ZERO);
-    let liar = comes(&mut introducer, 1, 1 << 53);
+    let liar = comes(&mut introducer, 1, FIRST_MAX);
     assert!(introducer.live().contains_key(&liar.me().node));
     for number in 2..5 {
         let newcomer = comes(&mut introducer, number, 7);
-        assert!(newcomer.me().generation <= 1 << 52 && introducer.live().contains_key(&newcomer.me().node));
+        assert!(newcomer.me().generation <= CLAIM_MAX && introducer.live().contains_key(&newcomer.me().node));
     }
 }
 
@@ -367,6 +369,7 @@ fn nobody_else_says_what_a_member_holds() {
     let effects = room.members[1].learn(Vec::new(), vec![forged], room.now);
     room.apply(1, effects);
     room.run(Duration::from_secs(1));
+    let mine = Record { version: 10, ..mine };
     for member in &room.members {
         assert_eq!(member.records().iter().collect::<Vec<_>>(), [&mine]);
     }
@@ -378,10 +381,13 @@ fn tell(room: &mut Room, at: usize, said: Vec<Member>) {
     room.apply(at, effects);
 }
 
+/// The latest generation that is believed of a member whose clock is right.
+const LATEST: u64 = latest_believed(0);
+
 /// However late a life it is said to have died in, or by whatever process to have been replaced.
 #[test]
 fn whoever_is_said_to_be_dead_comes_back_by_denying_it() {
-    let later = |generation: u64| [generation, generation + 1, 1 << 53];
+    let later = |generation: u64| [generation, generation + 1, LATEST];
     for (state, generation) in [State::Suspect, State::Down, State::Left].into_iter().zip(later(1012)) {
         let mut room = room(20);
         let identity = Identity { generation, ..*room.members[12].me() };
@@ -394,7 +400,7 @@ fn whoever_is_said_to_be_dead_comes_back_by_denying_it() {
     }
     let mut room = room(20);
     let addr = room.members[12].me().addr;
-    for (node, generation) in [(1, 2000), (2, 3000), (3, u64::MAX)] {
+    for (node, generation) in [(1, 2000), (2, 3000), (3, LATEST), (4, LATEST + 1), (5, 1 << 53), (6, u64::MAX)] {
         let identity = Identity { addr, node: NodeId(node), generation, zone: Zone::default() };
         tell(&mut room, 3, vec![Member { identity, incarnation: 0, state: State::Alive }]);
         room.run(Duration::from_secs(1));
@@ -420,4 +426,139 @@ fn members_that_do_not_exist_are_buried() {
     assert!(!room.agrees());
     room.until_agreed(Duration::from_secs(60));
     assert!(room.deaths.is_empty(), "{:?}", room.deaths);
+}
+
+/// Says by gossip what a stranger has to say to one member of the room.
+fn whisper(room: &mut Room, to: usize, items: &[Item]) {
+    let addr = SocketAddr::from(([198, 51, 100, 200], 4000));
+    let from = Identity { addr, node: NodeId(7), generation: 1, zone: Zone::default() };
+    let head =
+        Head { level: Level::Zone, from, incarnation: 0, to: room.members[to].me().node, purpose: Purpose::News };
+    let mut draft = Draft::new(&head);
+    assert!(items.iter().all(|item| draft.add(item)));
+    let effects = room.members[to].datagram(&draft.finish(), room.now);
+    room.apply(to, effects);
+}
+
+/// The room without the stranger who whispered, who is buried in time.
+fn knows_itself(room: &mut Room) {
+    room.until_agreed(Duration::from_secs(20));
+}
+
+/// One datagram to the victim: somebody is at its address who came as late as can be said.
+#[test]
+fn whoever_is_said_to_be_replaced_stays_whatever_number_the_other_has() {
+    for generation in [2000, CLAIM_MAX, LATEST - 1, LATEST, LATEST + 1, FIRST_MAX, (1 << 53) - 1, 1 << 53, u64::MAX] {
+        for tell in [&[12][..], &[3], &[3, 12, 3]] {
+            let mut room = room(20);
+            let identity = Identity { node: NodeId(8), generation, ..*room.members[12].me() };
+            let said = Item::Member(Member { identity, incarnation: 0, state: State::Alive });
+            for to in tell {
+                whisper(&mut room, *to, std::slice::from_ref(&said));
+                room.run(Duration::from_secs(1));
+            }
+            knows_itself(&mut room);
+            assert!(room.deaths.iter().all(|(_, _, who)| *who == 12));
+            // What it says is heard: it can still deny its death, and die.
+            tell_death(&mut room, 12);
+        }
+    }
+}
+
+/// One that is said to be dead denies it; then it dies.
+fn tell_death(room: &mut Room, victim: usize) {
+    let identity = *room.members[victim].me();
+    let denials = room.members[victim].denials();
+    tell(room, 3, vec![Member { identity, incarnation: u32::MAX - 1, state: State::Down }]);
+    room.run(Duration::from_secs(1));
+    knows_itself(room);
+    assert!(room.members[victim].denials() > denials);
+    room.dead.insert(victim);
+    room.until_agreed(Duration::from_secs(8));
+}
+
+/// One datagram says that it lives elsewhere: it is where it is, and everybody comes to know.
+#[test]
+fn whoever_is_said_to_live_elsewhere_says_where_it_lives() {
+    let numbers = [
+        (1012, 0),
+        (1012, 1),
+        (1012, u32::MAX - 1),
+        (1012, u32::MAX),
+        (1013, 0),
+        (CLAIM_MAX, u32::MAX - 1),
+        (LATEST, 0),
+        (LATEST, u32::MAX - 1),
+        (LATEST, u32::MAX),
+        (LATEST + 1, 0),
+        (FIRST_MAX, 0),
+        (1 << 53, 0),
+        (u64::MAX, u32::MAX),
+    ];
+    for (generation, incarnation) in numbers {
+        for tell in [12, 3] {
+            let mut room = room(20);
+            let me = *room.members[12].me();
+            assert_eq!(me.generation, 1012);
+            let elsewhere = SocketAddr::from(([198, 51, 100, 200], 4000));
+            let identity = Identity { addr: elsewhere, generation, ..me };
+            whisper(&mut room, tell, &[Item::Member(Member { identity, incarnation, state: State::Alive })]);
+            room.run(Duration::from_secs(5));
+            knows_itself(&mut room);
+            for (at, member) in room.members.iter().enumerate().filter(|(at, _)| *at != 12) {
+                let known = member.live().get(&me.node).expect("it lives");
+                assert_eq!(known.addr, me.addr, "{generation}, {incarnation}: member {at} looks for it elsewhere");
+            }
+            tell_death(&mut room, 12);
+        }
+    }
+}
+
+/// Each lie begins where the last denial ended: there is always one more.
+#[test]
+fn a_denial_leaves_room_for_the_next() {
+    let mut room = room(12);
+    for round in 0..40 {
+        let me = room.members[5].myself();
+        let elsewhere = SocketAddr::from(([198, 51, 100, 200], 4000));
+        let identity = Identity { addr: elsewhere, generation: latest_believed(me.identity.generation), ..me.identity };
+        let said = Member { identity, incarnation: u32::MAX - 1, state: State::Alive };
+        whisper(&mut room, round % 12, &[Item::Member(said)]);
+        room.run(Duration::from_secs(3));
+        let known = |member: &Membership| member.live().get(&me.identity.node).map(|known| known.addr);
+        let others = room.members.iter().filter(|member| member.me().node != me.identity.node);
+        assert!(others.clone().all(|member| known(member) == Some(me.identity.addr)), "round {round}");
+    }
+}
+
+/// What is said of a member's store by somebody else is outdone by the member.
+#[test]
+fn a_record_about_oneself_is_outdone() {
+    let versions = [1, 2, 1000, CLAIM_MAX, LATEST, LATEST + 1, FIRST_MAX, FIRST_MAX + 1, u64::MAX - 1, u64::MAX];
+    for version in versions {
+        for tell in [12, 3] {
+            let mut room = room(20);
+            let node = room.members[12].me().node;
+            let mine = Record { origin: true, ..record(node, 1, 0) };
+            let effects = room.members[12].announce(mine.clone(), room.now);
+            room.apply(12, effects);
+            room.run(Duration::from_secs(1));
+            let forged = record(node, version, 200);
+            whisper(&mut room, tell, &[Item::Record(forged)]);
+            room.run(Duration::from_secs(5));
+            let believed = |room: &Room, mine: &Record| {
+                room.members.iter().all(|member| {
+                    let known = member.records().get(&RecordKey { node, image: mine.image() });
+                    known.is_some_and(|known| (known.origin, known.arc) == (mine.origin, mine.arc))
+                })
+            };
+            assert!(believed(&room, &mine), "version {version}");
+            // What it says next is heard as well, though whoever says it counts from where it was.
+            let next = Record { version: 2, arc: Arc { start: 0, length: 50 }, ..mine };
+            let effects = room.members[12].announce(next.clone(), room.now);
+            room.apply(12, effects);
+            room.run(Duration::from_secs(2));
+            assert!(believed(&room, &next), "version {version}");
+        }
+    }
 }

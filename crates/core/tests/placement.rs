@@ -39,6 +39,25 @@ fn places_and_chunks_are_inverse_for_every_small_size() {
     }
 }
 
+/// What is held once is spread: stores of 40, 70 and 55 % hold 35 % of the image once in any case, but not most of that in
+/// one of them.
+#[test]
+fn what_is_held_once_is_not_all_with_one_node() {
+    let size = 1000;
+    for (tie, lengths) in (0..20).flat_map(|tie| [[400, 700, 550], [700, 550, 400], [550, 400, 700]].map(|l| (tie, l)))
+    {
+        let mut holdings = Vec::new();
+        for (node, length) in lengths.into_iter().enumerate() {
+            let arc = map_of(size, &holdings).least_covered(length, NodeId(node as u64), tie);
+            holdings.push(full(node as u64, arc, size));
+        }
+        let map = map_of(size, &holdings);
+        assert_eq!(map.coverage().multiplicity_min, 1);
+        let (node, lost) = map.worst_loss().expect("some places have one holder");
+        assert!(lost <= 220, "{lost} of {size} would be lost with {node:?}: {holdings:?}");
+    }
+}
+
 /// Any window of neighbouring chunks falls on `count` equal arcs in nearly equal parts: for golden steps the
 /// discrepancy grows with the logarithm of the window, for a random order with its square root.
 #[test]
@@ -211,6 +230,18 @@ proptest! {
         prop_assert!(chosen.fits(size));
         let best = (0..size).map(|start| map.gain(Arc { start, length }, me)).max();
         prop_assert_eq!(Some(map.gain(chosen, me)), best);
+    }
+
+    /// What is lost with a node, counted place by place.
+    #[test]
+    fn the_worst_loss_agrees_with_a_count((size, holdings) in a_field()) {
+        let alone = |holding: &&Holding| {
+            let others = holdings.iter().filter(|other| other.node != holding.node);
+            let others: BTreeSet<u64> = others.flat_map(|other| places(other.arc, size)).collect();
+            places(holding.arc, size).difference(&others).count() as u64
+        };
+        let worst = holdings.iter().map(|holding| alone(&holding)).max().unwrap_or(0);
+        prop_assert_eq!(map_of(size, &holdings).worst_loss().map_or(0, |(_, places)| places), worst);
     }
 
     /// A node that must not lose anything keeps all that no other has in full, and does what good it can.

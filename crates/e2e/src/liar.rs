@@ -5,6 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -69,12 +70,18 @@ pub fn twist(front: SocketAddr, back: SocketAddr, twist: Twist) -> io::Result<()
 pub struct Overheard {
     streams: Arc<Mutex<Vec<u8>>>,
     datagrams: Arc<Mutex<Vec<Vec<u8>>>>,
+    ended: Arc<AtomicUsize>,
 }
 
 impl Overheard {
     /// Bytes of all connections, in both directions, as they came.
     pub fn streams(&self) -> Vec<u8> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many connections have ended.
+    pub fn ended(&self) -> usize {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Datagrams to the node.
@@ -98,13 +105,15 @@ pub fn listen_in(front: SocketAddr, back: SocketAddr) -> io::Result<Overheard> {
             let _ = gossip.send_to(&packet[..length], back);
         }
     });
-    let streams = Arc::clone(&overheard.streams);
+    let (streams, ended) = (Arc::clone(&overheard.streams), Arc::clone(&overheard.ended));
     serve(front, move |client| {
         let server = TcpStream::connect(back)?;
         let (to_server, to_client) = ((client.try_clone()?, server.try_clone()?), (server, client));
         let there = Arc::clone(&streams);
         std::thread::spawn(move || drop(write_down(to_server.0, to_server.1, &there)));
-        write_down(to_client.0, to_client.1, &streams)
+        let written = write_down(to_client.0, to_client.1, &streams);
+        ended.fetch_add(1, Ordering::Relaxed);
+        written
     })?;
     Ok(overheard)
 }

@@ -2,4 +2,5 @@
 
 pub mod fuse;
 pub mod nbd;
+pub mod private_socket;
 pub mod ublk;

@@ -6,7 +6,8 @@
 //! command line and by tests. It encrypts where it was given certificates, and knows nothing of peers.
 //!
 //! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
-//! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out,
+//! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out (`advice` brings here
+//! what a client says it will read),
 //! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet; `upload`
 //! takes in what a client writes. `kernel` attaches the kernel's own client.
 //!
@@ -22,6 +23,7 @@
 
 pub mod access;
 mod address;
+mod advice;
 mod answer;
 pub mod codec;
 mod connection;
@@ -59,6 +61,12 @@ pub struct Limits {
     /// Bytes that those may wait for; exceeded by one window of 1 MiB at most. 64 requests of 256 KiB,
     /// what `nbdcopy` has under way, are 16 MiB.
     pub waiting_bytes: u64,
+    /// Bytes that the CACHE requests of one connection may have on their way, a chunk each; what goes beyond is answered
+    /// and forgotten. Sixteen chunks of the usual size keep a link of 1 Gbit/s busy.
+    pub advice_bytes: u64,
+    /// The same of all connections: as much as four clients need, and no more than the chunks that a node
+    /// keeps for a while anyway.
+    pub advice_bytes_of_all: u64,
     /// At shutdown, how long reads may still wait before they are answered with `ESHUTDOWN`.
     pub grace: Duration,
 }
@@ -70,6 +78,8 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             waiting_requests: 128,
             waiting_bytes: 32 << 20,
+            advice_bytes: 1 << 20,
+            advice_bytes_of_all: 4 << 20,
             grace: Duration::from_secs(5),
         }
     }

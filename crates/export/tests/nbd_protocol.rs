@@ -204,6 +204,66 @@ async fn a_miss_does_not_hold_up_later_hits() -> Test {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn advice_is_followed_as_far_as_it_is_bounded_and_forgotten_beyond() -> Test {
+    let image = Image::new("a", 32 * MIB as usize);
+    let chunks = 32 * MIB / CHUNK;
+    image.change(|gaps| gaps.missing = (1..chunks).collect());
+    let limits = Limits { advice_bytes: 4 * CHUNK, advice_bytes_of_all: 6 * CHUNK, ..Limits::default() };
+    let served = serve_with(std::slice::from_ref(&image), |server| server.with_limits(limits));
+    let (mut first, mut second) = (served.connect(), served.connect());
+    first.go(SIMPLE);
+    second.go(SIMPLE);
+    // Each is about four chunks, of which one is asked for at a time.
+    for cookie in 0..100 {
+        first.request(CACHE, 0, cookie, (1 + 4 * cookie) * CHUNK, 4 * CHUNK as u32);
+    }
+    (4..100).for_each(|cookie| assert_eq!(first.simple(), (0, cookie), "forgotten"));
+    image.until_waiting(4).await;
+    for cookie in 0..100 {
+        second.request(CACHE, 0, cookie, (1 + 4 * cookie) * CHUNK, 4 * CHUNK as u32);
+    }
+    (2..100).for_each(|cookie| assert_eq!(second.simple(), (0, cookie), "forgotten"));
+    image.until_waiting(6).await;
+    // What is here is read meanwhile.
+    first.request(READ, 0, 100, 0, 512);
+    assert_eq!(first.simple(), (0, 100));
+    first.receive(512);
+    // A client that goes leaves nothing behind, and room for others.
+    drop(second);
+    image.until_waiting(4).await;
+    served.until_connected(1).await;
+    image.change(|gaps| gaps.missing.clear());
+    let mut done: Vec<_> = (0..4).map(|_| first.simple()).collect();
+    done.sort_unstable();
+    assert_eq!(done, (0..4).map(|cookie| (0, cookie)).collect::<Vec<_>>());
+    assert_eq!(image.pins.load(std::sync::atomic::Ordering::SeqCst), 0);
+    served.serving.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn advice_holds_up_no_end() -> Test {
+    let image = Image::new("a", MIB as usize);
+    image.change(|gaps| gaps.missing = [2].into());
+    let served = serve_one(&image);
+    let mut leaving = served.connect();
+    leaving.go(SIMPLE);
+    leaving.request(CACHE, 0, 1, 0, MIB as u32);
+    image.until_waiting_for(2).await;
+    leaving.request(DISC, 0, 2, 0, 0);
+    assert_eq!(leaving.simple(), (0, 1));
+    assert!(leaving.rest().is_empty());
+    let mut staying = served.connect();
+    staying.go(SIMPLE);
+    staying.request(CACHE, 0, 3, 0, MIB as u32);
+    image.until_waiting_for(2).await;
+    let stopped = tokio::spawn(served.serving.shutdown());
+    assert_eq!(staying.simple(), (0, 3));
+    stopped.await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_read_waits_window_by_window() -> Test {
     let image = Image::new("a", 4 * MIB as usize);
     let served = serve_one(&image);

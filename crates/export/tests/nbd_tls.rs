@@ -169,3 +169,32 @@ fn certificates_that_do_not_do_are_named() -> Test {
     assert!(says(&dir).ends_with("server-cert.pem: no certificate in it"), "{}", says(&dir));
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_are_read_again_and_bad_ones_are_left() -> Test {
+    if !have("openssl") || !have("nbdinfo") {
+        return Ok(());
+    }
+    let (certificates, image) = (certificates()?, Image::new("os", LENGTH));
+    let (dir, ca) = (certificates.path().join("open"), certificates.path().join("ca-cert.pem"));
+    let server = Server::bind(&"tcp:127.0.0.1:0".parse()?, vec![image.clone() as Arc<dyn BlockSource>])?;
+    let tls = Tls::from_dir(&dir)?;
+    let serving = server.with_tls(Some(tls.clone())).start();
+    let Address::Tcp(addr) = *serving.address() else { panic!("it was bound to TCP") };
+    let stranger = uri(addr, &certificates.path().join("without"));
+    run("nbdinfo", &[&stranger]).await;
+
+    // From now on clients have to show who they are.
+    std::fs::copy(&ca, dir.join("ca-cert.pem"))?;
+    run("nbdinfo", &[&stranger]).await;
+    tls.reload()?;
+    assert!(!output("nbdinfo", &[&stranger]).await.status.success(), "the new rule is in force");
+    let friend = uri(addr, &certificates.path().join("with-certificate"));
+    run("nbdinfo", &[&friend]).await;
+
+    std::fs::write(dir.join("server-cert.pem"), "garbage")?;
+    assert!(tls.reload().is_err());
+    run("nbdinfo", &[&friend]).await;
+    serving.shutdown().await;
+    Ok(())
+}

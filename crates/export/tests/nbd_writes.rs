@@ -137,6 +137,40 @@ async fn what_cannot_be_is_refused_and_the_stream_goes_on() -> Test {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_refused_write_no_flush_succeeds() -> Test {
+    let (image, overlay, served) = serve(64 << 10);
+    let mut client = served.connect();
+    client.go(false);
+    client.send(&[&write(1, FUA, 0, &[1; 32 << 10])]);
+    assert_eq!(client.simple(), (0, 1));
+    // Longer than a window, and the first one would find room: refused whole.
+    client.send(&[&write(2, 0, (1 << 20) - 4096, &[2; 3 << 20])]);
+    assert_eq!(client.simple(), (ENOSPC, 2));
+    assert!(
+        read_back(&mut client, 32 << 10, DEVICE as u32 - (32 << 10)) == image.device(32 << 10, DEVICE - (32 << 10))
+    );
+    assert_eq!(overlay.usage().held_bytes, 32 << 10);
+    // On whatever connection, and whatever else is made durable.
+    let mut other = served.connect();
+    other.go(false);
+    for client in [&mut client, &mut other] {
+        client.request(FLUSH, 0, 3, 0, 0);
+        assert_eq!(client.simple(), (ENOSPC, 3));
+        client.send(&[&write(4, FUA, 0, &[4; 4096]), &write(5, 0, 0, &[5; 4096])]);
+        assert_eq!((client.simple(), client.simple()), ((ENOSPC, 4), (0, 5)));
+    }
+    // Given up in parts.
+    client.request(TRIM, 0, 6, (1 << 20) - 4096, 1 << 20);
+    client.request(FLUSH, 0, 7, 0, 0);
+    assert_eq!((client.simple(), client.simple()), ((0, 6), (ENOSPC, 7)));
+    client.request(TRIM, 0, 8, (2 << 20) - 4096, 2 << 20);
+    client.request(FLUSH, 0, 9, 0, 0);
+    assert_eq!((client.simple(), client.simple()), ((0, 8), (0, 9)));
+    served.serving.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_waits_for_its_granule_holds_up_no_other() -> Test {
     let (image, _, served) = serve(1 << 30);
     image.change(|gaps| gaps.missing = [1].into());

@@ -29,7 +29,7 @@ pub fn target(bytes: &[u8]) {
         }
         None => args,
     };
-    let Err(error) = Cli::try_parse_from(modern) else { return };
+    let Err(error) = Cli::try_parse_from(modern.clone()) else { return };
     // These are printed, not refused.
     let told = [
         ErrorKind::DisplayHelp,
@@ -38,7 +38,7 @@ pub fn target(bytes: &[u8]) {
         ErrorKind::MissingSubcommand,
     ];
     if !told.contains(&error.kind()) {
-        let failure = refusal::explain(&error).expect("a refusal");
+        let failure = refusal::explain(&error, &modern).expect("a refusal");
         assert!(!failure.fact().is_empty() && failure.hint_text().is_some(), "{failure:?}");
     }
 }

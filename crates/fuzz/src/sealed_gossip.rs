@@ -5,11 +5,15 @@
 
 use arbitrary::{Result, Unstructured};
 use std::sync::LazyLock;
+use std::time::Duration;
 use vfield_trust::envelope::{EnvelopeError, Opening, Sealing};
 use vfield_trust::{FieldKey, KeyRing};
 
 static RING: LazyLock<KeyRing> =
     LazyLock::new(|| KeyRing::new([FieldKey::new([1; 32]), FieldKey::new([2; 32])]).expect("two keys"));
+
+/// All of it comes at once.
+const NOW: Duration = Duration::ZERO;
 
 /// Datagrams of two members and of a stranger, each as it was sent or not, in any order and any number of times.
 pub fn target(bytes: &[u8]) {
@@ -35,11 +39,12 @@ fn take(input: &mut Unstructured<'_>) -> Result<()> {
                 let at = usize::from(input.arbitrary::<u8>()?) % sent.len();
                 let overtaken = at + 64 < sent.len();
                 let (key, plain, sealed, heard) = &mut sent[at];
-                let opened = opening.open(&RING, &mut sealed.clone()).map(<[u8]>::to_vec);
+                let opened = opening.open(&RING, &mut sealed.clone(), NOW).map(<[u8]>::to_vec);
                 match opened {
                     Ok(opened) => assert!(opened == *plain && !*heard && *key < 2, "opened what it must not"),
                     Err(EnvelopeError::Stranger) => assert_eq!(*key, 2, "a member is no stranger"),
                     Err(EnvelopeError::Repeated) => assert!(*heard || overtaken, "taken for another"),
+                    Err(EnvelopeError::Ahead) => panic!("as many can be sent at once"),
                 }
                 *heard |= *key < 2;
             }
@@ -53,12 +58,12 @@ fn take(input: &mut Unstructured<'_>) -> Result<()> {
                 } else {
                     changed[place] ^= by.max(1);
                 }
-                assert_eq!(opening.open(&RING, &mut changed), Err(EnvelopeError::Stranger));
+                assert_eq!(opening.open(&RING, &mut changed, NOW), Err(EnvelopeError::Stranger));
             }
             _ => {
                 let length = usize::from(input.arbitrary::<u8>()?);
                 let mut rubbish = input.bytes(length.min(input.len()))?.to_vec();
-                assert_eq!(opening.open(&RING, &mut rubbish), Err(EnvelopeError::Stranger));
+                assert_eq!(opening.open(&RING, &mut rubbish, NOW), Err(EnvelopeError::Stranger));
             }
         }
     }

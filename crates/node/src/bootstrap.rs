@@ -12,14 +12,12 @@ use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
 
 /// How long a member may take to tell what it knows.
 const SNAPSHOT: Duration = Duration::from_secs(5);
-/// Between two attempts to meet somebody in a field that nobody of is there.
-const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Meets one member: both learn what the other knows.
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
     let me = driver.look(|core| *core.me());
     let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
-    driver.apply(Input::Met(greeting.identity));
+    driver.apply(Input::Answered { addr, identity: greeting.identity });
     let exchange = async {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
         connection.send(&frame).await?;
@@ -36,22 +34,17 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
     Ok(())
 }
 
+/// Meets whoever is at an address, if anybody is.
+pub async fn call(driver: Arc<Driver>, addr: SocketAddr) {
+    if let Err(error) = meet(&driver, addr).await {
+        tracing::debug!(%addr, %error, "called in vain");
+    }
+}
+
 /// The address of this machine that leads to `peer`; no packet is sent to find out.
 pub fn local_towards(peer: SocketAddr) -> Option<IpAddr> {
     let any: SocketAddr = if peer.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(peer).ok()?;
     Some(socket.local_addr().ok()?.ip())
-}
-
-/// Goes on trying to meet members, of whom none has answered, until one does.
-pub async fn keep_trying(driver: Arc<Driver>, members: Vec<SocketAddr>) {
-    loop {
-        tokio::time::sleep(TRY_EVERY).await;
-        for addr in &members {
-            if meet(&driver, *addr).await.is_ok() {
-                return;
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! call on a socket. Called from whichever task has an event (a reader that misses, a connection that
 //! received a chunk), so that no event waits for a task switch. Reads that hit never come here.
 
+use crate::bootstrap;
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
@@ -11,7 +12,7 @@ use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
-use crate::server::{Bounds, Gate};
+use crate::server::{Bounds, Gate, Offenders};
 use crate::store::found::Adopted;
 use crate::told::Told;
 use crate::traffic::Counters;
@@ -24,12 +25,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
+use vfield_core::membership::Departed;
 use vfield_core::node::{Commitment, ImageConfig, Input, Node as Core, Notice, Output};
 use vfield_core::source::ReadError;
 use vfield_core::time::Time;
-use vfield_core::wire::{Priority, Refusal};
+use vfield_core::wire::{Priority, Refusal, WireError};
 use vfield_trust::KeyRing;
 
 /// What a peer's connection to us is told to send.
@@ -100,6 +102,8 @@ pub struct Driver {
     pub misdeeds: Misdeeds,
     /// Who is connected.
     pub gate: Arc<Gate>,
+    /// Addresses whose connections broke the protocol.
+    pub offenders: Offenders,
     /// Liars that people were told of.
     told: Told,
     gossip: Gossip,
@@ -137,6 +141,7 @@ impl Driver {
             proofs: Proofs::default(),
             misdeeds: Misdeeds::default(),
             gate: Gate::new(Bounds::of_process()),
+            offenders: Offenders::default(),
             told: Told::default(),
             gossip,
             events,
@@ -176,7 +181,10 @@ impl Driver {
 
     /// Tells the core what happened and does what it asks for.
     pub fn apply(self: &Arc<Self>, input: Input) {
-        self.with_core(|core, now| core.handle(now, input));
+        self.with_core(|core, now| {
+            let input = self.still_true(core, input);
+            core.handle(now, input);
+        });
     }
 
     /// Takes part in an image from now on.
@@ -279,6 +287,15 @@ impl Driver {
         }
     }
 
+    /// A connection that somebody made to this node broke the protocol. Whose it is nobody knows: its address is charged.
+    pub fn broke_in(&self, addr: SocketAddr, error: &WireError) {
+        self.misdeeds.broken_frames.add();
+        self.offenders.charge(addr.ip(), Instant::now());
+        if self.told.tell(addr.ip()) {
+            self.warn(format!("{} sent a broken frame on a connection that it opened: {error}", addr.ip()));
+        }
+    }
+
     /// Tells people what happens.
     pub fn event(&self, event: Event) {
         (self.events)(event);
@@ -356,25 +373,54 @@ impl Driver {
         }
     }
 
-    /// True if an earlier process has left what is about to be asked for: then nobody is.
+    /// True if what is about to be asked for lies here: an earlier process left it, or it was dropped and somebody still
+    /// reads it. Then no peer is asked.
     fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
-        let Some(image) = self.image(id).filter(|image| image.store().is_found(chunk)) else { return false };
+        let Some(image) = self.image(id) else { return false };
         let mut adopted = Adopted::default();
-        image.store().adopt(chunk, &mut adopted);
+        if image.store().revive(chunk) {
+            adopted.chunks.push(chunk);
+        } else if image.store().is_found(chunk) {
+            image.store().adopt(chunk, &mut adopted);
+        } else {
+            return false;
+        }
         let here = adopted.chunks.contains(&chunk);
         // Not at once: what follows may be the next request of this kind, and so on for a whole store.
         let Adopted { chunks, zeros } = adopted;
         self.hint(Input::Found { image: id, chunks, zeros });
         if here {
-            self.hint(Input::Unusable(request));
+            self.hint(Input::Lost(request));
         }
         here
+    }
+
+    /// An input as it is true now, under the machine's lock: chunks are dropped under that lock only, so what was put into
+    /// a store a moment ago may have gone meanwhile, and must not be booked.
+    fn still_true(&self, core: &Core, input: Input) -> Input {
+        let resident = |id: ImageId, chunk: Chunk| {
+            self.image(id).is_some_and(|image| image.store().is_resident(chunk) || image.store().is_zero(chunk))
+        };
+        match input {
+            Input::Arrived { request, .. }
+                if core.asked_for(request).is_some_and(|(id, chunk)| !resident(id, chunk)) =>
+            {
+                Input::Unusable(request)
+            }
+            Input::Found { image, mut chunks, zeros } => {
+                chunks.retain(|chunk| resident(image, *chunk));
+                Input::Found { image, chunks, zeros }
+            }
+            other => other,
+        }
     }
 
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
+            Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
+            Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve { asker, image, chunk, priority, waited } => {
                 self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority, waited });
@@ -404,7 +450,7 @@ impl Driver {
         let name = |id: ImageId| self.image(id).map_or_else(String::new, |image| image.name().to_owned());
         match notice {
             Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
-            Notice::Down(member) => self.gone(member),
+            Notice::Down(departed) => self.gone(departed),
             Notice::Blamed(node, pause) => self.blame(node, pause),
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
@@ -413,12 +459,13 @@ impl Driver {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn gone(&self, member: Identity) {
+    fn gone(&self, departed: Departed) {
+        let Departed { identity: member, how } = departed;
         self.links.forget(member.node);
         for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
             image.forget(member.node);
         }
-        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr });
+        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr, how });
     }
 
     fn blame(&self, node: NodeId, pause: Duration) {

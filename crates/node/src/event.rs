@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use vfield_core::membership::Departure;
 
 /// Something worth a line or a progress bar.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +89,8 @@ pub enum Event {
         node: String,
         /// Its address.
         addr: SocketAddr,
+        /// How it went.
+        how: Departure,
     },
     /// A member joined.
     NodeJoined {

@@ -1,8 +1,12 @@
 //! Gossip's socket, and the seal on each datagram if the field has a key. What strangers send is dropped unread.
+//!
+//! Other members may use up the numbers of this one's salt, so that nobody hears it any more. It then has to deny its death,
+//! and does so under another salt.
 
 use crate::field_keys::FieldKeys;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use vfield_core::membership::message::DATAGRAM_MAX;
 use vfield_trust::KeyRing;
@@ -10,6 +14,9 @@ use vfield_trust::envelope::{OVERHEAD, Opening, Sealing};
 
 /// What arrives is cut to this; nobody sends half as much.
 const RECEIVE: usize = 4 << 10;
+/// Another salt is drawn this often at most: a member that is slandered all the time does not fill what others remember
+/// of senders.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Headers of IPv6 and UDP.
 const HEADERS: usize = 48;
 
@@ -19,18 +26,21 @@ pub struct Gossip {
     socket: UdpSocket,
     keys: Arc<FieldKeys>,
     seals: Mutex<Seals>,
+    start: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Seals {
     sealing: Option<Sealing>,
+    /// When its salt was drawn because others did not hear this node.
+    renewed: Option<Instant>,
     opening: Opening,
 }
 
 impl Gossip {
     /// Over a socket, with the keys of the field, which may change.
     pub fn new(socket: UdpSocket, keys: Arc<FieldKeys>) -> Self {
-        let gossip = Self { socket, keys, seals: Mutex::default() };
+        let gossip = Self { socket, keys, seals: Mutex::default(), start: Instant::now() };
         gossip.keys_changed();
         gossip
     }
@@ -41,6 +51,15 @@ impl Gossip {
         let mut seals = self.seals();
         seals.sealing = Some(sealing(&ring));
         seals.opening.keep(&ring);
+    }
+
+    /// Others may not hear this node any more: what it says from now on is sealed under another salt.
+    pub fn renew(&self, now: Instant) {
+        let Some(ring) = self.keys.ring() else { return };
+        let mut seals = self.seals();
+        if seals.renewed.is_none_or(|at| now.duration_since(at) >= RENEW_EVERY) {
+            (seals.sealing, seals.renewed) = (Some(sealing(&ring)), Some(now));
+        }
     }
 
     /// Sends a datagram. It may be lost, and a full socket buffer loses it too.
@@ -67,7 +86,7 @@ impl Gossip {
 
     fn open(&self, bytes: &mut [u8], from: SocketAddr) -> Option<Vec<u8>> {
         let Some(ring) = self.keys.ring() else { return Some(bytes.to_vec()) };
-        match self.seals().opening.open(&ring, bytes) {
+        match self.seals().opening.open(&ring, bytes, self.start.elapsed()) {
             Ok(datagram) => Some(datagram.to_vec()),
             Err(error) => {
                 // Whoever is in the field by mistake without its key is told of by its connections.
@@ -92,3 +111,47 @@ fn sealing(ring: &KeyRing) -> Sealing {
 }
 
 const _: () = assert!(DATAGRAM_MAX + OVERHEAD + HEADERS < 1500, "a sealed datagram fits an Ethernet frame");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_trust::FieldKey;
+
+    /// So many datagrams may overtake one.
+    const HEARD: usize = 64;
+
+    async fn member() -> Gossip {
+        let ring = KeyRing::new([FieldKey::new([1; 32])]).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        Gossip::new(socket, Arc::new(FieldKeys::new(Some(ring))))
+    }
+
+    /// What this member would send.
+    fn said(member: &Gossip) -> Vec<u8> {
+        member.seals().sealing.as_mut().unwrap().seal(b"news")
+    }
+
+    #[tokio::test]
+    async fn a_member_whose_numbers_others_used_up_is_heard_again() {
+        let (victim, listener) = (member().await, member().await);
+        let from = victim.socket.local_addr().unwrap();
+        let hears = |mut datagram: Vec<u8>| listener.open(&mut datagram, from).is_some();
+        let first = said(&victim);
+        // The salt travels in the clear.
+        let salt: [u8; 8] = first[4..12].try_into().unwrap();
+        let mut attacker = Sealing::new(&FieldKey::new([1; 32]), salt);
+        let lies: Vec<Vec<u8>> = (0..=2 * HEARD).map(|_| attacker.seal(b"lies")).collect();
+        let lie = lies.last().unwrap().clone();
+        assert!(hears(first) && hears(lie) && !hears(said(&victim)));
+        let now = Instant::now();
+        victim.renew(now);
+        assert!(hears(said(&victim)));
+        // Not at every word.
+        let salt_of = |datagram: &[u8]| datagram[4..12].to_vec();
+        let salt = salt_of(&said(&victim));
+        victim.renew(now + RENEW_EVERY / 2);
+        assert_eq!(salt_of(&said(&victim)), salt);
+        victim.renew(now + RENEW_EVERY);
+        assert_ne!(salt_of(&said(&victim)), salt);
+    }
+}

@@ -25,6 +25,11 @@ pub const GREET: Duration = Duration::from_secs(5);
 /// After so long without a word the kernel asks whether the other machine is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
+/// What was sent and not acknowledged for so long ends a connection: as long as a peer may take no byte of an answer
+/// (a machine that is stopped for a moment keeps its connections). Otherwise a flow whose packets are dropped silently
+/// would hold its memory until the kernel has tried for a quarter of an hour.
+const UNACKNOWLEDGED: Duration = crate::server::TAKEN_WITHIN;
+
 /// Why two nodes did not come together.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
@@ -122,6 +127,7 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_IDLE / 3)?;
     sockopt::set_tcp_keepcnt(stream, 3)?;
+    sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED.as_millis() as u32)?;
     Ok(())
 }
 

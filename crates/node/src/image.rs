@@ -27,6 +27,8 @@ pub struct LocalImage {
     /// To whom chunks of the file were sent lately.
     directory: Mutex<Directory>,
     pages: Notify,
+    /// People know that the file has changed, here or at an origin.
+    change_told: AtomicBool,
 }
 
 /// A chunk, or why it cannot be given.
@@ -49,6 +51,7 @@ impl LocalImage {
             complete: AtomicBool::new(true),
             directory: Mutex::default(),
             pages: Notify::new(),
+            change_told: AtomicBool::new(false),
         }
     }
 
@@ -61,6 +64,7 @@ impl LocalImage {
             complete: AtomicBool::new(false),
             directory: Mutex::default(),
             pages: Notify::new(),
+            change_told: AtomicBool::new(false),
         }
     }
 
@@ -92,6 +96,11 @@ impl LocalImage {
     /// The file, on an origin.
     pub fn source(&self) -> Option<&Origin> {
         self.origin.as_ref()
+    }
+
+    /// True if people are to be told now that the file has changed: the first time that this is asked.
+    pub fn tell_of_change(&self) -> bool {
+        !self.change_told.swap(true, Ordering::Relaxed)
     }
 
     /// A whole chunk, data or page.

@@ -4,6 +4,7 @@
 //! asks peers, [`server`] answers them, [`store`] and [`origin`] hold the bytes, [`reader`] is what exports see.
 
 pub mod bootstrap;
+mod changed;
 pub mod config;
 mod connection;
 pub mod driver;

@@ -2,11 +2,12 @@
 //!
 //! For each peer two lanes, one for what readers wait for and one for everything else, so that a small
 //! read never stands behind a large fill; many requests are in flight on each. A lane connects when it is
-//! first used and stays. Every request ends in exactly one input to the core. Knows connections and
-//! frames; whom to ask for what is the core's to say.
+//! first used and stays; when it ends, it is forgotten. Every request ends in exactly one input to the core. Knows connections
+//! and frames; whom to ask for what is the core's to say.
 
 mod inbound;
 mod lane;
+mod silence;
 
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
@@ -93,6 +94,17 @@ impl Links {
         }
     }
 
+    /// A lane has ended: nothing of it stays.
+    fn ended(&self, peer: NodeId, lane: &Arc<Lane>) {
+        for purpose in [Purpose::Demand, Purpose::Bulk] {
+            let mut lanes = self.lanes();
+            // Another may have taken its place.
+            if lanes.get(&(peer, purpose)).is_some_and(|known| Arc::ptr_eq(known, lane)) {
+                lanes.remove(&(peer, purpose));
+            }
+        }
+    }
+
     /// Closes the connections to a node that is gone.
     pub fn forget(&self, peer: NodeId) {
         for purpose in [Purpose::Demand, Purpose::Bulk] {
@@ -133,5 +145,50 @@ impl Links {
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<(NodeId, Purpose), Arc<Lane>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gossip::Gossip;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+    use tokio::net::{TcpListener, UdpSocket};
+    use vfield_core::config::Config;
+    use vfield_core::identity::Zone;
+    use vfield_core::node::Node as Core;
+
+    fn identity(node: u64, addr: SocketAddr) -> Identity {
+        Identity { addr, node: NodeId(node), generation: 1, zone: Zone::default() }
+    }
+
+    async fn driver() -> Arc<Driver> {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let me = identity(1, socket.local_addr().unwrap());
+        let keys = Arc::new(FieldKeys::new(None));
+        let gossip = Gossip::new(socket, Arc::clone(&keys));
+        Driver::new(|now| Core::new(me, Config::default(), 1, now), gossip, keys, true, Arc::new(|_| {})).0
+    }
+
+    /// Nobody is there, somebody hangs up: either way nothing is kept of any of them.
+    #[tokio::test]
+    async fn lanes_that_have_ended_are_forgotten() {
+        let driver = driver().await;
+        let (closed, rude) =
+            (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let addrs = [closed.local_addr().unwrap(), rude.local_addr().unwrap()];
+        drop(closed);
+        tokio::spawn(async move { while rude.accept().await.is_ok() {} });
+        for node in 0..200 {
+            driver.links.sync(&driver, identity(100 + node, addrs[node as usize % 2]));
+        }
+        assert!(!driver.links.lanes().is_empty());
+        let gone = async {
+            while !driver.links.lanes().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), gone).await.expect("all of them end");
     }
 }

@@ -3,6 +3,7 @@
 mod report;
 
 use crate::bootstrap;
+use crate::changed;
 use crate::config::{NodeConfig, StoreSize};
 use crate::driver::Driver;
 use crate::event::{Event, EventSink};
@@ -213,6 +214,7 @@ impl Node {
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
+        driver.apply(Input::Doors(config.bootstrap.clone()));
 
         let mut node = Self { driver, images: Vec::new(), listening, started: Instant::now(), tasks };
         let taken_part = node.take_part(&config, origins, &events).await;
@@ -326,7 +328,6 @@ impl Node {
             // Who trusts no member wants to see a signature first, which only others have.
             Err(StartError::Bootstrap { tried }) if config.trusted.is_none() && search.held_here().is_ok() => {
                 tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
-                self.tasks.spawn(bootstrap::keep_trying(Arc::clone(&self.driver), config.bootstrap.clone()));
                 Ok(true)
             }
             entered => entered.map(|()| false),
@@ -388,6 +389,7 @@ impl Node {
             }
         }
         let image = Arc::new(LocalImage::origin(names.clone(), self.store(id, header)?, origin));
+        self.tasks.spawn(changed::watch(Arc::clone(&self.driver), Arc::clone(&image)));
         self.add(image, ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None });
         Ok(())
     }

@@ -23,7 +23,7 @@ mod watcher;
 
 use cache::Cache;
 pub use file::Moved;
-use file::SourceFile;
+use file::{Fingerprint, SourceFile};
 use guard::Guard;
 pub use hashing::Progress;
 use health::Health;
@@ -96,6 +96,7 @@ pub enum SourceError {
 /// A published file. Cheap to share in an [`Arc`]; all methods may be called from several threads.
 pub struct Origin {
     file: SourceFile,
+    published: Fingerprint,
     name: String,
     id: ImageId,
     tree: HashTree,
@@ -127,7 +128,7 @@ impl Origin {
             return Err(PublishError::ChangedWhileHashing(path.to_owned()));
         }
         let cache = Cache::new(chunk_size);
-        Ok(Self { file, name, id, tree, guard, health: Health::default(), cache })
+        Ok(Self { file, published: before, name, id, tree, guard, health: Health::default(), cache })
     }
 
     /// The image's name.
@@ -170,6 +171,12 @@ impl Origin {
     /// What has become of the name under which the file was opened; `None` if that is still this file. Asks the kernel.
     pub fn moved(&self) -> Option<Moved> {
         self.file.moved()
+    }
+
+    /// True if the file's times or length say that somebody has written to it. Asks the kernel; does not read the file.
+    pub fn is_written(&self) -> bool {
+        // One that is empty by now has no fingerprint.
+        !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published))
     }
 
     /// The lease, for those who hand the file's pages to sockets.

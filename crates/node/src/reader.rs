@@ -8,6 +8,7 @@ use crate::image::LocalImage;
 use crate::survey;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::extent::Extent;
 use vfield_core::fetch::Token;
@@ -20,6 +21,11 @@ use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError,
 const WANT_BYTES: u64 = 4 << 20;
 /// A block status of more runs is answered in parts.
 const RUNS_MAX: usize = 4096;
+/// A chunk that was dropped again before its reader came to it is waited for after this, twice as long each time: if
+/// that happens often, others need the room, and a reader that asks without a pause would take a processor from them.
+const AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// The longest of these pauses: well below the second in which a read is answered while somebody has its bytes.
+const AGAIN_AFTER_MAX: Duration = Duration::from_millis(256);
 
 /// See the module.
 pub struct ImageReader {
@@ -66,8 +72,11 @@ impl ImageReader {
         }
     }
 
-    /// Waits until the first of `chunks` is here.
-    async fn wait(&self, chunks: Range<u64>) -> Result<(), ReadError> {
+    /// Waits until the first of `chunks` is here, for the `round`th time, counted from 0.
+    async fn wait(&self, chunks: Range<u64>, round: u32) -> Result<(), ReadError> {
+        if round > 0 {
+            tokio::time::sleep((AGAIN_AFTER * 2u32.saturating_pow(round - 1)).min(AGAIN_AFTER_MAX)).await;
+        }
         let token = Token(self.driver.number());
         let answer = self.driver.expect(token);
         let waiting = Waiting { driver: &self.driver, token };
@@ -91,20 +100,21 @@ impl ImageReader {
             return Ok(pieces);
         }
         self.note(wanted);
-        loop {
-            self.wait(self.image.geometry().covering(wanted)).await?;
+        for round in 0.. {
+            self.wait(self.image.geometry().covering(wanted), round).await?;
             // It can have been dropped again between the core's answer and now; then once more.
             if self.image.pieces(extent, &mut pieces) > 0 {
-                return Ok(pieces);
+                break;
             }
         }
+        Ok(pieces)
     }
 
     async fn runs(&self, extent: Extent) -> Result<Vec<Allocation>, ReadError> {
         let (geometry, store) = (self.image.geometry(), self.image.store());
         let mut runs: Vec<Allocation> = Vec::new();
         for chunk in geometry.covering(extent).map(Chunk) {
-            let mut known = None;
+            let (mut known, mut round) = (None, 0);
             while known.is_none() {
                 let page = geometry.parent(chunk).map_or(geometry.top(), |(page, _)| page);
                 known = if store.is_zero(chunk) {
@@ -114,7 +124,8 @@ impl ImageReader {
                 } else if !runs.is_empty() {
                     return Ok(runs);
                 } else {
-                    self.wait(page.0..page.0 + 1).await?;
+                    self.wait(page.0..page.0 + 1, round).await?;
+                    round += 1;
                     None
                 };
             }

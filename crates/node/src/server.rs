@@ -7,9 +7,11 @@
 
 mod answers;
 mod gate;
+mod offenders;
 mod outgoing;
 
 pub use gate::{Bounds, Gate};
+pub use offenders::Offenders;
 
 use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
@@ -45,7 +47,7 @@ const BEAT: Duration = Duration::from_millis(50);
 /// A frame is to come whole within this: the longest needs half a megabit a second.
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
 /// Of an answer some byte is to be taken within this: longer than machines are stopped for a moment.
-const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 /// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
@@ -79,7 +81,10 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
 
 /// Greets whoever connected, if it greets in time and is not shown out meanwhile.
 async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<(Connection, Identity)> {
-    let me = driver.look(|core| *core.me());
+    let (me, has_left) = driver.look(|core| (*core.me(), core.has_left()));
+    if has_left {
+        return None;
+    }
     let greeted = tokio::select! {
         biased;
         () = place.shown_out() => return None,
@@ -103,6 +108,13 @@ async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Pla
 async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<Semaphore>) {
     let Some((connection, peer)) = greet(&driver, stream, addr, &place).await else { return };
     place.prove(peer.node);
+    let pause = driver.offenders.pause(addr.ip(), std::time::Instant::now());
+    if !pause.is_zero() {
+        tokio::select! {
+            () = place.shown_out() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
     let Connection { stream, incoming, sealer, key } = connection;
     driver.apply(Input::Met(peer));
     let id = ConnectionId(driver.number());
@@ -133,10 +145,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
     };
     tracing::debug!(%addr, %ended, "peer's connection ended");
     match ended {
-        End::Wire(_) => {
-            driver.misdeeds.broken_frames.add();
-            driver.apply(Input::Misbehaved(peer.node));
-        }
+        End::Wire(error) => driver.broke_in(addr, &error),
         End::Slow => driver.misdeeds.slow_frames.add(),
         End::Unread => driver.misdeeds.unread.add(),
         End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}

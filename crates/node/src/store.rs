@@ -50,12 +50,12 @@ pub enum StoreError {
 /// What [`Store::insert`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
-    /// The chunk was not here and now is.
+    /// The chunk was not here and now is; also if it had been dropped and somebody still reads it.
     New,
     /// It was here, or is known to be zero; nothing was done.
     Already,
-    /// The slot is being written by another thread, or still being read after an eviction; nothing was
-    /// done. The bytes can be used as they are; inserting again succeeds once the last pin is gone.
+    /// Another thread writes the slot, or gives its pages back, this very moment; nothing was done. The bytes can be
+    /// used as they are; inserting again succeeds soon.
     Busy,
 }
 
@@ -206,7 +206,11 @@ impl Store {
             return Ok(Inserted::Already);
         }
         if self.slots.change(chunk, Slot::claim).is_none() && !self.clear_found(chunk)? {
-            return Ok(if self.is_resident(chunk) { Inserted::Already } else { Inserted::Busy });
+            return Ok(match self.revive(chunk) {
+                true => Inserted::New,
+                false if self.is_resident(chunk) => Inserted::Already,
+                false => Inserted::Busy,
+            });
         }
         for zero in hash_tree::zero_children(self.geometry(), &self.zeros, chunk, bytes) {
             self.mark_zero(zero);
@@ -233,6 +237,11 @@ impl Store {
                 true
             }
         }
+    }
+
+    /// Takes a chunk back that was dropped while somebody reads it; false if its bytes are gone, or were never here.
+    pub fn revive(&self, chunk: Chunk) -> bool {
+        self.slots.change(chunk, Slot::revive).is_some()
     }
 
     fn try_pin(&self, chunk: Chunk) -> bool {

@@ -9,6 +9,7 @@ use crate::journal::Journal;
 use crate::live::Live;
 use crate::map::Map;
 use crate::medium::Medium;
+use crate::refused::Refused;
 use crate::room::Room;
 use crate::save::Saving;
 use std::collections::BTreeSet;
@@ -29,6 +30,8 @@ pub struct Inner {
     pub map: Map,
     pub medium: Medium,
     pub room: Room,
+    /// Bytes whose last change failed.
+    pub refused: Refused,
     /// Granules that are zeros.
     pub zeros: AtomicU64,
     locks: [RwLock<()>; LOCKS],
@@ -59,6 +62,7 @@ impl Inner {
             map: Map::new(cut),
             medium,
             room: Room::new(max_bytes),
+            refused: Refused::default(),
             zeros: AtomicU64::new(0),
             locks: std::array::from_fn(|_| RwLock::new(())),
             journal: None,

@@ -28,6 +28,7 @@ mod map;
 mod medium;
 mod overlay;
 mod read;
+mod refused;
 mod replacement;
 mod restore;
 mod room;

@@ -39,6 +39,9 @@ pub struct Usage {
     pub zero_bytes: u64,
     /// Bytes that may be held.
     pub max_bytes: u64,
+    /// Bytes whose last change was refused: until they are written again or given up, no flush succeeds.
+    /// [`u64::MAX`] if they lie in too many places to be known.
+    pub refused_bytes: u64,
 }
 
 impl Usage {
@@ -156,6 +159,7 @@ impl Overlay {
             held_bytes: self.inner.room.held_bytes(),
             zero_bytes: self.inner.zeros.load(Ordering::Relaxed) * GRANULE_BYTES,
             max_bytes: self.inner.room.max_bytes(),
+            refused_bytes: self.inner.refused.bytes(),
         }
     }
 
@@ -239,37 +243,37 @@ impl BlockSource for Overlay {
 impl BlockDevice for Overlay {
     fn try_write(&self, offset: u64, bytes: &[u8]) -> Option<Result<(), WriteError>> {
         let extent = Extent::from(offset..offset + bytes.len() as u64);
-        if extent.is_empty() {
-            return Some(Ok(()));
-        }
-        let ends = match self.inner.try_ends(extent)? {
-            Ok(ends) => ends,
-            Err(error) => return Some(Err(error.into())),
-        };
-        // An end that has just become the base's again: as if it had to be waited for.
-        match self.inner.put(extent, bytes, &ends) {
-            Ok(true) => Some(Ok(())),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
+        self.inner.try_write(extent, bytes).map(|done| self.inner.account(extent, done))
     }
 
     fn write(&self, offset: u64, bytes: Bytes) -> Writing<'_> {
-        Box::pin(async move { self.inner.write(Extent::from(offset..offset + bytes.len() as u64), &bytes).await })
+        let extent = Extent::from(offset..offset + bytes.len() as u64);
+        Box::pin(async move { self.inner.account(extent, self.inner.write(extent, &bytes).await) })
     }
 
     fn zero(&self, extent: Extent) -> Writing<'_> {
-        Box::pin(self.inner.zero(extent))
+        Box::pin(async move { self.inner.account(extent, self.inner.zero(extent).await) })
     }
 
     fn discard(&self, extent: Extent) -> Result<(), WriteError> {
-        self.inner.clear(self.inner.cut.whole(extent))
+        // Nobody wants to have what it holds any more, whole granules or not; one that fails takes nothing away.
+        let done = self.inner.clear(self.inner.cut.whole(extent));
+        if done.is_ok() { self.inner.account(extent, done) } else { done }
+    }
+
+    fn admit(&self, extent: Extent) -> Result<(), WriteError> {
+        match self.inner.finds_room(extent) {
+            true => Ok(()),
+            false => self.inner.account(extent, Err(WriteError::Full)),
+        }
     }
 
     fn flush(&self) -> Writing<'_> {
+        // Looked at before the commit: what is repeated during it is not durable by it.
+        let refused = self.inner.refused.check();
         match &self.committer {
-            None => Box::pin(ready(Ok(()))),
-            Some(committer) => Box::pin(committer.flush()),
+            None => Box::pin(ready(refused)),
+            Some(committer) => Box::pin(async move { committer.flush().await.and(refused) }),
         }
     }
 

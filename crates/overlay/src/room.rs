@@ -24,6 +24,12 @@ impl Room {
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 
+    /// True if there is room for `granules` at this moment.
+    pub fn has(&self, granules: u64) -> bool {
+        let held = self.held.load(Ordering::Relaxed);
+        held.checked_add(granules).is_some_and(|held| held <= self.granules_max)
+    }
+
     /// Gives room back.
     pub fn give_back(&self, granules: u64) {
         let before = self.held.fetch_sub(granules, Ordering::Relaxed);

@@ -158,6 +158,7 @@ impl Inner {
         }
         areas.into_iter().for_each(|area| self.map.store(area, &Area::default()));
         lock(&self.uncommitted).clear();
+        self.refused.clear();
         self.zeros.store(0, Ordering::Relaxed);
         self.room.give_back(self.room.held_bytes() / GRANULE_BYTES);
         self.medium.punch(0..self.cut.file_bytes().max(1)).map_err(SaveError::Medium)

@@ -6,6 +6,7 @@
 use crate::granule::{AREA_BYTES, Area, GRANULE_BYTES, State, by_area, granules_in};
 use crate::inner::Inner;
 use crate::medium::is_full;
+use crate::room::Room;
 use bytes::Bytes;
 use rustix::io::Errno;
 use std::borrow::Cow;
@@ -75,19 +76,76 @@ impl Inner {
         Ok(ends)
     }
 
+    /// Writes `bytes` at `extent`, which has their length, if nothing has to be waited for.
+    pub fn try_write(&self, extent: Extent, bytes: &[u8]) -> Option<Result<(), WriteError>> {
+        if extent.is_empty() {
+            return Some(Ok(()));
+        }
+        let ends = match self.try_ends(extent)? {
+            Ok(ends) => ends,
+            Err(error) => return Some(Err(error.into())),
+        };
+        // An end that has just become the base's again: as if it had to be waited for.
+        match self.put(extent, bytes, &ends) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// True if a change of all of `extent` finds room at this moment, its ends aside.
+    pub fn finds_room(&self, extent: Extent) -> bool {
+        self.room.has(self.not_held(self.cut.whole(extent)))
+    }
+
+    /// How many granules of `whole` are not held at this moment.
+    fn not_held(&self, whole: Extent) -> u64 {
+        let (mut at, end) = (whole.start() / GRANULE_BYTES, whole.end().div_ceil(GRANULE_BYTES));
+        let mut count = 0;
+        while at < end {
+            let (state, run_end) = self.map.run(at..end);
+            count += if state == State::Held { 0 } else { run_end - at };
+            at = run_end;
+        }
+        count
+    }
+
     /// Writes `bytes` at the start of `extent`, which has their length. False if an end is missing in `ends`, as it
-    /// has become the base's since they were read: then read them again and repeat.
+    /// has become the base's since they were read: then read them again and repeat. What lies in several areas
+    /// takes its room before the first of them is changed, so it is refused whole.
     pub fn put(&self, extent: Extent, bytes: &[u8], ends: &Ends) -> Result<bool, WriteError> {
+        let mut claim = Claim { room: &self.room, granules: 0 };
+        if extent.start() / AREA_BYTES != (extent.end().max(1) - 1) / AREA_BYTES {
+            claim.take(self.wanted(extent, bytes))?;
+        }
         for (area, part) in by_area(extent) {
             let from = (part.start() - extent.start()) as usize;
-            if !self.put_in_area(area, part, &bytes[from..from + part.len() as usize], ends)? {
+            if !self.put_in_area(area, part, &bytes[from..from + part.len() as usize], ends, &mut claim)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn put_in_area(&self, area: u64, part: Extent, bytes: &[u8], ends: &Ends) -> Result<bool, WriteError> {
+    /// How many granules a write will hold that are not held now. An end may need none if it comes out as zeros, which
+    /// only bytes of zeros can bring about; that one is counted when it is known.
+    fn wanted(&self, extent: Extent, bytes: &[u8]) -> u64 {
+        let whole = self.cut.whole(extent);
+        let ends = [extent.start()..whole.start(), whole.end()..extent.end()].map(Extent::from);
+        let at = |end: Extent| &bytes[(end.start() - extent.start()) as usize..(end.end() - extent.start()) as usize];
+        let counted = ends.into_iter().filter(|end| at(*end).iter().any(|byte| *byte != 0));
+        let partial: u64 = counted.map(|end| self.not_held(self.cut.around(end.start()))).sum();
+        self.not_held(whole) + partial
+    }
+
+    fn put_in_area(
+        &self,
+        area: u64,
+        part: Extent,
+        bytes: &[u8],
+        ends: &Ends,
+        claim: &mut Claim<'_>,
+    ) -> Result<bool, WriteError> {
         let _guard = self.lock_to_write(area);
         let before = self.map.load(area);
         let Some(steps) = self.steps(&before, part, bytes, ends) else { return Ok(false) };
@@ -96,9 +154,7 @@ impl Inner {
             after.set(granules.clone(), *state);
         }
         let fresh = after.held().saturating_sub(before.held());
-        if !self.room.take(fresh) {
-            return Err(WriteError::Full);
-        }
+        claim.use_up(fresh)?;
         self.preserve(area, granules_in(part));
         let mut written = steps.iter().filter_map(|step| step.2.as_ref());
         let written = written.try_for_each(|(offset, bytes)| self.medium.write(*offset, bytes));
@@ -187,6 +243,32 @@ impl Inner {
         Ok(())
     }
 
+    /// Remembers how a change of `extent` ended, for those who flush; says so when the first one is refused.
+    pub fn account(&self, extent: Extent, done: Result<(), WriteError>) -> Result<(), WriteError> {
+        let image = self.base.name();
+        match &done {
+            _ if extent.is_empty() => {}
+            Ok(()) if self.refused.strike(extent) => {
+                tracing::warn!(image, "all that was refused is written or given up: flushes succeed again");
+            }
+            Ok(()) => {}
+            Err(error) if !self.refused.add(extent, error) => {}
+            Err(WriteError::Full) => tracing::error!(
+                image,
+                held_bytes = self.room.held_bytes(),
+                max_bytes = self.room.max_bytes(),
+                "the overlay is full: writes are refused, and flushes fail until the refused ones are repeated or given \
+                 up. `vfield overlay reset` drops all changes; to keep them, `vfield overlay save FILE` and start again \
+                 with --overlay-from FILE and a larger --overlay-size"
+            ),
+            Err(error) => tracing::error!(
+                image, %error,
+                "a write was refused: flushes fail until it is repeated or given up, or `vfield overlay reset`"
+            ),
+        }
+        done
+    }
+
     /// Writes, however long it takes to read what is around.
     pub async fn write(&self, extent: Extent, bytes: &[u8]) -> Result<(), WriteError> {
         while !extent.is_empty() {
@@ -212,6 +294,35 @@ impl Inner {
             self.write(part, &zeros[..part.len() as usize]).await?;
         }
         self.clear(whole)
+    }
+}
+
+/// Room that was taken before it is used; what is left of it is given back.
+struct Claim<'a> {
+    room: &'a Room,
+    granules: u64,
+}
+
+impl Claim<'_> {
+    fn take(&mut self, granules: u64) -> Result<(), WriteError> {
+        if !self.room.take(granules) {
+            return Err(WriteError::Full);
+        }
+        self.granules += granules;
+        Ok(())
+    }
+
+    /// Uses room up, some more than was claimed if need be.
+    fn use_up(&mut self, granules: u64) -> Result<(), WriteError> {
+        self.take(granules.saturating_sub(self.granules))?;
+        self.granules -= granules;
+        Ok(())
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.room.give_back(self.granules);
     }
 }
 

@@ -207,7 +207,7 @@ impl Machine {
 
     /// When it said of another that it is down.
     pub fn told_down(&self, other: Identity) -> Option<Time> {
-        let told = |notice: &Notice| matches!(notice, Notice::Down(down) if down.node == other.node);
+        let told = |notice: &Notice| matches!(notice, Notice::Down(down) if down.identity.node == other.node);
         self.notices.iter().find(|(_, notice)| told(notice)).map(|(at, _)| *at)
     }
 

@@ -5,6 +5,10 @@
 //! else is recognised. What was sealed by processes before this one was started can be repeated to it once each;
 //! membership takes it for what it is, news of the dead. Strangers get no answer. Bounded in what it remembers.
 //!
+//! All members have the field's key, so each can seal under the salt of another and use up its numbers. A sender that is not
+//! heard any more draws another salt ([`Sealing::new`]); until then numbers are bounded by what can have been sent
+//! ([`crate::replay`]).
+//!
 //! | bytes | |
 //! |---|---|
 //! | 0..4 | name of the field's key |
@@ -15,9 +19,10 @@
 use crate::derive::{self, derive};
 use crate::field_key::{FieldKey, KeyId};
 use crate::key_ring::KeyRing;
-use crate::replay::Window;
+use crate::replay::{NotTaken, Window};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 const HEAD: usize = 20;
@@ -36,6 +41,9 @@ pub enum EnvelopeError {
     /// Heard before, or too late to tell.
     #[error("repeated")]
     Repeated,
+    /// Its sender cannot have sent so many yet.
+    #[error("numbered beyond what can have been sent")]
+    Ahead,
 }
 
 /// Names a process, for whom it is not.
@@ -89,8 +97,13 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Opens a datagram in place; what it says is returned.
-    pub fn open<'a>(&mut self, ring: &KeyRing, datagram: &'a mut [u8]) -> Result<&'a [u8], EnvelopeError> {
+    /// Opens a datagram in place that comes at `now`, a time since some fixed moment; what it says is returned.
+    pub fn open<'a>(
+        &mut self,
+        ring: &KeyRing,
+        datagram: &'a mut [u8],
+        now: Duration,
+    ) -> Result<&'a [u8], EnvelopeError> {
         let (head, body) = datagram.split_at_mut_checked(HEAD).ok_or(EnvelopeError::Stranger)?;
         let (id, salt) = (KeyId(part(head, 0)), part(head, 4));
         let number = u64::from_le_bytes(part(head, 12));
@@ -108,7 +121,11 @@ impl Opening {
         self.heard += 1;
         let sender = self.senders.get_mut(&(id, salt)).expect("it is there by now");
         sender.heard = self.heard;
-        if sender.window.take(number) { Ok(&body[..length]) } else { Err(EnvelopeError::Repeated) }
+        match sender.window.take(number, now) {
+            Ok(()) => Ok(&body[..length]),
+            Err(NotTaken::Old) => Err(EnvelopeError::Repeated),
+            Err(NotTaken::Ahead) => Err(EnvelopeError::Ahead),
+        }
     }
 
     /// Forgets what was sealed with keys that are not in the ring any more.
@@ -148,6 +165,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const NOW: Duration = Duration::from_secs(7);
+
     fn key(byte: u8) -> FieldKey {
         FieldKey::new([byte; 32])
     }
@@ -162,22 +181,38 @@ mod tests {
         let mut sealing = Sealing::new(&key(1), [7; 8]);
         let (first, second) = (sealing.seal(b"news"), sealing.seal(b"more news"));
         assert_eq!(first.len(), 4 + OVERHEAD);
-        assert_eq!(opening.open(&ring(&[2, 1]), &mut second.clone()), Ok(&b"more news"[..]));
-        assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone()), Ok(&b"news"[..]));
-        assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone()), Err(EnvelopeError::Repeated));
-        assert_eq!(opening.open(&ring(&[2]), &mut second.clone()), Err(EnvelopeError::Stranger));
+        assert_eq!(opening.open(&ring(&[2, 1]), &mut second.clone(), NOW), Ok(&b"more news"[..]));
+        assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone(), NOW), Ok(&b"news"[..]));
+        assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone(), NOW), Err(EnvelopeError::Repeated));
+        assert_eq!(opening.open(&ring(&[2]), &mut second.clone(), NOW), Err(EnvelopeError::Stranger));
         let mut other = Sealing::new(&key(1), [8; 8]);
-        assert_eq!(opening.open(&ring(&[1]), &mut other.seal(b"news")), Ok(&b"news"[..]));
+        assert_eq!(opening.open(&ring(&[1]), &mut other.seal(b"news"), NOW), Ok(&b"news"[..]));
+    }
+
+    /// A member says something under the salt of another, with a number that the other reaches after a while.
+    #[test]
+    fn whose_numbers_were_used_up_is_heard_under_another_salt() {
+        let (mut opening, ring) = (Opening::default(), ring(&[1]));
+        let mut victim = Sealing::new(&key(1), [7; 8]);
+        opening.open(&ring, &mut victim.seal(b"news"), NOW).unwrap();
+        let mut attacker = Sealing { next: 5000, ..Sealing::new(&key(1), [7; 8]) };
+        opening.open(&ring, &mut attacker.seal(b"lies"), NOW).unwrap();
+        assert_eq!(opening.open(&ring, &mut victim.seal(b"news"), NOW), Err(EnvelopeError::Repeated));
+        let mut victim = Sealing::new(&key(1), [8; 8]);
+        assert_eq!(opening.open(&ring, &mut victim.seal(b"news"), NOW), Ok(&b"news"[..]));
+        let mut attacker = Sealing { next: u64::MAX - 2, ..Sealing::new(&key(1), [8; 8]) };
+        assert_eq!(opening.open(&ring, &mut attacker.seal(b"lies"), NOW), Err(EnvelopeError::Ahead));
+        assert_eq!(opening.open(&ring, &mut victim.seal(b"news"), NOW), Ok(&b"news"[..]));
     }
 
     #[test]
     fn forgotten_keys_are_not_understood_and_not_remembered() {
         let mut opening = Opening::default();
         let mut sealing = Sealing::new(&key(1), [7; 8]);
-        opening.open(&ring(&[2, 1]), &mut sealing.seal(b"news")).unwrap();
+        opening.open(&ring(&[2, 1]), &mut sealing.seal(b"news"), NOW).unwrap();
         opening.keep(&ring(&[2]));
         assert!(opening.senders.is_empty());
-        assert_eq!(opening.open(&ring(&[2]), &mut sealing.seal(b"news")), Err(EnvelopeError::Stranger));
+        assert_eq!(opening.open(&ring(&[2]), &mut sealing.seal(b"news"), NOW), Err(EnvelopeError::Stranger));
     }
 
     #[test]
@@ -185,19 +220,19 @@ mod tests {
         let (mut opening, ring) = (Opening::default(), ring(&[1]));
         let mut steady = Sealing::new(&key(1), [255; 8]);
         let repeated = steady.seal(b"x");
-        opening.open(&ring, &mut repeated.clone()).unwrap();
+        opening.open(&ring, &mut repeated.clone(), NOW).unwrap();
         for number in 0..SENDERS_MAX as u64 * 2 {
-            opening.open(&ring, &mut Sealing::new(&key(1), number.to_le_bytes()).seal(b"x")).unwrap();
-            opening.open(&ring, &mut steady.seal(b"x")).unwrap();
+            opening.open(&ring, &mut Sealing::new(&key(1), number.to_le_bytes()).seal(b"x"), NOW).unwrap();
+            opening.open(&ring, &mut steady.seal(b"x"), NOW).unwrap();
         }
         assert_eq!(opening.senders.len(), SENDERS_MAX);
-        assert_eq!(opening.open(&ring, &mut repeated.clone()), Err(EnvelopeError::Repeated));
+        assert_eq!(opening.open(&ring, &mut repeated.clone(), NOW), Err(EnvelopeError::Repeated));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..1500)) {
-            prop_assert_eq!(Opening::default().open(&ring(&[1]), &mut bytes), Err(EnvelopeError::Stranger));
+            prop_assert_eq!(Opening::default().open(&ring(&[1]), &mut bytes, NOW), Err(EnvelopeError::Stranger));
         }
 
         #[test]
@@ -205,7 +240,7 @@ mod tests {
             let mut bytes = Sealing::new(&key(1), [7; 8]).seal(b"news");
             bytes[bit / 8] ^= 1 << (bit % 8);
             let mut opening = Opening::default();
-            prop_assert_eq!(opening.open(&ring(&[1]), &mut bytes), Err(EnvelopeError::Stranger));
+            prop_assert_eq!(opening.open(&ring(&[1]), &mut bytes, NOW), Err(EnvelopeError::Stranger));
             prop_assert!(opening.senders.is_empty());
         }
     }

@@ -10,6 +10,7 @@ use crate::field_key::{FieldKey, KeyId};
 use crate::key_ring::KeyRing;
 use crate::knock::{knock, recognise};
 use crate::record::{self, HEAD, Opener, RecordError, Sealer};
+use crate::traffic::Taken;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, ClientConnection, Resumption};
@@ -65,8 +66,8 @@ pub struct Channel {
 enum State {
     /// Waits for the knock.
     Listening(Acceptor, KeyRing),
-    /// Both have spoken.
-    Proving(Connection, KeyId),
+    /// Both have spoken; its secrets, when they are made, lie with the last.
+    Proving(Connection, KeyId, Arc<Taken>),
     /// It has failed.
     Over,
 }
@@ -83,8 +84,10 @@ impl Handshake {
         let mut nonce = [0; 8];
         SystemRandom::new().fill(&mut nonce).expect("the system has randomness");
         let name = ServerName::try_from(knock(key, nonce)).expect("digits are a host name");
-        let connection = ClientConnection::new(Arc::new(client(key)), name).expect("a sound configuration");
-        Self { state: State::Proving(connection.into(), key.id()), taken: 0 }
+        let secrets = Arc::new(Taken::default());
+        let connection = ClientConnection::new(Arc::new(client(key, Arc::clone(&secrets))), name);
+        let connection = connection.expect("a sound configuration");
+        Self { state: State::Proving(connection.into(), key.id(), secrets), taken: 0 }
     }
 
     /// The side that was dialled understands all keys of `ring`.
@@ -105,9 +108,9 @@ impl Handshake {
         }
         self.state = match std::mem::replace(&mut self.state, State::Over) {
             State::Listening(acceptor, ring) => listen(acceptor, ring, record)?,
-            State::Proving(mut connection, key) => {
+            State::Proving(mut connection, key, secrets) => {
                 prove(&mut connection, record)?;
-                State::Proving(connection, key)
+                State::Proving(connection, key, secrets)
             }
             State::Over => return Err(HandshakeError::Failed("it is over".to_owned())),
         };
@@ -117,7 +120,7 @@ impl Handshake {
     /// Bytes to send now.
     pub fn output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
-        if let State::Proving(connection, _) = &mut self.state {
+        if let State::Proving(connection, ..) = &mut self.state {
             while connection.wants_write() {
                 connection.write_tls(&mut out).expect("memory takes everything");
             }
@@ -127,14 +130,18 @@ impl Handshake {
 
     /// True once the other side has proved itself; whatever [`Handshake::output`] still has is to be sent.
     pub fn is_done(&self) -> bool {
-        matches!(&self.state, State::Proving(connection, _) if !connection.is_handshaking())
+        matches!(&self.state, State::Proving(connection, ..) if !connection.is_handshaking())
     }
 
     /// The channel, once it is done.
     pub fn finish(self) -> Result<Channel, HandshakeError> {
-        let State::Proving(connection, key) = self.state else { return Err(HandshakeError::Stranger) };
-        let secrets = connection.dangerous_extract_secrets().map_err(failed)?;
-        Ok(Channel { sealer: Sealer::new(secrets.tx), opener: Opener::new(secrets.rx), key })
+        let State::Proving(connection, key, secrets) = self.state else { return Err(HandshakeError::Stranger) };
+        let dialled = matches!(connection, Connection::Client(_));
+        let suites = connection.dangerous_extract_secrets().map_err(failed)?;
+        let none = || HandshakeError::Failed("it has made no secrets".to_owned());
+        let (client, server) = secrets.take().ok_or_else(none)?;
+        let (ours, theirs) = if dialled { (client, server) } else { (server, client) };
+        Ok(Channel { sealer: Sealer::new(suites.tx, ours), opener: Opener::new(suites.rx, theirs), key })
     }
 }
 
@@ -160,9 +167,10 @@ fn listen(mut acceptor: Acceptor, ring: KeyRing, mut record: &[u8]) -> Result<St
                 let key = hello.server_name().and_then(|name| recognise(&ring, name));
                 Arc::clone(key.ok_or(HandshakeError::Stranger)?)
             };
-            let connection = accepted.into_connection(Arc::new(server(&key)));
+            let secrets = Arc::new(Taken::default());
+            let connection = accepted.into_connection(Arc::new(server(&key, Arc::clone(&secrets))));
             let connection: ServerConnection = connection.map_err(|_| HandshakeError::Stranger)?;
-            Ok(State::Proving(connection.into(), key.id()))
+            Ok(State::Proving(connection.into(), key.id(), secrets))
         }
     }
 }
@@ -184,17 +192,18 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
 }
 
-fn client(key: &FieldKey) -> ClientConfig {
+fn client(key: &FieldKey, secrets: Arc<Taken>) -> ClientConfig {
     let (own, member) = identity(key);
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
     let builder = builder.expect("TLS 1.3 with suites of TLS 1.3").dangerous().with_custom_certificate_verifier(member);
     let mut config = builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own)));
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
+    config.key_log = secrets;
     config
 }
 
-fn server(key: &FieldKey) -> ServerConfig {
+fn server(key: &FieldKey, secrets: Arc<Taken>) -> ServerConfig {
     let (own, member) = identity(key);
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
     let builder = builder.expect("TLS 1.3 with suites of TLS 1.3").with_client_cert_verifier(member);
@@ -202,6 +211,7 @@ fn server(key: &FieldKey) -> ServerConfig {
     // Nothing may follow the handshake but data.
     config.send_tls13_tickets = 0;
     config.enable_secret_extraction = true;
+    config.key_log = secrets;
     config
 }
 

@@ -56,6 +56,38 @@ fn members_meet_by_any_key_that_both_have() {
 }
 
 #[test]
+fn a_channel_outlives_its_keys_in_both_directions() {
+    let (mut one, mut other) = (Handshake::dial(&key(1)), Handshake::answer(ring(&[1])));
+    meet(&mut one, &mut other).unwrap();
+    let (mut one, mut other) = (one.finish().unwrap(), other.finish().unwrap());
+    let (mut there, mut back) = (0, 0);
+    // Four keys each way, since those of tests last for 64 records.
+    for number in 0..250_u8 {
+        let (question, answer) = ([number; 9], [number; 9000]);
+        there += passed(&mut one, &mut other, &question);
+        back += passed(&mut other, &mut one, &answer);
+    }
+    assert_eq!((there, back), (3, 3));
+}
+
+/// Sends a word through a channel; how many records of no content came with it.
+fn passed(from: &mut Channel, to: &mut Channel, word: &[u8]) -> usize {
+    from.sealer.seal(word).unwrap();
+    let mut bytes = from.sealer.waiting().to_vec();
+    from.sealer.sent(bytes.len());
+    let (mut at, mut heard, mut empty) = (0, Vec::new(), 0);
+    while let Some(head) = bytes[at..].first_chunk() {
+        let length = record::length(head).unwrap();
+        let content = to.opener.open(&mut bytes[at..], 0..length).unwrap();
+        heard.extend_from_slice(&bytes[at..at + content]);
+        empty += usize::from(content == 0);
+        at += length;
+    }
+    assert_eq!(heard, word);
+    empty
+}
+
+#[test]
 fn a_stranger_is_left_without_a_word() {
     let (mut stranger, mut member) = (Handshake::dial(&key(9)), Handshake::answer(ring(&[1, 2])));
     assert_eq!(pass(&mut stranger, &mut member), Err(HandshakeError::Stranger));
@@ -66,8 +98,8 @@ fn a_stranger_is_left_without_a_word() {
 fn an_overheard_knock_opens_nothing() {
     // A stranger with a knock that it overheard, and its own key behind it.
     let name = ServerName::try_from(knock(&key(1), [4; 8])).unwrap();
-    let connection = ClientConnection::new(Arc::new(client(&key(9))), name).unwrap();
-    let mut stranger = Handshake { state: State::Proving(connection.into(), key(9).id()), taken: 0 };
+    let connection = ClientConnection::new(Arc::new(client(&key(9), Arc::default())), name).unwrap();
+    let mut stranger = Handshake { state: State::Proving(connection.into(), key(9).id(), Arc::default()), taken: 0 };
     let mut member = Handshake::answer(ring(&[1]));
     pass(&mut stranger, &mut member).unwrap();
     assert_eq!(pass(&mut member, &mut stranger), Err(HandshakeError::Stranger), "the dialling side verifies");
@@ -119,7 +151,8 @@ fn an_overheard_knock_opens_nothing() {
     ] {
         let name = ServerName::try_from(knock(&key(1), [4; 8])).unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut stranger = Handshake { state: State::Proving(connection.into(), key(9).id()), taken: 0 };
+        let mut stranger =
+            Handshake { state: State::Proving(connection.into(), key(9).id(), Arc::default()), taken: 0 };
         let mut member = Handshake::answer(ring(&[1]));
         let met = meet(&mut stranger, &mut member);
         assert!(met.is_err() && !member.is_done(), "{met:?}");

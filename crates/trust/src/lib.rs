@@ -15,6 +15,7 @@ mod knock;
 pub mod record;
 mod replay;
 pub mod signature;
+mod traffic;
 
 pub use field_key::{FieldKey, KeyId};
 pub use key_ring::KeyRing;

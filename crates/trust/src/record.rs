@@ -2,10 +2,12 @@
 //!
 //! rustls does the handshake and hands over the keys of both directions, as it does for a kernel that knows
 //! TLS; here is what such a kernel would do with them. Its own record layer would copy each chunk three to four times,
-//! this one copies it once on the way out and not at all on the way in. Padding is understood and not sent. Neither
-//! side changes keys: a connection that has used one up ends, and another is made.
+//! this one copies it once on the way out and not at all on the way in. Padding is understood and not sent. Each side
+//! replaces the key that it seals with before that is worn out, and says so (section 4.6.3); the connection goes on.
+//! Neither asks the other to: each counts for itself.
 
-use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use crate::traffic::{IV, Traffic};
+use ring::aead::{AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce};
 use rustls::ConnectionTrafficSecrets;
 use std::ops::Range;
 
@@ -22,11 +24,22 @@ pub const CONTENT_MAX: usize = 1 << 14;
 pub const RECORD_MAX: usize = CONTENT_MAX + 256;
 /// What the head says that a sealed record is: application data of TLS 1.2, for the sake of what is in between.
 const SEALED: [u8; 3] = [23, 3, 3];
-/// Inner types: data, and the word with which a connection ends.
+/// Inner types: data, the word with which a connection ends, and what is said of the connection itself.
 const DATA: u8 = 23;
 const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+/// Key update, of one byte: the other side need not do the same.
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 /// Most records under one key: beyond, AES-GCM's margin shrinks (RFC 8446, section 5.5). 256 GiB of chunks.
 const RECORDS_MAX: u64 = 1 << 24;
+/// Records under a key that this side seals with, its farewell among them. In a program that is built for tests a MiB, so
+/// that all of them meet it.
+const RECORDS_SEALED: u64 = if cfg!(debug_assertions) { 64 } else { RECORDS_MAX };
+/// A key that is replaced before it has opened so many wastes the time of who has to make the next one, which is that of ten
+/// small records.
+const RECORDS_OPENED_MIN: u64 = 32;
+
+const _: () = assert!(RECORDS_OPENED_MIN <= RECORDS_SEALED && RECORDS_SEALED <= RECORDS_MAX);
 
 /// Why a stream cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,8 +56,8 @@ pub enum RecordError {
     /// The other side has ended it.
     #[error("ended by the other side")]
     Ended,
-    /// A key has sealed as much as it may.
-    #[error("the keys are used up")]
+    /// The other side has sealed more with a key than it may.
+    #[error("the key is used up")]
     WornOut,
 }
 
@@ -58,24 +71,30 @@ impl From<RecordError> for std::io::Error {
     }
 }
 
-/// A key with its place in the sequence.
+/// A key with its place in the sequence, and what its successor is made of.
 struct Key {
+    algorithm: &'static Algorithm,
+    traffic: Traffic,
     key: LessSafeKey,
-    iv: [u8; 12],
+    iv: [u8; IV],
     records: u64,
 }
 
 impl Key {
-    fn new((records, secrets): (u64, ConnectionTrafficSecrets)) -> Self {
-        let (algorithm, key, iv) = match &secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+    /// That of a suite after so many records; the suite is told by the keys that rustls made of the same secret.
+    fn new((records, suite): (u64, ConnectionTrafficSecrets), traffic: Traffic) -> Self {
+        let algorithm = match suite {
+            ConnectionTrafficSecrets::Aes128Gcm { .. } => &AES_128_GCM,
+            ConnectionTrafficSecrets::Chacha20Poly1305 { .. } => &CHACHA20_POLY1305,
             _ => unreachable!("no other suites are offered"),
         };
-        let key = UnboundKey::new(algorithm, key.as_ref()).expect("a key of its algorithm's length");
-        let iv = iv.as_ref().try_into().expect("TLS 1.3 has one length for all");
-        Self { key: LessSafeKey::new(key), iv, records }
+        Self { algorithm, key: traffic.key(algorithm), iv: traffic.iv(), traffic, records }
+    }
+
+    /// Gives way to its successor.
+    fn advance(&mut self) {
+        self.traffic.advance();
+        (self.key, self.iv, self.records) = (self.traffic.key(self.algorithm), self.traffic.iv(), 0);
     }
 
     /// The nonce of the next record; a number that is never used twice.
@@ -101,14 +120,16 @@ fn head(length: usize) -> [u8; HEAD] {
 /// Seals what goes out, and keeps it until it has gone.
 pub struct Sealer {
     key: Key,
+    /// Records that each key seals, its farewell among them.
+    records_max: u64,
     /// As long as what was sealed at once at most; sealed bytes lie in `waiting`.
     buffer: Vec<u8>,
     waiting: Range<usize>,
 }
 
 impl Sealer {
-    pub(crate) fn new(secrets: (u64, ConnectionTrafficSecrets)) -> Self {
-        Self { key: Key::new(secrets), buffer: Vec::new(), waiting: 0..0 }
+    pub(crate) fn new(suite: (u64, ConnectionTrafficSecrets), traffic: Traffic) -> Self {
+        Self { key: Key::new(suite, traffic), records_max: RECORDS_SEALED, buffer: Vec::new(), waiting: 0..0 }
     }
 
     /// Sealed bytes that have not gone yet.
@@ -150,26 +171,51 @@ impl Sealer {
         length: usize,
         mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let end = self.waiting.end + length + length.div_ceil(CONTENT_MAX) * OVERHEAD;
+        let end = self.waiting.end + length + length.div_ceil(CONTENT_MAX) * OVERHEAD + self.updates_bytes(length);
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
         }
         let mut left = length;
         while left > 0 {
+            if self.key.records + 1 >= self.records_max {
+                let farewell = |room: &mut [u8]| {
+                    room.copy_from_slice(&KEY_UPDATE);
+                    Ok::<(), RecordError>(())
+                };
+                self.record(HANDSHAKE, KEY_UPDATE.len(), farewell)?;
+                self.key.advance();
+            }
             let content = left.min(CONTENT_MAX);
-            let record = &mut self.buffer[self.waiting.end..][..content + OVERHEAD];
-            let (record_head, body) = record.split_at_mut(HEAD);
-            record_head.copy_from_slice(&head(content + TAIL));
-            let (inner, tag) = body.split_at_mut(content + 1);
-            fill(&mut inner[..content])?;
-            inner[content] = DATA;
-            let nonce = self.key.nonce()?;
-            let sealed = self.key.key.seal_in_place_separate_tag(nonce, Aad::from(&*record_head), inner);
-            tag.copy_from_slice(sealed.expect("a record is within every algorithm's bounds").as_ref());
-            self.waiting.end += content + OVERHEAD;
+            self.record(DATA, content, &mut fill)?;
             left -= content;
         }
         Ok(())
+    }
+
+    /// Seals one record, for which there is room; `fill` puts its content where it is sealed.
+    fn record<E: From<RecordError>>(
+        &mut self,
+        kind: u8,
+        content: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let record = &mut self.buffer[self.waiting.end..][..content + OVERHEAD];
+        let (record_head, body) = record.split_at_mut(HEAD);
+        record_head.copy_from_slice(&head(content + TAIL));
+        let (inner, tag) = body.split_at_mut(content + 1);
+        fill(&mut inner[..content])?;
+        inner[content] = kind;
+        let nonce = self.key.nonce()?;
+        let sealed = self.key.key.seal_in_place_separate_tag(nonce, Aad::from(&*record_head), inner);
+        tag.copy_from_slice(sealed.expect("a record is within every algorithm's bounds").as_ref());
+        self.waiting.end += content + OVERHEAD;
+        Ok(())
+    }
+
+    /// At most so many bytes of farewells are among the records of so much content.
+    fn updates_bytes(&self, length: usize) -> usize {
+        let records = self.key.records + length.div_ceil(CONTENT_MAX) as u64;
+        (records / (self.records_max - 1)) as usize * (KEY_UPDATE.len() + OVERHEAD)
     }
 }
 
@@ -179,12 +225,12 @@ pub struct Opener {
 }
 
 impl Opener {
-    pub(crate) fn new(secrets: (u64, ConnectionTrafficSecrets)) -> Self {
-        Self { key: Key::new(secrets) }
+    pub(crate) fn new(suite: (u64, ConnectionTrafficSecrets), traffic: Traffic) -> Self {
+        Self { key: Key::new(suite, traffic) }
     }
 
     /// Opens the record at `buffer[record]`, which is whole, and puts its content at the front of `buffer`; returns the
-    /// content's length.
+    /// content's length, which is 0 where the other side has said that it goes on with another key.
     pub fn open(&mut self, buffer: &mut [u8], record: Range<usize>) -> Result<usize, RecordError> {
         let (first, body) = (record.start, record.start + HEAD);
         let record_head: [u8; HEAD] = buffer[first..body].try_into().expect("a slice of that length");
@@ -196,6 +242,10 @@ impl Opener {
         match inner[length] {
             DATA => Ok(length),
             ALERT => Err(RecordError::Ended),
+            HANDSHAKE if inner[..length] == KEY_UPDATE && self.key.records >= RECORDS_OPENED_MIN => {
+                self.key.advance();
+                Ok(0)
+            }
             other => Err(RecordError::Kind(other)),
         }
     }
@@ -239,11 +289,11 @@ mod tests {
     use rustls::crypto::cipher::{AeadKey, Iv};
 
     fn pair(records: u64) -> (Sealer, Opener) {
-        let secrets = || {
-            let (key, iv) = (AeadKey::from([3; 32]), Iv::from([5; 12]));
-            (records, ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv })
-        };
-        (Sealer::new(secrets()), Opener::new(secrets()))
+        // Only their kind matters: what is sealed with is made of the secret.
+        let (key, iv) = (|| AeadKey::from([0; 32]), || Iv::from([0; 12]));
+        let suite = || (records, ConnectionTrafficSecrets::Chacha20Poly1305 { key: key(), iv: iv() });
+        let traffic = || Traffic::new(&[3; 32]).unwrap();
+        (Sealer::new(suite(), traffic()), Opener::new(suite(), traffic()))
     }
 
     /// Opens all records of a stream, one after the other, in place.
@@ -281,11 +331,60 @@ mod tests {
         assert_eq!(open_all(&mut pair(0).1, &mut twice), Err(RecordError::Broken));
     }
 
+    /// What becomes of a stream of so many bytes, sealed in parts with keys that last for so many records.
+    fn through(records_max: u64, length: usize, part: usize) -> Result<bool, RecordError> {
+        let (mut sealer, mut opener) = pair(0);
+        sealer.records_max = records_max;
+        let plain: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
+        for part in plain.chunks(part) {
+            sealer.seal(part)?;
+        }
+        let mut stream = sealer.waiting().to_vec();
+        Ok(open_all(&mut opener, &mut stream)? == plain)
+    }
+
     #[test]
-    fn a_key_ends_before_it_is_worn_out() {
-        let (mut sealer, _) = pair(RECORDS_MAX - 2);
-        assert_eq!(sealer.seal(&[1; CONTENT_MAX * 2]), Ok(()));
-        assert_eq!(sealer.seal(&[1]), Err(RecordError::WornOut));
+    fn megabytes_go_through_under_keys_that_last_for_one() {
+        for part in [1000, CONTENT_MAX, 3 * CONTENT_MAX + 1, 5 << 20] {
+            assert_eq!(through(64, 5 << 20, part), Ok(true), "parts of {part}");
+        }
+        // A farewell goes before a record, never behind the last.
+        let (mut sealer, _) = pair(0);
+        sealer.records_max = 64;
+        sealer.seal(&[1; 63 * CONTENT_MAX]).unwrap();
+        assert_eq!(sealer.waiting().len(), sealed_length(63 * CONTENT_MAX));
+        sealer.seal(&[1]).unwrap();
+        let farewell = KEY_UPDATE.len() + OVERHEAD;
+        assert_eq!(sealer.waiting().len(), sealed_length(63 * CONTENT_MAX) + farewell + sealed_length(1));
+    }
+
+    #[test]
+    fn a_key_that_was_replaced_seals_and_opens_nothing_more() {
+        let (mut sealer, mut opener) = pair(0);
+        sealer.records_max = 64;
+        sealer.seal(&[1; 63 * CONTENT_MAX]).unwrap();
+        open_all(&mut opener, &mut sealer.waiting().to_vec()).unwrap();
+        let mut late = Opener { key: opener.key };
+        sealer.sent(sealer.waiting().len());
+        sealer.seal(b"farewell before this").unwrap();
+        let all = sealer.waiting().to_vec();
+        let farewell = KEY_UPDATE.len() + OVERHEAD;
+        assert_eq!(open_all(&mut late, &mut all.clone()).unwrap(), b"farewell before this");
+        // A repeated farewell is one of a key that is gone.
+        assert_eq!(open_all(&mut late, &mut all[..farewell].to_vec()), Err(RecordError::Broken));
+    }
+
+    #[test]
+    fn keys_that_change_too_often_or_too_rarely_end_the_connection() {
+        assert_eq!(through(RECORDS_OPENED_MIN, 1 << 20, CONTENT_MAX), Ok(true));
+        assert_eq!(through(RECORDS_OPENED_MIN - 1, 1 << 20, CONTENT_MAX), Err(RecordError::Kind(HANDSHAKE)));
+        let (mut sealer, mut opener) = pair(RECORDS_MAX - 1);
+        sealer.records_max = 2 * RECORDS_MAX;
+        sealer.seal(b"the last").unwrap();
+        let last = sealer.waiting().to_vec();
+        assert_eq!(open_all(&mut opener, &mut last.clone()).unwrap(), b"the last");
+        assert_eq!(sealer.seal(b"x"), Err(RecordError::WornOut));
+        assert_eq!(open_all(&mut opener, &mut last.clone()), Err(RecordError::WornOut));
     }
 
     #[test]

@@ -1,35 +1,66 @@
-//! What was heard of one sender: each number once, none that is long past (RFC 4303, section 3.4.3).
+//! What was heard of one sender: each number once, none that is long past (RFC 4303, section 3.4.3), none that it cannot
+//! have reached yet.
+//!
+//! Any member can seal under any sender's salt. A number far ahead would make all that the sender says look old, so the
+//! highest number that is taken grows with the time since the sender was heard first.
+
+use std::time::Duration;
 
 /// Datagrams may overtake each other by so many.
 const WINDOW: u64 = 64;
+/// Most datagrams that a process sends in a second, on average: a hundred times what a member of a quiet room of 1 000
+/// sends. Above it an honest sender is not heard until it is suspected, denies that, and speaks under another salt.
+const RATE: u64 = 1 << 10;
+/// So many more at once: a member of 1 000 that come together greets each of them some times.
+const BURST: u64 = 1 << 13;
+/// The highest number of a sender that was not heard before: 34 years at [`RATE`].
+const FIRST_MAX: u64 = 1 << 40;
 
 /// See the module.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Window {
+    /// The first number heard, and when.
+    first: Option<(u64, Duration)>,
     /// The highest number heard, plus one.
     next: u64,
     /// Bit `n`: the number `next - 1 - n` was heard.
     heard: u64,
 }
 
+/// Why a number is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTaken {
+    /// It was heard before, or is too old to tell.
+    Old,
+    /// The sender cannot have come so far.
+    Ahead,
+}
+
 impl Window {
-    /// Takes note of a number; false if it was heard before, or is too old to tell.
-    pub fn take(&mut self, number: u64) -> bool {
-        if number == u64::MAX {
-            return false;
+    /// Takes note of a number that comes at `now`, a time since some fixed moment.
+    pub fn take(&mut self, number: u64, now: Duration) -> Result<(), NotTaken> {
+        if number == u64::MAX || number > self.last(now) {
+            return Err(NotTaken::Ahead);
         }
+        self.first.get_or_insert((number, now));
         if number >= self.next {
             let ahead = number + 1 - self.next;
             self.heard = if ahead < WINDOW { self.heard << ahead } else { 0 } | 1;
             self.next = number + 1;
-            return true;
+            return Ok(());
         }
         let behind = self.next - 1 - number;
         if behind >= WINDOW || self.heard & 1 << behind != 0 {
-            return false;
+            return Err(NotTaken::Old);
         }
         self.heard |= 1 << behind;
-        true
+        Ok(())
+    }
+
+    /// The highest number that the sender can have reached.
+    fn last(&self, now: Duration) -> u64 {
+        let Some((number, at)) = self.first else { return FIRST_MAX };
+        number.saturating_add(BURST).saturating_add(RATE.saturating_mul(now.saturating_sub(at).as_secs()))
     }
 }
 
@@ -39,13 +70,37 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    const NOW: Duration = Duration::from_secs(7);
+
     #[test]
     fn each_number_counts_once_and_old_ones_never() {
         let mut window = Window::default();
-        assert!(window.take(5) && window.take(3) && window.take(6));
-        assert!(!window.take(5) && !window.take(3) && !window.take(6));
-        assert!(window.take(1000) && window.take(937) && !window.take(936) && !window.take(7));
-        assert!(!window.take(u64::MAX));
+        let mut takes = |number| window.take(number, NOW).is_ok();
+        assert!(takes(5) && takes(3) && takes(6));
+        assert!(!takes(5) && !takes(3) && !takes(6));
+        assert!(takes(1000) && takes(937) && !takes(936) && !takes(7));
+    }
+
+    #[test]
+    fn numbers_grow_no_faster_than_they_are_sent() {
+        for number in [FIRST_MAX + 1, u64::MAX - 1, u64::MAX] {
+            assert_eq!(Window::default().take(number, NOW), Err(NotTaken::Ahead));
+        }
+        for first in [0, 17, FIRST_MAX] {
+            let mut window = Window::default();
+            assert_eq!(window.take(first, NOW), Ok(()));
+            let last = first + BURST;
+            for number in [last + 1, last + RATE, u64::MAX - 1, u64::MAX] {
+                assert_eq!(window.take(number, NOW), Err(NotTaken::Ahead), "{number}");
+            }
+            // What was refused left no trace.
+            assert_eq!(window.take(first + 1, NOW), Ok(()));
+            assert_eq!(window.take(last, NOW), Ok(()));
+            assert_eq!(window.take(last + RATE, NOW), Err(NotTaken::Ahead));
+            assert_eq!(window.take(last + RATE, NOW + Duration::from_secs(1)), Ok(()));
+            assert_eq!(window.take(u64::MAX - 1, Duration::MAX), Ok(()), "after ages any number may come");
+            assert_eq!(window.take(u64::MAX, Duration::MAX), Err(NotTaken::Ahead), "but the one without a successor");
+        }
     }
 
     proptest! {
@@ -55,7 +110,7 @@ mod tests {
             for number in numbers {
                 let highest = taken.last().copied();
                 let new = !taken.contains(&number) && highest.is_none_or(|highest: u64| number + WINDOW > highest);
-                prop_assert_eq!(window.take(number), new);
+                prop_assert_eq!(window.take(number, NOW).is_ok(), new);
                 if new {
                     taken.insert(number);
                 }

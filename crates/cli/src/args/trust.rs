@@ -47,7 +47,7 @@ pub struct SignOptions {
 
 /// `vfield key`.
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true)]
 pub struct KeyOptions {
     /// What is to be done.
     #[command(subcommand)]

@@ -7,7 +7,7 @@
 
 use super::socket::{Socket, explain};
 use crate::failure::Failure;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vfield_core::chunk::Chunk;
@@ -65,13 +65,28 @@ impl Guest {
     pub fn greet(addr: SocketAddr, id: NodeId, keys: Option<&KeyRing>) -> Result<Self, Failure> {
         let refused = |why: String| Failure::failed(format!("node {addr}: {why}"));
         let socket = Socket::node(addr, keys).map_err(|error| {
-            refused(explain(&error)).hint("check --peer; `vfield status` on a member lists the nodes of a field")
+            // A connection was made, and what it said of the key did not do.
+            let proving = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof);
+            let hint = if keys.is_some() && proving {
+                "check --field-key: `vfield status` there shows the key's name, or that the field is open, and \
+                 `vfield key id FILE` the name of yours"
+            } else {
+                "check --peer; `vfield status` on a member lists the nodes of a field"
+            };
+            refused(explain(&error)).hint(hint)
         })?;
         // Replaced by what it says itself.
         let nobody = Identity { addr, node: NodeId(0), generation: 0, zone: Zone::default() };
         let mut guest = Self { socket, peer: nobody, addr, payload: Vec::new() };
         let greeting = guest.greeting().map_err(|error| {
-            refused(error.to_string()).hint("give the address at which a node of this version listens for others")
+            let hint = match (&error, keys) {
+                // A node of a closed field says nothing to a stranger.
+                (GuestError::Io(_) | GuestError::Late, None) => {
+                    "if its field is closed, give the field's key: --field-key FILE; else check the address"
+                }
+                _ => "give the address at which a node of this version listens for others",
+            };
+            refused(error.to_string()).hint(hint)
         })?;
         guest.peer = greeting.identity;
         let identity = Identity { node: id, generation: 0, ..guest.peer };

@@ -1,7 +1,7 @@
 //! A command's side of the control socket. Blocking: a command has nothing else to do.
 
 use super::message::{DaemonStatus, REPLY_BYTES_MAX, Reply, Request};
-use super::place;
+use super::place::{self, Occupant};
 use crate::failure::{Failure, plain};
 use crate::letter;
 use std::fs::File;
@@ -133,6 +133,10 @@ impl Client {
 
 fn refusal(path: &Path, error: &std::io::Error) -> Failure {
     match error.kind() {
+        ErrorKind::ConnectionRefused if matches!(Occupant::at(path), Ok(Occupant::NotASocket)) => {
+            Failure::failed(format!("control socket {}: it is no socket", path.display()))
+                .hint("check --control and VFIELD_CONTROL")
+        }
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             let failure = Failure::failed(format!("no daemon runs at {}", path.display()));
             failure.hint(

@@ -198,6 +198,10 @@ pub struct OverlayStatus {
     pub zero_bytes: u64,
     /// How much may be held.
     pub max_bytes: u64,
+    /// Bytes whose last change was refused; until they are written again or given up, no flush succeeds. The largest
+    /// number if they lie in too many places to be known.
+    #[serde(default)]
+    pub refused_bytes: u64,
 }
 
 /// Milliseconds, as far as 64 bits go.

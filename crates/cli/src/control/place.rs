@@ -2,16 +2,19 @@
 //! of a dead one is replaced.
 
 use crate::failure::{Failure, plain};
-use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketAddrUnix;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, Permissions};
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use vfield_export::nbd::UNIX_PATH_BYTES_MAX;
+use vfield_export::private_socket::{self, SocketFile};
+
+/// Clients that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 128;
 
 /// Who is at a socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +79,8 @@ pub fn share_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
-    /// The socket's inode, so that only our own is removed; kept open, or its number could be used again.
-    inode: OwnedFd,
+    /// So that only our own is removed; kept open, or its inode's number could be used again.
+    file: SocketFile,
 }
 
 impl Place {
@@ -92,21 +95,16 @@ impl Place {
         if path.parent() == Some(usual_dir().as_path()) {
             make_private_dir(&usual_dir())?;
         }
-        let listener = match UnixListener::bind(&path) {
+        let listener = match bind(&path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 clear(&path)?;
-                UnixListener::bind(&path)
+                bind(&path)
             }
             other => other,
         };
-        let listener =
+        let (file, listener) =
             listener.map_err(|error| refuse(plain(&error)).hint("choose a path that can be written with --control"))?;
-        let inode = std::fs::set_permissions(&path, Permissions::from_mode(0o600)).and_then(|()| {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            Ok(rustix::fs::open(&path, flags, Mode::empty())?)
-        });
-        let inode = inode.map_err(|error| refuse(plain(&error)).hint("choose another path with --control"))?;
-        Ok((Self { path, inode }, listener))
+        Ok((Self { path, file }, listener))
     }
 
     /// Where it is.
@@ -117,13 +115,19 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let ours = rustix::fs::fstat(&self.inode);
-        let there = rustix::fs::lstat(&self.path);
-        if ours.is_ok_and(|ours| there.is_ok_and(|there| (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino))) {
+        if self.file.is_at(&self.path) {
             // Nobody is left to hear of a failure, and a socket left behind is replaced at the next start.
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Listens there.
+fn bind(path: &Path) -> std::io::Result<(SocketFile, UnixListener)> {
+    let socket = private_socket::bind(&SocketAddrUnix::new(path)?)?;
+    let file = SocketFile::at(path)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok((file, UnixListener::from(socket)))
 }
 
 /// Removes the socket of a dead daemon.

@@ -106,6 +106,9 @@ async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()>
     let (reader, mut writer) = stream.split();
     let order = tokio::time::timeout(REQUEST_PATIENCE, order::receive(reader.as_ref())).await??;
     let Some(order) = order else { return Ok(()) };
+    // So that a test can see what follows a defect; in a task, as most of the daemon is.
+    #[cfg(debug_assertions)]
+    assert_ne!(order.line, b"panic", "a test wants it");
     let request = match Request::parse(&order.line) {
         Ok(request) => request,
         Err(refusal) => return writer.write_all(&refusal.line()).await,
@@ -163,7 +166,8 @@ async fn cat(
     let end = offset.checked_add(asked).filter(|end| offset <= size && *end <= size);
     let Some(end) = end else {
         let part = length.map_or_else(|| format!("offset {offset}"), |length| format!("{length} bytes at {offset}"));
-        let fact = format!("image {:?} has {size} bytes: {part} is past its end", source.name());
+        let bytes = if size == 1 { "byte" } else { "bytes" };
+        let fact = format!("image {:?} has {size} {bytes}: {part} is past its end", source.name());
         return Ok(Reply::refused(fact, "choose --offset and --length within the image"));
     };
     let mut rest = Extent::from(offset..end);

@@ -100,6 +100,11 @@ impl Desk {
         self.stage.send_replace(Stage::Leaving);
     }
 
+    /// True if the field was closed with keys out of files.
+    pub fn has_key_files(&self) -> bool {
+        !self.key_files.paths().is_empty()
+    }
+
     fn running(&self) -> Result<Arc<Running>, Reply> {
         match &*self.stage.borrow() {
             Stage::Running(running) => Ok(Arc::clone(running)),

@@ -120,6 +120,7 @@ impl Overlays {
                 held_bytes: usage.held_bytes,
                 zero_bytes: usage.zero_bytes,
                 max_bytes: usage.max_bytes,
+                refused_bytes: usage.refused_bytes,
             }
         };
         self.all.iter().map(status).collect()
@@ -182,7 +183,9 @@ impl Overlays {
             if overlay.is_volatile() && usage.is_used() {
                 let changed = human(usage.held_bytes + usage.zero_bytes);
                 voice.say(&format!("{changed} of changes to {} end with this daemon", overlay.name()));
-            } else if let Err(error) = overlay.flush().await {
+            } else if let Err(error) = overlay.flush().await
+                && usage.refused_bytes == 0
+            {
                 voice.warn(&format!("changes to {} could not be put on the disk: {error}", overlay.name()));
             }
         }

@@ -6,6 +6,7 @@
 use super::IPXE_DIR;
 use crate::args::NetbootOptions;
 use crate::failure::{Failure, plain};
+use crate::network::subnet;
 use crate::values::dhcp::DhcpMode;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -41,6 +42,11 @@ impl Dhcp {
             let fact = format!("machines cannot be told of {} by DHCP, which is IPv4", site.ip());
             return Err(Failure::usage(fact).hint("listen on an IPv4 address, or tell them yourself with --dhcp none"));
         };
+        if let DhcpMode::Range { first, last } = options.dhcp {
+            // Without an interface there is no network to compare with; to listen there fails by itself.
+            let prefix = subnet::prefix_of(own.into()).ok().flatten();
+            prefix.map_or(Ok(()), |prefix| check_range((first, last), own, prefix))?;
+        }
         let tftp = Path::new(IPXE_DIR).join("undionly.kpxe").exists();
         Ok(Some(Self { own, site, mode: options.dhcp.clone(), tftp }))
     }
@@ -81,6 +87,21 @@ impl Dhcp {
         }
         text
     }
+}
+
+/// Refuses addresses to give that are not in the network of `own`: dnsmasq would start, and answer nobody.
+fn check_range((first, last): (Ipv4Addr, Ipv4Addr), own: Ipv4Addr, prefix: u32) -> Result<(), Failure> {
+    let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+    let network = u32::from(own) & mask;
+    // The network's own address and that of all its machines are nobody's, but in a network of two.
+    let ends = if prefix < 31 { (network + 1, (network | !mask) - 1) } else { (network, network | !mask) };
+    let Some(outside) = [first, last].into_iter().find(|addr| !(ends.0..=ends.1).contains(&u32::from(*addr))) else {
+        return Ok(());
+    };
+    let network = format!("{}/{prefix}", Ipv4Addr::from(network));
+    let fact = format!("--dhcp: {outside} is no address to give in {network}, the network of {own}");
+    let hint = format!("give addresses from {} to {}", Ipv4Addr::from(ends.0), Ipv4Addr::from(ends.1));
+    Err(Failure::usage(fact).hint(hint))
 }
 
 /// A running dnsmasq; killed if this is dropped, and by the kernel if this process dies in another way.
@@ -143,6 +164,26 @@ mod tests {
         assert!(text.contains("dhcp-range=192.168.1.100,192.168.1.200,12h\n"));
         assert!(text.contains("dhcp-boot=tag:!ipxe,tag:!http,tag:efi,ipxe.efi,,192.168.1.1\n"));
         assert!(!text.contains("pxe-service"), "{text}");
+    }
+
+    #[test]
+    fn addresses_to_give_are_of_the_network() {
+        let own = Ipv4Addr::new(192, 168, 1, 1);
+        let check = |first: [u8; 4], last: [u8; 4], prefix| check_range((first.into(), last.into()), own, prefix);
+        check([192, 168, 1, 100], [192, 168, 1, 200], 24).unwrap();
+        check([192, 168, 0, 1], [192, 168, 255, 254], 16).unwrap();
+        check([0, 0, 0, 1], [255, 255, 255, 254], 0).unwrap();
+        check([192, 168, 1, 0], [192, 168, 1, 1], 31).unwrap();
+        let failure = check([192, 168, 1, 100], [192, 168, 2, 1], 24).unwrap_err();
+        assert_eq!(
+            failure.fact(),
+            "--dhcp: 192.168.2.1 is no address to give in 192.168.1.0/24, the network of 192.168.1.1"
+        );
+        assert_eq!(failure.hint_text(), Some("give addresses from 192.168.1.1 to 192.168.1.254"));
+        for (first, last) in [([10, 0, 0, 5], [10, 0, 0, 9]), ([192, 168, 1, 0], [192, 168, 1, 9])] {
+            check(first, last, 24).unwrap_err();
+        }
+        check([192, 168, 1, 9], [192, 168, 1, 255], 24).unwrap_err();
     }
 
     #[test]

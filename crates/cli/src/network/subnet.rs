@@ -9,13 +9,17 @@ use vfield_core::identity::Zone;
 /// An IPv6 subnet's prefix has so many bits (RFC 4291, 2.5.1); an address that is known alone, as DHCPv6 gives them, is of one too.
 const IPV6_PREFIX: u32 = 64;
 
+/// How many bits of an address of this machine are its subnet's; `None` if no interface has the address.
+pub fn prefix_of(ip: IpAddr) -> std::io::Result<Option<u32>> {
+    let masks = getifaddrs()?.filter(|interface| interface.address.and_then(ip_of) == Some(ip));
+    Ok(masks.filter_map(|interface| Some(ones(ip_of(interface.netmask?)?))).max())
+}
+
 /// The zone of the subnet that an address of this machine is in, such as `198.18.4.0/24`.
 pub fn zone_of(ip: IpAddr) -> Result<Zone, Failure> {
     let hint = "name the zone: --zone NAME";
-    let interfaces = getifaddrs()
-        .map_err(|error| Failure::failed(format!("--zone subnet: no network interface: {}", plain(&error.into()))))?;
-    let masks = interfaces.filter(|interface| interface.address.and_then(ip_of) == Some(ip));
-    let prefix = masks.filter_map(|interface| Some(ones(ip_of(interface.netmask?)?))).max();
+    let prefix = prefix_of(ip)
+        .map_err(|error| Failure::failed(format!("--zone subnet: no network interface: {}", plain(&error))))?;
     let prefix = prefix.ok_or_else(|| {
         Failure::failed(format!("--zone subnet: no network interface of this machine has {ip}")).hint(hint)
     })?;

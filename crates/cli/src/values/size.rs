@@ -27,6 +27,11 @@ impl FromStr for Size {
         let (number, unit) = trimmed.split_at(split);
         let unit = unit_bytes(unit.trim()).ok_or_else(bad)?;
         let bytes = scale(number, unit).ok_or_else(bad)?;
+        let nothing = bytes == 0 && number.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
+        if nothing || (unit == 1 && number.contains('.')) {
+            let fact = format!("{text:?} is a part of a byte");
+            return Err(BadValue::new(fact, format!("sizes have units: {number}G is so many GiB")));
+        }
         let too_large = || BadValue::new(format!("{text:?} is more bytes than a 64-bit number holds"), HINT);
         u64::try_from(bytes).map(Self).map_err(|_| too_large())
     }
@@ -115,6 +120,8 @@ mod tests {
             ("1.5G", 3 << 29),
             ("2T", 2 << 40),
             ("12b", 12),
+            ("0.5K", 512),
+            ("0.0M", 0),
         ] {
             assert_eq!(bytes(text), Some(want), "{text}");
         }
@@ -135,6 +142,10 @@ mod tests {
             "0x10",
             "1e9",
             "99999999999999999999",
+            "0.5",
+            "1.0",
+            "0.5b",
+            "0.0001K",
             "16E",
             "1KK",
             "½G",

@@ -30,7 +30,7 @@ impl FromStr for Store {
                 BadValue::new(format!("{text:?} is not a share of an image"), "shares go from 0% to 100%; all is 100%")
             });
         }
-        let Size(bytes) = trimmed.parse().map_err(|_| BadValue::new(format!("{text:?} is not a store size"), HINT))?;
+        let Size(bytes) = trimmed.parse().map_err(|bad: BadValue| BadValue::new(bad.fact, HINT))?;
         if bytes > 0 && bytes < ChunkSize::MIN.bytes() {
             let fact = format!("a store of {bytes} bytes cannot hold one chunk");
             return Err(BadValue::new(fact, format!("sizes have units: --store {bytes}M is {bytes} MiB")));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_is_no_store_is_refused() {
-        for text in ["", "-1", "-30%", "101%", "%", "nan%", "inf%", "much", "128", "1.5.2M", "everything"] {
+        for text in ["", "-1", "-30%", "101%", "%", "nan%", "inf%", "much", "128", "0.5", "1.5.2M", "everything"] {
             assert!(text.parse::<Store>().is_err(), "{text}");
         }
     }

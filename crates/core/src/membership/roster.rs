@@ -7,6 +7,7 @@
 
 use super::rings::Neighbours;
 use crate::identity::{Identity, NodeId};
+use crate::outbid;
 use crate::placement::mix;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,9 @@ const REMEMBER_LEFT: Duration = Duration::from_secs(60);
 const MEMBERS_MAX: usize = 1 << 16;
 /// So many of them live: a hundred times a large zone.
 const LIVE_MAX: usize = MEMBERS_MAX / 2;
-/// What is said of later generations is not believed: the year 287 396.
-pub const GENERATION_MAX: u64 = 1 << 53;
+/// So many of the living were only heard of: who comes and speaks for itself is admitted, however many others make up.
+/// Fifty times a large zone.
+const UNMET_MAX: usize = LIVE_MAX / 2;
 
 /// What a member is believed to be; graver later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,6 +47,37 @@ impl State {
     }
 }
 
+/// How a member went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// It said goodbye.
+    Left,
+    /// It answered nobody any more.
+    Died,
+    /// Another process has its address.
+    Replaced,
+}
+
+impl Departure {
+    /// For people and scripts: `left`, `died` or `replaced`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Died => "died",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+/// A member that went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// Which.
+    pub identity: Identity,
+    /// How.
+    pub how: Departure,
+}
+
 /// What is said of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -62,10 +95,20 @@ impl Member {
         (self.identity.generation, self.incarnation, self.state)
     }
 
-    /// True for what may be believed of others: whoever is said to be dead can still say something that counts more.
+    /// True for what may be believed of others: whoever it is about can still say something that counts more. How late its
+    /// generation may be depends on what is known: see [`crate::outbid`].
     pub const fn is_sound(&self) -> bool {
-        let deniable = matches!(self.state, State::Alive) || self.incarnation < u32::MAX;
-        deniable && self.identity.generation <= GENERATION_MAX
+        self.incarnation < u32::MAX && self.identity.generation < u64::MAX
+    }
+
+    /// What `me`, whom it is about, says against it: the next incarnation, or the next generation after the last of them.
+    pub const fn denied_by(&self, me: &Identity) -> Self {
+        let generation = self.identity.generation;
+        let (generation, incarnation) = match self.incarnation.saturating_add(1) {
+            u32::MAX => (generation.saturating_add(1), 0),
+            incarnation => (generation, incarnation),
+        };
+        Self { identity: Identity { generation, ..*me }, incarnation, state: State::Alive }
     }
 }
 
@@ -126,6 +169,8 @@ pub struct Roster {
     suspects: BTreeSet<NodeId>,
     /// Who of the dead may come back.
     lost: BTreeSet<NodeId>,
+    /// Who of the live has spoken to this node itself.
+    met: BTreeSet<NodeId>,
     /// Whose address it is, of the live, by [`digest`].
     addresses: BTreeMap<u64, NodeId>,
     /// When suspects are buried and the dead forgotten.
@@ -134,15 +179,28 @@ pub struct Roster {
 }
 
 impl Roster {
+    /// A member has spoken to this node itself. What it says of itself comes next.
+    pub fn meet(&mut self, node: NodeId) {
+        self.met.insert(node);
+    }
+
     /// Takes in a statement; suspects have `grace` to deny it.
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
+        let change = self.take(member, now, grace);
+        if !self.live.contains_key(&member.identity.node) {
+            self.met.remove(&member.identity.node);
+        }
+        change
+    }
+
+    fn take(&mut self, member: Member, now: Time, grace: Duration) -> Change {
         let node = member.identity.node;
         let known = self.get(node);
-        if known.is_some_and(|known| known.rank() >= member.rank()) {
+        if known.is_some_and(|known| known.rank() >= member.rank()) || member.identity.generation > believed(known) {
             return Change::default();
         }
         let comes = member.state.is_live() && !self.live.contains_key(&node);
-        if (comes && self.live.len() >= LIVE_MAX) || (known.is_none() && !self.has_room()) {
+        if (comes && !self.has_place(node)) || (known.is_none() && !self.has_room()) {
             return Change::default();
         }
         let mut change = Change { news: true, ..Change::default() };
@@ -150,7 +208,11 @@ impl Roster {
             && let Some(other) = self.addresses.get(&digest(member.identity.addr)).filter(|other| **other != node)
         {
             let other = self.live[other];
-            if (other.identity.generation, other.identity.node) > (member.identity.generation, node) {
+            // Nor does anybody take a place whom the one that is there could not outbid.
+            let last = outbid::latest_believed(other.identity.generation);
+            if (other.identity.generation, other.identity.node) > (member.identity.generation, node)
+                || member.identity.generation >= last
+            {
                 return Change::default();
             }
             change.down.push(other.identity);
@@ -169,6 +231,12 @@ impl Roster {
             _ => {}
         }
         change
+    }
+
+    /// True if one more can live here.
+    fn has_place(&self, node: NodeId) -> bool {
+        let unmet = self.live.len().saturating_sub(self.met.len());
+        self.live.len() < LIVE_MAX && (unmet < UNMET_MAX || self.met.contains(&node))
     }
 
     /// Makes room for one more, if need be by forgetting who is to be forgotten next.
@@ -192,6 +260,7 @@ impl Roster {
             self.live.insert(node, member);
             self.addresses.insert(digest(addr), node);
         } else {
+            self.met.remove(&node);
             self.dead.insert(node, member);
         }
         if member.state != State::Alive {
@@ -218,10 +287,11 @@ impl Roster {
         None
     }
 
-    /// Forgets who is dead.
+    /// Forgets who is dead; a goodbye stays true.
     pub fn forget_the_dead(&mut self) {
-        let dead: Vec<NodeId> = self.dead.keys().copied().collect();
-        dead.into_iter().for_each(|node| self.forget(node));
+        for node in std::mem::take(&mut self.lost) {
+            self.forget(node);
+        }
     }
 
     /// Forgets one who is dead.
@@ -276,6 +346,15 @@ impl Roster {
     /// Who of the live stands beside a member, which may be one of them.
     pub fn beside(&self, member: &Identity) -> Neighbours {
         Neighbours::of(member, self.live().values())
+    }
+}
+
+/// The latest generation that is believed of a member of which this is known.
+fn believed(known: Option<&Member>) -> u64 {
+    let generation = known.map(|known| known.identity.generation);
+    match (known, generation) {
+        (Some(known), Some(generation)) if known.state.is_live() => outbid::latest_believed(generation),
+        _ => outbid::latest_believed_anew(generation),
     }
 }
 
@@ -366,10 +445,63 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_denied_is_not_sound() {
-        let sound = |generation, incarnation, state| member(1, 1, generation, incarnation, state).is_sound();
-        assert!(sound(1, u32::MAX - 1, State::Down) && sound(1, u32::MAX, State::Alive));
-        assert!(!sound(1, u32::MAX, State::Down) && !sound(u64::MAX, 0, State::Alive));
+    fn those_who_were_only_heard_of_leave_room_for_those_who_come() {
+        let mut roster = Roster::default();
+        for node in 1..=MEMBERS_MAX as u64 {
+            let ghost = member(node, (node >> 16) as u16, 1, 0, State::Alive);
+            let addr = SocketAddr::from((u32::try_from(node).unwrap().to_be_bytes(), 4000));
+            roster.learn(Member { identity: Identity { addr, ..ghost.identity }, ..ghost }, Time::ZERO, GRACE);
+        }
+        assert_eq!(roster.live().len(), UNMET_MAX);
+        let newcomer = |node: u64| member(1 << 40 | node, node as u16, 1, 0, State::Alive);
+        assert!(!roster.learn(newcomer(1), Time::ZERO, GRACE).news, "nor is one more heard of");
+        for node in 1..=1000 {
+            roster.meet(newcomer(node).identity.node);
+            assert!(roster.learn(newcomer(node), Time::ZERO, GRACE).up.is_some(), "{node}");
+        }
+        // One that has died is not met any more.
+        roster.learn(Member { state: State::Down, ..newcomer(7) }, Time::ZERO, GRACE);
+        assert!(roster.met.len() == 999 && roster.met.iter().all(|node| roster.live().contains_key(node)));
+    }
+
+    #[test]
+    fn what_cannot_be_denied_is_not_believed() {
+        use State::{Alive, Down, Left, Suspect};
+        for state in [Alive, Suspect, Down, Left] {
+            let sound = |generation, incarnation| member(1, 1, generation, incarnation, state).is_sound();
+            assert!(sound(1, u32::MAX - 1) && !sound(1, u32::MAX) && !sound(u64::MAX, 0));
+        }
+        let learn = |roster: &mut Roster, member| roster.learn(member, Time::ZERO, GRACE).news;
+        let me = member(1, 1, 7, 0, Alive);
+        let live = outbid::latest_believed(7);
+        for (known, last) in [(None, outbid::FIRST_MAX), (Some(Alive), live), (Some(Down), outbid::FIRST_MAX)] {
+            for (state, incarnation) in [(Alive, 0), (Down, 0), (Left, u32::MAX - 1)] {
+                let roster = || {
+                    let mut roster = Roster::default();
+                    known.map(|state| learn(&mut roster, Member { state, ..me }));
+                    roster
+                };
+                assert!(!learn(&mut roster(), member(1, 2, last + 1, incarnation, state)), "{known:?} {state:?}");
+                let (mut roster, said) = (roster(), member(1, 2, last, incarnation, state));
+                assert!(learn(&mut roster, said), "{known:?} {state:?}");
+                let answer = said.denied_by(&me.identity);
+                assert!(learn(&mut roster, answer), "{known:?} {state:?}");
+                assert_eq!(roster.get(NodeId(1)), Some(&answer));
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_displaced_by_one_whom_it_cannot_outbid() {
+        let last = outbid::latest_believed(7);
+        for (generation, displaced) in [(8, true), (last - 1, true), (last, false), (outbid::FIRST_MAX, false)] {
+            let mut roster = Roster::default();
+            roster.learn(member(1, 1, 7, 0, State::Alive), Time::ZERO, GRACE);
+            let said = member(2, 1, generation, 0, State::Alive);
+            assert_eq!(roster.learn(said, Time::ZERO, GRACE).news, displaced, "{generation}");
+            let answer = member(1, 1, (generation + 1).min(last), 0, State::Alive);
+            assert!(roster.learn(answer, Time::ZERO, GRACE).news && roster.live().contains_key(&NodeId(1)));
+        }
     }
 
     #[test]

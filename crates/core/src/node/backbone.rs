@@ -101,11 +101,12 @@ impl Node {
     /// Leaves the backbone.
     pub(super) fn retire(&mut self) {
         let Some(mut backbone) = self.outside.backbone.take() else { return };
+        let me = self.me().node;
         let members: Vec<Identity> = backbone.live().values().copied().collect();
         let effects = backbone.leave(self.now);
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in members {
-            self.contact(gateway);
+            self.contact(gateway, me);
             self.gone_outside(gateway.node);
         }
     }
@@ -177,14 +178,16 @@ impl Node {
 
     /// Does what the backbone asks for.
     pub(super) fn apply_outside(&mut self, effects: Effects) {
+        self.outputs.extend(effects.denied.then_some(Output::Denied));
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in effects.up {
             self.map_outside_soon();
             if gateway.zone == self.me().zone {
-                self.contact(gateway);
+                // Whoever said so, the backbone did.
+                self.contact(gateway, self.me().node);
             }
         }
-        for gateway in effects.down {
+        for gateway in effects.down.into_iter().map(|departed| departed.identity) {
             self.gone_outside(gateway.node);
             if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
                 contacts.retain(|contact| contact.node != gateway.node);

@@ -21,8 +21,6 @@ const EARLY_SYNCS: [Duration; 5] = [
 ];
 /// In a field of up to so many members they are compared with the oldest: its answers, 15 KB each, cost it little.
 const KNOWN_TO_ONE: usize = 128;
-/// How long a node that has lost all others looks for them: a switch restarts within this.
-const SEEK_FOR: Duration = Duration::from_secs(300);
 /// The maps are made anew at most this often while news of fills pours in.
 const REMAP_EVERY: Duration = Duration::from_millis(50);
 /// Coverage is counted at most this often while news pours in.
@@ -31,6 +29,7 @@ const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 impl Node {
     /// Does what membership asks for.
     pub(super) fn apply(&mut self, effects: Effects) {
+        self.outputs.extend(effects.denied.then_some(Output::Denied));
         for (to, bytes) in effects.datagrams {
             self.out(Output::Datagram(to, bytes));
         }
@@ -50,13 +49,16 @@ impl Node {
             self.out(Output::Notice(Notice::Up(member)));
         }
         let bereft = !effects.down.is_empty() && self.membership.live().is_empty();
-        for member in effects.down {
+        for departed in effects.down {
             self.mapped = u64::MAX;
-            if self.identity_of(member.node).is_none() {
-                self.abandon(member.node);
-                self.peers.forget(member.node);
+            let node = departed.identity.node;
+            if self.identity_of(node).is_none() {
+                self.abandon(node);
+                self.peers.forget(node);
             }
-            self.out(Output::Notice(Notice::Down(member)));
+            self.former.went(departed, self.now, self.membership.records().of(node));
+            self.seek_soon();
+            self.out(Output::Notice(Notice::Down(departed)));
         }
         if bereft && !self.leaving {
             self.start_over();
@@ -80,17 +82,6 @@ impl Node {
         for id in ids {
             self.announce(id);
         }
-        self.seek_until = self.now + SEEK_FOR;
-        self.set(config::SYNC_EVERY_EARLY, Timer::Seek);
-    }
-
-    /// Greets those who were there before.
-    pub(super) fn seek(&mut self) {
-        if !self.membership.live().is_empty() || self.now >= self.seek_until {
-            return;
-        }
-        self.outputs.extend(self.membership.former().iter().copied().map(Output::Sync));
-        self.set(config::SYNC_EVERY_EARLY, Timer::Seek);
     }
 
     pub(super) fn met(&mut self, identity: Identity) {
@@ -98,7 +89,7 @@ impl Node {
         let effects = self.membership.met(identity, self.now);
         self.apply(effects);
         if identity.zone != self.me().zone {
-            self.contact(identity);
+            self.contact(identity, identity.node);
         }
     }
 
@@ -209,6 +200,7 @@ impl Node {
             self.repair_soon(id);
         }
         self.stand();
+        self.seek_soon();
         // Somebody may have now what nobody had.
         self.retry_waiting();
     }
@@ -276,6 +268,7 @@ impl Node {
         if covered != image.told_covered {
             image.told_covered = covered;
             self.out(Output::Notice(Notice::Coverage(id, covered)));
+            self.seek_soon();
             self.announce_outside();
         }
     }

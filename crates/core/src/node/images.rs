@@ -3,7 +3,7 @@
 use super::{Commitment, Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config;
-use crate::fetch::{Fetch, ImageNumber, Stage};
+use crate::fetch::{Beneficiary, Fetch, ImageNumber, Stage};
 use crate::fill::{Fill, Look};
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
@@ -276,7 +276,7 @@ impl Node {
             image.fill.arrived(chunk);
             return;
         }
-        self.want(id, chunk, Priority::Fill);
+        self.want(id, chunk, Priority::Fill, Beneficiary::Store);
         if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
             fetch.fill = true;
         }

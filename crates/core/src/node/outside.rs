@@ -3,6 +3,7 @@
 //! A node knows every member of its own zone, and of other zones only a few contacts. For what the gateways of all zones are to each
 //! other see [`super::backbone`].
 
+use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
 use crate::few::Few;
 use crate::identity::{Identity, NodeId, Zone};
@@ -46,6 +47,8 @@ pub(super) struct Outside {
     pub syncs: u32,
     /// The version of what it says of its zone.
     pub version: u64,
+    /// What is dialled because others named it.
+    pub hearsay: Hearsay,
 }
 
 impl Outside {
@@ -144,10 +147,12 @@ impl Node {
             self.apply(effects);
         }
         outside.iter().for_each(|record| self.remember_outside(record));
-        let mut seen: Vec<Identity> =
-            gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity).collect();
         let Some(from) = from else { return };
-        seen.push(from);
+        // What the backbone knows need not be known twice.
+        let named = gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity);
+        let named = named.filter(|named| !among_gateways || named.zone == me.zone).take(NAMED_MAX);
+        let mut seen: Vec<Identity> = named.collect();
+        seen.extend(Some(from).filter(|from| !among_gateways || from.zone == me.zone));
         let is_gateway = gateways.iter().any(|member| member.identity.node == from.node);
         if let Some(backbone) = self.outside.backbone.as_mut().filter(|_| is_gateway) {
             let mut effects = backbone.met(from, self.now);
@@ -159,9 +164,8 @@ impl Node {
         }
         let others = gateways.iter().map(|member| member.identity);
         self.follow(others.filter(|gateway| gateway.node != from.node).find(|gateway| gateway.zone != me.zone));
-        // What the backbone knows need not be known twice.
-        for identity in seen.into_iter().filter(|seen| !among_gateways || seen.zone == me.zone) {
-            self.contact(identity);
+        for identity in seen {
+            self.contact(identity, from.node);
         }
     }
 
@@ -174,15 +178,15 @@ impl Node {
         }
     }
 
-    /// Remembers a node beyond those that membership knows; one of this node's own zone is met.
-    pub(super) fn contact(&mut self, identity: Identity) {
+    /// Remembers a node beyond those that membership knows, which `teller` named; one of this node's own zone is met.
+    pub(super) fn contact(&mut self, identity: Identity, teller: NodeId) {
         let me = *self.me();
         if identity.node == me.node || identity.addr == me.addr {
             return;
         }
         if identity.zone == me.zone {
             self.outside.has_fellows = true;
-            if !self.membership.knows(identity.node) {
+            if !self.membership.knows(identity.node) && self.outside.hearsay.may_dial(teller, self.now) {
                 self.out(Output::Sync(identity));
             }
             return;

@@ -3,7 +3,7 @@
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::extent::Extent;
-use crate::fetch::{Fetch, Stage, Token, Why};
+use crate::fetch::{Beneficiary, Fetch, Stage, Token, Why};
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::source::ReadError;
@@ -28,7 +28,7 @@ impl Node {
     pub(super) fn read(&mut self, token: Token, id: ImageId, chunks: Range<u64>) {
         self.reading_until = self.now + READING;
         for number in chunks.clone() {
-            self.want(id, Chunk(number), Priority::Demand);
+            self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
         let chunk = Chunk(chunks.start);
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -60,7 +60,7 @@ impl Node {
 
     pub(super) fn prefetch(&mut self, id: ImageId, chunks: Range<u64>, priority: Priority) {
         for chunk in chunks.map(Chunk) {
-            self.want(id, chunk, priority);
+            self.want(id, chunk, priority, Beneficiary::Store);
             if priority == Priority::ReadAhead
                 && let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk))
             {
@@ -70,7 +70,7 @@ impl Node {
     }
 
     /// Makes sure that a chunk is here, on its way, or in line.
-    pub(super) fn want(&mut self, id: ImageId, chunk: Chunk, priority: Priority) {
+    pub(super) fn want(&mut self, id: ImageId, chunk: Chunk, priority: Priority, beneficiary: Beneficiary) {
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.inventory.geometry().chunk(chunk.0).is_none() {
             return;
@@ -84,20 +84,24 @@ impl Node {
             return;
         }
         if let Some(fetch) = image.fetches.get_mut(&chunk) {
-            if priority < fetch.priority {
-                fetch.priority = priority;
+            let before = fetch.turn();
+            fetch.priority = fetch.priority.min(priority);
+            fetch.beneficiary = fetch.beneficiary.max(beneficiary);
+            if fetch.turn() < before {
                 match fetch.stage {
                     Stage::Queued | Stage::Parked(_) => {
                         fetch.stage = Stage::Queued;
-                        self.lines[priority as usize].push_back((image.number, chunk));
+                        self.lines[fetch.turn() as usize].push_back((image.number, chunk));
                     }
-                    Stage::NeedsParent => parent.into_iter().for_each(|page| self.want(id, page, priority)),
-                    Stage::Requested | Stage::Waiting => {}
+                    Stage::NeedsParent => {
+                        parent.into_iter().for_each(|page| self.want(id, page, priority, beneficiary));
+                    }
+                    Stage::Requested | Stage::Waiting | Stage::Paused => {}
                 }
             }
             return;
         }
-        image.fetches.insert(chunk, Box::new(Fetch::new(priority)));
+        image.fetches.insert(chunk, Box::new(Fetch::new(priority, beneficiary)));
         self.line_up(id, chunk);
     }
 
@@ -107,15 +111,15 @@ impl Node {
         let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
         let missing = parent.filter(|page| !image.inventory.is_here(*page));
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        let priority = fetch.priority;
+        let (priority, beneficiary) = (fetch.priority, fetch.beneficiary);
         match missing {
             None => {
                 fetch.stage = Stage::Queued;
-                self.lines[priority as usize].push_back((image.number, chunk));
+                self.lines[fetch.turn() as usize].push_back((image.number, chunk));
             }
             Some(page) => {
                 fetch.stage = Stage::NeedsParent;
-                self.want(id, page, priority);
+                self.want(id, page, priority, beneficiary);
                 let parent = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&page));
                 parent.expect("a chunk that is not here and is wanted has a fetch").children.push(chunk);
             }
@@ -147,7 +151,9 @@ impl Node {
         for request in fetch.requests {
             self.orphan(request);
         }
+        let Some(number) = self.images.get(&id).map(|image| image.number) else { return };
         for (asker, since) in fetch.askers {
+            self.asks.ended(&asker, number, chunk);
             self.out(Output::Serve { asker, image: id, chunk, priority: fetch.priority, waited: self.now - since });
         }
         for token in fetch.waiters {
@@ -178,11 +184,12 @@ impl Node {
         };
         let since = fetch.waiting.map_or(now, |(since, _)| since);
         fetch.waiting = Some((since, why));
-        let askers = std::mem::take(&mut fetch.askers);
+        let (askers, number) = (std::mem::take(&mut fetch.askers), image.number);
         fetch.reach = Reach::READER;
         let refusal =
             if why == Why::SourceChanged { crate::wire::Refusal::SourceChanged } else { crate::wire::Refusal::NotHeld };
         for (asker, _) in askers {
+            self.asks.ended(&asker, number, chunk);
             self.out(Output::Refuse(asker, refusal));
         }
         if why == Why::SourceChanged {
@@ -265,13 +272,10 @@ impl Node {
         self.images.get(&id)?.fetches.get(&chunk).map(|fetch| fetch.stage)
     }
 
-    /// Gives up a fetch that waits in vain and that nobody wants any more, and so on up the tree.
-    fn drop_unwanted(&mut self, id: ImageId, chunk: Chunk) {
+    /// Gives up a fetch that nobody wants any more, and so on up the tree.
+    pub(super) fn drop_unwanted(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
-        let Some(fetch) = image.fetches.get(&chunk) else { return };
-        let idle = matches!(fetch.stage, Stage::Waiting | Stage::NeedsParent);
-        let wanted = fetch.fill || !(fetch.waiters.is_empty() && fetch.askers.is_empty() && fetch.children.is_empty());
-        if !idle || wanted {
+        if !image.fetches.get(&chunk).is_some_and(|fetch| fetch.is_unwanted()) {
             return;
         }
         self.end_fetch(id, chunk);

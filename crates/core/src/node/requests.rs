@@ -4,7 +4,7 @@ use super::choosing::{Choice, Source};
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
-use crate::fetch::{Fetch, Request, RequestId, Stage};
+use crate::fetch::{Fetch, Request, RequestId, Stage, Turn};
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::peers::STALL;
@@ -16,18 +16,25 @@ use std::time::Duration;
 /// How soon a request is looked at again.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
+/// An answer that could not be used is asked for again after this, twice as long each time: a hash page that was pushed
+/// out is back within it on a LAN. Without a pause a full memory or a held slot would make a node ask at the speed of
+/// its link for as long as that lasts.
+const UNUSABLE_PAUSE: Duration = Duration::from_millis(10);
+/// The longest of these pauses: a reader goes on within two seconds after its cause is gone (promise P3).
+const UNUSABLE_PAUSE_MAX: Duration = Duration::from_secs(1);
+
 impl Node {
     /// Sends requests for as long as the window allows, the most urgent first; none while its zone gathers.
     pub(super) fn pump(&mut self) {
         if self.now < self.gathers_until {
             return;
         }
-        for priority in [Priority::Demand, Priority::ReadAhead, Priority::Fill] {
-            while self.has_window(priority) {
-                let Some((image, chunk)) = self.lines[priority as usize].pop_front() else { break };
+        for turn in Turn::ALL {
+            while self.has_window(turn.priority()) {
+                let Some((image, chunk)) = self.lines[turn as usize].pop_front() else { break };
                 let id = self.id_of(image);
                 let fetch = self.images.get(&id).and_then(|image| image.fetches.get(&chunk));
-                if fetch.is_some_and(|fetch| fetch.stage == Stage::Queued && fetch.priority == priority) {
+                if fetch.is_some_and(|fetch| fetch.stage == Stage::Queued && fetch.turn() == turn) {
                     self.request(id, chunk);
                 }
             }
@@ -68,6 +75,7 @@ impl Node {
         let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.shed(rank));
+        refused.iter().for_each(|asker| self.asks.ended(asker, image.number, chunk));
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
         fetch.requests.push(request);
@@ -98,8 +106,8 @@ impl Node {
             return;
         }
         fetch.stage = Stage::Parked(peer);
-        let priority = fetch.priority;
-        self.parked.entry(peer).or_default()[priority as usize].insert((number, chunk));
+        let (priority, turn) = (fetch.priority, fetch.turn());
+        self.parked.entry(peer).or_default()[turn as usize].insert((number, chunk));
         self.peers.waited_for(peer, priority);
         let wait = if self.peers.may_begin(peer, self.now) {
             self.peers.aside_for(peer, self.now)
@@ -126,7 +134,7 @@ impl Node {
         fetch.overdue_timer = None;
         if matches!(fetch.stage, Stage::Parked(_)) {
             (fetch.stage, fetch.overdue) = (Stage::Queued, true);
-            self.lines[fetch.priority as usize].push_front((image.number, chunk));
+            self.lines[fetch.turn() as usize].push_front((image.number, chunk));
         }
     }
 
@@ -134,8 +142,8 @@ impl Node {
     pub(super) fn unpark(&mut self, peer: NodeId, all: bool) {
         let Some(mut parked) = self.parked.remove(&peer) else { return };
         let mut taken = 0;
-        for (line, priority) in parked.iter_mut().zip([Priority::Demand, Priority::ReadAhead, Priority::Fill]) {
-            let before = taken;
+        for (line, turn) in parked.iter_mut().zip(Turn::ALL) {
+            let (before, priority) = (taken, turn.priority());
             let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
             let mut back = Vec::new();
             while let Some(&(number, chunk)) = line.first() {
@@ -146,13 +154,13 @@ impl Node {
                 }
                 line.pop_first();
                 let Some(fetch) = image.and_then(|image| image.fetches.get_mut(&chunk)) else { continue };
-                if fetch.stage == Stage::Parked(peer) && fetch.priority == priority {
+                if fetch.stage == Stage::Parked(peer) && fetch.turn() == turn {
                     fetch.stage = Stage::Queued;
                     taken += bytes;
                     back.push((number, chunk));
                 }
             }
-            back.into_iter().rev().for_each(|entry| self.lines[priority as usize].push_front(entry));
+            back.into_iter().rev().for_each(|entry| self.lines[turn as usize].push_front(entry));
             if line.is_empty() {
                 self.peers.grant(peer, priority, None);
             } else if taken > before {
@@ -257,7 +265,7 @@ impl Node {
         let in_zone = |fetch: &Fetch| match fetch.stage {
             Stage::Parked(_) => true,
             Stage::Requested => fetch.rank.is_some_and(|rank| rank >= Reach::GATEWAY),
-            Stage::NeedsParent | Stage::Queued | Stage::Waiting => false,
+            Stage::NeedsParent | Stage::Queued | Stage::Waiting | Stage::Paused => false,
         };
         let anew = image.fetches.iter_mut().filter(|(_, fetch)| in_zone(fetch));
         let anew: Vec<Chunk> = anew
@@ -278,8 +286,7 @@ impl Node {
         fetch.requests.retain(|other| *other != request);
         if fetch.requests.is_empty() && fetch.stage == Stage::Requested {
             fetch.stage = Stage::Queued;
-            let line = fetch.priority as usize;
-            self.lines[line].push_front((image.number, chunk));
+            self.lines[fetch.turn() as usize].push_front((image.number, chunk));
         }
     }
 
@@ -359,10 +366,22 @@ impl Node {
         let Some(fetch) = image.fetches.get_mut(&entry.chunk) else { return };
         fetch.tried.retain(|node| *node != entry.peer);
         // Without the parent no other answer could be used either.
-        for other in std::mem::take(&mut fetch.requests) {
+        let others = std::mem::take(&mut fetch.requests);
+        let pause = (UNUSABLE_PAUSE * 2u32.saturating_pow(fetch.setbacks)).min(UNUSABLE_PAUSE_MAX);
+        (fetch.stage, fetch.setbacks) = (Stage::Paused, fetch.setbacks.saturating_add(1));
+        let timer = Timer::Resume(image.number, entry.chunk);
+        for other in others {
             self.orphan(other);
         }
-        self.line_up(id, entry.chunk);
+        self.set(pause, timer);
+    }
+
+    /// What could not be used is asked for again.
+    pub(super) fn resume(&mut self, id: ImageId, chunk: Chunk) {
+        // A timer of an earlier fetch of the same chunk only shortens the pause.
+        if self.stage(id, chunk) == Some(Stage::Paused) {
+            self.line_up(id, chunk);
+        }
     }
 
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {

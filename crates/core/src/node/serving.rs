@@ -3,10 +3,11 @@
 use super::images::Image;
 use super::{Node, Output};
 use crate::chunk::Chunk;
-use crate::fetch::Asker;
+use crate::fetch::{Asker, Beneficiary, ConnectionId, ImageNumber};
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::wire::{Priority, Refusal};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// So many peers may wait for one chunk: more than a field has nodes in one zone.
@@ -21,6 +22,30 @@ const COMES_BY_LOOK: usize = 256;
 /// A node that is to keep a chunk comes by it before long if that is what its neighbours pass on in so many times
 /// [`crate::config::PEER_DELAY`]. Less than a second: whoever starts later than that is another crowd.
 const BEHIND: u64 = 2;
+
+/// Which chunks the peers' open requests wait for: a cancel, or the end of a connection, costs what it is about and not
+/// a look at all fetches. Bounded as the askers of all fetches are.
+#[derive(Debug, Default)]
+pub(super) struct Asks(BTreeSet<(ConnectionId, u64, ImageNumber, Chunk)>);
+
+impl Asks {
+    fn opened(&mut self, asker: &Asker, image: ImageNumber, chunk: Chunk) {
+        self.0.insert((asker.connection, asker.request, image, chunk));
+    }
+
+    /// The asker no longer waits.
+    pub(super) fn ended(&mut self, asker: &Asker, image: ImageNumber, chunk: Chunk) {
+        self.0.remove(&(asker.connection, asker.request, image, chunk));
+    }
+
+    /// What a connection waits for, with one of its requests or all of them.
+    fn of(&self, connection: ConnectionId, request: Option<u64>) -> Vec<(ImageNumber, Chunk)> {
+        let (first, last) = request.map_or((0, u64::MAX), |request| (request, request));
+        let least = (connection, first, ImageNumber(0), Chunk(0));
+        let most = (connection, last, ImageNumber(u32::MAX), Chunk(u64::MAX));
+        self.0.range(least..=most).map(|(_, _, image, chunk)| (*image, *chunk)).collect()
+    }
+}
 
 impl Node {
     pub(super) fn asked(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) {
@@ -64,12 +89,14 @@ impl Node {
             return Err(Refusal::NotHeld);
         }
         if takes {
-            self.want(id, chunk, priority);
+            self.want(id, chunk, priority, Beneficiary::Peers);
         } else {
             // It asked somebody of this zone before it knew what others already know: all of them may wait for it.
             self.supersede(id, chunk);
         }
-        let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)).ok_or(Refusal::NotHeld)?;
+        let image = self.images.get_mut(&id).ok_or(Refusal::NotHeld)?;
+        let fetch = image.fetches.get_mut(&chunk).ok_or(Refusal::NotHeld)?;
+        self.asks.opened(&asker, image.number, chunk);
         fetch.reach = fetch.reach.min(asker.reach.less());
         fetch.askers.push((asker, self.now));
         Ok(false)
@@ -102,14 +129,23 @@ impl Node {
         !image.map.origins().is_empty() || image.map.keepers(chunk).any(|home| image.map.has(home, chunk))
     }
 
-    /// Takes out askers that no longer wait. What is under way for them is kept when it comes: they, or
-    /// others, will ask again.
-    pub(super) fn forget_askers(&mut self, gone: impl Fn(&Asker) -> bool) -> Vec<Asker> {
-        let fetches = self.images.values_mut().flat_map(|image| image.fetches.values_mut());
+    /// Takes out askers that no longer wait, those of one request or of a whole connection. What is under way for them is
+    /// kept when it comes: they, or others, will ask again. What is not is not asked for any more.
+    pub(super) fn forget_askers(&mut self, connection: ConnectionId, request: Option<u64>) -> Vec<Asker> {
+        let gone = |asker: &Asker| asker.connection == connection && request.is_none_or(|one| asker.request == one);
         let mut left = Vec::new();
-        for fetch in fetches {
-            left.extend(fetch.askers.iter().filter(|(asker, _)| gone(asker)).map(|(asker, _)| asker));
+        for (number, chunk) in self.asks.of(connection, request) {
+            let id = self.id_of(number);
+            let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else {
+                continue;
+            };
+            let before = left.len();
+            left.extend(fetch.askers.iter().filter(|(asker, _)| gone(asker)).map(|(asker, _)| *asker));
             fetch.askers.retain(|(asker, _)| !gone(asker));
+            for asker in &left[before..] {
+                self.asks.ended(asker, number, chunk);
+            }
+            self.drop_unwanted(id, chunk);
         }
         left
     }

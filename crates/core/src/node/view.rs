@@ -1,9 +1,9 @@
 //! What a node can say about itself: read-only, for status and for tests.
 
-use super::Node;
 use super::images::Image;
+use super::{Former, Node};
 use crate::chunk::Chunk;
-use crate::fetch::{Stage, Why};
+use crate::fetch::{RequestId, Stage, Why};
 use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::Membership;
@@ -130,6 +130,16 @@ impl Node {
         Tally { denials: self.membership.denials() + outside, ..self.peers.tally() }
     }
 
+    /// True once it has said goodbye: it is nobody's peer any more.
+    pub const fn has_left(&self) -> bool {
+        self.membership.has_left()
+    }
+
+    /// Members that went, the latest last, and how long ago.
+    pub fn former(&self) -> Vec<(Former, Duration)> {
+        self.former.iter().map(|former| (former.clone(), self.now - former.at)).collect()
+    }
+
     /// All live members, this node first.
     pub fn members(&self) -> Vec<MemberView> {
         let me = *self.me();
@@ -197,6 +207,16 @@ impl Node {
     /// Those of other zones, besides these, of whom it has heard; they may be dead.
     pub fn contacts(&self) -> impl Iterator<Item = &Identity> {
         self.outside.contacts.values().flatten()
+    }
+
+    /// How long a peer that owes something may be silent now: see [`crate::peers::Peers::stall`].
+    pub fn stall(&self) -> Duration {
+        self.peers.stall(self.now)
+    }
+
+    /// What an open request is for; `None` for one that has ended.
+    pub fn asked_for(&self, request: RequestId) -> Option<(ImageId, Chunk)> {
+        self.requests.get(request.0).map(|request| (self.id_of(request.image), request.chunk))
     }
 
     /// The arc that this node's store of an image is committed to.

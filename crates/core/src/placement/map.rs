@@ -2,9 +2,11 @@
 
 use super::coverage::{Coverage, Layers};
 use super::crowd::Place;
+use super::loss::Losses;
 use super::ring::{Arc, Filled, Ring};
 use crate::chunk::Chunk;
 use crate::identity::{Arrival, NodeId};
+use std::cmp::Reverse;
 
 /// What one node has said about one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,13 @@ pub struct Map {
 /// 2^64 x (square root of 2 - 1): a second irrational step, independent of the ring's, so that the choice
 /// among the homes of a chunk is spread as evenly over neighbouring chunks as their places are.
 const TURN: u64 = 0x6A09_E667_F3BC_C908;
+
+/// With more holdings than this it is not looked what is lost with a single node: a look costs the square of their
+/// number, and so many stores hold each place several times unless they are tiny.
+const LOSSES_NODES_MAX: usize = 64;
+/// Between two neighbouring ends of arcs so many places are considered: the worst loss is then within an eighth of such a
+/// gap of the least that is possible.
+const LOOKS_BETWEEN: u64 = 8;
 
 impl Map {
     /// A map without nodes.
@@ -188,14 +197,44 @@ impl Map {
         (node == me).then(|| Arc { start: (arc.start + step) % size, ..arc })
     }
 
+    /// The arc with the greatest gain; among equals one after which least is lost with any one node.
     fn best(&self, length: u64, me: NodeId, tie: u64, allowed: impl Fn(Arc) -> bool) -> Option<Arc> {
         let size = self.ring.size();
         let layers = self.layers_without(me);
         // The gain of an arc changes its slope only where an end of it meets an end of another.
         let meetings = layers.edges().flat_map(|edge| [edge, (edge + size - length) % size]);
-        let starts = meetings.chain([mix(tie) % size]);
-        let arcs = starts.map(|start| Arc { start, length }).filter(|arc| allowed(*arc));
-        arcs.max_by_key(|arc| (layers.gain(*arc), mix(arc.start ^ tie)))
+        let mut starts: Vec<(u64, bool)> =
+            meetings.map(|start| (start, true)).chain([(mix(tie) % size, false)]).collect();
+        // What is lost with a node is least somewhere between; where each place is held twice nothing is.
+        let losses = (layers.least() < 2 && self.holdings.len() <= LOSSES_NODES_MAX).then(|| self.losses_without(me));
+        if losses.is_some() {
+            starts.sort_unstable();
+            let ends: Vec<u64> = starts.iter().map(|(start, _)| *start).chain([starts[0].0 + size]).collect();
+            starts.extend(ends.windows(2).flat_map(|pair| {
+                let (start, gap) = (pair[0], pair[1] - pair[0]);
+                (1..LOOKS_BETWEEN.min(gap)).map(move |step| ((start + gap * step / LOOKS_BETWEEN) % size, false))
+            }));
+        }
+        let arcs = starts.into_iter().map(|(start, meets)| (Arc { start, length }, meets));
+        let arcs = arcs.filter(|(arc, _)| allowed(*arc));
+        let most = arcs.clone().map(|(arc, _)| layers.gain(arc)).max()?;
+        let lost = |arc: Arc| losses.as_ref().map_or(0, |losses| losses.worst_with(arc));
+        let equals = arcs.filter(|(arc, _)| layers.gain(*arc) == most);
+        // An arc that begins where others end leaves the next one more to choose from.
+        let best = equals.max_by_key(|(arc, meets)| (Reverse(lost(*arc)), *meets, mix(arc.start ^ tie)));
+        best.map(|(arc, _)| arc)
+    }
+
+    /// How many places are lost with one node at most, and with which, if each holds all that it is to hold and no origin
+    /// is there: those that no other holds.
+    pub fn worst_loss(&self) -> Option<(NodeId, u64)> {
+        let staying = self.holdings.iter().filter(|h| !h.leaving).map(|h| (h.node, h.arc));
+        Losses::of(staying, self.ring.size()).worst()
+    }
+
+    fn losses_without(&self, me: NodeId) -> Losses {
+        let others = self.holdings.iter().filter(|h| h.node != me && !h.leaving).map(|h| (h.node, h.arc));
+        Losses::of(others, self.ring.size())
     }
 
     /// What an arc is worth beside those of the nodes other than `me`: see [`Map::least_covered`].

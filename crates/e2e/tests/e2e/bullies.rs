@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::bully::{self, Name};
-use vfield_e2e::field::{Field, NEWS, Plan};
+use vfield_e2e::field::{Field, NEWS, Plan, state_of};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
 use vfield_lab::{Daemon, Lab};
@@ -156,5 +156,35 @@ fn slow_and_endless_frames_are_cut_off() -> Outcome {
         field.origin.status().is_ok_and(|status| counted(&status))
     })?;
     field.origin.process_mut().check()?;
+    Ok(())
+}
+
+/// Connections prove nothing of who made them: the member whose name is used keeps its good name, and is asked.
+#[test]
+fn who_misbehaves_under_a_members_name_harms_itself_only() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let field = field()?;
+    let (origin, node, bully) = (field.origin.addr(), &field.nodes[0], field.host(2).addr());
+    let status = field.origin.status()?;
+    let id = status["node"].as_str().or(status["nodes"][0]["id"].as_str()).expect("an id");
+    let id = u64::from_str_radix(id, 16)?;
+    for _ in 0..12 {
+        let mut stream = bully::greet(node.addr(), Name { addr: origin, node: id, generation: 1 })?;
+        stream.write_all(&bully::header(0, u32::MAX, 1))?;
+        // It hangs up.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    node.wait_status("broken frames are counted", NEWS, |status| misdeeds(status, "broken_frames") == 12)?;
+    let status = node.status()?;
+    assert_eq!(state_of(&status, origin).as_deref(), Some("alive"), "{status:#}");
+    assert_eq!(misdeeds(&status, "lies"), 0, "{status:#}");
+    let warnings = status["warnings"].to_string();
+    assert!(warnings.contains("127.0.0.1") && warnings.contains("broken frame"), "the address is named: {warnings}");
+    // Nor does it keep out others who share its address.
+    let late = field.join(2, node.addr(), "0").name("late").ready()?;
+    field.compare(&[])?;
+    drop((late, bully));
     Ok(())
 }

@@ -88,6 +88,34 @@ fn members_read_and_nobody_on_the_way_can() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn a_link_goes_on_when_its_keys_are_worn_out() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let key = new_key(&lab, "field.key")?;
+    let with_key = [Path::new("--field-key"), &key];
+    // Dozens of keys for the chunks, since those of a program that is built for tests last for a MiB.
+    let image = random_file(&lab.dir().join("disk.img"), 48 * MIB + 5, 1)?;
+    let front = lab.host(2).addr();
+    let overheard = liar::listen_in(front, lab.host(0).addr())?;
+    let origin = vfield.serve(lab.host(0), &[&image]).args(&with_key);
+    let origin = origin.args(&["--advertise", &front.to_string()]).name("origin").ready()?;
+    let node = vfield.join(lab.host(1), front).store("0").args(&with_key).ready()?;
+    node.wait_status("both know each other", NEWS, |status| live(status).len() == 2)?;
+    let ended = overheard.ended();
+    client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
+    assert_eq!(overheard.ended(), ended, "a link has ended");
+    for daemon in [&origin, &node] {
+        let status = daemon.status()?;
+        let misdeeds = status["misdeeds"].as_object().into_iter().flatten();
+        assert_eq!(misdeeds.filter(|(_, count)| **count != 0).count(), 0, "{status:#}");
+        assert_eq!(live(&status).len(), 2, "{status:#}");
+    }
+    Ok(())
+}
+
 /// Starts a node that is to be refused; what it says.
 fn refused(field: &Field, words: &[&str]) -> Result<String, vfield_e2e::Failed> {
     let start = field.vfield.join(field.host(0), field.origin.addr()).name("refused").store("0").args(words);

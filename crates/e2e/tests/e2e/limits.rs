@@ -1,11 +1,14 @@
 //! Bounds that hold whatever clients and peers do.
 
+use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, NEWS, Plan, while_running};
+use vfield_e2e::program::vfield;
 use vfield_lab::bytes::MIB;
-use vfield_lab::client;
 use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
+use vfield_lab::{Lab, client};
 
 /// What a node may have besides its store.
 const BESIDES_BYTES: u64 = 64 * MIB;
@@ -36,6 +39,42 @@ fn memory_stays_below_the_store_plus_64_mib_while_peers_read() -> Outcome {
         let image = node.image()?;
         assert!(image["held_bytes"].as_u64() <= image["capacity_bytes"].as_u64(), "{image:#}");
     }
+    Ok(())
+}
+
+#[test]
+fn advice_without_end_costs_a_node_no_memory() -> Outcome {
+    if !have(&[Need::Tool("nbdsh")]) {
+        return Ok(());
+    }
+    let lab = Lab::best(2)?;
+    let (program, image) = (vfield(), lab.dir().join("large.img"));
+    run(Command::new("truncate").args(["-s", "1T"]).arg(&image))?;
+    let mut origin = program.serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let node = program.join(lab.host(1), origin.addr()).store("0").ready()?;
+    let before = node.process().memory().total_bytes();
+    // Nothing can be fetched any more, so whatever is remembered stays.
+    origin.process_mut().freeze();
+    let script = "
+import nbd
+connections = []
+for turn in range(64):
+    c = nbd.NBD()
+    c.connect_uri(h.get_uri())
+    for place in range(4096):
+        c.aio_cache(4 << 20, (turn * 4096 + place) * (4 << 20))
+    while c.aio_in_flight() > 64:
+        c.poll(-1)
+    # Half of the clients stay.
+    if turn % 2:
+        connections.append(c)
+print(len(connections))
+";
+    client::nbdsh(lab.host(1), Duration::from_secs(120), &node.uri(""), script)?;
+    let grown = node.process().memory().total_bytes().saturating_sub(before);
+    assert!(grown < 32 * MIB, "262144 pieces of advice cost {} MiB", grown / MIB);
+    origin.process_mut().thaw();
+    client::nbdsh(lab.host(1), NEWS, &node.uri(""), "assert h.pread(512, 1 << 39) == bytes(512)")?;
     Ok(())
 }
 

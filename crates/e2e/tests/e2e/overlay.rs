@@ -117,6 +117,80 @@ fn a_file_system_is_saved_restored_and_reset() -> Outcome {
     Ok(())
 }
 
+/// Writes files until one is refused; how many were acknowledged, each by fsync.
+fn fill(host: &Host, tree: &Tree) -> Result<usize, LabError> {
+    let script = "import os, sys\n\
+                  done = 0\n\
+                  try:\n    \
+                  while done < 10:\n        \
+                  with open(f'{sys.argv[1]}/{done}', 'wb') as file:\n            \
+                  file.write(bytes([done + 1]) * 3_999_999)\n            file.flush()\n            \
+                  os.fsync(file.fileno())\n        done += 1\n\
+                  except OSError:\n    pass\n\
+                  print(done)";
+    let said = run(host.client(LIMIT, "python3").args(["-c", script]).arg(&tree.0))?;
+    Ok(said.trim().parse().unwrap_or_else(|_| panic!("{said}")))
+}
+
+/// An overlay that is too small for what a file system of blocks of `block` bytes is to take: whatever was acknowledged is
+/// there, in a larger one that goes on with its changes.
+fn nothing_acknowledged_is_lost(block: &str) -> Outcome {
+    if !have(&[Need::Root, Need::Fuse, Need::Tool("mkfs.ext4")]) {
+        return Ok(());
+    }
+    let lab = Lab::best(1)?;
+    let (vfield, host, image) = (vfield(), lab.host(0), lab.dir().join("root.img"));
+    run(Command::new("truncate").args(["-s", "64M"]).arg(&image))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", block]).arg(&image))?;
+    let serve = |size: &str, name: &str| {
+        let start = vfield.serve(host, &[&image]).mounted(true).name(name);
+        start.args(&["--overlay", "ram", "--overlay-size", size])
+    };
+    let file = |node: &Daemon| node.mount().expect("it is mounted").join("root.img");
+
+    let mut node = serve("20M", "small").ready()?;
+    let tree = Tree::of(host, &file(&node))?;
+    let done = fill(host, &tree)?;
+    assert!((1..=5).contains(&done), "{done} files of 4 MB were acknowledged, in 20 MiB");
+    let status = node.status()?;
+    assert!(status["overlays"][0]["refused_bytes"].as_u64() > Some(0), "{:#}", status["overlays"]);
+    let shown = run(&mut node.ask("status"))?;
+    assert!(shown.contains("writes were refused") && shown.contains("--overlay-size"), "{shown}");
+    tree.unmount()?;
+    let saved = lab.dir().join("changes.vfo");
+    let words = saved.to_str().expect("a plain path");
+    overlay(&node, &["save", words])?;
+    assert!(node.leave(LIMIT)?.success());
+    let log = node.process().log();
+    let told = log.lines().filter(|line| line.contains("the overlay is full")).count();
+    assert_eq!(told, 1, "said once:\n{log}");
+
+    let node = serve("128M", "large").args(&["--overlay-from", words]).ready()?;
+    let tree = Tree::of(host, &file(&node))?;
+    for number in 0..done {
+        let found = std::fs::read(tree.0.join(number.to_string())).unwrap_or_default();
+        let sound = found.len() == 3_999_999 && found.iter().all(|byte| usize::from(*byte) == number + 1);
+        assert!(sound, "file {number} of {done} was acknowledged and is lost");
+    }
+    tree.unmount()?;
+    Ok(())
+}
+
+#[test]
+fn a_full_overlay_loses_nothing_acknowledged_in_blocks_of_1_kib() -> Outcome {
+    nothing_acknowledged_is_lost("1024")
+}
+
+#[test]
+fn a_full_overlay_loses_nothing_acknowledged_in_blocks_of_2_kib() -> Outcome {
+    nothing_acknowledged_is_lost("2048")
+}
+
+#[test]
+fn a_full_overlay_loses_nothing_acknowledged_in_blocks_of_4_kib() -> Outcome {
+    nothing_acknowledged_is_lost("4096")
+}
+
 #[test]
 fn what_was_flushed_is_there_after_a_kill() -> Outcome {
     if !have(&[Need::Tool("nbdsh"), Need::Tool("nbdcopy")]) {

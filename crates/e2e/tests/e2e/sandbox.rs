@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::Permissions;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
@@ -131,6 +132,34 @@ fn a_daemon_of_roots_becomes_another_user_when_it_is_set_up() -> Outcome {
     node.nbd().parent().map(own).transpose()?;
     assert!(node.leave(Duration::from_secs(20))?.success());
     assert!(!node.nbd().exists());
+    Ok(())
+}
+
+#[test]
+fn a_link_in_the_place_of_a_socket_makes_nothing_his() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+    // A way in that leads on when the test wants it to: the daemon has bound its socket then, and is root still.
+    let way_in = TcpListener::bind(lab.host(2).addr())?;
+    let words = ["--user", "64123"];
+    let mut node = vfield.join(lab.host(1), lab.host(2).addr()).store("0").args(&words).spawn()?;
+    let (client, _) = way_in.accept()?;
+    let precious = lab.dir().join("precious");
+    std::fs::write(&precious, "root's")?;
+    std::fs::remove_file(node.control())?;
+    std::os::unix::fs::symlink(&precious, node.control())?;
+    let server = TcpStream::connect(origin.addr())?;
+    for (mut from, mut to) in [(client.try_clone()?, server.try_clone()?), (server, client)] {
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+    }
+    assert!(!node.process_mut().wait(NEWS)?.success());
+    let log = node.process().log();
+    assert!(log.contains("somebody has put something else in the place of the socket"), "{log}");
+    assert_eq!(precious.metadata()?.uid(), 0);
     Ok(())
 }
 

@@ -74,6 +74,6 @@ fn device_of(source: &Arc<dyn BlockSource>) -> Result<&dyn BlockDevice, WriteErr
 }
 
 fn told(error: &WriteError) -> Errno {
-    tracing::warn!(%error, "a change failed");
+    tracing::debug!(%error, "a change failed");
     write_errno(error)
 }

@@ -7,6 +7,7 @@
 //! connection calls it and decides how much it may take on.
 
 use super::Limits;
+use super::advice::Advice;
 use super::codec::{Errno, reply};
 use super::connection::End;
 use super::outbox::Outbox;
@@ -78,6 +79,7 @@ pub(super) struct Answers {
     waiting_bytes: u64,
     statuses: Waits<Status, Result<Vec<Allocation>, ReadError>>,
     changes: Waits<Changing, Result<(), WriteError>>,
+    advice: Advice,
     /// Long reads in several chunks that go on when there is room.
     stalled: VecDeque<Read>,
     /// A long read in one piece, half sent, and what it waits for.
@@ -87,7 +89,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(source: Arc<dyn BlockSource>, session: Session) -> Self {
+    pub(super) fn new(source: Arc<dyn BlockSource>, session: Session, advice: Advice) -> Self {
         Self {
             source,
             session,
@@ -96,6 +98,7 @@ impl Answers {
             waiting_bytes: 0,
             statuses: Waits::new(),
             changes: Waits::new(),
+            advice,
             stalled: VecDeque::new(),
             stream: None,
             pieces: Vec::new(),
@@ -126,11 +129,9 @@ impl Answers {
             Verdict::ReadNothing(Form::Chunks | Form::Whole) => self.outbox.write(|out| reply::none(out, cookie)),
             Verdict::Status { extent, one } => self.start_status(Status { cookie, extent, one }),
             Verdict::Cache(extent) => {
-                let stored = self.session.stored(extent);
-                if !stored.is_empty() {
-                    self.source.prefetch(stored, Urgency::Soon);
+                if !self.advice.take(&self.source, cookie, self.session.stored(extent)) {
+                    self.outbox.write(|out| reply::simple(out, cookie, None));
                 }
-                self.outbox.write(|out| reply::simple(out, cookie, None));
             }
             Verdict::ReadNothing(Form::Simple) | Verdict::Done => {
                 self.outbox.write(|out| reply::simple(out, cookie, None));
@@ -167,7 +168,7 @@ impl Answers {
             Ok(()) => self.outbox.write(|out| reply::simple(out, cookie, None)),
             Err(error) => {
                 let (errno, why) = refusal(&error);
-                tracing::warn!(why, "a change failed");
+                tracing::debug!(why, "a change failed");
                 self.fail(cookie, errno, &why);
             }
         }
@@ -199,9 +200,20 @@ impl Answers {
             self.tell_change(changing.cookie, done);
             return Ok(true);
         }
-        match self.stalled.pop_front() {
-            Some(read) => self.advance(read).map(|()| true),
-            None => Ok(false),
+        if let Some(read) = self.stalled.pop_front() {
+            return self.advance(read).map(|()| true);
+        }
+        if let Poll::Ready(cookie) = self.advice.poll_done(cx) {
+            self.outbox.write(|out| reply::simple(out, cookie, None));
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Answers all advice as if it had been followed: nobody will read.
+    pub(super) fn forget_advice(&mut self) {
+        for cookie in self.advice.give_up() {
+            self.outbox.write(|out| reply::simple(out, cookie, None));
         }
     }
 
@@ -210,6 +222,7 @@ impl Answers {
         self.reads.cancel();
         self.statuses.cancel();
         self.changes.cancel();
+        self.advice.give_up();
         self.stalled.clear();
         self.stream = None;
         self.waiting_bytes = 0;

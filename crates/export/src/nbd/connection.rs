@@ -9,6 +9,7 @@
 
 use super::Limits;
 use super::access::{self, Rule};
+use super::advice::Advice;
 use super::answer::Answers;
 use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
 use super::codec::request::{HEADER_BYTES, Request};
@@ -25,6 +26,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use tokio::sync::Semaphore;
 use vfield_core::source::BlockSource;
 
 /// Room for arrived requests: 292 of them, more than any client has under way on one connection.
@@ -44,6 +46,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
     pub(super) access: Vec<Rule>,
+    /// What CACHE requests of all connections may have on their way.
+    pub(super) advice: Arc<Semaphore>,
     pub(super) requests: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
@@ -103,6 +107,7 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
     let Some(source) = offers.get(chosen.offer).and_then(|offer| shared.source(offer)) else { return Ok(()) };
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
     let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
+    let advice = Advice::new(shared.advice.clone(), shared.limits.advice_bytes);
     let mut connection = Connection {
         socket,
         inbox,
@@ -110,7 +115,7 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
         upload: None,
         window: Vec::new(),
         source: source.clone(),
-        answers: Answers::new(source.clone(), session),
+        answers: Answers::new(source.clone(), session, advice),
         session,
         shared,
         input: Input::Open,
@@ -309,6 +314,7 @@ impl Connection<'_> {
         let verdict = match self.session.judge(request) {
             Verdict::Disconnect => {
                 self.input = Input::Leaving;
+                self.answers.forget_advice();
                 return Ok(());
             }
             _ if self.input == Input::Draining => Verdict::Refuse(Errno::Shutdown, "the server is stopping"),
@@ -321,7 +327,8 @@ impl Connection<'_> {
         let mut window = || std::mem::take(&mut self.window);
         match verdict {
             Verdict::Change(change @ Change { kind: Kind::Write, .. }) => {
-                self.upload = Some(Upload::new(request.cookie, change, window()));
+                let admitted = self.source.device().map_or(Ok(()), |device| device.admit(change.extent));
+                self.upload = Some(Upload::new(request.cookie, change, window(), admitted));
                 Ok(())
             }
             // Answered when its payload is gone.
@@ -346,6 +353,7 @@ impl Connection<'_> {
         if self.input == Input::Open {
             self.input = Input::Draining;
         }
+        self.answers.forget_advice();
         let mut grace = pin!(tokio::time::sleep(self.shared.limits.grace));
         tokio::select! {
             biased;

@@ -6,7 +6,8 @@
 
 use super::address::{Address, UNIX_PATH_BYTES_MAX};
 use super::socket::Socket;
-use rustix::fs::{FileType, Mode};
+use crate::private_socket::{self, SocketFile};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -52,7 +53,7 @@ pub enum BindError {
 /// A socket that listens. Has to be made, and used, within a tokio runtime.
 #[derive(Debug)]
 pub(super) enum Listener {
-    Unix(UnixListener, SocketFile),
+    Unix(UnixListener, OwnFile),
     Tcp(TcpListener),
 }
 
@@ -96,12 +97,8 @@ fn bind_unix(path: &Path) -> Result<Listener, BindError> {
     })?;
     clear(path, &address)?;
     let listen = || -> io::Result<Listener> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        rustix::net::bind(&socket, &address)?;
-        let file = SocketFile::of(path)?;
-        // Nobody can connect before listen(), so nobody slips in while the file has wider permissions.
-        rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
+        let socket = private_socket::bind(&address)?;
+        let file = OwnFile { path: path.to_owned(), file: SocketFile::at(path)? };
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(Listener::Unix(UnixListener::from_std(unix::UnixListener::from(socket))?, file))
     };
@@ -146,27 +143,16 @@ fn knock(address: &SocketAddrUnix) -> Result<(), Errno> {
 
 /// The file of a unix socket; removed when this is dropped, unless somebody else has replaced it.
 #[derive(Debug)]
-pub(super) struct SocketFile {
+pub(super) struct OwnFile {
     path: PathBuf,
-    /// Device and inode: what makes it the file that we made.
-    identity: (u64, u64),
+    file: SocketFile,
 }
 
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), identity: identity(path)? })
-    }
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let stat = rustix::fs::lstat(path)?;
-    Ok((stat.st_dev, stat.st_ino))
-}
-
-impl Drop for SocketFile {
+impl Drop for OwnFile {
     fn drop(&mut self) {
-        let ours = identity(&self.path).is_ok_and(|found| found == self.identity);
-        if ours && let Err(error) = rustix::fs::unlink(&self.path) {
+        if self.file.is_at(&self.path)
+            && let Err(error) = rustix::fs::unlink(&self.path)
+        {
             tracing::warn!(path = %self.path.display(), %error, "the socket file could not be removed");
         }
     }

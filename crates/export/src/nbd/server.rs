@@ -6,6 +6,7 @@
 
 use super::access::Rule;
 use super::address::Address;
+use super::advice;
 use super::codec::Offer;
 use super::codec::STRING_BYTES_MAX;
 use super::connection::{self, Shared};
@@ -76,6 +77,7 @@ impl Server {
     /// With other limits than the usual ones.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.shared.advice = advice::budget(limits.advice_bytes_of_all);
         self.shared.limits = limits;
         self
     }
@@ -155,13 +157,15 @@ impl Serving {
 
 /// What connections to `sources` share.
 pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
+    let limits = Limits::default();
     Shared {
         offers: sources
             .iter()
             .flat_map(|source| source.names().into_iter().map(|name| offer(&**source, name)))
             .collect(),
         sources,
-        limits: Limits::default(),
+        advice: advice::budget(limits.advice_bytes_of_all),
+        limits,
         tls: None,
         access: Vec::new(),
         requests: AtomicU64::new(0),

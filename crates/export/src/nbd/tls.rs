@@ -14,7 +14,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
@@ -56,36 +56,59 @@ pub enum TlsError {
     },
 }
 
-/// Certificates for a server.
+/// Certificates for a server. All clones have the same, also after [`Tls::reload`].
 #[derive(Debug, Clone)]
 pub struct Tls {
-    config: Arc<ServerConfig>,
+    dir: Arc<Path>,
+    config: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
 impl Tls {
     /// Those in `dir`: `server-cert.pem`, `server-key.pem`, and `ca-cert.pem` if clients have to show certificates.
     pub fn from_dir(dir: &Path) -> Result<Self, TlsError> {
-        let unfit = |source| TlsError::Unfit { path: dir.to_owned(), source };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder =
-            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13, &TLS12]);
-        let builder = builder.map_err(unfit)?;
-        let clients = dir.join(CLIENTS);
-        let builder = if clients.exists() {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(&clients)? {
-                roots.add(certificate).map_err(unfit)?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            let why = |error: rustls::server::VerifierBuilderError| error.to_string();
-            let refused = |error| TlsError::File { path: clients.clone(), why: why(error) };
-            builder.with_client_cert_verifier(verifier.map_err(refused)?)
-        } else {
-            builder.with_no_client_auth()
-        };
-        let config = builder.with_single_cert(certificates(&dir.join(CERTIFICATE))?, key(&dir.join(KEY))?);
-        Ok(Self { config: Arc::new(config.map_err(unfit)?) })
+        Ok(Self { dir: dir.into(), config: Arc::new(RwLock::new(Arc::new(read(dir)?))) })
     }
+
+    /// Where they were read from.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Reads them again, for clients that come from now on.
+    ///
+    /// # Errors
+    /// If they do not do; those from before are then still in force.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = Arc::new(read(&self.dir)?);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn read(dir: &Path) -> Result<ServerConfig, TlsError> {
+    let unfit = |source| TlsError::Unfit { path: dir.to_owned(), source };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13, &TLS12]);
+    let builder = builder.map_err(unfit)?;
+    let clients = dir.join(CLIENTS);
+    let builder = if clients.exists() {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&clients)? {
+            roots.add(certificate).map_err(unfit)?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let why = |error: rustls::server::VerifierBuilderError| error.to_string();
+        let refused = |error| TlsError::File { path: clients.clone(), why: why(error) };
+        builder.with_client_cert_verifier(verifier.map_err(refused)?)
+    } else {
+        builder.with_no_client_auth()
+    };
+    let config = builder.with_single_cert(certificates(&dir.join(CERTIFICATE))?, key(&dir.join(KEY))?);
+    config.map_err(unfit)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -147,7 +170,7 @@ impl Write for Raw<'_> {
 impl TlsStream {
     /// Before the handshake.
     pub(super) fn new(stream: TcpStream, tls: &Tls) -> io::Result<Self> {
-        let mut connection = ServerConnection::new(Arc::clone(&tls.config)).map_err(io::Error::other)?;
+        let mut connection = ServerConnection::new(tls.current()).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(BUFFER_BYTES));
         Ok(Self { stream, tls: connection })
     }

@@ -40,18 +40,17 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// A write that is to be done.
-    /// Puts it together in `window`, whatever that holds.
-    pub(super) fn new(cookie: u64, change: Change, window: Vec<u8>) -> Self {
-        let rest = change.extent;
-        Self { cookie, change, rest, window, filled: 0, late: Vec::new(), refusal: None }
+    /// A write that is to be done if it was admitted. Puts it together in `window`, whatever that holds.
+    pub(super) fn new(cookie: u64, change: Change, window: Vec<u8>, admitted: Result<(), WriteError>) -> Self {
+        let (rest, refusal) = (change.extent, admitted.err().map(|error| refusal(&error)));
+        Self { cookie, change, rest, window, filled: 0, late: Vec::new(), refusal }
     }
 
     /// A write of `length` bytes that is not to be done.
     pub(super) fn refused(cookie: u64, length: u32, window: Vec<u8>, (errno, why): (Errno, &str)) -> Self {
         let extent = Extent::from(0..u64::from(length));
         let change = Change { kind: super::session::Kind::Write, extent, durable: false };
-        Self { refusal: Some((errno, why.to_owned())), ..Self::new(cookie, change, window) }
+        Self { refusal: Some((errno, why.to_owned())), ..Self::new(cookie, change, window, Ok(())) }
     }
 
     /// True if all of the payload has come.

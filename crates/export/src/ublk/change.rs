@@ -40,7 +40,11 @@ impl Change {
     ) -> Option<Result<(), WriteError>> {
         match self.operation {
             Operation::Discard => return Some(device.discard(self.rest)),
-            Operation::Write => {}
+            // Whole or not at all, though it is made in windows.
+            Operation::Write => match device.admit(self.rest) {
+                Ok(()) => {}
+                Err(error) => return Some(Err(error)),
+            },
             Operation::Read | Operation::Flush | Operation::Zero | Operation::Other(_) => return None,
         }
         while !self.rest.is_empty() {

@@ -243,7 +243,7 @@ fn changed(descriptor: Descriptor, asked: Extent, done: Result<(), WriteError>) 
         Ok(()) if descriptor.operation == Operation::Write => asked.len() as i32,
         Ok(()) => 0,
         Err(error) => {
-            tracing::warn!(%error, "a change failed");
+            tracing::debug!(%error, "a change failed");
             -change::errno(&error).raw_os_error()
         }
     }

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::{Arc, mpsc};
+use vfield_core::device::BlockDevice;
+use vfield_core::extent::Extent;
 use vfield_core::image::ImageId;
 use vfield_core::source::BlockSource;
 use vfield_overlay::Overlay;
@@ -119,6 +121,35 @@ fn a_full_overlay_says_so_and_goes_on() {
     expected[..64 << 10].fill(1);
     expected[8192..12_288].fill(2);
     assert!(fs::read(field.file("image")).unwrap() == expected);
+}
+
+#[test]
+fn nothing_is_durable_while_a_write_was_refused() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (_, overlay, field, _) = mounted(64 << 10);
+    let file = writable(&field);
+    file.write_all_at(&[1; 64 << 10], 0).unwrap();
+    file.sync_all().unwrap();
+    // A request of the kernel's that is cut in two: the caller is told of the first part, as if that were all.
+    overlay.discard(Extent::from(0..4096)).unwrap();
+    let (start, part) = ((1 << 20) - 4096, vec![2; 8192 + (1 << 20)]);
+    let refused = |file: &File| assert_eq!(file.sync_all().unwrap_err().kind(), ErrorKind::StorageFull);
+    let _ = file.write_at(&part, start);
+    refused(&file);
+    refused(&writable(&field));
+    // What is written again is there, what is given up is not wanted.
+    overlay.discard(Extent::from(0..32 << 10)).unwrap();
+    refused(&file);
+    file.write_all_at(&part[..8192], start).unwrap();
+    refused(&file);
+    overlay.discard(Extent::from(start..start + part.len() as u64)).unwrap();
+    file.sync_all().unwrap();
+    assert!(file.write_at(&part, start).is_err());
+    refused(&file);
+    overlay.reset().unwrap();
+    file.sync_all().unwrap();
 }
 
 #[test]

@@ -3,10 +3,13 @@
 //! Requests are written by whoever makes them, all of one event at once, straight to the socket where it takes
 //! them; a task of the lane's own connects, writes what the socket did not take at once, and receives. Received chunks are
 //! verified and put into the store on that task, then told to the core. When the lane ends, for whatever
-//! reason, each request in flight is told to be lost: none is ever forgotten.
+//! reason, each request in flight is told to be lost: none is ever forgotten. A connection that owes answers and is
+//! silent is replaced by another as soon as that is there ([`super::silence`]).
 
 use super::Ask;
 use super::inbound::{Broken, Came, Inbound};
+use super::silence::Silence;
+use crate::changed;
 use crate::connection::{Connection, Outbound, Written};
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
@@ -51,6 +54,10 @@ struct State {
     /// What was not sent yet.
     out: Vec<u8>,
     in_flight: HashMap<RequestId, Ask>,
+    /// Since when something is in flight.
+    owed_since: Instant,
+    /// False while the lane's task does not look whether the peer is silent, since nothing was in flight.
+    watched: bool,
     /// Wakes the lane's task: there is something to write, or it is to close.
     waker: Option<Waker>,
 }
@@ -58,8 +65,16 @@ struct State {
 impl Lane {
     /// Begins to connect. A lane that is used `once` closes after its first answer.
     pub fn open(driver: &Arc<Driver>, peer: Identity, once: bool) -> Arc<Self> {
-        let state =
-            State { open: true, outbound: None, key: None, out: Vec::new(), in_flight: HashMap::new(), waker: None };
+        let state = State {
+            open: true,
+            outbound: None,
+            key: None,
+            out: Vec::new(),
+            in_flight: HashMap::new(),
+            owed_since: Instant::now(),
+            watched: false,
+            waker: None,
+        };
         let lane = Arc::new(Self { peer, state: Mutex::new(state) });
         tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver), once));
         lane
@@ -88,6 +103,12 @@ impl Lane {
         if !state.open {
             return false;
         }
+        if state.in_flight.is_empty() {
+            state.owed_since = Instant::now();
+            if !std::mem::replace(&mut state.watched, true) {
+                state.wake();
+            }
+        }
         state.in_flight.insert(ask.request, ask);
         let get = Get { image: ask.image, chunk: ask.chunk, reach: ask.reach };
         state.out.extend_from_slice(&get.frame(ask.request.0, ask.priority, ask.insists));
@@ -104,11 +125,13 @@ impl Lane {
         }
     }
 
-    /// Sends a frame that needs no bookkeeping.
+    /// Sends a frame that needs no bookkeeping, unless the lane has ended.
     pub fn send(&self, frame: &[u8]) {
         let mut state = self.state();
-        state.out.extend_from_slice(frame);
-        state.flush();
+        if state.open {
+            state.out.extend_from_slice(frame);
+            state.flush();
+        }
     }
 
     /// Sends what was lined up.
@@ -124,25 +147,26 @@ impl Lane {
     }
 
     async fn run(self: Arc<Self>, driver: Arc<Driver>, once: bool) {
-        let me = driver.look(|core| *core.me());
-        let ended = match greet::dial(self.peer.addr, me, driver.keys.ring()).await {
-            Ok((connection, greeting)) if greeting.identity.node == self.peer.node => {
-                driver.apply(Input::Met(greeting.identity));
-                self.serve(&driver, connection, once).await
+        let mut dialled = self.dial(&driver).await;
+        let ended = loop {
+            match dialled {
+                Ok(connection) => match self.serve(&driver, connection, once).await {
+                    Ended::Replaced(connection) => {
+                        self.start_over(&driver);
+                        dialled = Ok(connection);
+                    }
+                    Ended::Broken(broken) => break broken,
+                },
+                Err(broken) => break broken,
             }
-            // Another process has taken the address: who we wanted is gone, and this one is there.
-            Ok((_, greeting)) => {
-                driver.apply(Input::Met(greeting.identity));
-                Broken::Lost
-            }
-            Err(_) => Broken::Lost,
         };
         let (was_open, lost) = {
             let mut state = self.state();
             let was_open = std::mem::replace(&mut state.open, false);
-            state.outbound = None;
+            (state.outbound, state.out) = (None, Vec::new());
             (was_open, std::mem::take(&mut state.in_flight))
         };
+        driver.links.ended(self.peer.node, &self);
         if let Broken::Wire(error) = ended {
             tracing::debug!(peer = %self.peer.addr, %error, "protocol broken");
             driver.misdeeds.broken_frames.add();
@@ -155,7 +179,30 @@ impl Lane {
         }
     }
 
-    async fn serve(&self, driver: &Arc<Driver>, connection: Connection, once: bool) -> Broken {
+    async fn dial(&self, driver: &Arc<Driver>) -> Result<Connection, Broken> {
+        let me = driver.look(|core| *core.me());
+        let greeted = greet::dial(self.peer.addr, me, driver.keys.ring()).await;
+        let (connection, greeting) = greeted.map_err(|_| Broken::Lost)?;
+        driver.apply(Input::Met(greeting.identity));
+        // If another process has taken the address, who we wanted is gone, and this one is there.
+        if greeting.identity.node == self.peer.node { Ok(connection) } else { Err(Broken::Lost) }
+    }
+
+    /// The connection was silent and another is there: what was asked on the first is asked for anew.
+    fn start_over(&self, driver: &Arc<Driver>) {
+        let lost = {
+            let mut state = self.state();
+            // Half a frame may have been sent.
+            (state.outbound, state.out) = (None, Vec::new());
+            std::mem::take(&mut state.in_flight)
+        };
+        tracing::info!(peer = %self.peer.addr, requests = lost.len(), "a silent connection was replaced");
+        for request in lost.into_keys() {
+            driver.apply(Input::Lost(request));
+        }
+    }
+
+    async fn serve(&self, driver: &Arc<Driver>, connection: Connection, once: bool) -> Ended {
         let counters = driver.counters.peer(&self.peer);
         let Connection { stream, incoming, sealer, key } = connection;
         let stream = Arc::new(stream);
@@ -164,32 +211,49 @@ impl Lane {
             (state.outbound, state.key) = (Some(Outbound { stream: Arc::clone(&stream), sealer }), key);
         }
         if !driver.keys.admits(key) {
-            return Broken::Lost;
+            return Broken::Lost.into();
         }
-        let (inbound, progress) = (Inbound::new(incoming), Instant::now());
-        let mut receiver = Receiver { driver, peer: self.peer, counters, inbound, progress };
+        let (inbound, now) = (Inbound::new(incoming), Instant::now());
+        let mut receiver = Receiver { driver, peer: self.peer, counters, inbound, progress: now, last_byte: now };
         let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
+        let mut silence = Silence::new(|| Box::pin(self.dial(driver)));
         loop {
             let quiet = receiver.inbound.is_quiet();
             if quiet && pause.is_elapsed() {
                 pause.as_mut().reset(tokio::time::Instant::now() + PROGRESS_EVERY);
             }
-            let stirred = poll_fn(|cx| self.poll(cx, &stream, quiet.then_some(pause.as_mut()))).await;
-            let unasked = match stirred {
-                Stirred::Closed => return Broken::Lost,
+            let last_byte = receiver.last_byte;
+            let stirred = poll_fn(|cx| {
+                let stirred = self.poll(cx, &stream, quiet.then_some(pause.as_mut()));
+                if stirred.is_ready() {
+                    return stirred;
+                }
+                silence.poll(cx, || self.owed_since(last_byte), || driver.look(|core| core.stall()))
+            });
+            let unasked = match stirred.await {
+                Stirred::Closed => return Broken::Lost.into(),
+                Stirred::Replaced(connection) => return Ended::Replaced(connection),
                 Stirred::Readable => false,
                 Stirred::Paused => true,
             };
             // Answers may lie in the buffer of which the socket says nothing any more.
             loop {
                 match receiver.receive(self, &stream, unasked) {
-                    Ok(Received { answered: true, .. }) if once => return Broken::Lost,
+                    Ok(Received { answered: true, .. }) if once => return Broken::Lost.into(),
                     Ok(Received { all: true, .. }) => break,
                     Ok(_) => tokio::task::yield_now().await,
-                    Err(broken) => return broken,
+                    Err(broken) => return broken.into(),
                 }
             }
         }
+    }
+
+    /// Since when the peer owes an answer and has sent nothing; `None` if it owes nothing, and then nobody looks again
+    /// before it does.
+    fn owed_since(&self, last_byte: Instant) -> Option<Instant> {
+        let mut state = self.state();
+        state.watched = !state.in_flight.is_empty();
+        state.watched.then(|| state.owed_since.max(last_byte))
     }
 
     /// Writes what waits to be written, and waits for something else to do; for `pause` too if given.
@@ -246,12 +310,28 @@ impl State {
     }
 }
 
+/// How a connection of a lane ended.
+enum Ended {
+    /// It owed answers and was silent, and this one is there in its place.
+    Replaced(Connection),
+    /// And the lane with it.
+    Broken(Broken),
+}
+
+impl From<Broken> for Ended {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
 /// Why a lane's task goes on.
-enum Stirred {
+pub(super) enum Stirred {
     /// There is something to read.
     Readable,
     /// It is time to see whether bytes trickle in.
     Paused,
+    /// The peer is silent on this connection, and has answered on another.
+    Replaced(Connection),
     /// The lane was closed, or has broken.
     Closed,
 }
@@ -270,7 +350,10 @@ struct Receiver<'a> {
     peer: Identity,
     counters: Arc<PeerCounters>,
     inbound: Inbound,
+    /// When the core was told last that something came.
     progress: Instant,
+    /// When something came last.
+    last_byte: Instant,
 }
 
 impl Receiver<'_> {
@@ -281,9 +364,13 @@ impl Receiver<'_> {
             match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
+                    self.last_byte = self.progress;
                     answered |= self.frame(lane, header)?;
                 }
                 Came::Nothing(some) => {
+                    if some {
+                        self.last_byte = Instant::now();
+                    }
                     // Whoever looks by the clock has waited long enough.
                     if some && (unasked || self.progress.elapsed() >= PROGRESS_EVERY) {
                         self.progress = Instant::now();
@@ -308,6 +395,9 @@ impl Receiver<'_> {
         }
         // An answer to nothing may be one that was cancelled too late on an earlier connection: harmless.
         let Some(ask) = lane.take(header.request) else { return Ok(false) };
+        if header.refusal == Some(Refusal::SourceChanged) {
+            changed::refused(self.driver, ask.image, self.peer.addr);
+        }
         let input = match header.kind {
             Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
             Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),

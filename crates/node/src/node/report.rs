@@ -21,13 +21,9 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, members, zones, claims) =
         driver.look(|core| (core.images(), core.members(), core.zones(), core.claims()));
     let (traffic, peers) = driver.counters.report();
-    let mut warnings = driver.warnings();
+    let warnings = driver.warnings();
     let images: Vec<ImageStatus> =
         images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view, &claims))).collect();
-    let changed = images.iter().filter_map(|image| image.source.as_ref().filter(|source| source.state == "changed"));
-    warnings.extend(changed.map(|source| {
-        format!("{} has changed since it was published: what changed is not served any more", source.path)
-    }));
     let me = members.first().map(|me| me.identity);
     Status {
         node: me.map_or_else(String::new, |me| me.node.to_string()),

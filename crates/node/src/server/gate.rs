@@ -25,7 +25,8 @@ pub struct Bounds {
     pub members: usize,
     /// Of those from one address, which may be that of many nodes.
     pub members_of_address: usize,
-    /// Of those of one node: two, those that are being replaced, and what a benchmark opens.
+    /// Of those of one node at one address: two, those that are being replaced, and what a benchmark opens. Anybody may greet
+    /// as any node, so connections from elsewhere do not count.
     pub members_of_node: usize,
 }
 
@@ -161,7 +162,7 @@ impl Place {
             // Shown out this very moment.
             return;
         }
-        let of_node = |other: NodeId, _: IpAddr| other == node;
+        let of_node = |other: NodeId, other_ip: IpAddr| (other, other_ip) == (node, ip);
         let of_address = |_: NodeId, other: IpAddr| other == ip;
         let idlest = if guests.count(of_node) >= gate.bounds.members_of_node {
             guests.idlest(of_node)

@@ -6,6 +6,7 @@
 //!                        |                  |  ^ pin/unpin                ^
 //!                        |                  | evict, n pins               | last unpin
 //!                        |                  +--------------> Dropping(n) -+
+//!                        |                  ^-----revive-------+
 //!                        +-- abandon --------------------------------> Dropping(0)
 //!
 //!          find            look
@@ -18,7 +19,8 @@
 //! possible: a slot's pages are given back to the kernel before it is used again, because pages that were
 //! handed to `sendfile` may still be on their way. In `Found` lie bytes that an earlier process left, right or not:
 //! nobody reads them but the one who looks, and publishes them if they are right. Whoever's transition leads to `Dropping(0)` punches,
-//! and nobody else. The zero flag is apart from all this: what is known to be zero stays so.
+//! and nobody else. `Dropping` with pins has the chunk's bytes, so a chunk that is wanted again meanwhile is revived.
+//! The zero flag is apart from all this: what is known to be zero stays so.
 //! Used by the store only. Knows nothing of files and atomics.
 
 /// Where the bytes of a chunk are and who may touch them, in the 32 bits of an atomic.
@@ -116,6 +118,12 @@ impl Slot {
     /// No new readers; without old ones the caller has to punch. `None` unless resident.
     pub const fn evict(self) -> Option<Self> {
         if self.is_resident() { Some(Self(self.0 & !RESIDENT | DROPPING)) } else { None }
+    }
+
+    /// A dropped chunk whose bytes somebody still reads is wanted again: they are right, and may be read by all.
+    /// `None` unless dropping with readers.
+    pub const fn revive(self) -> Option<Self> {
+        if self.0 & DROPPING != 0 && self.pins() > 0 { Some(Self(self.0 & !DROPPING | RESIDENT)) } else { None }
     }
 
     /// The pages are gone.

@@ -55,11 +55,9 @@ proptest! {
             match step {
                 Step::Insert(number) => {
                     let (chunk, bytes) = (Chunk(number), image.chunk(Chunk(number)));
-                    let dropping = !held.contains_key(&chunk) && pins.iter().any(|(pinned, _)| *pinned == chunk);
                     let zero = top_seen && geometry.is_data(chunk) && image.tree.is_zero(chunk);
                     let expected = match () {
                         () if zero || held.contains_key(&chunk) => Inserted::Already,
-                        () if dropping => Inserted::Busy,
                         () => Inserted::New,
                     };
                     prop_assert_eq!(store.insert(chunk, &bytes).expect("memory"), expected);
@@ -132,7 +130,6 @@ fn neighbours_become_one_piece() {
     let before = store.resident_bytes();
     assert!(store.evict(Chunk(8)));
     assert_eq!((store.resident_bytes(), store.pin(Chunk(8)).is_some()), (before, false));
-    assert_eq!(store.insert(Chunk(8), &image.chunk(Chunk(8))).expect("memory"), Inserted::Busy);
     assert_eq!(bytes_of(&pieces[2]), image.slice(Extent::from(7 * SIZE..12 * SIZE - 200)));
     drop(pieces);
     assert_eq!(store.resident_bytes(), before - SIZE);
@@ -221,6 +218,29 @@ fn bytes_in_flight_survive_an_eviction() {
     }
 }
 
+/// A chunk that is dropped while a client reads it slowly, and is wanted again, is here at once: its bytes never went.
+#[test]
+fn a_dropped_chunk_that_is_still_read_comes_back() {
+    let image = Image::with_zeros(12, &[]);
+    let store = image.store();
+    image.fill(&store);
+    let chunk = Chunk(3);
+    let reader = store.pin(chunk).expect("resident");
+    assert!(!store.revive(chunk), "it was not dropped");
+    assert!(store.evict(chunk) && !store.is_resident(chunk));
+    assert!(store.revive(chunk) && store.is_resident(chunk));
+    assert!(store.evict(chunk));
+    assert_eq!(store.insert(chunk, &image.chunk(chunk)).expect("memory"), Inserted::New);
+    let piece = store.chunk_piece(chunk).expect("resident");
+    assert_eq!(concatenated(&[piece]), image.chunk(chunk));
+    let held = store.resident_bytes();
+    drop(reader);
+    assert_eq!(store.resident_bytes(), held, "it is not dropped with its first reader");
+    assert!(store.evict(chunk));
+    assert!(!store.revive(chunk), "its bytes are gone");
+    assert_eq!(store.resident_bytes(), held - SIZE);
+}
+
 /// Readers, inserters and evictors on a few chunks; each reader compares every byte it gets.
 #[test]
 fn many_threads_never_see_a_wrong_byte() {
@@ -288,6 +308,7 @@ enum Actor {
     Look,
     PutBack,
     Evict,
+    Revive,
     Pin,
     Read,
     Unpin,
@@ -319,6 +340,10 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
         }),
         PutBack => (slot.put_back(), memory, Look),
         Evict => slot.evict().map_or((slot, memory, Done), |slot| after(slot, Done)),
+        Revive => slot.revive().map_or((slot, memory, Done), |slot| {
+            assert_eq!(memory, Memory::Whole, "what comes back to life is whole");
+            (slot, memory, Done)
+        }),
         Pin => slot.pin().map_or((slot, memory, Done), |slot| (slot, memory, Read)),
         Read => {
             assert_eq!(memory, Memory::Whole, "a pinned chunk was not there");
@@ -343,8 +368,13 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
 fn slots_are_right_in_every_interleaving() {
     use Actor::*;
     let Some(resident) = Slot::default().claim().map(Slot::publish) else { unreachable!("an absent slot") };
-    let teams =
-        [[Insert, Insert, Evict, Pin, Pin], [Insert, Insert, Evict, Evict, Pin], [Insert, Evict, Insert, Evict, Pin]];
+    let teams = [
+        [Insert, Insert, Evict, Pin, Pin],
+        [Insert, Insert, Evict, Evict, Pin],
+        [Insert, Evict, Insert, Evict, Pin],
+        [Insert, Evict, Revive, Pin, Pin],
+        [Insert, Evict, Revive, Evict, Pin],
+    ];
     let starts = teams.into_iter().flat_map(|team| {
         [
             (Slot::default(), Memory::Hole, team),

@@ -64,6 +64,15 @@ impl Field {
         machine
     }
 
+    /// A new origin at the address of `old`, which knows of nobody.
+    pub fn serve_again(&mut self, old: usize, images: &[usize]) -> usize {
+        let machine = self.start_at(self.machines[old].place, None);
+        for &image in images {
+            self.add_image(machine, image, true, 0);
+        }
+        machine
+    }
+
     /// A machine that has met `via` and takes part in no image yet.
     pub fn start(&mut self, via: Option<usize>) -> usize {
         self.start_at(self.places.len() as u32, via)

@@ -5,6 +5,7 @@ use crate::checks;
 use crate::machine::flights::Flight;
 use crate::machine::place_of;
 use crate::network::Message;
+use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
@@ -69,6 +70,7 @@ impl Field {
                     self.send(machine, to, Message::Sync(mine));
                 }
             }
+            Output::Call(addr) => self.call(machine, addr),
             Output::Request { .. } => self.ask(machine, output),
             Output::CancelRequest(request, _) => self.cancel(machine, request),
             Output::Serve { asker, image, chunk, priority, waited } => {
@@ -84,7 +86,22 @@ impl Field {
             Output::Evict(..) => unreachable!("done before"),
             // Whoever starts again in this world has kept nothing.
             Output::Committed(..) => {}
+            // Nothing is sealed in this world.
+            Output::Denied => {}
             Output::Notice(notice) => self.noticed(machine, notice),
+        }
+    }
+
+    /// A machine greets whoever is at an address, and compares notes with it.
+    fn call(&mut self, machine: usize, addr: SocketAddr) {
+        let there = place_of(addr).and_then(|place| self.at_place(place)).filter(|there| *there < self.machines.len());
+        self.note(machine, "calls", [there.map_or(u64::MAX, |there| there as u64), 0]);
+        let Some(there) = there.filter(|there| *there != machine) else { return };
+        let identity = *self.machines[there].node.me();
+        if let Some(to) = self.reach(machine, identity) {
+            self.tell(self.links.delay * 2, machine, Input::Answered { addr, identity });
+            let mine = self.notes(machine, to, Kind::Sync);
+            self.send(machine, to, Message::Sync(mine));
         }
     }
 
@@ -132,7 +149,7 @@ impl Field {
     fn noticed(&mut self, machine: usize, notice: Notice) {
         match &notice {
             Notice::Up(member) => self.note(machine, "sees", [member.node.0, 0]),
-            Notice::Down(member) => self.gone(machine, *member),
+            Notice::Down(departed) => self.gone(machine, departed.identity),
             Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),
             Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),

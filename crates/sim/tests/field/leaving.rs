@@ -2,6 +2,7 @@
 
 use crate::{filled_field, ms, secs};
 use vfield_core::node::Input;
+use vfield_sim::field::Field;
 
 #[test]
 fn a_leaving_node_hands_over_what_only_it_holds() {
@@ -51,4 +52,31 @@ fn a_node_that_comes_back_at_its_address_is_a_new_one() {
         field.machines.iter().filter(alive).all(knows)
     });
     field.until("filled", secs(10), |field| field.filled(&[back]));
+}
+
+/// An origin that said goodbye, or died, and is started again as it was: it knows of nobody, and those who stayed call it.
+#[test]
+fn an_origin_that_comes_back_is_found_by_those_who_stayed() {
+    for (seed, count, capacity, away, politely) in
+        [(6, 1, 0, 5, true), (7, 3, 603, 5, true), (8, 1, 100, 900, true), (9, 2, 100, 900, false)]
+    {
+        let (mut field, nodes) = filled_field(seed, count, capacity);
+        if politely {
+            field.input(0, Input::Leave);
+            field.input(0, Input::Gone);
+            field.run(ms(200));
+        }
+        field.kill(0, true);
+        field.run(secs(away));
+        assert!(nodes.iter().all(|&node| field.machines[node].node.members().len() == count), "they know that it went");
+        let back = field.serve_again(0, &[0]);
+        let all = [&nodes[..], &[back]].concat();
+        let know = |field: &Field| all.iter().all(|&one| field.machines[one].node.members().len() == count + 1);
+        let took = field.until("all know each other", secs(40), know);
+        assert!(away > 60 || took < secs(3), "seed {seed}: found after {took:?}");
+        if capacity > 0 && capacity < 603 {
+            let readers = field.read_all(&nodes, 0);
+            field.until_read(&readers, secs(10));
+        }
+    }
 }

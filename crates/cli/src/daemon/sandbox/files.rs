@@ -8,6 +8,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, RulesetStatus,
 };
 use std::path::Path;
+use vfield_export::nbd;
 
 /// The rules that are written for; an older kernel enforces those that it knows.
 const RULES: ABI = ABI::V5;
@@ -40,6 +41,10 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     // Directories, since the files in them are replaced: keys when they are changed, sockets at the end.
     for key in plan.key_files.paths() {
         rules = below(rules, parent(key), read)?;
+    }
+    // What SIGHUP has read again.
+    for again in plan.config.iter().map(|config| parent(config)).chain(plan.exports.tls.iter().map(nbd::Tls::dir)) {
+        rules = below(rules, again, read)?;
     }
     for socket in plan.exports.nbd_sockets().chain([control]) {
         rules = below(rules, parent(socket), write)?;

@@ -9,8 +9,8 @@ use caps::CapSet;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::io;
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use vfield_export::private_socket::SocketFile;
 
 /// Who is to serve, and what he needs for that.
 #[derive(Debug)]
@@ -36,7 +36,9 @@ impl Heir {
     pub fn take_over(&self) -> Result<String, Failure> {
         let (uid, gid) = (self.user.uid, self.user.gid);
         for socket in &self.sockets {
-            let given = chown(socket, Some(uid), Some(gid)).and_then(|()| share_usual_dir(socket, gid));
+            // The directory may be his already, and somebody who acts for him may have been quick.
+            let given = SocketFile::at(socket).and_then(|file| file.give(uid, gid));
+            let given = given.and_then(|()| share_usual_dir(socket, gid));
             given.map_err(|error| self.failed(&socket.display().to_string(), &error))?;
         }
         // The user last, since that takes the capabilities for all of it from each thread (capabilities(7)).

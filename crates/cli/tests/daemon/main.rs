@@ -2,8 +2,12 @@
 //!
 //! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
+mod signals;
+mod source;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +20,7 @@ struct Bench {
     dir: TempDir,
 }
 
-/// A daemon; ended with SIGKILL if the test forgets it.
+/// A daemon, or the guard of one; ended with SIGKILL if the test forgets it.
 struct Daemon {
     child: Child,
     control: PathBuf,
@@ -25,9 +29,15 @@ struct Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        let id = self.child.id();
+        let guarded = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The guard first, or there would be another daemon.
+        for pid in guarded.split_whitespace().filter_map(|pid| rustix::process::Pid::from_raw(pid.parse().ok()?)) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
     }
 }
 
@@ -35,6 +45,14 @@ fn vfield(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vfield"));
     command.current_dir(dir).env_clear().env("HOME", dir).stdin(Stdio::null());
     command
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 impl Bench {
@@ -118,6 +136,20 @@ fn an_image_outlives_its_origin() {
     // Half of the image is nowhere else and does not fit into the other store.
     assert_eq!(first.leave(), 1);
     assert_eq!(second.leave(), 0);
+}
+
+#[test]
+fn a_member_without_an_address_is_no_reason_not_to_join_through_another() {
+    let bench = Bench::new();
+    bench.image("a.img", 5000);
+    let origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    origin.wait("filled");
+    let join = ["join", "nobody.invalid", &origin.addr(), "--store", "0", "--listen", "127.0.0.1:0"];
+    let mut node = bench.start("c1", &join);
+    let log = BufReader::new(node.child.stderr.take().unwrap());
+    let warned = |line: &str| line.starts_with("warning: host \"nobody.invalid\" has no address: ");
+    assert!(log.lines().map_while(Result::ok).any(|line| warned(&line)), "it says whom it does without");
+    node.wait("ready");
 }
 
 #[test]
@@ -251,4 +283,63 @@ fn what_exports_nothing_cannot_be_measured_and_what_does_can() {
     assert!(row.contains(" 4K  1.0 MiB ") && row.ends_with(" 100 %") && text.contains("\nlimit: "), "{text}");
     let unknown = daemon.ask(&["bench", "b.img"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("this node has no image \"b.img\""));
+}
+
+/// Causes a panic in one of the daemon's tasks: an order of programs that are built for tests.
+#[cfg(debug_assertions)]
+fn panic_in(daemon: &Daemon) {
+    UnixStream::connect(&daemon.control).unwrap().write_all(b"panic\n").unwrap();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_panic_in_any_task_ends_the_daemon() {
+    for threads in ["1", "3"] {
+        let bench = Bench::new();
+        bench.image("a.img", 5000);
+        let line = ["serve", "a.img", "--listen", "127.0.0.1:0", "--threads", threads];
+        let mut daemon = bench.start("c0", &line);
+        daemon.wait("filled");
+        panic_in(&daemon);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let ended = loop {
+            match daemon.child.try_wait().unwrap() {
+                Some(ended) => break ended,
+                None => assert!(Instant::now() < deadline, "half of the daemon goes on"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(ended.signal(), Some(rustix::process::Signal::ABORT.as_raw()));
+        let mut log = String::new();
+        daemon.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(log.contains("panicked at crates/cli/src/control/server.rs"), "{log}");
+        assert!(log.contains("\nvfield: a defect of this program has ended it\nhint: "), "{log}");
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_guard_starts_a_daemon_again_that_panicked_and_it_has_its_store() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", 3_000_001);
+    let origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
+    origin.wait("filled");
+    let addr = origin.addr();
+    let guard = bench.start("c1", &["join", &addr, "--store", "all", "--root", "--listen", "127.0.0.1:0"]);
+    guard.wait("filled");
+    let first = guard.status()["pid"].as_u64();
+    drop(origin);
+    panic_in(&guard);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        let output = guard.ask(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if status["images"][0]["filled"] == true && status["pid"].as_u64() != first {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "no daemon followed: {status:#}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status["images"][0]["taken_over_bytes"].as_u64() >= Some(3_000_001), "{status:#}");
+    assert!(guard.ask(&["cat", "a.img"]).stdout == image);
 }

@@ -1,0 +1,70 @@
+//! What is lost with one node: the places of the ring that no other holds.
+//!
+//! Made by the map, for the choice of a place and for people. Counts what arcs are to hold. Invariant: `runs` lie in order
+//! and do not overlap, and at most one node holds each.
+
+use super::ring::Arc;
+use crate::identity::NodeId;
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Losses {
+    size: u64,
+    /// Stretches that one node holds, or nobody.
+    runs: Vec<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    start: u64,
+    end: u64,
+    holder: Option<NodeId>,
+}
+
+impl Losses {
+    /// Of these holdings, on a ring of `size` places. Costs O(n^2).
+    pub fn of(holdings: impl Iterator<Item = (NodeId, Arc)>, size: u64) -> Self {
+        let holdings: Vec<(NodeId, Arc)> = holdings.filter(|(_, arc)| arc.length > 0).collect();
+        let ends = holdings.iter().flat_map(|(_, arc)| [arc.start, (arc.start + arc.length) % size]);
+        let mut cuts: Vec<u64> = ends.chain([0, size]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let run = |cut: &[u64]| {
+            let mut holders = holdings.iter().filter(|(_, arc)| arc.contains(cut[0], size)).map(|(node, _)| *node);
+            let (holder, another) = (holders.next(), holders.next());
+            another.is_none().then_some(Run { start: cut[0], end: cut[1], holder })
+        };
+        Self { size, runs: cuts.windows(2).filter_map(run).collect() }
+    }
+
+    /// With whom most places would be lost, and how many; `None` if nothing is lost with anybody.
+    pub fn worst(&self) -> Option<(NodeId, u64)> {
+        let mut lost: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for run in &self.runs {
+            run.holder.map(|node| *lost.entry(node).or_default() += run.end - run.start);
+        }
+        lost.into_iter().max_by_key(|(_, places)| *places)
+    }
+
+    /// How many places would be lost with one node at most if one more held `arc`.
+    pub fn worst_with(&self, arc: Arc) -> u64 {
+        let mut lost: BTreeMap<NodeId, u64> = BTreeMap::new();
+        let mut mine = 0;
+        for run in &self.runs {
+            let shared = self.overlap(run, arc);
+            match run.holder {
+                Some(node) => *lost.entry(node).or_default() += run.end - run.start - shared,
+                None => mine += shared,
+            }
+        }
+        lost.into_values().fold(mine, u64::max)
+    }
+
+    /// How many places of a run an arc lies over.
+    fn overlap(&self, run: &Run, arc: Arc) -> u64 {
+        let end = arc.start + arc.length;
+        let within = |start: u64, end: u64| run.end.min(end).saturating_sub(run.start.max(start));
+        within(arc.start, end.min(self.size)) + within(0, end.saturating_sub(self.size))
+    }
+}

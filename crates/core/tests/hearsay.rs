@@ -1,0 +1,131 @@
+//! What others name, and how little of it a node acts upon: dials, members and contacts stay within bounds whatever a frame says.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::config::Config;
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::membership::{Member, State};
+use vfield_core::node::{Input, Node, Output};
+use vfield_core::placement::mix;
+use vfield_core::snapshot::Snapshot;
+use vfield_core::time::Time;
+
+/// As many members as a frame of a mebibyte has room for, and some more.
+const NAMED: u64 = 70_000;
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+fn zone(name: &str) -> Zone {
+    Zone::named(name).expect("a name")
+}
+
+fn identity(number: u64, zone: Zone) -> Identity {
+    let addr = SocketAddr::from(((0xC612_0000 + (number >> 12) as u32).to_be_bytes(), 4000 + (number & 0xfff) as u16));
+    Identity { addr, node: NodeId(mix(number)), generation: 1000, zone }
+}
+
+fn member(number: u64, zone: Zone) -> Member {
+    Member { identity: identity(number, zone), incarnation: 0, state: State::Alive }
+}
+
+fn node() -> Node {
+    Node::new(identity(0, zone("here")), Config::default(), 42, at(0))
+}
+
+/// Whom the node dials.
+fn dials(node: &mut Node) -> Vec<NodeId> {
+    let outputs = std::iter::from_fn(|| node.poll());
+    outputs.filter_map(|output| if let Output::Sync(to) = output { Some(to.node) } else { None }).collect()
+}
+
+/// A snapshot that names as many gateways of the node's own zone.
+fn names(teller: u64, gateways: std::ops::Range<u64>) -> Input {
+    Input::Learned(Snapshot {
+        members: vec![member(teller, zone("there"))],
+        gateways: gateways.map(|number| member(number, zone("here"))).collect(),
+        ..Snapshot::default()
+    })
+}
+
+#[test]
+fn a_frame_that_names_thousands_makes_a_node_dial_few() {
+    let mut node = node();
+    node.handle(at(1), names(1, 10..10 + NAMED));
+    let few = dials(&mut node);
+    assert!((1..=8).contains(&few.len()), "{} dials", few.len());
+    node.handle(at(2), names(1, 10..10 + NAMED));
+    assert_eq!(dials(&mut node), [], "nor does the same teller a moment later");
+    // Nor do any number of tellers.
+    for teller in 100..200 {
+        node.handle(at(3), names(teller, teller * NAMED..teller * NAMED + 3));
+    }
+    let many = dials(&mut node).len() + few.len();
+    assert!((few.len() + 1..=32).contains(&many), "{many} dials");
+    // Who comes later is heard.
+    node.handle(at(1100), names(2, 5..7));
+    let named: BTreeSet<NodeId> = dials(&mut node).into_iter().collect();
+    assert!([5, 6].iter().all(|number| named.contains(&identity(*number, zone("here")).node)), "{named:?}");
+}
+
+#[test]
+fn a_frame_that_names_thousands_of_zones_leaves_room_for_others() {
+    let mut node = node();
+    let elsewhere = |number: u64| member(number, zone(&format!("zone-{number}")));
+    let snapshot = |teller, gateways: std::ops::Range<u64>| {
+        Input::Learned(Snapshot {
+            members: vec![member(teller, zone("there"))],
+            gateways: gateways.map(elsewhere).collect(),
+            ..Snapshot::default()
+        })
+    };
+    node.handle(at(1), snapshot(1, 10..10 + NAMED));
+    assert!(node.contacts().count() < 100, "{} contacts", node.contacts().count());
+    node.handle(at(2), snapshot(2, 3..5));
+    let known: BTreeSet<NodeId> = node.contacts().map(|contact| contact.node).collect();
+    assert!([3, 4].iter().all(|number| known.contains(&elsewhere(*number).identity.node)));
+}
+
+/// 32 767 that were made up, in one frame: others who are heard of are admitted, and who comes is in any case.
+#[test]
+fn members_that_were_made_up_do_not_keep_others_out() {
+    let mut node = node();
+    let here = zone("here");
+    let knows = |node: &Node, number: u64| {
+        node.members().iter().any(|known| known.identity.node == identity(number, here).node)
+    };
+    let learned = |members: Vec<Member>| Input::Learned(Snapshot { members, ..Snapshot::default() });
+    let ghosts = |from: u64| (from..from + 32_767).map(|number| member(number, here)).collect::<Vec<_>>();
+    node.handle(at(1), learned(ghosts(100_000)));
+    node.handle(at(2), learned(vec![member(1, here), member(2, here)]));
+    assert!(knows(&node, 1) && knows(&node, 2), "of {}", node.members().len());
+    // One who says so again and again.
+    for frame in 2..12 {
+        node.handle(at(frame), learned(ghosts(frame * 100_000)));
+    }
+    node.handle(at(20), learned(vec![member(3, here)]));
+    node.handle(at(21), Input::Met(identity(4, here)));
+    assert!(knows(&node, 3) && knows(&node, 4), "of {}", node.members().len());
+    assert!(node.members().len() < 20_000, "{}", node.members().len());
+}
+
+/// Who is said to be dead may not be heard any more: the shell is told so before the denial is sent.
+#[test]
+fn a_node_that_denies_its_death_says_so_before() {
+    let mut node = node();
+    let here = zone("here");
+    let mut said = vec![member(1, here), member(0, here)];
+    node.handle(at(1), Input::Learned(Snapshot { members: said.clone(), ..Snapshot::default() }));
+    while let Some(output) = node.poll() {
+        assert!(!matches!(output, Output::Denied), "nobody said anything wrong");
+    }
+    said[1].state = State::Suspect;
+    node.handle(at(2), Input::Learned(Snapshot { members: said, ..Snapshot::default() }));
+    node.handle(at(100), Input::Wake);
+    let outputs: Vec<Output> = std::iter::from_fn(|| node.poll()).collect();
+    let denied = outputs.iter().position(|output| matches!(output, Output::Denied));
+    let datagram = outputs.iter().position(|output| matches!(output, Output::Datagram(..)));
+    assert!(denied.is_some() && datagram.is_some_and(|datagram| denied < Some(datagram)), "{outputs:?}");
+}

@@ -1,0 +1,49 @@
+//! Tells people that the file behind an image is no longer what was published: on its origin, and on nodes that
+//! ask there.
+//!
+//! Each image is told of once on each node: in the log, and in `status` from then on. Nothing is decided here: what may be
+//! sent is the origin's matter ([`crate::origin`]), what a reader gets the core's.
+
+use crate::driver::Driver;
+use crate::image::LocalImage;
+use crate::origin::OriginState;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use vfield_core::image::ImageId;
+
+/// How often a file is looked at that nobody is kept from writing to: an `fstat`, and soon enough for a person.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Watches the file of an image that this node serves, until it has changed.
+pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>) {
+    let Some(origin) = image.source() else { return };
+    // Without a lease there is nobody to wait for: the value is true from the start.
+    if origin.guard().broken().wait_for(|broken| *broken).await.is_err() {
+        return;
+    }
+    tracing::info!("{}: writers are not kept out; each chunk is checked", origin.path().display());
+    loop {
+        let changed = matches!(origin.state(), OriginState::Changed { .. });
+        if (changed || origin.is_written()) && image.tell_of_change() {
+            driver.warn(format!(
+                "{} was written to: each chunk is compared with image {} before it is sent, and what is another \
+                 now only nodes that hold it can deliver; serve the file again to share what it has now",
+                origin.path().display(),
+                image.name()
+            ));
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The node at `addr`, an origin or one that asked there, has refused a chunk since the file has another one by now.
+pub fn refused(driver: &Arc<Driver>, id: ImageId, addr: SocketAddr) {
+    let Some(image) = driver.image(id).filter(|image| image.tell_of_change()) else { return };
+    driver.warn(format!(
+        "image {}: {addr} says that the file at its origin was written to: what is another there now only nodes that \
+         hold it can deliver, and reads of it fail where there is none",
+        image.name()
+    ));
+}

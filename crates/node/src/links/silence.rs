@@ -1,0 +1,86 @@
+//! A connection on which a peer owes answers and from which nothing comes: another is made beside it, and takes its place
+//! if the peer answers there while the first is still silent.
+//!
+//! A firewall that forgot a flow, a switch that hashes one flow onto a dead link: both drop the packets of established
+//! connections and let new ones through, and TCP notices after minutes. A peer that has work to do for us says so every
+//! 50 ms, so silence means a stopped machine, a link that is full, or such a flow; the new connection tells which. At
+//! most one is being made at a time, with pauses that grow, so a stopped machine finds a few of them when it goes on.
+//! Owned by the task of a lane; knows no frames.
+
+use super::lane::Stirred;
+use crate::connection::Connection;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::time::Sleep;
+use vfield_core::peers::STALL;
+
+/// The longest pause between two attempts, in which a connection is tried for up to five seconds.
+const PAUSE_MAX: Duration = Duration::from_secs(20);
+
+/// A connection that is being made, to the same peer.
+type Dialling<'a, E> = Pin<Box<dyn Future<Output = Result<Connection, E>> + Send + 'a>>;
+
+/// See the module.
+pub struct Silence<'a, E> {
+    dial: Box<dyn FnMut() -> Dialling<'a, E> + Send + 'a>,
+    /// When to look next.
+    look: Pin<Box<Sleep>>,
+    dialling: Option<Dialling<'a, E>>,
+    /// Attempts since something came.
+    attempts: u32,
+    /// The last attempt.
+    attempted: Option<Instant>,
+}
+
+impl<'a, E> Silence<'a, E> {
+    /// Of a connection that is just there; `dial` makes another.
+    pub fn new(dial: impl FnMut() -> Dialling<'a, E> + Send + 'a) -> Self {
+        let look = Box::pin(tokio::time::sleep(Duration::ZERO));
+        Self { dial: Box::new(dial), look, dialling: None, attempts: 0, attempted: None }
+    }
+
+    /// Waits until the connection is to be replaced. `owed` says since when the peer owes something and is silent, if it
+    /// does; `patience` how long that may be now.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        owed: impl Fn() -> Option<Instant>,
+        patience: impl Fn() -> Duration,
+    ) -> Poll<Stirred> {
+        if let Some(dialling) = &mut self.dialling
+            && let Poll::Ready(outcome) = dialling.as_mut().poll(cx)
+        {
+            self.dialling = None;
+            if let Ok(connection) = outcome
+                && owed().is_some_and(|since| since.elapsed() >= patience())
+            {
+                return Poll::Ready(Stirred::Replaced(connection));
+            }
+        }
+        while self.look.as_mut().poll(cx).is_ready() {
+            // Whoever asks for something next wakes the lane's task.
+            let Some(since) = owed() else { break };
+            let patience = patience();
+            if since.elapsed() < patience {
+                self.attempts = 0;
+                self.look_at(since + patience);
+            } else {
+                let pause = (STALL * 2u32.saturating_pow(self.attempts)).min(PAUSE_MAX);
+                if self.dialling.is_none() && self.attempted.is_none_or(|last| last.elapsed() >= pause) {
+                    (self.attempts, self.attempted) = (self.attempts + 1, Some(Instant::now()));
+                    self.dialling = Some((self.dial)());
+                    // Its first step is taken here, or nothing would wake it.
+                    cx.waker().wake_by_ref();
+                }
+                self.look_at(Instant::now() + STALL);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn look_at(&mut self, at: Instant) {
+        self.look.as_mut().reset(at.into());
+    }
+}

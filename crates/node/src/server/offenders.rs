@@ -1,0 +1,116 @@
+//! Offenders: addresses whose connections broke the protocol lately.
+//!
+//! A connection that a peer opened proves nothing about the node id in its greeting. Therefore its misconduct ends the
+//! connection and is charged to the source address; the core never hears of it.
+//!
+//! An address is not a node: a loopback demo or a NAT puts a whole field behind one. Therefore an address is never shut
+//! out. Its next connections are greeted at once and wait a little before they are served. The wait is shorter than a
+//! peer's patience, so an honest node behind the same address loses a tenth of a second for each new connection. An
+//! attacker can send only as many broken frames as the address has places ([`super::gate`]) in that time.
+//!
+//! Invariant: at most [`OFFENDERS_MAX`] addresses are remembered, each for [`REMEMBER`] after its last offence.
+//! Owned by the driver; called by the accepting side.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Wait of the first connection after the first offence; doubled with each offence.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Longest wait: a third of the silence after which a reader asks another peer (`HEDGE_AFTER`, 300 ms). A longer one
+/// would let an attacker behind the same address delay honest reads.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// An address without an offence for so long is as good as any other.
+const REMEMBER: Duration = Duration::from_secs(30);
+/// So many addresses are remembered, 64 KiB of memory; the one whose last offence is oldest makes room.
+const OFFENDERS_MAX: usize = 1024;
+
+const _: () = assert!(PAUSE_MAX.as_millis() * 3 <= vfield_core::config::HEDGE_AFTER.as_millis());
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Offenders(Mutex<HashMap<IpAddr, Offence>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Offence {
+    times: u32,
+    last: Instant,
+}
+
+impl Offenders {
+    /// A connection from this address broke the protocol.
+    pub fn charge(&self, ip: IpAddr, now: Instant) {
+        let (mut offences, ip) = (self.offences(), origin_of(ip));
+        offences.retain(|_, offence| now.duration_since(offence.last) < REMEMBER);
+        if offences.len() >= OFFENDERS_MAX && !offences.contains_key(&ip) {
+            let oldest = offences.iter().min_by_key(|(_, offence)| offence.last).map(|(ip, _)| *ip);
+            oldest.map(|ip| offences.remove(&ip));
+        }
+        let offence = offences.entry(ip).or_insert(Offence { times: 0, last: now });
+        *offence = Offence { times: offence.times.saturating_add(1), last: now };
+    }
+
+    /// How long a new connection from this address waits before it is served.
+    pub fn pause(&self, ip: IpAddr, now: Instant) -> Duration {
+        let offence = self.offences().get(&origin_of(ip)).copied();
+        let recent = offence.filter(|offence| now.duration_since(offence.last) < REMEMBER);
+        recent
+            .map_or(Duration::ZERO, |offence| (PAUSE * 2u32.saturating_pow((offence.times - 1).min(16))).min(PAUSE_MAX))
+    }
+
+    fn offences(&self) -> MutexGuard<'_, HashMap<IpAddr, Offence>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one host cannot change at will: of an IPv6 address its network of 64 bits.
+fn origin_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offences_cost_more_and_more_and_never_much() {
+        let (offenders, now) = (Offenders::default(), Instant::now());
+        let (bad, good) = (IpAddr::from([198, 18, 0, 1]), IpAddr::from([198, 18, 0, 2]));
+        assert_eq!(offenders.pause(bad, now), Duration::ZERO);
+        let pauses = [(); 100].map(|()| {
+            offenders.charge(bad, now);
+            offenders.pause(bad, now)
+        });
+        assert_eq!(pauses[0], PAUSE);
+        assert!(pauses.is_sorted() && pauses[99] == PAUSE_MAX, "{pauses:?}");
+        assert_eq!(offenders.pause(good, now), Duration::ZERO);
+        assert_eq!(offenders.pause(bad, now + REMEMBER), Duration::ZERO, "it is forgotten");
+    }
+
+    #[test]
+    fn a_host_with_a_network_of_addresses_is_one_offender() {
+        let (offenders, now) = (Offenders::default(), Instant::now());
+        offenders.charge("2001:db8:0:1::5".parse().unwrap(), now);
+        assert_eq!(offenders.pause("2001:db8:0:1:ffff::1".parse().unwrap(), now), PAUSE);
+        assert_eq!(offenders.pause("2001:db8:0:2::5".parse().unwrap(), now), Duration::ZERO);
+        offenders.charge("::ffff:198.18.0.1".parse().unwrap(), now);
+        assert_eq!(offenders.pause("198.18.0.1".parse().unwrap(), now), PAUSE);
+        assert_eq!(offenders.pause("::ffff:198.18.0.2".parse().unwrap(), now), Duration::ZERO);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_offence_is_forgotten_first() {
+        let (offenders, now) = (Offenders::default(), Instant::now());
+        let at = |number: u32| IpAddr::from(number.to_be_bytes());
+        for number in 0..2 * OFFENDERS_MAX as u32 {
+            offenders.charge(at(number), now + Duration::from_micros(number.into()));
+        }
+        assert_eq!(offenders.offences().len(), OFFENDERS_MAX);
+        assert_eq!(offenders.pause(at(0), now), Duration::ZERO);
+        assert!(!offenders.pause(at(2 * OFFENDERS_MAX as u32 - 1), now + Duration::from_secs(1)).is_zero());
+    }
+}
