@@ -1,7 +1,7 @@
 //! Which bytes a name or an id means, also where somebody says of images what it likes.
 
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vfield_e2e::bully::Name;
@@ -58,7 +58,7 @@ fn refused(field: &Field, words: &[&str]) -> Result<String, Failed> {
 }
 
 /// A join on host 2 reads `image` under `name`; the origin is not blamed for what others said.
-fn reads(field: &Field, words: &[&str], name: &str, image: &PathBuf) -> Outcome {
+fn reads(field: &Field, words: &[&str], name: &str, image: &Path) -> Outcome {
     let mut node = joining(field, "reads", words)?;
     node.wait_ready(ENDS)?;
     client::compare_nbd(field.lab.host(2), &node.uri(name), image)?;
