@@ -47,7 +47,7 @@ vfield_prepare_home() {
     mkdir -p "$vfield_home" /run/vfield
     # Not a part of /run itself, from which nothing can be started.
     mount -t tmpfs -o mode=755 vfield "$vfield_home" || return 1
-    mkdir -p "$vfield_home/dev" "$vfield_home/proc" "$vfield_home/sys" "$vfield_home/run" "$vfield_home/saved" "$vfield_layers"
+    mkdir -p "$vfield_home/dev" "$vfield_home/proc" "$vfield_home/sys" "$vfield_home/run" "$vfield_home/saved" "$vfield_home/state" "$vfield_layers"
     cp "$(command -v vfield)" "$vfield_home/vfield" || return 1
     mount -o bind /dev "$vfield_home/dev" || return 1
     mount -t proc proc "$vfield_home/proc" || return 1
@@ -96,13 +96,13 @@ vfield_attach() {
     vfield_say "joining $vfield_image through $vfield_members"
     # No shell stays behind it.
     # shellcheck disable=SC2086
-    exec chroot "$vfield_home" /vfield --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /members --device "$vfield_kind" --root \
+    exec chroot "$vfield_home" /vfield --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /state/members --device "$vfield_kind" --root \
         </dev/null >/dev/console 2>&1 &
     vfield_guard=$!
     until vfield_run status --wait ready --timeout 10s >/dev/null 2>&1; do
         kill -0 $vfield_guard 2>/dev/null || return 1
     done
-    vfield_device=$(vfield_run status --json | sed -n "s/.*\"\(ublk\|device\):\([^ ]*\) $vfield_image\".*/\2/p")
+    vfield_device=$(vfield_run status --device "$vfield_image")
     [ -b "$vfield_device" ]
 }
 

@@ -14,7 +14,7 @@ use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
 use crate::values::dhcp::DhcpMode;
-use crate::values::duration::{Period, Timeout};
+use crate::values::duration::{Period, Retry, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::machine::{Choice, Mac, Tag};
@@ -22,12 +22,12 @@ use crate::values::overlay::OverlayPlace;
 use crate::values::size::Size;
 use crate::values::store::Store;
 use crate::values::threads::Threads;
+use crate::values::until::Until;
 use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 use std::time::Duration;
-use vfield_node::status::Status;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -179,7 +179,8 @@ pub struct JoinOptions {
     /// called so here, whatever others call so; may be repeated [default: the field's only one]
     #[arg(long, value_name = "NAME|ID|NAME=ID")]
     pub image: Vec<Wanted>,
-    /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%]
+    /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%, and no
+    /// more than half of the memory that is free]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub store: Option<Store>,
     /// How eagerly the store is filled: 0 (slow) to 9 (full speed), or random [default: 7]
@@ -255,6 +256,10 @@ pub struct DaemonOptions {
     /// Remember the members in this file, and join through them as well when the daemon starts again
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub members: Option<PathBuf>,
+    /// Try for so long to join, 30s or forever: who does not answer may be about to start [default: at a
+    /// terminal 5s, else forever]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Network")]
+    pub retry: Option<Retry>,
     /// The daemon's control socket
     #[command(flatten)]
     pub control: ControlOptions,
@@ -266,8 +271,7 @@ pub struct DaemonOptions {
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
     /// Give up what is not needed: capabilities, files and system calls; as far as this kernel and the
-    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto,
-    /// off with --root]
+    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
     /// Become this user (a name or a number), without capabilities, when everything is set up; for daemons
@@ -313,10 +317,13 @@ pub struct StatusOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the block device of this image, by name or id, and nothing else
+    #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
+    pub device: Option<String>,
     /// Return once this holds: ready (the images can be read), filled (the daemon's stores hold all
-    /// they are to hold) or covered (the stores of the field hold every image of the daemon, and the
-    /// origin may leave)
-    #[arg(long, value_name = "CONDITION", hide_possible_values = true)]
+    /// they are to hold), covered (the stores of the field hold every image of the daemon, and the
+    /// origin may leave) or covered=N (they hold each chunk N times: N - 1 of them may die)
+    #[arg(long, value_name = "CONDITION")]
     pub wait: Option<Until>,
     /// Give up waiting after so long, with exit code 1 [default: never]
     #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
@@ -324,38 +331,6 @@ pub struct StatusOptions {
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,
-}
-
-/// What `status --wait` waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Until {
-    /// The daemon's images can be read.
-    Ready,
-    /// The daemon's stores hold all they are to hold.
-    Filled,
-    /// The stores of the field hold every image of the daemon.
-    Covered,
-}
-
-impl Until {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Filled => "filled",
-            Self::Covered => "covered",
-        }
-    }
-
-    /// True if it holds in `status`.
-    pub fn holds(self, status: &Status) -> bool {
-        match self {
-            Self::Ready => true,
-            Self::Filled => status.images.iter().all(|image| image.filled),
-            Self::Covered => status.images.iter().all(|image| image.origin_may_leave),
-        }
-    }
 }
 
 /// `vfield id`.
@@ -392,6 +367,12 @@ pub struct LeaveOptions {
     /// How long handing over may take
     #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
     pub timeout: Period,
+    /// Go also if chunks are lost with it that no other node holds
+    #[arg(long)]
+    pub force: bool,
+    /// Only say what would be lost; exit code 1 if anything would
+    #[arg(long, conflicts_with_all = ["force", "timeout"])]
+    pub dry_run: bool,
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,
@@ -399,11 +380,10 @@ pub struct LeaveOptions {
 
 /// `vfield overlay`.
 #[derive(Debug, Args)]
-#[command(subcommand_required = true)]
 pub struct OverlayOptions {
-    /// What is to be done.
+    /// What is to be done [default: status]
     #[command(subcommand)]
-    pub action: OverlayAction,
+    pub action: Option<OverlayAction>,
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,
@@ -427,11 +407,14 @@ pub enum OverlayAction {
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
     },
-    /// Drop all changes. Unmount file systems on the image first: they are not told
+    /// Drop all changes. Unmount file systems on the image first
     Reset {
         /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
+        /// Also while somebody uses it: file systems are not told, and go on with what they have in their caches
+        #[arg(long)]
+        force: bool,
     },
 }
 

@@ -1,16 +1,18 @@
 //! The commands that are not daemons: each speaks to one, or needs none.
 
-use crate::args::{
-    CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Until, Volume,
-};
+use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Volume};
 use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Reply, Request, millis};
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::{Failure, plain};
 use crate::log::{Style, Voice};
+use crate::selection;
+use crate::values::until::Until;
 use crate::{log, output, publish, source_file, status as view};
 use clap::CommandFactory;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vfield_node::status::Sole;
 
 /// How long `status --wait` without a timeout looks for a daemon that is just being started.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
@@ -27,7 +29,27 @@ pub fn status(options: &StatusOptions) -> Result<(), Failure> {
         }
     }
     let status = client::status(control)?;
-    output::put(shown(&status, options.json).as_bytes())
+    match &options.device {
+        Some(image) => output::put(format!("{}\n", device(&status, image)?).as_bytes()),
+        None => output::put(shown(&status, options.json).as_bytes()),
+    }
+}
+
+/// The block device of an image.
+fn device<'a>(status: &'a DaemonStatus, wanted: &str) -> Result<&'a str, Failure> {
+    let image = selection::choose(wanted, &status.node.images).map_err(|undecided| {
+        let (fact, hint) = undecided.words(wanted, "the daemon");
+        Failure::failed(fact).hint(hint)
+    })?;
+    let is_its = |export: &&ExportStatus| {
+        let is_device = matches!(export.kind, ExportKind::Ublk | ExportKind::Device);
+        is_device && export.image.as_ref().is_some_and(|name| image.has_name(name))
+    };
+    let device = status.exports.iter().find(is_its).map(|export| export.address.as_str());
+    device.ok_or_else(|| {
+        let failure = Failure::failed(format!("image {} is no block device here", image.name));
+        failure.hint("start the daemon with --device auto")
+    })
 }
 
 fn shown(status: &DaemonStatus, json: bool) -> String {
@@ -48,8 +70,7 @@ fn wait(control: Option<&Path>, until: Until, timeout: Option<Duration>) -> Resu
         Reply::Reached => Ok(()),
         Reply::TimedOut => {
             let seconds = timeout.unwrap_or_default().as_secs_f64();
-            Err(Failure::failed(format!("not {} after {seconds} s", until.name()))
-                .hint("`vfield status` says how far it is"))
+            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` says how far it is"))
         }
         _ => Err(client.unexpected()),
     }
@@ -72,14 +93,30 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
 /// `vfield leave`.
 pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
-    client.send(&Request::Leave { timeout_ms: millis(options.timeout.0) })?;
-    let Reply::Left { lost, .. } = client.reply()? else { return Err(client.unexpected()) };
+    let LeaveOptions { force, dry_run, .. } = *options;
+    client.send(&Request::Leave { timeout_ms: millis(options.timeout.0), force, dry_run })?;
+    let lost = match client.reply()? {
+        Reply::Left { lost, .. } => lost,
+        Reply::WouldLose { alone, images } => return would_lose(alone, &images),
+        _ => return Err(client.unexpected()),
+    };
     client.await_end();
     if lost > 0 {
         let fact = format!("it has left, but {lost} chunks that only it held were taken by nobody");
         return Err(Failure::failed(fact).hint("start it again, or let the other nodes have larger stores"));
     }
     Ok(())
+}
+
+/// `vfield leave --dry-run`.
+fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
+    if !images.is_empty() {
+        let fact = format!("no other node holds {}", view::sole_text(images));
+        return Err(Failure::failed(fact)
+            .hint("leaving hands over what fits into the stores of others, and is refused if that is not all"));
+    }
+    let text = if alone { "nobody else is in the field, which would end\n" } else { "nothing would be lost\n" };
+    output::put(text.as_bytes())
 }
 
 /// `vfield id`.
@@ -110,4 +147,34 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
         let failure = Failure::failed(format!("{}: {}", dir.display(), plain(&error)));
         failure.hint("give a directory that exists and can be written")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_node::status::ImageStatus;
+
+    #[test]
+    fn a_device_is_found_by_name_and_by_id() {
+        let (root, other) = ("0123456789abcdef".repeat(4), "ab".repeat(32));
+        let image = |name: &str, id: &str| ImageStatus { name: name.into(), id: id.into(), ..ImageStatus::default() };
+        let mut status = DaemonStatus::default();
+        status.node.images = vec![image("my root.erofs", &root), image("root.erofs", &other), image("initrd", "12")];
+        let device_of = |kind, address: &str, image: &str| ExportStatus {
+            kind,
+            address: address.into(),
+            image: Some(image.into()),
+        };
+        status.exports = vec![
+            ExportStatus::of_all(ExportKind::Nbd, "nbd+unix:///?socket=/run/x"),
+            device_of(ExportKind::Ublk, "/dev/ublkb0", "my root.erofs"),
+            device_of(ExportKind::Device, "/dev/nbd1", "root.erofs"),
+        ];
+        for wanted in ["my root.erofs", &root, &root.to_uppercase()] {
+            assert_eq!(device(&status, wanted), Ok("/dev/ublkb0"), "{wanted}");
+        }
+        assert_eq!(device(&status, "root.erofs"), Ok("/dev/nbd1"));
+        assert_eq!(device(&status, "initrd").unwrap_err().fact(), "image initrd is no block device here");
+        assert_eq!(device(&status, "erofs").unwrap_err().fact(), "the daemon has no image \"erofs\"");
+    }
 }

@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod message;
+pub mod offer;
 mod order;
 pub mod place;
 pub mod server;

@@ -7,6 +7,7 @@
 mod announce;
 mod desk;
 mod exports;
+mod leaving;
 pub mod members;
 mod overlays;
 mod reload;
@@ -24,8 +25,9 @@ use crate::log::Voice;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
 use crate::rollback;
-use desk::{Desk, Orders};
+use desk::{Desk, LeaveOrder, Orders};
 use exports::Exports;
+use leaving::LAST_THREADS;
 use overlays::{Overlays, Prepared};
 use reload::Reloader;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -33,15 +35,12 @@ use sandbox::Sandbox;
 use signals::{Signals, Told};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
 use vfield_node::Node;
 use vfield_node::config::NodeConfig;
 use vfield_node::node::{Leaving, StartError};
 
-/// Threads that still hash or write when all else has ended get this long.
-const LAST_THREADS: Duration = Duration::from_secs(1);
 /// Descriptors for as many connections as a node may have: many systems give a process 1024 unless it asks.
 const DESCRIPTORS: u64 = 8192;
 
@@ -79,13 +78,6 @@ fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
     let mut builder =
         if threads == NonZeroUsize::MIN { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.worker_threads(threads.into()).enable_all().build()
-}
-
-/// Why a daemon ends.
-struct End {
-    bound: Duration,
-    /// Who is to be told when it has.
-    tell: Option<tokio::sync::oneshot::Sender<Reply>>,
 }
 
 async fn live(
@@ -126,7 +118,12 @@ async fn live(
             announce::running(voice, &node, serving, &exports.places());
             service_manager::tell("READY=1");
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
-            let end = told_to_end(&mut signals, &mut orders, &reloader).await;
+            let end = loop {
+                let order = told_to_end(&mut signals, &mut orders, &reloader).await;
+                if let Some(order) = leaving::judge(&node, order, &mut signals).await {
+                    break order;
+                }
+            };
             if let Some(remembering) = remembering {
                 remembering.abort();
             }
@@ -141,7 +138,7 @@ async fn live(
         Some((node, exports, overlays)) => {
             voice.say("leaving; once more to end at once");
             let left = tokio::select! {
-                left = leave(&node, exports, end.bound, voice) => left,
+                left = leaving::leave(&node, exports, end.bound, voice) => left,
                 () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),
             };
             overlays.close(voice).await;
@@ -150,10 +147,7 @@ async fn live(
     };
     announce::left(voice, left);
     drop(place);
-    if let Some(tell) = end.tell {
-        // Who asked may have gone.
-        let _ = tell.send(Reply::Left { handed_over: left.handed_over, lost: left.lost });
-    }
+    end.answer(Reply::Left { handed_over: left.handed_over, lost: left.lost });
     server.finish().await;
     Ok(())
 }
@@ -170,6 +164,7 @@ async fn attach(
     let access = exports::access::resolve(places, &node.images(), voice)?;
     let overlays = lay(prepared, node).await?;
     let exports = Exports::start(places, access, overlays.sources(node.images()), voice).await?;
+    overlays.attached_as(exports.devices());
     Ok((exports, overlays))
 }
 
@@ -197,28 +192,15 @@ async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, F
 }
 
 /// Returns when a signal or an order asks for the end; obeys other signals until then.
-async fn told_to_end(signals: &mut Signals, orders: &mut Orders, reloader: &Reloader) -> End {
+async fn told_to_end(signals: &mut Signals, orders: &mut Orders, reloader: &Reloader) -> LeaveOrder {
     loop {
         let told = tokio::select! {
             told = signals.next() => told,
-            order = orders.next() => return End { bound: order.bound, tell: Some(order.tell) },
+            order = orders.next() => return order,
         };
         match told {
-            Told::End => return End { bound: LEAVE_BOUND, tell: None },
+            Told::End => return LeaveOrder { bound: LEAVE_BOUND, force: true, tell: None },
             other => reloader.obey(other),
         }
     }
-}
-
-/// Hands over, while readers are still served; then ends the exports.
-async fn leave(node: &Node, exports: Exports, bound: Duration, voice: &Voice) -> Leaving {
-    let alone = node.status().nodes.iter().all(|node| node.state == "self" || node.state == "unreachable");
-    // The node keeps to the bound by itself; the rest is for one that does not.
-    let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
-        voice.warn("handing over took too long and was given up");
-        Leaving { handed_over: 0, lost: 0 }
-    });
-    exports.stop(voice).await;
-    // The last one takes the field with it: nobody is left who could miss anything.
-    if alone { Leaving { lost: 0, ..left } } else { left }
 }

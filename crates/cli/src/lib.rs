@@ -15,6 +15,7 @@ pub mod guard;
 pub mod keeper;
 pub mod letter;
 pub mod log;
+pub mod memory;
 pub mod nearest;
 pub mod netboot;
 pub mod network;

@@ -9,7 +9,9 @@ mod dnsmasq;
 mod file;
 mod http;
 mod menu;
+mod pinned;
 mod script;
+mod visitors;
 
 use crate::args::NetbootOptions;
 use crate::control::client;

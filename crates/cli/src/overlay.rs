@@ -13,7 +13,7 @@ use vfield_overlay::{ReplaceError, Replacement};
 /// Does it.
 pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
-    match &options.action {
+    match options.action.as_ref().unwrap_or(&OverlayAction::Status { json: false }) {
         OverlayAction::Status { json } => output::put(shown(&client.status()?.overlays, *json).as_bytes()),
         OverlayAction::Save { file, image } => {
             let replacement = Replacement::begin(file).map_err(|error| explain(&error))?;
@@ -22,8 +22,8 @@ pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
             replacement.complete().map_err(|error| explain(&error))?;
             output::put(format!("saved {} in {}\n", human(bytes), file.display()).as_bytes())
         }
-        OverlayAction::Reset { image } => {
-            client.send(&Request::OverlayReset { image: image.clone() })?;
+        OverlayAction::Reset { image, force } => {
+            client.send(&Request::OverlayReset { image: image.clone(), force: *force })?;
             match client.reply()? {
                 Reply::Done => Ok(()),
                 _ => Err(client.unexpected()),

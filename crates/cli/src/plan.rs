@@ -12,6 +12,7 @@ use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume}
 use crate::daemon::members;
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
+use crate::memory;
 use crate::network;
 use crate::signature;
 use crate::source_file;
@@ -20,12 +21,14 @@ use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
 use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
-use crate::values::store::{Store, memory_bytes};
+use crate::values::store::Store;
 use crate::values::zone::ZoneChoice;
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use user::User;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
@@ -36,6 +39,8 @@ use vfield_trust::signature::TrustedKeys;
 
 /// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may leave.
 const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
+/// How long somebody at a terminal waits for a member to answer: two started with one command find each other.
+const RETRY_AT_TERMINAL: Duration = Duration::from_secs(5);
 
 /// What a daemon is to do.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct Plan {
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
+    /// True if it carries this machine's root: its memory is locked.
+    pub root: bool,
     /// Who serves, once everything is set up; nobody else if nothing is said.
     pub user: Option<User>,
     /// Where members are remembered over a death.
@@ -105,8 +112,14 @@ impl Plan {
             None => default_serve_listen(&bootstrap)?,
         };
         let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
+        // Who founded the field and is started again finds those who stayed; if nobody did, it founds another.
+        let founds = bootstrap.is_empty();
+        let remembered = remembered(&options.daemon, &bootstrap);
+        let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
+        let bootstrap = bootstrap.into_iter().chain(remembered).collect();
         let node = NodeConfig {
             serve,
+            founds,
             join: Vec::new(),
             store: StoreSize::Bytes(0),
             join_boost: JoinBoost::DEFAULT,
@@ -122,10 +135,9 @@ impl Plan {
             return Err(failure
                 .hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration"));
         }
-        let memory = memory_bytes().unwrap_or(u64::MAX);
+        let memory = memory::total_bytes().unwrap_or(u64::MAX);
         let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
-        let remembered = options.daemon.members.as_deref().map(members::read).unwrap_or_default();
-        let (members, warnings) = resolve_members(&options.join, remembered)?;
+        let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
         let (listen, bootstrap) = match &options.daemon.listen {
             Some(address) => {
                 let listen = listen_at(address, "--listen")?;
@@ -139,6 +151,7 @@ impl Plan {
             trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
             join: options.image.into_iter().map(|wanted| wanted.0).collect(),
             store,
+            stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
             join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
             ..node(&options.daemon, listen, any_port, bootstrap)?
         };
@@ -168,9 +181,7 @@ impl Plan {
         let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
         let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
         let overlay = OverlayPlan::new(&daemon)?;
-        // Without its root a machine is nothing: what carries that is confined only where somebody says so.
-        let usual = if daemon.root { SandboxMode::Off } else { SandboxMode::default() };
-        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or(usual));
+        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
         if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
             let failure = Failure::usage("--user: devices and mounts are root's for as long as they are there");
@@ -178,7 +189,7 @@ impl Plan {
         }
         let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
         let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
-        let members = daemon.members;
+        let (members, root) = (daemon.members, daemon.root);
         Ok(Self {
             node,
             exports,
@@ -187,6 +198,7 @@ impl Plan {
             allow_rollback,
             control,
             sandbox,
+            root,
             user,
             members,
             json,
@@ -196,6 +208,12 @@ impl Plan {
             warnings: Vec::new(),
         })
     }
+}
+
+/// Members that an earlier daemon knew, besides these.
+fn remembered(daemon: &DaemonOptions, known: &[SocketAddr]) -> Vec<SocketAddr> {
+    let remembered = daemon.members.as_deref().map(members::read).unwrap_or_default();
+    remembered.into_iter().filter(|addr| !known.contains(addr)).collect()
 }
 
 /// How many threads can run at once here.
@@ -224,11 +242,15 @@ fn node(
         listen,
         any_port,
         advertise,
+        advertised: daemon.advertise.is_some(),
         zone,
         bootstrap,
+        retry: daemon.retry.map_or_else(retry_default, |retry| retry.0),
+        founds: false,
         serve: Vec::new(),
         join: Vec::new(),
         store: STORE_DEFAULT,
+        stores_max_bytes: None,
         join_boost: JoinBoost::DEFAULT,
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
         field_keys: None,
@@ -242,6 +264,11 @@ fn node(
             read_ahead: !daemon.no_read_ahead,
         },
     })
+}
+
+/// At a terminal somebody waits for an answer; elsewhere nobody is there to start it again.
+fn retry_default() -> Option<Duration> {
+    std::io::stderr().is_terminal().then_some(RETRY_AT_TERMINAL)
 }
 
 /// The address of this machine that others see: what is advertised may be that of a machine before it.
@@ -356,7 +383,7 @@ fn default_serve_listen(bootstrap: &[SocketAddr]) -> Result<SocketAddr, Failure>
 
 /// Those of `members` that a socket bound to `listen` can speak to.
 fn reachable_from(listen: SocketAddr, members: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
-    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| addr.is_ipv4() == listen.is_ipv4()).collect();
+    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| network::speaks_to(listen, *addr)).collect();
     if same.is_empty() {
         let names = members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let fact = format!("{names} cannot be reached from --listen {}: one is IPv4, the other IPv6", listen.ip());

@@ -5,6 +5,7 @@
 //! event says more.
 
 use crate::log::{EVENTS, Level, Style, Voice};
+use crate::values::duration;
 use crate::values::size::human;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vfield_core::membership::Departure;
 use vfield_node::event::{Event, EventSink};
 
 /// Events that wait for a slow terminal: a whole room joining at once.
@@ -20,6 +22,11 @@ const QUEUE: usize = 4096;
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Programs may want it more often.
 const JSON_EVERY: Duration = Duration::from_secs(1);
+
+/// So many departures are told in [`GONE_WITHIN`]; of more it is said once that there are more: a room that is switched off.
+const GONE_MAX: u32 = 20;
+/// See [`GONE_MAX`].
+const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The thread that tells events.
 #[derive(Debug)]
@@ -59,7 +66,7 @@ impl Reporter {
 }
 
 fn tell_all(voice: Voice, events: &Receiver<Event>) {
-    let mut teller = Teller { voice, bars: BTreeMap::new(), told: BTreeMap::new() };
+    let mut teller = Teller { voice, bars: BTreeMap::new(), told: BTreeMap::new(), gone: (Instant::now(), 0) };
     for event in events {
         teller.tell(&event);
     }
@@ -86,6 +93,8 @@ struct Teller {
     voice: Voice,
     bars: BTreeMap<(Work, String), ProgressBar>,
     told: BTreeMap<(Work, String), Instant>,
+    /// Since when departures are counted, and how many were told.
+    gone: (Instant, u32),
 }
 
 impl Teller {
@@ -105,8 +114,26 @@ impl Teller {
             tell_json(event);
         } else if let Event::Warning(text) = event {
             self.voice.warn(text);
-        } else if let Some(line) = line(event, self.voice.level() >= Level::Verbose) {
+        } else if let Some(line) = line(event, self.voice.level() >= Level::Verbose)
+            && let Some(line) = self.sparing(event, line)
+        {
             self.voice.say(&line);
+        }
+    }
+
+    /// The line, unless it is one of very many.
+    fn sparing(&mut self, event: &Event, line: String) -> Option<String> {
+        if !matches!(event, Event::NodeGone { .. }) {
+            return Some(line);
+        }
+        if self.gone.0.elapsed() >= GONE_WITHIN {
+            self.gone = (Instant::now(), 0);
+        }
+        self.gone.1 += 1;
+        match self.gone.1 {
+            ..=GONE_MAX => Some(line),
+            count if count == GONE_MAX + 1 => Some("more nodes went; `vfield status` lists them".to_owned()),
+            _ => None,
         }
     }
 
@@ -166,11 +193,41 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
             Some(format!("sharing {image} ({})\n  image id {id}", human(*size_bytes)))
         }
         Event::Listening { addr } => Some(format!("listening on {addr}")),
-        Event::BootstrapFailed { addr, why } => Some(format!("{addr} did not answer: {why}; trying again")),
+        Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
+        Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
+        Event::Readdressed { from, to } => Some(format!(
+            "other nodes are told that this one is at {to}, no longer {from}: --advertise {} says so from the start",
+            to.ip()
+        )),
+        Event::Reachable { addr } => {
+            Some(format!("other nodes can connect to this one now, at {addr}: its store counts"))
+        }
+        Event::ReadWaits { image, chunk, for_s, why, holder } => {
+            let holder = holder.as_ref().map_or_else(String::new, |holder| {
+                let (ago, how) = (duration::human(holder.ago_s as f64), holder.how.name());
+                format!("; {} had it last, and {how} {ago} ago", holder.addr)
+            });
+            Some(format!("{image}: a read has waited for chunk {chunk} for {for_s}s: {why}{holder}"))
+        }
+        Event::ReadGoesOn { image, for_s } => {
+            Some(format!("{image}: no read waits any more; the first did for {for_s}s"))
+        }
         Event::Joined { image, id, size_bytes, capacity_bytes } => {
             let (size, hold) = (human(*size_bytes), human(*capacity_bytes));
             let short = id.get(..12).unwrap_or(id);
-            Some(format!("joined {image} ({size}, id {short}); will hold {hold} of it"))
+            // Hash pages are held too, so that all of an image takes up more than its length.
+            let hold = if capacity_bytes >= size_bytes {
+                format!("all of it, {hold} with its hashes")
+            } else {
+                format!("{hold} of it")
+            };
+            Some(format!("joined {image} ({size}, id {short}); will hold {hold}"))
+        }
+        Event::Capped { image, capacity_bytes, default_bytes } => {
+            let (store, usual) = (human(*capacity_bytes), human(*default_bytes));
+            Some(format!(
+                "{image}: a store of {store} instead of {usual}, half of the memory that is free; --store SIZE decides"
+            ))
         }
         Event::TakenOver { image, adopted_bytes, spoiled } => {
             let spoiled = match spoiled {
@@ -188,7 +245,11 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
             Some(format!("{image}: not covered any more: the origin must stay until others hold all of it"))
         }
         Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
-        Event::NodeGone { node, addr, .. } => verbose.then(|| format!("node {node} at {addr} is gone")),
+        Event::NodeGone { addr, how: Departure::Left, .. } => Some(format!("node {addr} left")),
+        Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died, or cannot be reached")),
+        Event::NodeGone { node, addr, how: Departure::Replaced } => {
+            verbose.then(|| format!("node {node} at {addr} was replaced by another there"))
+        }
     }
 }
 
@@ -201,8 +262,19 @@ fn tell_json(event: &Event) {
         Event::Published { image, id, size_bytes } => tell!("published", image, id, size_bytes),
         Event::Listening { addr } => tell!("listening", %addr),
         Event::BootstrapFailed { addr, why } => tell!("bootstrap_failed", %addr, why),
+        Event::NoImages => tell!("no_images",),
+        Event::Readdressed { from, to } => tell!("readdressed", %from, %to),
+        Event::Reachable { addr } => tell!("reachable", %addr),
+        Event::ReadWaits { image, chunk, for_s, why, holder } => {
+            let holder = holder.as_ref().map(|holder| holder.addr.to_string());
+            tell!("read_waits", image, chunk, for_s, why, holder)
+        }
+        Event::ReadGoesOn { image, for_s } => tell!("read_goes_on", image, for_s),
         Event::Joined { image, id, size_bytes, capacity_bytes } => {
             tell!("joined", image, id, size_bytes, capacity_bytes)
+        }
+        Event::Capped { image, capacity_bytes, default_bytes } => {
+            tell!("capped", image, capacity_bytes, default_bytes)
         }
         Event::Filling { image, held_bytes, goal_bytes } => tell!("filling", image, held_bytes, goal_bytes),
         Event::TakenOver { image, adopted_bytes, spoiled } => tell!("taken_over", image, adopted_bytes, spoiled),

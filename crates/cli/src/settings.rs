@@ -11,7 +11,7 @@ use crate::values::access::Access;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
-use crate::values::duration::Timeout;
+use crate::values::duration::{Retry, Timeout};
 use crate::values::endpoint::Endpoint;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::overlay::OverlayPlace;
@@ -58,6 +58,7 @@ pub struct Settings {
     trust: OneOrMany<String>,
     allow_rollback: bool,
     members: Option<PathBuf>,
+    retry: Option<Retry>,
     control: Option<PathBuf>,
     json: bool,
     verbose: u8,
@@ -162,6 +163,7 @@ impl Settings {
         options.zone = options.zone.or(self.zone);
         fill(&mut options.field_key, &self.field_key);
         options.members = options.members.or(self.members);
+        options.retry = options.retry.or(self.retry);
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.sandbox = options.sandbox.or(self.sandbox);

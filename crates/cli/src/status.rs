@@ -4,16 +4,19 @@
 //! origin may leave and why, what is waited for, where bytes came from.
 
 use crate::control::message::{DaemonStatus, OverlayStatus};
+use crate::control::offer::MemoryStatus;
 use crate::values::duration;
 use crate::values::size::human;
 use std::fmt::Write;
 use vfield_node::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status, ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Sole, Status,
+    WaitingChunk, ZoneStatus,
 };
 
-/// More waiting chunks, nodes or peers than this are counted, not listed.
+/// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
 const NODES_SHOWN: usize = 50;
+const GONE_SHOWN: usize = 10;
 const PEERS_SHOWN: usize = 10;
 
 /// All of it.
@@ -34,8 +37,9 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, &format!("  sandbox  {}", clean(&status.sandbox.join("; "))));
     }
     for export in &status.exports {
-        line(&mut out, &format!("  export {}", clean(export)));
+        line(&mut out, &format!("  export {}", clean(&export.to_string())));
     }
+    line(&mut out, &format!("  memory {}", memory_text(&status.memory)));
     if let Some(misdeeds) = misdeeds_text(&node.misdeeds) {
         line(&mut out, &format!("  misdeeds  {misdeeds}"));
     }
@@ -53,8 +57,20 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, "\nno images");
     }
     out.push_str(&nodes_text(&node.nodes, &node.zone.name));
+    out.push_str(&gone_text(&node.gone));
     out.push_str(&traffic_text(node));
     out
+}
+
+/// What it takes, and how much it may.
+fn memory_text(memory: &MemoryStatus) -> String {
+    let MemoryStatus { store_bytes, transient_bytes, process_bytes, limit_bytes, limit_by } = memory;
+    let limit = match (limit_bytes, limit_by) {
+        (Some(bytes), Some(by)) => format!("{} limit {}", clean(by), human(*bytes)),
+        _ => "no limit".to_owned(),
+    };
+    let (stores, transient, process) = (human(*store_bytes), human(*transient_bytes), human(*process_bytes));
+    format!("store {stores}, transient {transient}, process {process}, {limit}")
 }
 
 /// Who may be in the field.
@@ -128,6 +144,7 @@ fn image_text(image: &ImageStatus) -> String {
         &format!("  coverage   {}, lowest multiplicity {}", percent(image.coverage), image.multiplicity_min),
     );
     line(&mut out, &format!("  the origin may leave: {}", may_leave(image)));
+    out.push_str(&risk_text(image));
     let fill = match (image.capacity_bytes, image.filled) {
         (0, _) if image.source.is_some() => "all of it, in the source".to_owned(),
         (0, _) => "nothing, by choice".to_owned(),
@@ -186,6 +203,24 @@ pub fn overlay_text(overlay: &OverlayStatus) -> String {
     format!("{} of {}, in {place}{zeros}{refused}", human(overlay.held_bytes), human(overlay.max_bytes))
 }
 
+/// `29.9 % of os.img (95.7 MiB)`, and so on.
+pub fn sole_text(sole: &[Sole]) -> String {
+    let one = |sole: &Sole| format!("{} of {} ({})", some_percent(sole.share), clean(&sole.image), human(sole.bytes));
+    sole.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Whose death would cost most, once the stores hold everything.
+fn risk_text(image: &ImageStatus) -> String {
+    let Some(risk) = image.at_risk.as_ref().filter(|_| image.origin_may_leave) else { return String::new() };
+    let until = if image.origins > 0 { ", were the origin gone" } else { "" };
+    format!("  one copy   if {} dies, {} is lost{until}\n", clean(&risk.addr), some_percent(risk.share))
+}
+
+/// Rounded up: less than a tenth of a percent is something all the same.
+fn some_percent(share: f64) -> String {
+    format!("{:.1} %", (share * 1000.0).ceil() / 10.0)
+}
+
 /// Whether, and why.
 fn may_leave(image: &ImageStatus) -> String {
     match (image.origin_may_leave, image.origins) {
@@ -206,13 +241,22 @@ fn waiting_text(image: &ImageStatus) -> String {
     for chunk in waiting.iter().take(WAITING_SHOWN) {
         line(
             &mut out,
-            &format!("    chunk {} for {}: {}", chunk.chunk, duration::human(chunk.for_s), clean(&chunk.why)),
+            &format!("    {} for {}: {}", what(image, chunk), duration::human(chunk.for_s), clean(&chunk.why)),
         );
     }
     if waiting.len() > WAITING_SHOWN {
         line(&mut out, &format!("    and {} more", waiting.len() - WAITING_SHOWN));
     }
     out
+}
+
+/// A chunk for people: where it lies in the image; hash pages, whose numbers follow those of the data, lie nowhere in it.
+fn what(image: &ImageStatus, waiting: &WaitingChunk) -> String {
+    let data = image.size_bytes.div_ceil(image.chunk_size_bytes.max(1));
+    match waiting.chunk.checked_sub(data) {
+        Some(page) => format!("hash page {page}"),
+        None => format!("chunk {} at {}", waiting.chunk, human(waiting.chunk * image.chunk_size_bytes)),
+    }
 }
 
 /// The nodes it knows; of which zones they are, if there is more than the one without a name.
@@ -245,6 +289,18 @@ fn nodes_text(nodes: &[NodeStatus], here: &str) -> String {
     out
 }
 
+/// Who went lately.
+fn gone_text(gone: &[GoneStatus]) -> String {
+    let mut out = String::new();
+    for node in gone.iter().take(GONE_SHOWN) {
+        line(&mut out, &format!("{} {} {} ago", clean(&node.addr), clean(&node.how), duration::human(node.ago_s)));
+    }
+    if gone.len() > GONE_SHOWN {
+        line(&mut out, &format!("and {} more went", gone.len() - GONE_SHOWN));
+    }
+    out
+}
+
 fn traffic_text(status: &Status) -> String {
     let traffic = &status.traffic;
     let mut table = vec![["TRAFFIC", "FROM", "TO"].map(str::to_owned).to_vec()];
@@ -252,7 +308,14 @@ fn traffic_text(status: &Status) -> String {
         let cell = |bytes: Option<u64>| bytes.map(human).unwrap_or_default();
         table.push(vec![name.to_owned(), cell(from), cell(to)]);
     };
-    row("own store", Some(traffic.from_store_bytes), None);
+    // What a reader here got without asking anybody: an origin has its file, a node without a store what it keeps for a while.
+    let origins = status.images.iter().filter(|image| image.source.is_some()).count();
+    let own = match (origins, status.images.len() - origins) {
+        (0, _) => "own memory",
+        (_, 0) => "own file",
+        _ => "own file and memory",
+    };
+    row(own, Some(traffic.from_store_bytes), None);
     row("peers", Some(traffic.from_peers_bytes), Some(traffic.to_peers_bytes));
     row("origin", Some(traffic.from_origin_bytes), None);
     for PeerTraffic { addr, zone, origin, received_bytes, sent_bytes, .. } in status.peers.iter().take(PEERS_SHOWN) {

@@ -1,7 +1,9 @@
 //! What `vfield status` looks like.
 
 use super::*;
-use vfield_node::status::{SourceStatus, Traffic, WaitingChunk};
+use crate::control::message::STATUS_FORMAT;
+use crate::control::offer::{ExportKind, ExportStatus};
+use vfield_node::status::{GoneStatus, SourceStatus, Traffic, WaitingChunk};
 
 fn origin() -> DaemonStatus {
     let image = ImageStatus {
@@ -42,6 +44,12 @@ fn origin() -> DaemonStatus {
                 node("2b", "192.168.1.2:4440", "alive", 128 << 20, &[]),
                 node("3c", "192.168.1.3:4440", "suspect", 99 << 20, &[]),
             ],
+            gone: vec![GoneStatus {
+                id: "4d".repeat(8),
+                addr: "192.168.1.4:4440".to_owned(),
+                how: "left".to_owned(),
+                ago_s: 123.4,
+            }],
             traffic: Traffic { from_store_bytes: 1 << 20, to_peers_bytes: 227 << 20, ..Traffic::default() },
             peers: vec![PeerTraffic {
                 id: "2b".repeat(8),
@@ -53,7 +61,15 @@ fn origin() -> DaemonStatus {
             misdeeds: MisdeedsStatus::default(),
             warnings: Vec::new(),
         },
-        exports: vec!["nbd://127.0.0.1:10809/".to_owned()],
+        format: STATUS_FORMAT,
+        exports: vec![ExportStatus::of_all(ExportKind::Nbd, "nbd://127.0.0.1:10809/")],
+        memory: MemoryStatus {
+            store_bytes: 0,
+            transient_bytes: 12 << 20,
+            process_bytes: 30 << 20,
+            limit_bytes: Some(512 << 20),
+            limit_by: Some("cgroup".to_owned()),
+        },
         overlays: Vec::new(),
         sandbox: vec!["capabilities: none".to_owned(), "files: only its own (landlock)".to_owned()],
         control: "/run/vfield/control.sock".to_owned(),
@@ -156,6 +172,36 @@ fn a_node_that_waits_for_lost_chunks() {
 }
 
 #[test]
+fn a_chunk_that_is_waited_for_is_one_of_the_image_or_a_hash_page() {
+    let mut status = origin();
+    let image = &mut status.node.images[0];
+    (image.size_bytes, image.chunk_size_bytes) = (64 << 20, 64 << 10);
+    let waiting = |chunk| WaitingChunk { chunk, for_s: 1.0, why: "no live node holds it".to_owned() };
+    // 1024 chunks, 0 to 1023, then one page.
+    image.waiting = [1023, 1024].map(waiting).to_vec();
+    let text = text(&status);
+    assert!(text.contains("    chunk 1023 at 63.9 MiB for 1.0s: no live"), "{text}");
+    assert!(text.contains("    hash page 0 for 1.0s: no live"), "{text}");
+}
+
+#[test]
+fn what_came_from_here_is_called_what_it_is() {
+    let mut status = origin();
+    assert!(text(&status).contains("\nown file "));
+    status.node.images.push(ImageStatus { name: "b".to_owned(), ..ImageStatus::default() });
+    assert!(text(&status).contains("\nown file and memory "));
+    status.node.images.remove(0);
+    assert!(text(&status).contains("\nown memory "));
+}
+
+#[test]
+fn memory_without_a_limit_is_said_to_have_none() {
+    let mut status = origin();
+    (status.memory.limit_bytes, status.memory.limit_by) = (None, None);
+    assert!(text(&status).contains("process 30.0 MiB, no limit\n"));
+}
+
+#[test]
 fn lines_fit_into_eighty_columns() {
     for row in text(&origin()).lines() {
         assert!(row.chars().count() <= 80, "{row}");
@@ -188,6 +234,14 @@ fn the_json_has_the_promised_names() {
         ["name", "id", "size_bytes", "chunk_size_bytes", "coverage", "multiplicity_min", "origin_may_leave", "waiting"]
     {
         assert!(json["images"][0].get(key).is_some(), "{key}");
+    }
+    assert_eq!(json["format"], 2);
+    assert_eq!(
+        json["exports"],
+        serde_json::json!([{"kind": "nbd", "address": "nbd://127.0.0.1:10809/", "image": null}])
+    );
+    for key in ["store_bytes", "transient_bytes", "process_bytes", "limit_bytes", "limit_by"] {
+        assert!(json["memory"].get(key).is_some(), "{key}");
     }
     let back: DaemonStatus = serde_json::from_value(json).unwrap();
     assert_eq!(back, origin());

@@ -19,5 +19,6 @@ pub mod rate;
 pub mod size;
 pub mod store;
 pub mod threads;
+pub mod until;
 pub mod user;
 pub mod zone;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use vfield_cli::args::Until;
 use vfield_cli::control::client::Client;
 use vfield_cli::control::message::{DaemonStatus, Reply, Request};
 use vfield_cli::control::server::{Daemon, Pending, Server};
 use vfield_cli::letter;
+use vfield_cli::values::until::Until;
 use vfield_core::extent::Extent;
 use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 
@@ -77,7 +77,7 @@ impl Daemon for Fake {
     fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>> {
         match until {
             Until::Ready | Until::Filled => Box::pin(async { Ok(()) }),
-            Until::Covered => Box::pin(std::future::pending()),
+            Until::Covered(_) => Box::pin(std::future::pending()),
         }
     }
 
@@ -89,7 +89,7 @@ impl Daemon for Fake {
         Box::pin(async move { file.write_all(b"saved").map_or(Reply::Done, |()| Reply::Saved { bytes: 5 }) })
     }
 
-    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
+    fn overlay_reset(&self, image: Option<String>, _: bool) -> Pending<'_, Reply> {
         Box::pin(async move { if image.is_none() { Reply::Done } else { Reply::refused("no such overlay", "none") } })
     }
 
@@ -97,7 +97,11 @@ impl Daemon for Fake {
         Reply::Keys { ids: vec!["0a0b0c0d".to_owned()] }
     }
 
-    fn leave(&self, _: Duration) -> Pending<'_, Reply> {
+    fn rehearse_leave(&self) -> Reply {
+        Reply::WouldLose { alone: false, images: Vec::new() }
+    }
+
+    fn leave(&self, _: Duration, _: bool) -> Pending<'_, Reply> {
         Box::pin(async { Reply::Left { handed_over: 1, lost: 0 } })
     }
 }
@@ -162,8 +166,11 @@ fn orders_get_their_answers() {
     assert!(matches!(stage.ask(&Request::Status).reply(), Ok(Reply::Status { status }) if status.control == "here"));
     let wait = |until, timeout_ms| stage.ask(&Request::Wait { until, timeout_ms }).reply();
     assert_eq!(wait(Until::Filled, None), Ok(Reply::Reached));
-    assert_eq!(wait(Until::Covered, Some(1)), Ok(Reply::TimedOut));
-    assert_eq!(stage.ask(&Request::Leave { timeout_ms: 1 }).reply(), Ok(Reply::Left { handed_over: 1, lost: 0 }));
+    assert_eq!(wait(Until::COVERED, Some(1)), Ok(Reply::TimedOut));
+    assert_eq!(
+        stage.ask(&Request::Leave { timeout_ms: 1, force: false, dry_run: false }).reply(),
+        Ok(Reply::Left { handed_over: 1, lost: 0 })
+    );
 }
 
 #[test]
@@ -232,7 +239,7 @@ fn many_clients_that_say_nothing_do_not_lock_others_out_for_ever() {
 #[test]
 fn finishing_waits_for_answers_and_not_for_the_silent() {
     let mut stage = Stage::new();
-    let mut waiting = stage.ask(&Request::Wait { until: Until::Covered, timeout_ms: None });
+    let mut waiting = stage.ask(&Request::Wait { until: Until::COVERED, timeout_ms: None });
     let server = stage.server.take().unwrap();
     stage.runtime.block_on(server.finish());
     drop(stage);

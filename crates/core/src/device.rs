@@ -9,6 +9,8 @@ use crate::source::{BlockSource, ReadError};
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Length of a granule, the unit in which changes are kept and come out whole: a page. Changes of whole granules
 /// never wait, so this is the block size that clients should prefer.
@@ -26,6 +28,34 @@ pub enum WriteError {
     /// The medium failed: `EIO`.
     #[error("keeping changes failed: {0}")]
     Io(String),
+}
+
+/// Who has a device open: counted by exports, for those who would change it under them.
+#[derive(Debug, Clone, Default)]
+pub struct Users(Arc<AtomicU64>);
+
+impl Users {
+    /// Counts one more, until the result is dropped.
+    #[must_use]
+    pub fn enter(&self) -> User {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        User(self.clone())
+    }
+
+    /// How many there are now.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One of [`Users`].
+#[derive(Debug)]
+pub struct User(Users);
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a change gives back when it is done.
@@ -73,6 +103,9 @@ pub trait BlockDevice: BlockSource {
 
     /// Makes durable what was done before. Changes go on meanwhile. Fails while there are bytes whose last change failed.
     fn flush(&self) -> Writing<'_>;
+
+    /// Who has it open. An export counts each file and connection that somebody opened; not what it attaches by itself.
+    fn users(&self) -> &Users;
 
     /// True if changes end with this process, flushed or not.
     fn is_volatile(&self) -> bool;

@@ -239,6 +239,20 @@ impl Geometry {
         self.starts[self.levels]
     }
 
+    /// Most chunks that can be in a store: chunks of zeros are in none, and neither are pages over nothing else. Of
+    /// each level there are at most as many pages as there are data chunks below them. At least 1.
+    pub fn stored_max(&self) -> u64 {
+        let populated = self.header.populated();
+        let pages =
+            (0..self.levels).map(|level| self.pages(level)).map(|pages| (pages.end - pages.start).min(populated));
+        (populated + pages.sum::<u64>()).max(1)
+    }
+
+    /// `chunks` of all, hash pages and zeros included, in chunks that are in a store: those of zeros lie anywhere.
+    pub fn stored_share(&self, chunks: u64) -> u64 {
+        (u128::from(chunks) * u128::from(self.stored_max()) / u128::from(self.chunks())) as u64
+    }
+
     /// Number of levels of hash pages, at least 1.
     pub const fn levels(&self) -> usize {
         self.levels

@@ -307,6 +307,16 @@ impl Membership {
         self.finish()
     }
 
+    /// This node is at another address than it said.
+    pub fn readdress(&mut self, addr: SocketAddr, now: Time) -> Effects {
+        self.now = now;
+        self.me.addr = addr;
+        // What it said of itself before counts less.
+        self.incarnation = self.incarnation.saturating_add(1);
+        self.pass_on(Topic::Member(self.me.node), None);
+        self.finish()
+    }
+
     /// Says goodbye.
     pub fn leave(&mut self, now: Time) -> Effects {
         self.now = now;

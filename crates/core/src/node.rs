@@ -65,6 +65,11 @@ pub enum Input {
         /// Who is there.
         identity: Identity,
     },
+    /// Others can connect to this node at the address that they are told of it, or cannot: then nobody can read its stores. It
+    /// is taken for granted until something else is found.
+    Reachable(bool),
+    /// Others are to be told this address of the node from now on.
+    Readdress(SocketAddr),
     /// Addresses at which the node was told to find its field.
     Doors(Vec<SocketAddr>),
     /// A node told us what it knows.
@@ -144,6 +149,8 @@ pub enum Input {
     Misbehaved(NodeId),
     /// The node is to go: others are to take over what only it holds.
     Leave,
+    /// It stays after all.
+    Stay,
     /// The node goes now.
     Gone,
 }
@@ -302,6 +309,8 @@ pub struct Node {
     forming_until: Time,
     syncs: u32,
     leaving: bool,
+    /// Others cannot connect to it.
+    unreachable: bool,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
     outputs: VecDeque<Output>,
@@ -343,6 +352,7 @@ impl Node {
             forming_until: now,
             syncs: 0,
             leaving: false,
+            unreachable: false,
             former: former::FormerMembers::default(),
             seeking: seeking::Seeking::default(),
             outputs: VecDeque::new(),
@@ -369,6 +379,8 @@ impl Node {
             Input::Datagram(bytes) => self.datagram(&bytes),
             Input::Met(identity) => self.met(identity),
             Input::Answered { addr, identity } => self.answered_at(addr, identity),
+            Input::Reachable(reachable) => self.reachable(reachable),
+            Input::Readdress(addr) => self.readdress(addr),
             Input::Doors(doors) => self.look_behind(&doors),
             Input::Learned(snapshot) => self.learned(snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
@@ -395,7 +407,8 @@ impl Node {
             }
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
-            Input::Leave => self.leave(),
+            Input::Leave => self.leave(true),
+            Input::Stay => self.leave(false),
             Input::Gone => self.gone(),
         }
         self.remap();
@@ -465,12 +478,7 @@ impl Node {
                 }
                 Timer::ExpireReads => self.expire_reads(),
                 Timer::Sync => self.sync(),
-                Timer::Sweep => {
-                    self.membership.sweep();
-                    self.sweep_outside();
-                    self.recount_all();
-                    self.set(crate::config::SYNC_EVERY, Timer::Sweep);
-                }
+                Timer::Sweep => self.sweep(),
             }
         }
     }

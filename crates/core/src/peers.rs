@@ -455,7 +455,12 @@ impl Peers {
         }
     }
 
-    /// Forgets one that is gone, but for its lies.
+    /// Forgets all that are gone and owe nothing, but for their lies, which [`Peers::lied`] bounds.
+    pub fn sweep(&mut self, is_there: impl Fn(NodeId) -> bool) {
+        self.peers.retain(|node, peer| is_there(*node) || peer.outstanding > 0 || peer.standing.has_lied());
+    }
+
+    /// Forgets one that is gone, but for its lies. If it owes something, [`Peers::sweep`] does so later.
     pub fn forget(&mut self, node: NodeId) {
         if self.peers.get(&node).is_some_and(|peer| !peer.standing.has_lied() && peer.outstanding == 0) {
             self.peers.remove(&node);

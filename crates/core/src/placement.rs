@@ -7,6 +7,7 @@
 //! the order in which those who read in step pass a chunk on; [`Gateways`] are those through whom it comes into a zone,
 //! and [`Zones`] the way there.
 
+mod counts;
 pub mod coverage;
 pub mod crowd;
 pub mod gateways;

@@ -40,7 +40,7 @@ pub struct Record {
     pub arc: Arc,
     /// How much of that it holds.
     pub filled: Filled,
-    /// True while the node is about to go: it still serves, but nobody should count on it.
+    /// True while nobody should count on the node: it is about to go and still serves, or others cannot connect to it.
     pub leaving: bool,
 }
 

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
+/// The same of a node that has just been started and takes part in nothing yet.
+pub const MAGIC_STARTING: [u8; 8] = *b"VF-WAIT\n";
 /// Version of everything in this module; nodes of different versions do not talk.
 pub const VERSION: u32 = 7;
 /// Magic, version, length of the rest.
@@ -33,6 +35,7 @@ pub const GET_FRAME: usize = HEADER + GET_PAYLOAD;
 const GET_PAYLOAD: usize = 48;
 const REDIRECT_PAYLOAD: u32 = 8;
 const PROVE_PAYLOAD: u32 = 32;
+const DIAL_BACK_PAYLOAD: u32 = 1;
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
 
@@ -45,6 +48,12 @@ pub enum WireError {
     /// Another version of it.
     #[error("speaks protocol version {0}, this node speaks {VERSION}")]
     Version(u32),
+    /// It has just been started; nobody is at fault.
+    #[error("not ready yet: hashing, {percent} %")]
+    Starting {
+        /// How much of its files is hashed, 0 to 100.
+        percent: u32,
+    },
     /// A frame kind that does not exist.
     #[error("unknown frame kind {0}")]
     Kind(u8),
@@ -83,8 +92,20 @@ pub fn greeting(greeting: &Greeting) -> Vec<u8> {
     out
 }
 
+/// What a node says in place of a greeting while it hashes what it is to serve.
+pub fn starting(percent: u32) -> [u8; GREETING_HEAD] {
+    let mut out = [0; GREETING_HEAD];
+    out[..8].copy_from_slice(&MAGIC_STARTING);
+    out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    out[12..].copy_from_slice(&percent.to_le_bytes());
+    out
+}
+
 /// Checks the head of a greeting and says how many bytes follow it.
 pub fn greeting_length(head: &[u8; GREETING_HEAD]) -> Result<usize, WireError> {
+    if head[..8] == MAGIC_STARTING {
+        return Err(WireError::Starting { percent: u32_at(head, 12).min(100) });
+    }
     if head[..8] != MAGIC {
         return Err(WireError::NotVfield);
     }
@@ -119,6 +140,38 @@ pub enum Kind {
     /// Nothing to send yet, but your requests are in hand: what tells a holder that waits itself from one
     /// that has stopped.
     Patience,
+    /// Connect to me at the address of my greeting, and tell me what came of it. One byte: 1 if the asker cannot connect to
+    /// the address of the other's greeting.
+    DialBack,
+    /// The answer to [`Kind::DialBack`]: a [`DialledBack`] of one byte.
+    DialledBack,
+}
+
+/// What came of connecting to a node that asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DialledBack {
+    /// It answered.
+    Reached,
+    /// Nobody answered: a firewall, or an address that leads nowhere.
+    Silence,
+    /// The connection was refused: nobody listens there.
+    Refused,
+    /// Another node is there, or something else.
+    Another,
+}
+
+impl DialledBack {
+    const ALL: [Self; 4] = [Self::Reached, Self::Silence, Self::Refused, Self::Another];
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reached => "reached",
+            Self::Silence => "no answer",
+            Self::Refused => "connection refused",
+            Self::Another => "somebody else is there",
+        }
+    }
 }
 
 /// Why a request for a chunk was not answered with its bytes.
@@ -204,6 +257,8 @@ impl FrameHeader {
             Kind::Patience => 8,
             Kind::Prove => 9,
             Kind::Proof => 10,
+            Kind::DialBack => 11,
+            Kind::DialledBack => 12,
         };
         out[1] = match self.priority {
             Priority::Demand => 0,
@@ -241,6 +296,8 @@ impl FrameHeader {
             8 => (Kind::Patience, 0),
             9 => (Kind::Prove, PROVE_PAYLOAD),
             10 => (Kind::Proof, PROOF_MAX),
+            11 => (Kind::DialBack, DIAL_BACK_PAYLOAD),
+            12 => (Kind::DialledBack, DIAL_BACK_PAYLOAD),
             other => return Err(WireError::Kind(other)),
         };
         let get = kind == Kind::Get;
@@ -263,7 +320,8 @@ impl FrameHeader {
         let waited_ms = if kind == Kind::Data { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
         // Of these nothing but the longest is possible.
-        if matches!(kind, Kind::Get | Kind::Redirect | Kind::Prove) && length != max {
+        let fixed = matches!(kind, Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack);
+        if fixed && length != max {
             return Err(WireError::Field("length"));
         }
         Ok(Self { kind, priority, insists, refusal, waited_ms, length, request: u64_at(bytes, 8) })
@@ -341,6 +399,40 @@ pub fn proof_frame(request: u64, proof: &Proof) -> Vec<u8> {
 /// Reads the payload of a [`Kind::Proof`] frame.
 pub fn decode_proof(payload: &[u8]) -> Result<Proof, WireError> {
     decode(payload)
+}
+
+/// A whole frame that asks to be connected to; `lost` if the other cannot be, at the address of its greeting.
+pub fn dial_back_frame(request: u64, lost: bool) -> Vec<u8> {
+    byte_frame(Kind::DialBack, request, u8::from(lost))
+}
+
+/// Reads the payload of a [`Kind::DialBack`] frame.
+pub fn decode_dial_back(payload: &[u8]) -> Result<bool, WireError> {
+    match payload {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        _ => Err(WireError::Payload),
+    }
+}
+
+/// A whole frame that says what came of it.
+pub fn dialled_back_frame(request: u64, what: DialledBack) -> Vec<u8> {
+    let number = DialledBack::ALL.iter().position(|known| *known == what).unwrap_or_default();
+    byte_frame(Kind::DialledBack, request, number as u8)
+}
+
+/// Reads the payload of a [`Kind::DialledBack`] frame.
+pub fn decode_dialled_back(payload: &[u8]) -> Result<DialledBack, WireError> {
+    match payload {
+        [number] => DialledBack::ALL.get(usize::from(*number)).copied().ok_or(WireError::Payload),
+        _ => Err(WireError::Payload),
+    }
+}
+
+fn byte_frame(kind: Kind, request: u64, byte: u8) -> Vec<u8> {
+    let mut out = FrameHeader::new(kind, request, 1).encode().to_vec();
+    out.push(byte);
+    out
 }
 
 /// A whole frame that sends an asker to another node.

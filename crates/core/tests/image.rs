@@ -55,6 +55,19 @@ fn bad_headers_are_told_apart() {
     assert_eq!(Header::new(0, ChunkSize::MIN, 0), Err(BadHeader::Length(0)));
 }
 
+#[test]
+fn a_store_has_no_zeros_and_no_pages_over_them() {
+    // 16 384 chunks of 64 KiB below 8 pages below the top.
+    let geometry = |populated| Geometry::new(Header::new(1 << 30, ChunkSize::DEFAULT, populated).expect("a header"));
+    for (populated, most) in [(0, 1), (1, 3), (10, 19), (16_384, 16_393)] {
+        assert_eq!(geometry(populated).stored_max(), most, "{populated} chunks");
+    }
+    let full = geometry(16_384);
+    assert_eq!((full.stored_share(0), full.stored_share(5000), full.stored_share(16_393)), (0, 5000, 16_393));
+    assert_eq!(geometry(10).stored_share(16_393), 19);
+    assert_eq!(geometry(10).stored_share(8197), 9);
+}
+
 prop_compose! {
     fn any_header()(
         length in prop_oneof![1u64..1 << 26, 1u64..1 << 42, 1..=Header::MAX_LENGTH],

@@ -13,10 +13,10 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Subject};
 use vfield_core::snapshot::{self, Snapshot};
 use vfield_core::wire::{
-    self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
+    self, DialledBack, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal, WireError,
 };
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -27,6 +27,8 @@ const KINDS: [Kind; 10] = [
     Kind::Patience,
     Kind::Prove,
     Kind::Proof,
+    Kind::DialBack,
+    Kind::DialledBack,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -104,6 +106,29 @@ mod golden {
         assert_eq!(wire::decode_prove(&prove[HEADER..]), Ok(ImageId([0xcd; 32])));
         let long = Proof { statement: "x".repeat(5000), signature: String::new() };
         assert!(!long.fits());
+    }
+
+    #[test]
+    fn dialling_back() {
+        let asked = wire::dial_back_frame(0x0102, true);
+        assert_eq!(hexadecimal(&asked), "0b00000001000000020100000000000001");
+        assert_eq!(wire::decode_dial_back(&asked[HEADER..]), Ok(true));
+        assert_eq!(wire::decode_dial_back(&[2]), Err(WireError::Payload));
+        let answers = [DialledBack::Reached, DialledBack::Silence, DialledBack::Refused, DialledBack::Another];
+        for (number, what) in answers.into_iter().enumerate() {
+            let frame = wire::dialled_back_frame(0x0102, what);
+            assert_eq!(hexadecimal(&frame), format!("0c0000000100000002010000000000000{number}"));
+            assert_eq!(wire::decode_dialled_back(&frame[HEADER..]), Ok(what));
+        }
+        assert_eq!(wire::decode_dialled_back(&[4]), Err(WireError::Payload));
+    }
+
+    #[test]
+    fn not_ready_yet() {
+        let head = wire::starting(27);
+        assert_eq!(hexadecimal(&head), "56462d574149540a070000001b000000");
+        assert_eq!(wire::greeting_length(&head), Err(WireError::Starting { percent: 27 }));
+        assert_eq!(wire::greeting_length(&wire::starting(u32::MAX)), Err(WireError::Starting { percent: 100 }));
     }
 
     #[test]
@@ -210,6 +235,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::Get => FrameHeader::new(kind, 1, 48),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         Kind::Prove => FrameHeader::new(kind, 1, 32),
+        Kind::DialBack | Kind::DialledBack => FrameHeader::new(kind, 1, 1),
         _ => FrameHeader::new(kind, 1, 0),
     }
 }
@@ -224,7 +250,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for bad in (11..=255).chain([0]) {
+        for bad in (13..=255).chain([0]) {
             assert_eq!(with(0, bad), Err(WireError::Kind(bad)));
         }
         for bad in (3..=127).chain(131..=255) {

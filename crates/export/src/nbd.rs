@@ -6,8 +6,8 @@
 //! command line and by tests. It encrypts where it was given certificates, and knows nothing of peers.
 //!
 //! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
-//! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out (`advice` brings here
-//! what a client says it will read),
+//! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out (`collect` waits for it, `advice`
+//! brings here what a client says it will read),
 //! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet; `upload`
 //! takes in what a client writes. `kernel` attaches the kernel's own client.
 //!
@@ -25,12 +25,15 @@ pub mod access;
 mod address;
 mod advice;
 mod answer;
+mod budget;
 pub mod codec;
+mod collect;
 mod connection;
 mod inbox;
 pub mod kernel;
 mod listener;
 mod outbox;
+mod pause;
 mod server;
 mod session;
 mod socket;
@@ -67,6 +70,9 @@ pub struct Limits {
     /// The same of all connections: as much as four clients need, and no more than the chunks that a node
     /// keeps for a while anyway.
     pub advice_bytes_of_all: u64,
+    /// Bytes that reads of all connections may keep in place while they wait for the rest of their windows; those beyond
+    /// look them up again when the rest is here. As much as sixteen connections of `nbdcopy` need.
+    pub held_bytes_of_all: u64,
     /// At shutdown, how long reads may still wait before they are answered with `ESHUTDOWN`.
     pub grace: Duration,
 }
@@ -80,6 +86,7 @@ impl Default for Limits {
             waiting_bytes: 32 << 20,
             advice_bytes: 1 << 20,
             advice_bytes_of_all: 4 << 20,
+            held_bytes_of_all: 16 << 20,
             grace: Duration::from_secs(5),
         }
     }

@@ -356,6 +356,65 @@ async fn waiting_requests_are_bounded_and_given_up_with_the_client() -> Test {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_pauses_keeps_nothing_of_the_source_in_place() -> Test {
+    let image = Image::new("a", 8 * MIB as usize);
+    let served = serve_one(&image);
+    let mut client = served.connect();
+    client.go(SIMPLE);
+    for cookie in 0..4 {
+        client.request(READ, 0, cookie, 5, 7 * MIB as u32);
+    }
+    let pins = || image.pins.load(std::sync::atomic::Ordering::SeqCst);
+    let pinned = |wanted: bool| async move {
+        while (pins() > 0) != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    let limit = std::time::Duration::from_secs(20);
+    tokio::time::timeout(limit, pinned(true)).await?;
+    tokio::time::timeout(limit, pinned(false)).await?;
+    // Its answers are those that it would have had.
+    let expected = image.device(5, 7 * MIB);
+    for cookie in 0..4 {
+        assert_eq!(client.simple(), (0, cookie));
+        assert!(client.receive(expected.len()) == expected);
+    }
+    served.serving.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_that_wait_keep_little_of_the_source_in_place() -> Test {
+    let image = Image::new("a", 8 * MIB as usize);
+    // The last chunk of each window.
+    image.change(|gaps| gaps.missing = (0..8).map(|window| 16 * window + 15).collect());
+    let limits = Limits { held_bytes_of_all: 2 * MIB, ..Limits::default() };
+    let served = serve_with(std::slice::from_ref(&image), |server| server.with_limits(limits));
+    let mut client = served.connect();
+    client.go(SIMPLE);
+    for window in 0..8 {
+        client.request(READ, 0, window, window * MIB, MIB as u32);
+    }
+    for window in 0..8 {
+        image.until_waiting_for(16 * window + 15).await;
+    }
+    // Of fifteen chunks of a window eight lie in the file.
+    let pins = image.pins.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(pins <= 2 * 8, "{pins} chunks are kept in place");
+    image.change(|gaps| gaps.missing.clear());
+    let mut found = std::collections::BTreeMap::new();
+    for _ in 0..8 {
+        let (error, window) = client.simple();
+        assert_eq!(error, 0);
+        found.insert(window, client.receive(MIB as usize));
+    }
+    assert!(found.iter().all(|(window, bytes)| *bytes == image.device(window * MIB, MIB)));
+    assert_eq!(found.len(), 8);
+    served.serving.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_reads_is_not_answered_without_end() -> Test {
     let image = Image::new("a", 8 * MIB as usize);
     let served = serve_one(&image);

@@ -25,9 +25,9 @@ pub fn target(bytes: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let requests = [
         Request::Status,
-        Request::Leave { timeout_ms: 5 },
+        Request::Leave { timeout_ms: 5, force: false, dry_run: false },
         Request::OverlaySave { image: Some("os".to_owned()) },
-        Request::OverlayReset { image: None },
+        Request::OverlayReset { image: None, force: false },
         Request::ReloadKeys,
         Request::Cat { image: "os".to_owned(), offset: 5, length: Some(7) },
     ];

@@ -64,7 +64,7 @@ pub fn target(bytes: &[u8]) {
             assert!(view.stored <= view.capacity && (0.0..=1.0).contains(&view.coverage.share), "{view:?}");
         }
         assert_eq!(node.me().node, NodeId(ME));
-        let _ = (node.members(), node.sole_chunks(), node.is_filled(), node.is_covered());
+        let _ = (node.members(), node.sole_chunks(), node.is_filled(), node.is_covered(1));
     }
 }
 

@@ -275,6 +275,18 @@ impl Daemon {
         .map_err(|_| LabError::Late { what: format!("{what}; the last status of {}: {last:#}", self.addr), limit })
     }
 
+    /// Waits until it has said something in its log, and is still there.
+    ///
+    /// # Errors
+    /// [`LabError::Late`] with the end of the log.
+    pub fn says(&mut self, text: &str, limit: Duration) -> Result<(), LabError> {
+        wait::wait_until(text, limit, || self.process.log().contains(text)).map_err(|_| LabError::Late {
+            what: format!("{} says {text:?}; its log: {}", self.addr, self.process.log_tail()),
+            limit,
+        })?;
+        self.process.check()
+    }
+
     /// Tells it to leave, and waits for its end.
     ///
     /// # Errors

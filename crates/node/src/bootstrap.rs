@@ -2,6 +2,7 @@
 
 use crate::driver::Driver;
 use crate::greet::{self, GreetError};
+use crate::whereabouts;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,6 @@ const SNAPSHOT: Duration = Duration::from_secs(5);
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
     let me = driver.look(|core| *core.me());
     let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
-    driver.apply(Input::Answered { addr, identity: greeting.identity });
     let exchange = async {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
         connection.send(&frame).await?;
@@ -30,6 +30,8 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
         Ok::<Snapshot, GreetError>(wire::decode_snapshot(&body)?)
     };
     let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;
+    whereabouts::check_member(driver, addr, greeting.identity).await;
+    driver.apply(Input::Answered { addr, identity: greeting.identity });
     driver.apply(Input::Learned(snapshot));
     Ok(())
 }

@@ -26,16 +26,25 @@ pub struct NodeConfig {
     /// The address that others are told; without it the listening address, or, where that is
     /// unspecified (`0.0.0.0`), the one this machine uses towards the bootstrap nodes.
     pub advertise: Option<SocketAddr>,
+    /// True if a person said so; what is only a guess may be replaced.
+    pub advertised: bool,
     /// The nodes with which it shares what it holds: see [`Zone`].
     pub zone: Zone,
     /// Any members of the field; empty for its first node.
     pub bootstrap: Vec<SocketAddr>,
+    /// How long its bootstrap nodes are waited for, and a field's first image; `None`: for ever.
+    pub retry: Option<Duration>,
+    /// True for a node that begins a field by itself if none of them answers.
+    pub founds: bool,
     /// Files to publish.
     pub serve: Vec<ServeConfig>,
     /// Images to join; empty with bootstrap nodes: the field's only image.
     pub join: Vec<ImageSelector>,
     /// How much of each joined image to hold.
     pub store: StoreSize,
+    /// Most bytes that the stores of all joined images have together, but for those that an earlier process left; none
+    /// where a person has said how much.
+    pub stores_max_bytes: Option<u64>,
     /// How eagerly a joining node fills its store.
     pub join_boost: JoinBoost,
     /// How long a read waits for a chunk without a live holder; `None`: for ever.

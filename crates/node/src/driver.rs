@@ -16,6 +16,7 @@ use crate::server::{Bounds, Gate, Offenders};
 use crate::store::found::Adopted;
 use crate::told::Told;
 use crate::traffic::Counters;
+use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -31,7 +32,7 @@ use vfield_core::membership::Departed;
 use vfield_core::node::{Commitment, ImageConfig, Input, Node as Core, Notice, Output};
 use vfield_core::source::ReadError;
 use vfield_core::time::Time;
-use vfield_core::wire::{Priority, Refusal, WireError};
+use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
 use vfield_trust::KeyRing;
 
 /// What a peer's connection to us is told to send.
@@ -52,6 +53,8 @@ pub enum Reply {
     },
     /// A refusal.
     Refuse(Asker, Refusal),
+    /// What came of dialling back, or that it was not done.
+    DialledBack(u64, Option<DialledBack>),
 }
 
 /// The core, and when it is to be woken.
@@ -104,6 +107,8 @@ pub struct Driver {
     pub gate: Arc<Gate>,
     /// Addresses whose connections broke the protocol.
     pub offenders: Offenders,
+    /// Where others find this node, and this node others.
+    pub whereabouts: Whereabouts,
     /// Liars that people were told of.
     told: Told,
     gossip: Gossip,
@@ -114,13 +119,14 @@ pub struct Driver {
 const WARNINGS_MAX: usize = 100;
 
 impl Driver {
-    /// Drives `core`, whose time starts now; talks with those that `gossip` understands. The second value is to be handed to
+    /// Drives `core`, whose time starts now; talks with those that `gossip` understands. Its address is `guessed` or was given. The second value is to be handed to
     /// [`Driver::run`].
     pub fn new(
         core: impl FnOnce(Time) -> Core,
         gossip: Gossip,
         keys: Arc<FieldKeys>,
         pool: bool,
+        guessed: bool,
         events: EventSink,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
         let (hints, hinted) = mpsc::unbounded_channel();
@@ -142,6 +148,7 @@ impl Driver {
             misdeeds: Misdeeds::default(),
             gate: Gate::new(Bounds::of_process()),
             offenders: Offenders::default(),
+            whereabouts: Whereabouts::new(guessed),
             told: Told::default(),
             gossip,
             events,
@@ -417,7 +424,7 @@ impl Driver {
 
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
-            Output::Datagram(to, bytes) => self.gossip.send(&bytes, to),
+            Output::Datagram(to, bytes) => self.gossip.send(&bytes, self.whereabouts.way_to(to)),
             Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
@@ -439,7 +446,8 @@ impl Driver {
         }
     }
 
-    fn reply(&self, connection: ConnectionId, reply: Reply) {
+    /// Has a peer's connection send a reply, if it is still there.
+    pub fn reply(&self, connection: ConnectionId, reply: Reply) {
         if let Some(sender) = lock(&self.connections).get(&connection) {
             // The connection may be closing this very moment.
             let _ = sender.send(reply);

@@ -48,6 +48,15 @@ pub enum Event {
         /// What this node will hold.
         capacity_bytes: u64,
     },
+    /// The store of an image is smaller than it is by default, since memory is short.
+    Capped {
+        /// The image's name.
+        image: String,
+        /// What this node will hold.
+        capacity_bytes: u64,
+        /// What it would hold.
+        default_bytes: u64,
+    },
     /// What an earlier process held was looked at, and counts.
     TakenOver {
         /// The image's name.
@@ -99,8 +108,53 @@ pub enum Event {
         /// Its address.
         addr: SocketAddr,
     },
+    /// Others are told another address of this node from now on, since somebody came by it, or could not come by the first.
+    Readdressed {
+        /// What they were told before.
+        from: SocketAddr,
+        /// What they are told now.
+        to: SocketAddr,
+    },
+    /// Others can connect to this node, and could not before.
+    Reachable {
+        /// Where.
+        addr: SocketAddr,
+    },
+    /// The field has no image yet; it is waited for.
+    NoImages,
+    /// A reader of this machine has waited for long, for a chunk that nobody can be asked for.
+    ReadWaits {
+        /// The image's name.
+        image: String,
+        /// The chunk's number.
+        chunk: u64,
+        /// For how long.
+        for_s: u64,
+        /// Why, in a few words.
+        why: String,
+        /// Who had it last, if that is known.
+        holder: Option<Holder>,
+    },
+    /// No reader of that image waits any more.
+    ReadGoesOn {
+        /// The image's name.
+        image: String,
+        /// For how long the first of them has waited, about.
+        for_s: u64,
+    },
     /// Something a person should look at: a lying peer, a changed source file.
     Warning(String),
+}
+
+/// Who had a chunk last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Where it was.
+    pub addr: SocketAddr,
+    /// How it went.
+    pub how: Departure,
+    /// Seconds since then.
+    pub ago_s: u64,
 }
 
 /// Takes events; called from any thread, must not block.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use vfield_core::identity::Identity;
-use vfield_core::wire::{self, Greeting, MAGIC, WireError};
+use vfield_core::wire::{self, Greeting, MAGIC, MAGIC_STARTING, WireError};
 use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
 use vfield_trust::{KeyRing, record};
 
@@ -39,9 +39,12 @@ pub enum GreetError {
     /// Nobody there, or a firewall that says nothing.
     #[error("no answer")]
     TimedOut,
+    /// It has just been started, and does not take part in anything yet.
+    #[error("not ready yet: hashing, {0} %")]
+    Starting(u32),
     /// It answers with something else.
     #[error(transparent)]
-    Wire(#[from] WireError),
+    Wire(WireError),
     /// The connection leads back to this node.
     #[error("this is the node itself")]
     Myself,
@@ -57,6 +60,27 @@ pub enum GreetError {
     /// It does not have the field's key, or not this one.
     #[error(transparent)]
     Stranger(#[from] HandshakeError),
+}
+
+impl From<WireError> for GreetError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Starting { percent } => Self::Starting(percent),
+            other => Self::Wire(other),
+        }
+    }
+}
+
+impl GreetError {
+    /// True if the other side has just been started.
+    pub const fn is_starting(&self) -> bool {
+        matches!(self, Self::Starting(_))
+    }
+
+    /// True if trying again may help: whoever does not answer may be about to start.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::TimedOut | Self::Starting(_))
+    }
 }
 
 const fn hung_up(with_key: bool) -> &'static str {
@@ -77,7 +101,17 @@ fn plain(error: &io::Error) -> String {
 
 /// Connects to a node and exchanges greetings; returns what the other said. `keys` are the field's.
 pub async fn dial(addr: SocketAddr, me: Identity, keys: Option<KeyRing>) -> Result<(Connection, Greeting), GreetError> {
-    let connecting = timeout(CONNECT, TcpStream::connect(addr));
+    dial_within(CONNECT, addr, me, keys).await
+}
+
+/// The same, with another bound for connecting.
+pub async fn dial_within(
+    bound: Duration,
+    addr: SocketAddr,
+    me: Identity,
+    keys: Option<KeyRing>,
+) -> Result<(Connection, Greeting), GreetError> {
+    let connecting = timeout(bound, TcpStream::connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;
     let with_key = keys.is_some();
@@ -114,6 +148,21 @@ pub async fn answer(
     timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?
 }
 
+/// Tells a node that connected that this one is not ready.
+pub async fn put_off(stream: TcpStream, keys: Option<KeyRing>, percent: u32) -> Result<(), GreetError> {
+    set_options(&stream)?;
+    let said = async {
+        let mut connection = prove(stream, keys.map(Handshake::answer)).await?;
+        connection.send(&wire::starting(percent)).await?;
+        // What was not read would be answered with a reset, which may overtake what was sent.
+        let head = connection.receive(wire::GREETING_HEAD).await?;
+        let body = wire::greeting_length(head.first_chunk().expect("as long as was asked for"))?;
+        connection.receive(body).await?;
+        Ok(())
+    };
+    timeout(GREET, said).await.map_err(|_| GreetError::TimedOut)?
+}
+
 /// True for the ways in which a connection is ended by the other side.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
@@ -143,7 +192,7 @@ async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<Co
         // Exactly one record: what follows the handshake is not for it.
         let mut head = [0; record::HEAD];
         stream.read_exact(&mut head).await?;
-        if MAGIC.starts_with(&head) {
+        if MAGIC.starts_with(&head) || MAGIC_STARTING.starts_with(&head) {
             return Err(GreetError::OpenField);
         }
         let mut record = head.to_vec();

@@ -168,7 +168,7 @@ mod tests {
         let me = identity(1, socket.local_addr().unwrap());
         let keys = Arc::new(FieldKeys::new(None));
         let gossip = Gossip::new(socket, Arc::clone(&keys));
-        Driver::new(|now| Core::new(me, Config::default(), 1, now), gossip, keys, true, Arc::new(|_| {})).0
+        Driver::new(|now| Core::new(me, Config::default(), 1, now), gossip, keys, true, false, Arc::new(|_| {})).0
     }
 
     /// Nobody is there, somebody hangs up: either way nothing is kept of any of them.

@@ -6,6 +6,8 @@
 
 use crate::config::ImageSelector;
 use crate::driver::Driver;
+use crate::entry::Patience;
+use crate::event::Event;
 use crate::node::StartError;
 use crate::page::{self, Proved, Tried};
 use crate::proofs::{self, Disbelief};
@@ -184,11 +186,20 @@ pub struct Search<'a> {
 impl Search<'_> {
     /// Finds what is wished for. Waits a little for it to show up, unless `alone`; what nobody has is looked for among what
     /// is held here.
-    pub async fn find(&self, alone: bool) -> Result<Vec<Chosen>, StartError> {
+    /// A field without any image is waited for with `patience`: whoever brings the first one may be about to start.
+    pub async fn find(&self, alone: bool, patience: Patience) -> Result<Vec<Chosen>, StartError> {
         let end = Instant::now() + if alone { Duration::ZERO } else { SHOWS_UP };
+        let mut said = false;
         let offers = loop {
-            match meant(&Offer::all(self.driver), self.wanted) {
+            let all = Offer::all(self.driver);
+            match meant(&all, self.wanted) {
                 Ok(offers) => break offers,
+                Err(_) if !alone && all.is_empty() && !patience.is_over() => {
+                    if Instant::now() >= end && !std::mem::replace(&mut said, true) {
+                        self.driver.event(Event::NoImages);
+                    }
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
                 Err(error) if Instant::now() >= end => return self.held_here().map_err(|_| error),
                 Err(_) => tokio::time::sleep(LOOK_EVERY).await,
             }

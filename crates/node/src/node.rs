@@ -1,31 +1,36 @@
 //! A running node: starts the parts, hands out its images, says how it is, leaves.
 
 mod report;
+mod start_error;
+
+pub use start_error::StartError;
 
 use crate::bootstrap;
 use crate::changed;
 use crate::config::{NodeConfig, StoreSize};
 use crate::driver::Driver;
+use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::keeper::KeptStores;
+use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Chosen, Known, Search};
 use crate::origin::{Origin, Progress, PublishError};
-use crate::page::Tried;
-use crate::proofs::{self, Disbelief};
+use crate::proofs;
 use crate::reader::ImageReader;
 use crate::server;
-use crate::status::Status;
+use crate::status::{Sole, Status};
 use crate::store::found::Found;
 use crate::store::{Inserted, Store};
 use crate::survey;
+use crate::{waits, whereabouts};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, UdpSocket};
@@ -34,7 +39,7 @@ use vfield_core::config::Config;
 use vfield_core::hash_tree;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
-use vfield_core::names::{BadNames, Names};
+use vfield_core::names::Names;
 use vfield_core::node::{ImageConfig, Input, Node as Core};
 use vfield_core::source::BlockSource;
 use vfield_core::wire::Proof;
@@ -47,113 +52,6 @@ const HASH_REPORTS: Duration = Duration::from_millis(200);
 /// How often the progress of a fill is reported.
 const FILL_REPORTS: Duration = Duration::from_millis(250);
 
-/// Why a node could not start. Each names the thing at fault.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A file could not be published.
-    #[error("{}: {why}", path.display())]
-    Publish {
-        /// The file.
-        path: PathBuf,
-        /// Why, in lower case.
-        why: String,
-    },
-    /// Two files have one name.
-    #[error("two images are named {0:?}")]
-    NameTaken(String),
-    /// The field has another image of this name.
-    #[error("the field has another image named {name:?}: {other}; this one has the id {}", id.short())]
-    NameOfAnother {
-        /// The name.
-        name: String,
-        /// The id of what is served here.
-        id: ImageId,
-        /// What the field has.
-        other: String,
-    },
-    /// An image would have more names than can be told.
-    #[error(transparent)]
-    Names(#[from] BadNames),
-    /// The listening address cannot be had.
-    #[error("cannot listen on {addr}: {source}")]
-    Listen {
-        /// Which.
-        addr: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// None of the bootstrap nodes answered as a member of a field.
-    #[error("no bootstrap node could be joined: {}", tried.iter().map(|(addr, why)| format!("{addr}: {why}")).collect::<Vec<_>>().join("; "))]
-    Bootstrap {
-        /// Each with the reason.
-        tried: Vec<(SocketAddr, String)>,
-    },
-    /// The field has no such image.
-    #[error("the field has no image {wanted:?}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
-    UnknownImage {
-        /// What was asked for.
-        wanted: String,
-        /// Names of those it has.
-        known: Vec<String>,
-    },
-    /// The image is not signed by anybody who is trusted here.
-    #[error("image {image:?} is refused: {why}")]
-    Untrusted {
-        /// Its name.
-        image: String,
-        /// What is wrong.
-        why: Disbelief,
-    },
-    /// The field has several images and none was chosen.
-    #[error("the field has several images: {}", known.join(", "))]
-    ChooseImage {
-        /// Their names and ids.
-        known: Vec<String>,
-    },
-    /// What was asked for may be any of several images, each of which is there.
-    #[error("{wanted:?} may be any of {} images: {}", found.len(), found.join(", "))]
-    Ambiguous {
-        /// What was asked for.
-        wanted: String,
-        /// Names, ids, and who has them.
-        found: Vec<String>,
-        /// What to ask for to have each of them.
-        pins: Vec<String>,
-    },
-    /// Members do not agree on what an image is called.
-    #[error("image {} has several names: {}", id.short(), names.join("; "))]
-    ManyNames {
-        /// The image.
-        id: ImageId,
-        /// What it is called, by each.
-        names: Vec<String>,
-    },
-    /// No member has shown that it has the image.
-    #[error("image {image} cannot be verified: no member delivers its first page{}", answers(tried))]
-    Unproved {
-        /// Its names and its id.
-        image: String,
-        /// Who was asked, and what came of it.
-        tried: Tried,
-    },
-    /// The store would not fit into this machine.
-    #[error("a store of {wanted_bytes} bytes is more than this machine's memory of {memory_bytes}")]
-    StoreTooLarge {
-        /// Asked for.
-        wanted_bytes: u64,
-        /// There is.
-        memory_bytes: u64,
-    },
-    /// The system refused something that every node needs.
-    #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
 /// A node that was started without a field key cannot be given one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this node was started without a field key")]
@@ -164,8 +62,8 @@ pub struct OpenField;
 pub enum Condition {
     /// This node's stores hold all they are to hold.
     Filled,
-    /// The stores of the field hold every image of this node, origins not counted.
-    Covered,
+    /// The stores of the field hold every image of this node so many times, origins not counted.
+    Covered(u64),
 }
 
 /// How a leave went.
@@ -192,6 +90,8 @@ pub struct Node {
     images: Vec<NodeImage>,
     listening: SocketAddr,
     started: Instant,
+    /// What the stores of joined images may come to take up.
+    committed_bytes: u64,
     /// Ended with the node.
     tasks: JoinSet<()>,
 }
@@ -199,24 +99,29 @@ pub struct Node {
 impl Node {
     /// Publishes, listens, joins; returns once its images can be read (they need not be filled).
     pub async fn start(config: NodeConfig, events: EventSink) -> Result<Self, StartError> {
-        let origins = publish(&config, &events).await?;
         let (listener, udp, listening) = listen(&config).await?;
+        events(Event::Listening { addr: listening });
+        let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
+        let percent = Arc::new(AtomicU32::new(0));
+        let origins = tokio::select! {
+            origins = publish(&config, &events, &percent) => origins?,
+            never = lobby::keep(&listener, &keys, &percent) => match never {},
+        };
         let (addr, zone) = (advertised(&config, listening), config.zone);
         let me = Identity { addr, node: NodeId(random()?), generation: now_ms(), zone };
-        events(Event::Listening { addr: listening });
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);
-        let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
         let gossip = Gossip::new(udp, Arc::clone(&keys));
         let core = |now| Core::new(me, core_config, seed, now);
-        let (driver, hints) = Driver::new(core, gossip, keys, pool, Arc::clone(&events));
+        let (driver, hints) = Driver::new(core, gossip, keys, pool, guesses(&config, listening), Arc::clone(&events));
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
         driver.apply(Input::Doors(config.bootstrap.clone()));
 
-        let mut node = Self { driver, images: Vec::new(), listening, started: Instant::now(), tasks };
+        let mut node =
+            Self { driver, images: Vec::new(), listening, started: Instant::now(), committed_bytes: 0, tasks };
         let taken_part = node.take_part(&config, origins, &events).await;
         if taken_part.is_err() {
             // Others may know this node by now: it does not stay in their lists as one that died.
@@ -225,6 +130,7 @@ impl Node {
         taken_part?;
         node.tasks.spawn(report_fills(Arc::clone(&node.driver)));
         node.tasks.spawn(namesakes::watch(Arc::clone(&node.driver)));
+        node.tasks.spawn(waits::tell(Arc::clone(&node.driver)));
         Ok(node)
     }
 
@@ -241,13 +147,14 @@ impl Node {
         let driver = Arc::clone(&self.driver);
         let (wanted, met, trusted) = (&config.join[..], &config.bootstrap[..], config.trusted.as_ref());
         let search = Search { driver: &driver, wanted, held: &held, met, trusted };
-        let alone = self.enter_or_begin(config, &search, events).await?;
+        let patience = Patience::of(config.retry);
+        let alone = self.enter_or_begin(config, &search).await?;
         for published in origins {
             self.prove(&published);
             self.serve(published, &search).await?;
         }
         if joins {
-            for chosen in search.find(alone).await? {
+            for chosen in search.find(alone, patience).await? {
                 if trusted.is_none() {
                     let passing = proofs::pass_on(Arc::clone(&driver), chosen.known.clone(), met.to_vec());
                     self.tasks.spawn(passing);
@@ -290,7 +197,7 @@ impl Node {
         let holds = || {
             self.driver.look(|core| match condition {
                 Condition::Filled => core.is_filled(),
-                Condition::Covered => core.is_covered(),
+                Condition::Covered(times) => core.is_covered(times),
             })
         };
         while !holds() {
@@ -300,8 +207,27 @@ impl Node {
         }
     }
 
+    /// What would be lost with this node now, as far as it knows.
+    pub fn sole(&self) -> Vec<Sole> {
+        report::sole(&self.driver)
+    }
+
     /// Hands over what only it holds, tells the field, and stops serving peers; takes at most `bound`.
     pub async fn leave(&self, bound: Duration) -> Leaving {
+        let left = self.hand_over(bound).await;
+        self.driver.apply(Input::Gone);
+        self.driver.links.close();
+        left
+    }
+
+    /// Does not go after all, after [`Node::hand_over`].
+    pub fn stay(&self) {
+        self.driver.apply(Input::Stay);
+    }
+
+    /// Says that it is about to go, and waits, for at most `bound`, until others have what only it holds. It then goes with
+    /// [`Node::leave`] or [stays](Node::stay).
+    pub async fn hand_over(&self, bound: Duration) -> Leaving {
         let sole = || self.driver.look(|core| core.sole_chunks());
         let alone = || self.driver.look(|core| core.members().len() == 1);
         let before = sole();
@@ -312,59 +238,26 @@ impl Node {
             tokio::time::sleep(LEAVE_POLL).await;
         }
         let lost = sole();
-        self.driver.apply(Input::Gone);
-        self.driver.links.close();
         Leaving { handed_over: before.saturating_sub(lost), lost }
     }
 
-    /// Enters the field. True if nobody of it is there, and what is `held` here makes this node its first one again.
-    async fn enter_or_begin(
-        &mut self,
-        config: &NodeConfig,
-        search: &Search<'_>,
-        events: &EventSink,
-    ) -> Result<bool, StartError> {
-        match self.enter(&config.bootstrap, events).await {
-            // Who trusts no member wants to see a signature first, which only others have.
-            Err(StartError::Bootstrap { tried }) if config.trusted.is_none() && search.held_here().is_ok() => {
-                tried.into_iter().for_each(|(addr, why)| events(Event::BootstrapFailed { addr, why }));
-                Ok(true)
-            }
-            entered => entered.map(|()| false),
+    /// Enters the field. True if nobody of it is there, and this node is to be its first one, with what it serves or holds.
+    async fn enter_or_begin(&mut self, config: &NodeConfig, search: &Search<'_>) -> Result<bool, StartError> {
+        // Who trusts no member wants to see a signature first, which only others have.
+        let has_some = config.trusted.is_none() && search.held_here().is_ok();
+        let begins = config.founds || has_some;
+        let patience = if begins { Some(Duration::ZERO) } else { config.retry };
+        let entered = entry::enter(&self.driver, &config.bootstrap, patience).await;
+        if !config.bootstrap.is_empty() {
+            self.tasks.spawn(whereabouts::watch(Arc::clone(&self.driver), config.bootstrap.clone()));
         }
-    }
-
-    /// Meets the bootstrap nodes, all at once; one that answers is enough, and nobody waits for the others.
-    async fn enter(&mut self, bootstrap: &[SocketAddr], events: &EventSink) -> Result<(), StartError> {
-        let mut meetings = JoinSet::new();
-        for &addr in bootstrap {
-            let driver = Arc::clone(&self.driver);
-            meetings
-                .spawn(async move { (addr, bootstrap::meet(&driver, addr).await.map_err(|error| error.to_string())) });
-        }
-        let mut tried = Vec::new();
-        while let Some(met) = meetings.join_next().await {
-            match met.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
-                (_, Ok(())) => break,
-                (addr, Err(why)) => tried.push((addr, why)),
-            }
-        }
-        if !bootstrap.is_empty() && tried.len() == bootstrap.len() {
-            tried.sort_by_key(|(addr, _)| bootstrap.iter().position(|known| known == addr));
+        let Err(tried) = entered else { return Ok(false) };
+        let tried: Vec<_> = tried.into_iter().map(|(addr, error)| (addr, error.to_string())).collect();
+        if !begins {
             return Err(StartError::Bootstrap { tried });
         }
-        let events = Arc::clone(events);
-        self.tasks.spawn(async move {
-            for (addr, why) in tried {
-                events(Event::BootstrapFailed { addr, why });
-            }
-            while let Some(Ok((addr, met))) = meetings.join_next().await {
-                if let Err(why) = met {
-                    events(Event::BootstrapFailed { addr, why });
-                }
-            }
-        });
-        Ok(())
+        tried.into_iter().for_each(|(addr, why)| self.driver.event(Event::BootstrapFailed { addr, why }));
+        Ok(true)
     }
 
     /// Hands out signatures of an image that it serves, as far as they are such.
@@ -409,13 +302,17 @@ impl Node {
             StoreSize::Percent(share) => (all as f64 * share.clamp(0.0, 100.0) / 100.0).ceil() as u64,
             StoreSize::Bytes(bytes) => bytes.min(all),
         };
-        let needed = capacity_bytes
-            .min((header.populated() + geometry.chunks() - geometry.data_chunks()) * geometry.chunk_bytes());
+        let found = kept.of(id, &header);
+        let (asked, room) = (capacity_bytes, config.stores_max_bytes.filter(|_| found.is_none()));
+        let capacity_bytes = room.map_or(asked, |most| most.saturating_sub(self.committed_bytes).min(asked));
+        let [needed, default_bytes] =
+            [capacity_bytes, asked].map(|bytes| bytes.min(geometry.stored_max() * geometry.chunk_bytes()));
+        self.committed_bytes += needed;
         let memory_bytes = memory_bytes();
         if needed > memory_bytes {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
         }
-        let (store, found) = match kept.of(id, &header) {
+        let (store, found) = match found {
             Some((store, found)) => (store, Some(found)),
             None => {
                 let store = self.store(id, header)?;
@@ -436,7 +333,10 @@ impl Node {
             self.tasks.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
         }
         let size_bytes = header.length_bytes();
-        events(Event::Joined { image: name, id: id.to_string(), size_bytes, capacity_bytes: needed });
+        events(Event::Joined { image: name.clone(), id: id.to_string(), size_bytes, capacity_bytes: needed });
+        if needed < default_bytes {
+            events(Event::Capped { image: name, capacity_bytes: needed, default_bytes });
+        }
         Ok(())
     }
 
@@ -468,14 +368,6 @@ impl Node {
     }
 }
 
-/// What members answered, behind what is said of them all; of many the first.
-fn answers(tried: &Tried) -> String {
-    const SHOWN: usize = 4;
-    let shown: Vec<String> = tried.iter().take(SHOWN).map(|(addr, why)| format!("{addr}: {why}")).collect();
-    let more = if tried.len() > SHOWN { format!("; and {} more", tried.len() - SHOWN) } else { String::new() };
-    if shown.is_empty() { String::new() } else { format!(" ({}{more})", shown.join("; ")) }
-}
-
 /// An image that is to be served: files of the same content are one, of several names.
 struct Published {
     names: Names,
@@ -484,9 +376,15 @@ struct Published {
 }
 
 /// Hashes all files that are to be served.
-async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Published>, StartError> {
+async fn publish(
+    config: &NodeConfig,
+    events: &EventSink,
+    percent: &Arc<AtomicU32>,
+) -> Result<Vec<Published>, StartError> {
     let mut origins: Vec<Published> = Vec::new();
-    for serve in config.serve.clone() {
+    let files = config.serve.len() as u64;
+    for (serve, hashed) in config.serve.clone().into_iter().zip(0u64..) {
+        let percent = Arc::clone(percent);
         let proof = serve.proof.clone();
         let (events, threads) =
             (Arc::clone(events), NonZeroUsize::new(config.hash_threads).unwrap_or(NonZeroUsize::MIN));
@@ -496,6 +394,8 @@ async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Vec<Publishe
             let image = serve.name.clone().or_else(file_name).unwrap_or_default();
             let reported = Mutex::new(Instant::now());
             let progress = |progress: Progress| {
+                let part = u128::from(progress.position_bytes) * 100 / u128::from(progress.length_bytes.max(1));
+                percent.store(((u128::from(hashed) * 100 + part) / u128::from(files)) as u32, Ordering::Relaxed);
                 // Whoever finds it locked comes a moment after one that reports.
                 let Ok(mut last) = reported.try_lock() else { return };
                 if last.elapsed() < HASH_REPORTS {
@@ -552,6 +452,11 @@ async fn listen(config: &NodeConfig) -> Result<(TcpListener, UdpSocket, SocketAd
     }
 }
 
+/// True if nobody said which address others are to be told.
+const fn guesses(config: &NodeConfig, listening: SocketAddr) -> bool {
+    !config.advertised && listening.ip().is_unspecified()
+}
+
 /// The address that others are told.
 fn advertised(config: &NodeConfig, listening: SocketAddr) -> SocketAddr {
     // Where no other node is known yet, the way to anywhere outside is the best guess (TEST-NET-1, RFC 5737).
@@ -584,8 +489,8 @@ async fn report_fills(driver: Arc<Driver>) {
         tokio::time::sleep(FILL_REPORTS).await;
         for view in driver.look(Core::images).into_iter().filter(|view| !view.filled) {
             let Some(image) = driver.image(view.id) else { continue };
-            let (held_bytes, goal_bytes) =
-                (image.store().resident_bytes(), view.capacity * image.geometry().chunk_bytes());
+            let goal = view.capacity.min(image.geometry().stored_max());
+            let [held_bytes, goal_bytes] = [view.stored, goal].map(|chunks| chunks * image.geometry().chunk_bytes());
             driver.event(Event::Filling { image: view.name, held_bytes, goal_bytes });
         }
     }

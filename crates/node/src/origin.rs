@@ -168,15 +168,15 @@ impl Origin {
             .unwrap_or_else(|| if self.guard.is_leased() { OriginState::Intact } else { OriginState::Checked })
     }
 
-    /// What has become of the name under which the file was opened; `None` if that is still this file. Asks the kernel.
-    pub fn moved(&self) -> Option<Moved> {
-        self.file.moved()
-    }
-
     /// True if the file's times or length say that somebody has written to it. Asks the kernel; does not read the file.
     pub fn is_written(&self) -> bool {
         // One that is empty by now has no fingerprint.
         !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published))
+    }
+
+    /// What has become of the name under which the file was opened; `None` if that is still this file. Asks the kernel.
+    pub fn moved(&self) -> Option<Moved> {
+        self.file.moved()
     }
 
     /// The lease, for those who hand the file's pages to sockets.

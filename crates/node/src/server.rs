@@ -20,6 +20,7 @@ use crate::image::{Local, LocalImage};
 use crate::incoming::Incoming;
 use crate::low_water;
 use crate::survey;
+use crate::whereabouts;
 use answers::{Answer, Answers, Body};
 use gate::Place;
 use outgoing::{Outgoing, Sent};
@@ -48,6 +49,9 @@ const BEAT: Duration = Duration::from_millis(50);
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
 /// Of an answer some byte is to be taken within this: longer than machines are stopped for a moment.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+/// All of an answer is to be taken at this rate at least, after so long: a byte a second would keep a chunk in place for
+/// a day. In bytes per second: a hundredth of a link of 10 Mbit/s, so that as many peers may share one.
+const TAKEN_RATE_MIN: u64 = 16 << 10;
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 /// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
@@ -80,7 +84,15 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
 }
 
 /// Greets whoever connected, if it greets in time and is not shown out meanwhile.
-async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<(Connection, Identity)> {
+async fn greet(
+    driver: &Arc<Driver>,
+    stream: TcpStream,
+    addr: SocketAddr,
+    place: &Place,
+) -> Option<(Connection, Identity)> {
+    if let Ok(local) = stream.local_addr() {
+        whereabouts::came_by(driver, local);
+    }
     let (me, has_left) = driver.look(|core| (*core.me(), core.has_left()));
     if has_left {
         return None;
@@ -98,7 +110,7 @@ async fn greet(driver: &Driver, stream: TcpStream, addr: SocketAddr, place: &Pla
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
                 GreetError::TimedOut => driver.misdeeds.silent.add(),
                 GreetError::Wire(_) => driver.misdeeds.broken_frames.add(),
-                GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } => {}
+                GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
             }
             None
         }
@@ -134,6 +146,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
         going: None,
         answers: Answers::default(),
         proved: None,
+        dialling: false,
         image: None,
     };
     let mut keys = driver.keys.changes();
@@ -193,6 +206,8 @@ struct Serving<'a> {
     answers: Answers,
     /// Of which image proofs were told, and how many.
     proved: Option<(ImageId, usize)>,
+    /// This node dials back, as the peer asked.
+    dialling: bool,
     /// The image asked for last: nearly always the one asked for next.
     image: Option<Arc<LocalImage>>,
 }
@@ -200,7 +215,9 @@ struct Serving<'a> {
 impl Serving<'_> {
     async fn run(&mut self, mut replies: mpsc::UnboundedReceiver<Reply>) -> End {
         let counters = self.driver.counters.peer(&self.peer);
+        // The answer on its way, the only one whose chunk is kept in place, and since when it is.
         let mut outgoing: Option<Outgoing> = None;
+        let mut begun = Instant::now();
         let mut beat = pin!(tokio::time::sleep(BEAT));
         // What is left of the answer on its way, and since when.
         let mut stuck: Option<((u64, usize), Instant)> = None;
@@ -209,6 +226,7 @@ impl Serving<'_> {
             loop {
                 if outgoing.is_none() {
                     outgoing = self.answers.next().map(|answer| self.prepare(answer));
+                    begun = Instant::now();
                 }
                 let Some(sending) = &mut outgoing else { break };
                 match sending.send(&self.stream, self.sealer.as_mut()) {
@@ -233,7 +251,8 @@ impl Serving<'_> {
                 let as_before = stuck.filter(|(before, _)| *before == far && !sent);
                 as_before.unwrap_or_else(|| (far, Instant::now()))
             });
-            let taken_by = stuck.map(|(_, since)| since + TAKEN_WITHIN);
+            let whole = outgoing.as_ref().map_or(0, Outgoing::payload_bytes);
+            let taken_by = stuck.map(|(_, since)| taken_by(begun, since, whole));
             // A full socket tells the peer enough: it has bytes to read.
             let waiting = self.answers.open() > 0 && outgoing.is_none();
             if sent {
@@ -319,7 +338,17 @@ impl Serving<'_> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::Proof(image));
             }
-            Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience | Kind::Proof => {
+            Kind::DialBack => {
+                let lost = wire::decode_dial_back(payload)?;
+                self.dial_back(header.request, lost);
+            }
+            Kind::Data
+            | Kind::Refuse
+            | Kind::Redirect
+            | Kind::Synced
+            | Kind::Patience
+            | Kind::Proof
+            | Kind::DialledBack => {
                 return Err(WireError::Field("kind").into());
             }
         }
@@ -348,8 +377,30 @@ impl Serving<'_> {
         }
     }
 
+    /// Connects to the peer where it says that it is; one that asks again meanwhile is refused.
+    fn dial_back(&mut self, request: u64, lost: bool) {
+        self.answers.opened();
+        let (Ok(from), Ok(local)) = (self.stream.peer_addr(), self.stream.local_addr()) else { return };
+        if lost {
+            whereabouts::lost_by(self.driver, from, local);
+        }
+        if std::mem::replace(&mut self.dialling, true) {
+            return self.answers.refuse(request, Refusal::Busy);
+        }
+        let (driver, id, peer) = (Arc::clone(self.driver), self.id, self.peer);
+        tokio::spawn(async move {
+            let what = whereabouts::dial_back(&driver, peer, from).await;
+            driver.reply(id, Reply::DialledBack(request, what));
+        });
+    }
+
     fn reply(&mut self, reply: Reply) {
         match reply {
+            Reply::DialledBack(request, what) => {
+                self.dialling = false;
+                let body = what.map_or(Body::Refusal(Refusal::Busy), Body::DialledBack);
+                self.answers.before(request, body);
+            }
             Reply::Chunk { asker, image, chunk, priority, waited } => {
                 let body = Body::Chunk { image, chunk, waited };
                 self.answers.push(Answer { request: asker.request, priority, body });
@@ -363,6 +414,7 @@ impl Serving<'_> {
         let request = answer.request;
         let (image, chunk, waited) = match answer.body {
             Body::Patience => return Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
+            Body::DialledBack(what) => return Outgoing::frame(wire::dialled_back_frame(request, what)),
             Body::Redirect(node) => return Outgoing::frame(wire::redirect_frame(request, node)),
             Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
             Body::Snapshot => return self.snapshot(request),
@@ -414,6 +466,13 @@ impl Serving<'_> {
     }
 }
 
+/// When the peer is hung up on that has taken nothing of an answer since `stuck`, and has had its `length` bytes before
+/// it since `begun`.
+fn taken_by(begun: Instant, stuck: Instant, length: u64) -> Instant {
+    let whole = TAKEN_WITHIN + Duration::from_secs(length / TAKEN_RATE_MIN);
+    (stuck + TAKEN_WITHIN).min(begun + whole)
+}
+
 /// Returns then; never without a time.
 async fn until(at: Option<Instant>) {
     match at {
@@ -424,3 +483,19 @@ async fn until(at: Option<Instant>) {
 
 /// The order of answers is by priority.
 const _: () = assert!((Priority::Demand as usize) < (Priority::Fill as usize));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_trickles_is_hung_up_on_as_who_takes_nothing_is() {
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        assert_eq!(taken_by(begun, begun, 64 << 10) - begun, TAKEN_WITHIN);
+        assert_eq!(taken_by(begun, begun + second, 1 << 20) - begun, TAKEN_WITHIN + second);
+        // However lately a byte was taken.
+        for (length, seconds) in [(64 << 10, 24), (1 << 20, 84), (0, 20)] {
+            assert_eq!(taken_by(begun, begun + 80 * second, length) - begun, seconds * second, "{length} bytes");
+        }
+    }
+}

@@ -22,6 +22,9 @@ pub struct Status {
     pub zone: ZoneStatus,
     /// All nodes it knows, itself first; a gateway also knows those of other zones.
     pub nodes: Vec<NodeStatus>,
+    /// Members of its zone that went within ten minutes, the latest first.
+    #[serde(default)]
+    pub gone: Vec<GoneStatus>,
     /// Bytes delivered to this machine's readers and to peers, by where they came from.
     pub traffic: Traffic,
     /// Bytes from each peer, most first.
@@ -84,6 +87,26 @@ pub struct MisdeedsStatus {
     pub unread: u64,
 }
 
+/// What would be lost of an image with one node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sole {
+    /// Its name.
+    pub image: String,
+    /// How many bytes no other node holds.
+    pub bytes: u64,
+    /// Their share of the image, 0 to 1.
+    pub share: f64,
+}
+
+/// The node with which most of an image would be lost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RiskStatus {
+    /// Its address.
+    pub addr: String,
+    /// The share of the image that no other store is to hold, 0 to 1.
+    pub share: f64,
+}
+
 /// One image, as this node sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageStatus {
@@ -104,6 +127,9 @@ pub struct ImageStatus {
     pub multiplicity_min: u64,
     /// True once the stores hold all of it: no origin is needed any more.
     pub origin_may_leave: bool,
+    /// With whom most of it would be lost once no origin is there; none if each chunk is held twice.
+    #[serde(default)]
+    pub at_risk: Option<RiskStatus>,
     /// Live origins.
     pub origins: u64,
     /// True if this node is one, with the file's path.
@@ -204,6 +230,19 @@ pub struct NodeStatus {
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
+}
+
+/// A member that went.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GoneStatus {
+    /// Its id, 16 hexadecimal digits.
+    pub id: String,
+    /// `ip:port`.
+    pub addr: String,
+    /// `left` or `died`.
+    pub how: String,
+    /// Seconds since then.
+    pub ago_s: f64,
 }
 
 /// Where bytes came from and went to, since the node started.

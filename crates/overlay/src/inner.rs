@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use vfield_core::device::Users;
 use vfield_core::image::ImageId;
 use vfield_core::source::BlockSource;
 
@@ -32,6 +33,8 @@ pub struct Inner {
     pub room: Room,
     /// Bytes whose last change failed.
     pub refused: Refused,
+    /// Who has it open.
+    pub users: Users,
     /// Granules that are zeros.
     pub zeros: AtomicU64,
     locks: [RwLock<()>; LOCKS],
@@ -63,6 +66,7 @@ impl Inner {
             medium,
             room: Room::new(max_bytes),
             refused: Refused::default(),
+            users: Users::default(),
             zeros: AtomicU64::new(0),
             locks: std::array::from_fn(|_| RwLock::new(())),
             journal: None,

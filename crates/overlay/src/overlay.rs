@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use vfield_core::device::{BlockDevice, WriteError, Writing};
+use vfield_core::device::{BlockDevice, Users, WriteError, Writing};
 use vfield_core::extent::Extent;
 use vfield_core::image::ImageId;
 use vfield_core::source::{Allocating, BlockSource, Piece, Reading, Urgency};
@@ -275,6 +275,10 @@ impl BlockDevice for Overlay {
             None => Box::pin(ready(refused)),
             Some(committer) => Box::pin(async move { committer.flush().await.and(refused) }),
         }
+    }
+
+    fn users(&self) -> &Users {
+        &self.inner.users
     }
 
     fn is_volatile(&self) -> bool {

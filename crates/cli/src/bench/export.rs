@@ -6,6 +6,7 @@ use super::nbd::{Nbd, Place};
 use super::outcome::Image;
 use crate::args::Via;
 use crate::control::message::DaemonStatus;
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::Failure;
 use crate::selection::{self, Named};
 use crate::values::nbd_uri::{NbdUri, Server};
@@ -35,8 +36,8 @@ impl Export {
     /// # Errors
     /// If it exports nothing of the kind.
     pub fn of_daemon(status: &DaemonStatus, image: &ImageStatus, via: Option<Via>) -> Result<Self, Failure> {
-        let nbd = || status.exports.iter().find(|export| export.starts_with("nbd"));
-        let mount = || status.exports.iter().find_map(|export| export.strip_prefix("fuse:"));
+        let address = |kind| status.exports.iter().find(|export| export.kind == kind).map(|export| &export.address);
+        let (nbd, mount) = (|| address(ExportKind::Nbd), || address(ExportKind::Fuse));
         let none = |what: &str, how: &str| {
             Failure::failed(format!("the daemon at {} {what}", status.control))
                 .hint(format!("start it with {how}, or name an NBD export with --nbd URI"))
@@ -143,7 +144,7 @@ fn place(server: &Server) -> Result<Place, Failure> {
 
 /// True if a daemon exports what `uri` names.
 pub fn is_of(status: &DaemonStatus, uri: &NbdUri) -> bool {
-    let server = |export: &String| export.parse::<NbdUri>().ok().map(|export| export.server);
+    let server = |export: &ExportStatus| export.address.parse::<NbdUri>().ok().map(|export| export.server);
     status.exports.iter().filter_map(server).any(|server| server == uri.server)
 }
 
@@ -220,9 +221,13 @@ mod tests {
     #[test]
     fn the_export_is_the_daemons_nbd_server_or_its_mount() {
         let wanted = ImageStatus { name: "a b".to_owned(), size_bytes: 1000, ..ImageStatus::default() };
-        let both = ["fuse:/mnt/x", "nbd+unix:///?socket=/run/n.sock", "nbd://127.0.0.1:7/"];
-        let shown = |exports: &[&str], via| {
-            let exports = exports.iter().map(|export| (*export).to_owned()).collect();
+        let both = [
+            ExportStatus::of_all(ExportKind::Fuse, "/mnt/x"),
+            ExportStatus::of_all(ExportKind::Nbd, "nbd+unix:///?socket=/run/n.sock"),
+            ExportStatus::of_all(ExportKind::Nbd, "nbd://127.0.0.1:7/"),
+        ];
+        let shown = |exports: &[ExportStatus], via| {
+            let exports = exports.to_vec();
             let status = DaemonStatus { exports, control: "/run/c".to_owned(), ..DaemonStatus::default() };
             Export::of_daemon(&status, &wanted, via).map(|export| export.shown).map_err(|failure| failure.to_string())
         };
@@ -241,7 +246,10 @@ mod tests {
 
     #[test]
     fn a_named_export_may_be_the_daemons() {
-        let exports = vec!["nbd+unix:///?socket=/run/n.sock".to_owned(), "fuse:/mnt".to_owned()];
+        let exports = vec![
+            ExportStatus::of_all(ExportKind::Nbd, "nbd+unix:///?socket=/run/n.sock"),
+            ExportStatus::of_all(ExportKind::Fuse, "/mnt"),
+        ];
         let status = DaemonStatus { exports, ..DaemonStatus::default() };
         assert!(is_of(&status, &"nbd+unix:///x?socket=/run/n.sock".parse().unwrap()));
         assert!(!is_of(&status, &"nbd+unix:///x?socket=/run/m.sock".parse().unwrap()));

@@ -4,10 +4,11 @@
 //! `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data` line is followed by
 //! so many raw bytes. What comes in is hostile until [`Request::parse`] returned it.
 
-use crate::args::Until;
+use super::offer::{ExportStatus, MemoryStatus};
+use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use vfield_node::status::Status;
+use vfield_node::status::{Sole, Status};
 
 /// Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
@@ -29,10 +30,16 @@ pub enum Request {
         /// For how long at most; without it for ever.
         timeout_ms: Option<u64>,
     },
-    /// Hand over and end; answered by [`Reply::Left`] when all is done.
+    /// Hand over and end; answered by [`Reply::Left`] when all is done, or refused if chunks would be lost.
     Leave {
         /// How long handing over may take.
         timeout_ms: u64,
+        /// Go though chunks would be lost.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+        /// Only say what would be lost; answered by [`Reply::WouldLose`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dry_run: bool,
     },
     /// Save an overlay in the new and empty file that is handed over with the request, since a daemon opens no files that
     /// others name; answered by [`Reply::Saved`].
@@ -44,6 +51,9 @@ pub enum Request {
     OverlayReset {
         /// As in [`Request::OverlaySave`].
         image: Option<String>,
+        /// Also while it is in use.
+        #[serde(default)]
+        force: bool,
     },
     /// Read the field keys' files again; answered by [`Reply::Keys`].
     ReloadKeys,
@@ -108,6 +118,13 @@ pub enum Reply {
         /// Chunks that nobody took.
         lost: u64,
     },
+    /// What would be lost if the node left now.
+    WouldLose {
+        /// True if it is the last one, with which the field ends.
+        alone: bool,
+        /// Of which images what.
+        images: Vec<Sole>,
+    },
     /// An overlay is saved.
     Saved {
         /// Length of its file.
@@ -163,14 +180,23 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
+/// The format of what `vfield status --json` prints, in its field `format`: raised when a field is renamed, goes, or
+/// changes its meaning, not when one is added. 1: exports were text.
+pub const STATUS_FORMAT: u32 = 2;
+
 /// A node's status, and what the daemon around it offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DaemonStatus {
+    /// See [`STATUS_FORMAT`].
+    pub format: u32,
     /// The node's view.
     #[serde(flatten)]
     pub node: Status,
-    /// Where the images can be attached: `nbd+unix:///?socket=...`, `nbd://...`, `fuse:DIR`, `ublk:DEVICE NAME`.
-    pub exports: Vec<String>,
+    /// Where the images can be attached.
+    pub exports: Vec<ExportStatus>,
+    /// How much memory it takes, and may.
+    #[serde(default)]
+    pub memory: MemoryStatus,
     /// What was written to the images here.
     #[serde(default)]
     pub overlays: Vec<OverlayStatus>,
@@ -213,16 +239,22 @@ pub fn millis(period: Duration) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::num::NonZeroU64;
 
     fn requests() -> impl Strategy<Value = Request> {
-        let until = || prop_oneof![Just(Until::Ready), Just(Until::Filled), Just(Until::Covered)];
+        let until =
+            || prop_oneof![Just(Until::Ready), Just(Until::Filled), any::<NonZeroU64>().prop_map(Until::Covered)];
         prop_oneof![
             Just(Request::Status),
             Just(Request::ReloadKeys),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
-            any::<u64>().prop_map(|timeout_ms| Request::Leave { timeout_ms }),
+            any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {
+                timeout_ms,
+                force,
+                dry_run
+            }),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
-            any::<Option<String>>().prop_map(|image| Request::OverlayReset { image }),
+            any::<(Option<String>, bool)>().prop_map(|(image, force)| Request::OverlayReset { image, force }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {
                 image,
                 offset,

@@ -5,7 +5,7 @@
 
 use super::message::{DaemonStatus, Reply, Request};
 use super::order;
-use crate::args::Until;
+use crate::values::until::Until;
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -21,7 +21,7 @@ use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, Piece};
 
 /// More clients than this wait until one is done: scripts need a few, and each costs about 100 KiB.
-const CONNECTIONS_MAX: usize = 64;
+pub const CONNECTIONS_MAX: usize = 64;
 /// A client that has not sent its line by then is cut off.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end of the daemon waits for clients to take their last answers.
@@ -48,14 +48,17 @@ pub trait Daemon: Send + Sync + 'static {
     /// Saves the overlay of an image, of the only one if none is named, in a file that is new and empty, if its sender is honest.
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply>;
 
-    /// Drops the changes in the overlay of an image, of the only one if none is named.
-    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply>;
+    /// Drops the changes in the overlay of an image, of the only one if none is named; also while it is in use if forced.
+    fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply>;
 
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
 
-    /// Leaves; the reply says how it went.
-    fn leave(&self, bound: Duration) -> Pending<'_, Reply>;
+    /// What would be lost if it left.
+    fn rehearse_leave(&self) -> Reply;
+
+    /// Leaves, or stays if chunks would be lost and nobody forces it; the reply says how it went.
+    fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply>;
 }
 
 /// Answers clients in tasks of its own until it is finished.
@@ -143,9 +146,10 @@ async fn answer(
             Some(file) => daemon.overlay_save(image, file).await,
             None => Reply::refused("a save without a file", "use the vfield program of the daemon's version"),
         },
-        Request::OverlayReset { image } => daemon.overlay_reset(image).await,
+        Request::OverlayReset { image, force } => daemon.overlay_reset(image, force).await,
         Request::ReloadKeys => daemon.reload_keys(),
-        Request::Leave { timeout_ms } => daemon.leave(Duration::from_millis(timeout_ms)).await,
+        Request::Leave { dry_run: true, .. } => daemon.rehearse_leave(),
+        Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {
             Ok(source) => cat(source.as_ref(), offset, length, writer).await?,
             Err(reply) => reply,

@@ -1,5 +1,6 @@
 //! What a new user needs to know next, said when a daemon runs and when it ends.
 
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::log::{EVENTS, Voice};
 use std::net::SocketAddr;
 use vfield_node::Node;
@@ -7,17 +8,24 @@ use vfield_node::config::DEFAULT_PORT;
 use vfield_node::node::Leaving;
 
 /// Says how others join, and where the images are.
-pub fn running(voice: &Voice, node: &Node, serving: bool, places: &[String]) {
+pub fn running(voice: &Voice, node: &Node, serving: bool, places: &[ExportStatus]) {
     let listening = node.listening();
     let known_as = node.status().addr.parse().unwrap_or(listening);
-    tracing::info!(target: EVENTS, event = "ready", addr = %listening, exports = ?places, "ready");
+    let exports: Vec<String> = places.iter().map(ToString::to_string).collect();
+    tracing::info!(target: EVENTS, event = "ready", addr = %listening, ?exports, "ready");
     let closed = node.status().field.closed;
     for line in lines(listening, known_as, serving, closed, places) {
         voice.say(&line);
     }
 }
 
-fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, closed: bool, places: &[String]) -> Vec<String> {
+fn lines(
+    listening: SocketAddr,
+    known_as: SocketAddr,
+    serving: bool,
+    closed: bool,
+    places: &[ExportStatus],
+) -> Vec<String> {
     let mut lines = Vec::new();
     if serving || !listening.ip().is_loopback() {
         let key = if closed { " --field-key FILE" } else { "" };
@@ -30,20 +38,18 @@ fn lines(listening: SocketAddr, known_as: SocketAddr, serving: bool, closed: boo
     } else if !closed {
         lines.push("an open field: whoever reaches this address can join and read; --field-key closes it".to_owned());
     }
-    lines.extend(places.iter().map(|place| at(place)));
+    lines.extend(places.iter().map(at));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
     lines
 }
 
 /// Where an export of the daemon is, in words.
-fn at(place: &str) -> String {
-    if let Some(dir) = place.strip_prefix("fuse:") {
-        return format!("images are files in {dir}");
-    }
-    let device = place.strip_prefix("ublk:").or_else(|| place.strip_prefix("device:"));
-    match device.and_then(|device| device.split_once(' ')) {
-        Some((device, image)) => format!("{image} is the block device {device}"),
-        None => format!("images are at {place}"),
+fn at(place: &ExportStatus) -> String {
+    let ExportStatus { kind, address, image } = place;
+    match (kind, image) {
+        (ExportKind::Fuse, _) => format!("images are files in {address}"),
+        (_, Some(image)) => format!("{image} is the block device {address}"),
+        _ => format!("images are at {address}"),
     }
 }
 
@@ -70,7 +76,7 @@ mod tests {
 
     fn said(listening: &str, known_as: &str, serving: bool, closed: bool) -> String {
         let (listening, known_as) = (listening.parse().unwrap(), known_as.parse().unwrap());
-        lines(listening, known_as, serving, closed, &["fuse:/mnt".to_owned()]).join("\n")
+        lines(listening, known_as, serving, closed, &[ExportStatus::of_all(ExportKind::Fuse, "/mnt")]).join("\n")
     }
 
     #[test]
@@ -87,7 +93,9 @@ mod tests {
         ));
         let open = said("0.0.0.0:4440", "192.168.1.1:4440", true, false);
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));
-        assert_eq!(at("ublk:/dev/ublkb0 my image"), "my image is the block device /dev/ublkb0");
+        let (address, image) = ("/dev/ublkb0".to_owned(), Some("my image".to_owned()));
+        let device = ExportStatus { kind: ExportKind::Ublk, address, image };
+        assert_eq!(at(&device), "my image is the block device /dev/ublkb0");
         assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false, false).contains("vfield join fd00::1\n"));
     }
 }

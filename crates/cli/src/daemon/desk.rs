@@ -1,14 +1,16 @@
 //! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
 
 use super::overlays::Overlays;
-use crate::args::Until;
-use crate::control::message::{DaemonStatus, Reply};
+use crate::control::message::{DaemonStatus, Reply, STATUS_FORMAT};
+use crate::control::offer::{ExportStatus, MemoryStatus};
 use crate::control::server::{Daemon, Pending};
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
 use crate::log::EVENTS;
+use crate::memory;
 use crate::report::percent;
 use crate::selection;
+use crate::values::until::Until;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +20,7 @@ use vfield_core::source::BlockSource;
 use vfield_node::Node;
 use vfield_node::event::Event;
 use vfield_node::node::Condition;
+use vfield_node::status::Status;
 
 /// How far the daemon is.
 #[derive(Clone)]
@@ -29,7 +32,7 @@ enum Stage {
 
 struct Running {
     node: Arc<Node>,
-    exports: Vec<String>,
+    exports: Vec<ExportStatus>,
     overlays: Arc<Overlays>,
     sandbox: Vec<String>,
 }
@@ -43,12 +46,21 @@ pub struct Desk {
     key_files: KeyFiles,
 }
 
-/// Somebody asks the daemon to leave.
+/// The daemon is to leave.
 pub struct LeaveOrder {
     /// How long handing over may take.
     pub bound: Duration,
-    /// Takes the answer.
-    pub tell: oneshot::Sender<Reply>,
+    /// True if it is to go though chunks would be lost.
+    pub force: bool,
+    /// Takes the answer, if somebody waits for one.
+    pub tell: Option<oneshot::Sender<Reply>>,
+}
+
+impl LeaveOrder {
+    /// Tells whoever gave it; they may have gone.
+    pub fn answer(self, reply: Reply) {
+        self.tell.map(|tell| tell.send(reply));
+    }
 }
 
 /// The orders that come in at a [`Desk`].
@@ -84,14 +96,15 @@ impl Desk {
             Event::Hashing { image, done_bytes, total_bytes } => {
                 format!("hashing {image}, {} % done", percent(*done_bytes, *total_bytes))
             }
-            Event::BootstrapFailed { addr, why } => format!("{addr} did not answer: {why}; trying again"),
+            Event::BootstrapFailed { addr, why } => format!("waiting for {addr}: {why}"),
+            Event::NoImages => "waiting for an image: the field has none yet".to_owned(),
             _ => return,
         };
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
     }
 
     /// The node can be asked from now on.
-    pub fn open(&self, node: Arc<Node>, exports: Vec<String>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
+    pub fn open(&self, node: Arc<Node>, exports: Vec<ExportStatus>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
         self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports, overlays, sandbox })));
     }
 
@@ -117,6 +130,18 @@ impl Desk {
     }
 }
 
+/// What the images of a node take, and the process that holds them.
+fn memory_of(node: &Status) -> MemoryStatus {
+    let limit = memory::limit();
+    MemoryStatus {
+        store_bytes: node.images.iter().map(|image| image.held_bytes).sum(),
+        transient_bytes: node.images.iter().map(|image| image.transient_bytes).sum(),
+        process_bytes: memory::process_bytes(),
+        limit_bytes: limit.map(|limit| limit.bytes),
+        limit_by: limit.map(|limit| limit.by.to_owned()),
+    }
+}
+
 fn leaving() -> Reply {
     Reply::refused("the daemon is leaving", "ask another node of the field")
 }
@@ -124,8 +149,11 @@ fn leaving() -> Reply {
 impl Daemon for Desk {
     fn status(&self) -> Result<DaemonStatus, Reply> {
         let running = self.running()?;
+        let node = running.node.status();
         Ok(DaemonStatus {
-            node: running.node.status(),
+            format: STATUS_FORMAT,
+            memory: memory_of(&node),
+            node,
             exports: running.exports.clone(),
             overlays: running.overlays.status(),
             sandbox: running.sandbox.clone(),
@@ -144,7 +172,7 @@ impl Daemon for Desk {
                 let condition = match until {
                     Until::Ready => return Ok(()),
                     Until::Filled => Condition::Filled,
-                    Until::Covered => Condition::Covered,
+                    Until::Covered(times) => Condition::Covered(times.get()),
                 };
                 running.node.wait(condition).await;
                 Ok(())
@@ -179,10 +207,10 @@ impl Daemon for Desk {
         })
     }
 
-    fn overlay_reset(&self, image: Option<String>) -> Pending<'_, Reply> {
+    fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {
-                Ok(running) => running.overlays.reset(image.as_deref()).await,
+                Ok(running) => running.overlays.reset(image.as_deref(), force).await,
                 Err(reply) => reply,
             }
         })
@@ -210,10 +238,14 @@ impl Daemon for Desk {
         }
     }
 
-    fn leave(&self, bound: Duration) -> Pending<'_, Reply> {
+    fn rehearse_leave(&self) -> Reply {
+        self.running().map_or_else(|reply| reply, |running| super::leaving::rehearse(&running.node))
+    }
+
+    fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply> {
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
-            if self.leaves.try_send(LeaveOrder { bound, tell }).is_err() {
+            if self.leaves.try_send(LeaveOrder { bound, force, tell: Some(tell) }).is_err() {
                 return leaving();
             }
             told.await.unwrap_or_else(|_| leaving())

@@ -4,6 +4,7 @@ pub mod access;
 mod devices;
 mod explain;
 
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::control::place::Occupant;
 use crate::failure::Failure;
 use crate::log::Voice;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_core::source::BlockSource;
@@ -114,11 +115,17 @@ impl Exports {
         Ok(Self { nbd: bound.into_iter().map(Server::start).collect(), mount, devices })
     }
 
-    /// Where the images can be attached, as clients write it.
-    pub fn places(&self) -> Vec<String> {
-        let mount = self.mount.iter().map(|mount| format!("fuse:{}", mount.directory().display()));
-        let devices = self.devices.iter().map(Device::place);
-        self.nbd.iter().map(|serving| serving.address().uri("")).chain(mount).chain(devices).collect()
+    /// Where the images can be attached.
+    pub fn places(&self) -> Vec<ExportStatus> {
+        let nbd = self.nbd.iter().map(|serving| ExportStatus::of_all(ExportKind::Nbd, serving.address().uri("")));
+        let dir = |mount: &Mounted| mount.directory().display().to_string();
+        let mount = self.mount.iter().map(|mount| ExportStatus::of_all(ExportKind::Fuse, dir(mount)));
+        nbd.chain(mount).chain(self.devices.iter().map(Device::place)).collect()
+    }
+
+    /// The block devices, with the names of their images.
+    pub fn devices(&self) -> Vec<(String, PathBuf)> {
+        self.devices.iter().map(|device| (device.image().to_owned(), device.path())).collect()
     }
 
     /// Ends all of them: the mount and the devices first, since their readers are most likely to be in the way.

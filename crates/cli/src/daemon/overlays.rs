@@ -14,12 +14,18 @@ use crate::selection::{self, Named};
 use crate::values::size::human;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use vfield_core::device::{BlockDevice, GRANULE_BYTES};
 use vfield_core::image::ImageId;
 use vfield_core::source::BlockSource;
 use vfield_node::node::NodeImage;
 use vfield_overlay::{Folder, Overlay};
+
+/// A loop device lets go of its file a moment after `umount` has returned.
+const LET_GO_WITHIN: Duration = Duration::from_secs(2);
+/// How often it is looked whether it has: nobody says so.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What was taken and looked at before there were images.
 #[derive(Debug)]
@@ -36,6 +42,8 @@ pub struct Overlays {
     all: Vec<Arc<Overlay>>,
     place: String,
     carries_root: bool,
+    /// Block devices that the daemon has made, by their images.
+    devices: OnceLock<Vec<(String, PathBuf)>>,
 }
 
 /// Takes the directory, and looks at the saved overlays that are to be restored.
@@ -77,11 +85,15 @@ impl Prepared {
             let overlay = overlay.map_err(|error| explain::open(&error))?;
             let goes_on = self.plan.carries_root && overlay.usage().is_used();
             if let Some((_, path)) = self.saved.iter().find(|(saved, _)| *saved == id && !goes_on) {
-                overlay.restore(path).map_err(|error| explain::restore(&error))?;
+                overlay.restore(path).map_err(|error| match &self.folder {
+                    Some(folder) => explain::restore_into(&error, folder.path(), overlay.name()),
+                    None => explain::restore(&error),
+                })?;
             }
             all.push(Arc::new(overlay));
         }
-        Ok(Overlays { all, place: self.plan.place.to_string(), carries_root: self.plan.carries_root })
+        let (place, carries_root) = (self.plan.place.to_string(), self.plan.carries_root);
+        Ok(Overlays { all, place, carries_root, devices: OnceLock::new() })
     }
 }
 
@@ -162,9 +174,22 @@ impl Overlays {
         .await
     }
 
-    /// Drops the changes of one; answers when it is done. Not those that a running system stands on: it would read what it
-    /// never wrote.
-    pub async fn reset(&self, image: Option<&str>) -> Reply {
+    /// Takes note of the block devices that the daemon has made, once.
+    pub fn attached_as(&self, devices: Vec<(String, PathBuf)>) {
+        // Whoever comes second says the same.
+        let _ = self.devices.set(devices);
+    }
+
+    /// How many have the image of an overlay open on this machine.
+    fn users(&self, overlay: &Overlay) -> u64 {
+        let devices = self.devices.get().into_iter().flatten();
+        let claimed = devices.filter(|(image, path)| image == overlay.name() && vfield_export::is_claimed(path));
+        overlay.users().count() + claimed.count() as u64
+    }
+
+    /// Drops the changes of one; answers when it is done. Not those that somebody uses, unless by force: a file system
+    /// would go on with what it has in its cache. And never those that a running system stands on.
+    pub async fn reset(&self, image: Option<&str>, force: bool) -> Reply {
         if self.carries_root {
             let hint = "changes end with the machine: start it again; of saved ones remove the file before";
             return Reply::refused("this machine runs from the image, with these changes", hint);
@@ -173,6 +198,16 @@ impl Overlays {
             Ok(overlay) => overlay.clone(),
             Err(refusal) => return refusal,
         };
+        let deadline = Instant::now() + LET_GO_WITHIN;
+        while !force && self.users(&overlay) > 0 {
+            if Instant::now() >= deadline {
+                let fact = format!("{} is in use on this machine: files or connections open: ", overlay.name());
+                let hint =
+                    "unmount and detach it first (see `findmnt` and `losetup`), or drop the changes under it: --force";
+                return Reply::refused(format!("{fact}{}", self.users(&overlay)), hint);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         on_a_thread(move || overlay.reset().map_or_else(|error| explain::save(&error), |()| Reply::Done)).await
     }
 
@@ -204,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn the_ground_is_not_pulled_from_under_a_system() {
         let overlays = Overlays { carries_root: true, ..Overlays::default() };
-        let Reply::Refused { fact, hint } = overlays.reset(None).await else { panic!("it was reset") };
+        let Reply::Refused { fact, hint } = overlays.reset(None, true).await else { panic!("it was reset") };
         assert_eq!(fact, "this machine runs from the image, with these changes");
         assert!(hint.contains("start it again"), "{hint}");
     }

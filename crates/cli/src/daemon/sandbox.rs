@@ -24,6 +24,8 @@ struct Needs {
     mount: bool,
     /// Make and serve block devices.
     devices: bool,
+    /// Have all of its memory locked.
+    locked: bool,
     /// Listen on ports that are for root.
     low_ports: bool,
     /// Become somebody else.
@@ -39,7 +41,7 @@ impl Needs {
         let low = |port: u16| (1..1024).contains(&port);
         let low_ports = tcp_ports.chain([plan.node.listen.port()]).any(low);
         let (mount, devices) = (plan.exports.mount.is_some(), plan.exports.device.is_some());
-        Self { mount, devices, low_ports, user: plan.user.is_some() }
+        Self { mount, devices, locked: plan.root, low_ports, user: plan.user.is_some() }
     }
 }
 

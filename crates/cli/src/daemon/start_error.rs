@@ -22,7 +22,10 @@ pub fn explain(error: StartError) -> Failure {
             Failure::failed(format!("cannot listen on {addr}: {}", plain(&source))).hint(hint)
         }
         StartError::Bootstrap { .. } => Failure::failed(fact)
-            .hint("name a running member: `vfield status` there shows its address, and a firewall must let TCP and UDP through"),
+            .hint(
+            "name a running member: `vfield status` there shows its address, and a firewall must let TCP and UDP through; \
+             --retry forever waits for it",
+        ),
         StartError::Untrusted { why: Disbelief::Unsigned, .. } => Failure::failed(fact)
             .hint("sign it on its origin with `vfield sign FILE --secret-key KEY`, and serve it again"),
         StartError::Untrusted { .. } => Failure::failed(fact)

@@ -1,6 +1,7 @@
 //! What is handed out: a file of this machine, or an image of the field, read through the daemon.
 
-use crate::control::client::Client;
+use super::pinned::Pinned;
+use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Request};
 use crate::failure::{Failure, plain};
 use crate::selection;
@@ -25,7 +26,7 @@ pub struct File {
 #[derive(Debug, Clone)]
 enum Source {
     Path(PathBuf),
-    Image { id: String, control: Option<PathBuf> },
+    Image { image: Pinned, control: Option<PathBuf> },
 }
 
 /// A stream of a file's bytes, in order; an error ends it.
@@ -43,7 +44,7 @@ impl File {
             let (fact, hint) = undecided.words(name, "the daemon");
             Failure::usage(fact).hint(format!("{hint}; a file is named with a slash: ./{name}"))
         })?;
-        let source = Source::Image { id: image.id.clone(), control: control.map(Path::to_owned) };
+        let source = Source::Image { image: Pinned::of(image), control: control.map(Path::to_owned) };
         Ok(Self { source, size_bytes: image.size_bytes })
     }
 
@@ -55,6 +56,14 @@ impl File {
             return Err(failed("not a file"));
         }
         Ok(Self { source: Source::Path(path.to_owned()), size_bytes: metadata.len() })
+    }
+
+    /// Refuses if the daemon has another image of that name by now.
+    pub fn check(&self) -> Result<(), Failure> {
+        match &self.source {
+            Source::Path(_) => Ok(()),
+            Source::Image { image, control } => image.check(&client::status(control.as_deref())?),
+        }
     }
 
     /// Reads all of it, on a thread of its own, no faster than it is taken.
@@ -78,9 +87,9 @@ impl File {
                 let mut file = std::fs::File::open(path).map_err(failed)?.take(self.size_bytes);
                 send(parts, |part| file.read(part).map_err(failed))
             }
-            Source::Image { id, control } => {
+            Source::Image { image, control } => {
                 let mut client = Client::connect(control.as_deref())?;
-                client.send(&Request::Cat { image: id.clone(), offset: 0, length: None })?;
+                client.send(&Request::Cat { image: image.id.clone(), offset: 0, length: None })?;
                 send(parts, |part| client.read(part))
             }
         }

@@ -5,7 +5,9 @@
 
 use super::file::{File, Parts};
 use super::menu::Menu;
+use super::pinned::Pinned;
 use super::script;
+use super::visitors::{OF_ONE_MAX, Place, TAKES_NOTHING, VISITORS_MAX, Visitors};
 use crate::control::client;
 use crate::failure::Failure;
 use bytes::Bytes;
@@ -22,13 +24,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
 
-/// More machines than this wait until one is done: each has a thread while it loads.
-const CONNECTIONS_MAX: usize = 256;
 /// A client that has not sent its request by then is cut off.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// After an error of the system, most likely for want of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -53,27 +52,34 @@ type Answer = Response<Either<Full<Bytes>, Stream>>;
 
 /// Answers clients for as long as it is polled.
 pub async fn serve(listener: TcpListener, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let visitors = Visitors::new(VISITORS_MAX, OF_ONE_MAX);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        match listener.accept().await {
+            // While it waits for room, those behind it wait in the kernel.
+            Ok((stream, addr)) => match visitors.admit(addr.ip()).await {
+                Some(place) => drop(tokio::spawn(entertain(stream, place, Arc::clone(&site)))),
+                None => tracing::debug!(%addr, "turned away: its address has too many connections"),
+            },
             Err(error) => {
                 tracing::warn!(%error, "accepting");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
             }
-        };
-        let site = Arc::clone(&site);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&site)));
-            let mut server = hyper::server::conn::http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
-            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-                tracing::debug!(%error, "http connection");
-            }
-            drop(place);
-        });
+        }
+    }
+}
+
+/// Answers one client until it goes, or has to.
+async fn entertain(stream: TcpStream, place: Place, site: Arc<Site>) {
+    let service = service_fn(|request| answer(request, Arc::clone(&site)));
+    let mut server = hyper::server::conn::http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
+    let stream = TokioIo::new(place.watch(stream, TAKES_NOTHING));
+    let served = tokio::select! {
+        served = server.serve_connection(stream, service) => served,
+        () = place.shown_out() => return,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "http connection");
     }
 }
 
@@ -106,14 +112,15 @@ enum Found {
 impl Site {
     fn find(&self, path: &str) -> Result<Option<Found>, Failure> {
         let url = format!("http://{}", self.address);
-        let start = |image: &str| {
+        let start = |image: &Pinned| {
             let status = client::status(self.control.as_deref())?;
-            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)))))
+            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)?))))
         };
+        let loaded = |file: &File| file.check().map(|()| Some(Found::File(file.clone())));
         match path {
             "/boot.ipxe" => return Ok(Some(Found::Text(script::first(&url)))),
-            "/kernel" => return Ok(Some(Found::File(self.kernel.clone()))),
-            "/initrd" => return Ok(Some(Found::File(self.initrd.clone()))),
+            "/kernel" => return loaded(&self.kernel),
+            "/initrd" => return loaded(&self.initrd),
             _ => {}
         }
         let script = |of: &str| path.strip_prefix(of)?.strip_suffix(".ipxe");

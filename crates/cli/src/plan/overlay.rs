@@ -3,9 +3,9 @@
 
 use crate::args::DaemonOptions;
 use crate::failure::Failure;
+use crate::memory;
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::human;
-use crate::values::store::memory_bytes;
 use std::path::{Path, PathBuf};
 use vfield_core::device::GRANULE_BYTES;
 
@@ -50,7 +50,7 @@ impl OverlayPlan {
         }
         let max_bytes = match place {
             OverlayPlace::Dir(_) => size,
-            OverlayPlace::Ram => Some(in_memory(size, memory_bytes())?),
+            OverlayPlace::Ram => Some(in_memory(size, memory::total_bytes())?),
         };
         Ok(Some(Self { place, max_bytes, from, carries_root: options.root }))
     }

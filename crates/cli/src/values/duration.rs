@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const HINT: &str = "durations look like 500ms, 30s, 2m or 1h; a bare number is seconds";
+const RETRY_HINT: &str = "give 30s, 5m, 0 (try once) or forever";
 /// More than this is said with `never`; far below what would overflow an instant.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -57,6 +58,31 @@ impl FromStr for Timeout {
     }
 }
 
+/// How long to try again: `0` means once, `forever` without end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Retry(pub Option<Duration>);
+
+impl FromStr for Retry {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        if text.trim().eq_ignore_ascii_case("forever") {
+            return Ok(Self(None));
+        }
+        let Period(period) = text.parse().map_err(|bad: BadValue| BadValue::new(bad.fact, RETRY_HINT))?;
+        Ok(Self(Some(period)))
+    }
+}
+
+impl TryFrom<Written> for Retry {
+    type Error = BadValue;
+
+    fn try_from(written: Written) -> Result<Self, BadValue> {
+        written.text().parse()
+    }
+}
+
 /// A timeout in a configuration file: text, or a number of seconds.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a duration such as \"30s\"")]
@@ -69,9 +95,15 @@ impl TryFrom<Written> for Timeout {
     type Error = BadValue;
 
     fn try_from(written: Written) -> Result<Self, BadValue> {
-        match written {
-            Written::Number(seconds) => seconds.to_string().parse(),
-            Written::Text(text) => text.parse(),
+        written.text().parse()
+    }
+}
+
+impl Written {
+    fn text(self) -> String {
+        match self {
+            Self::Number(seconds) => seconds.to_string(),
+            Self::Text(text) => text,
         }
     }
 }
@@ -117,6 +149,14 @@ mod tests {
         assert_eq!("0".parse::<Timeout>(), Ok(Timeout(None)));
         assert_eq!("0s".parse::<Timeout>(), Ok(Timeout(None)));
         assert_eq!("2m".parse::<Timeout>(), Ok(Timeout(Some(Duration::from_secs(120)))));
+    }
+
+    #[test]
+    fn to_try_again_has_an_end_or_none() {
+        assert_eq!("forever".parse::<Retry>(), Ok(Retry(None)));
+        assert_eq!("0".parse::<Retry>(), Ok(Retry(Some(Duration::ZERO))));
+        assert_eq!("30s".parse::<Retry>(), Ok(Retry(Some(Duration::from_secs(30)))));
+        assert_eq!("never".parse::<Retry>().unwrap_err().hint, RETRY_HINT);
     }
 
     #[test]

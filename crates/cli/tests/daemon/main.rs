@@ -2,8 +2,10 @@
 //!
 //! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
 
+mod memory;
 mod signals;
 mod source;
+mod sparse;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -101,8 +103,12 @@ impl Daemon {
         self.status()["addr"].as_str().unwrap().to_owned()
     }
 
-    fn leave(mut self) -> i32 {
-        let left = self.ask(&["leave", "--timeout", "5s"]).status.code().unwrap();
+    fn leave(self) -> i32 {
+        self.leave_with(&["--timeout", "5s"])
+    }
+
+    fn leave_with(mut self, options: &[&str]) -> i32 {
+        let left = self.ask(&[&["leave"], options].concat()).status.code().unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         assert!(!self.control.exists(), "the control socket is gone with its daemon");
         left
@@ -134,7 +140,20 @@ fn an_image_outlives_its_origin() {
     assert_eq!(status["images"][0]["id"].as_str().unwrap().as_bytes(), id.trim_ascii_end());
     let [first, second] = nodes;
     // Half of the image is nowhere else and does not fit into the other store.
-    assert_eq!(first.leave(), 1);
+    let rehearsed = first.ask(&["leave", "--dry-run"]);
+    assert_eq!(rehearsed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&rehearsed.stderr).contains("no other node holds "), "{rehearsed:?}");
+    let refused = first.ask(&["leave", "--timeout", "1s"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("it stays, since ") && said.contains(" of a.img (") && said.contains("--force"), "{said}");
+    assert!(first.ask(&["cat", "a.img"]).stdout == image, "it is there");
+    assert_eq!(first.leave_with(&["--timeout", "1s", "--force"]), 1);
+    let alone = second.ask(&["leave", "--dry-run"]);
+    assert_eq!(
+        (alone.status.code(), alone.stdout),
+        (Some(0), b"nobody else is in the field, which would end\n".to_vec())
+    );
     assert_eq!(second.leave(), 0);
 }
 

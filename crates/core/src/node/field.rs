@@ -5,9 +5,10 @@ use super::{Node, Notice, Output, Timer};
 use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::Effects;
 use crate::membership::message::{self, Level};
+use crate::membership::{Effects, Membership};
 use crate::placement::{Crowd, Holding, Map, Place};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
@@ -78,10 +79,7 @@ impl Node {
     /// them together again, since each side remembers the other's death: this side forgets, and seeks.
     fn start_over(&mut self) {
         self.membership.start_over();
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        for id in ids {
-            self.announce(id);
-        }
+        self.announce_all();
     }
 
     pub(super) fn met(&mut self, identity: Identity) {
@@ -142,7 +140,6 @@ impl Node {
 
     /// Compares notes with a partner: what gossip missed, this finds.
     pub(super) fn sync(&mut self) {
-        self.syncs += 1;
         let live = self.membership.live();
         // Of those who came together each knows another part; whoever has been there longest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
@@ -152,16 +149,54 @@ impl Node {
             self.membership.partner(self.syncs)
         };
         self.outputs.extend(chosen.map(Output::Sync));
+        self.syncs = self.syncs.wrapping_add(1);
         self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
     }
 
-    pub(super) fn leave(&mut self) {
-        if !self.leaving {
-            self.leaving = true;
-            let ids: Vec<ImageId> = self.images.keys().copied().collect();
-            for id in ids {
-                self.announce(id);
-            }
+    /// Forgets what is known of those who are gone, and counts anew who may be asked again.
+    pub(super) fn sweep(&mut self) {
+        self.membership.sweep();
+        self.sweep_outside();
+        let (zone, backbone) = (self.membership.live(), self.outside.backbone.as_ref().map(Membership::live));
+        let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
+        self.peers.sweep(is_there);
+        self.recount_all();
+        self.set(config::SYNC_EVERY, Timer::Sweep);
+    }
+
+    /// Says to all that this node is about to go, or that it stays after all.
+    pub(super) fn leave(&mut self, leaving: bool) {
+        if std::mem::replace(&mut self.leaving, leaving) != leaving {
+            self.announce_all();
+        }
+    }
+
+    /// Whether others can connect to this node. If they cannot, it says that it has nothing.
+    pub(super) fn reachable(&mut self, reachable: bool) {
+        if std::mem::replace(&mut self.unreachable, !reachable) == reachable {
+            self.announce_all();
+        }
+    }
+
+    /// Tells the others another address of this node.
+    pub(super) fn readdress(&mut self, addr: SocketAddr) {
+        let effects = self.membership.readdress(addr, self.now);
+        self.apply(effects);
+        if let Some(backbone) = &mut self.outside.backbone {
+            let effects = backbone.readdress(addr, self.now);
+            self.apply_outside(effects);
+        }
+    }
+
+    /// True if others may count on what this node holds.
+    pub(super) const fn counts(&self) -> bool {
+        !self.leaving && !self.unreachable
+    }
+
+    fn announce_all(&mut self) {
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in ids {
+            self.announce(id);
         }
     }
 
@@ -220,8 +255,10 @@ impl Node {
             filled: r.filled,
             leaving: r.leaving || suspects.contains(&r.node),
         };
+        // Whom nobody should count on, and who has nothing, nobody asks either.
+        let takes_part = |r: &crate::record::Record| r.node == me || !r.leaving || r.arc.length > 0;
         map.update(
-            about().filter(|record| !record.origin).map(holding),
+            about().filter(|record| !record.origin && takes_part(record)).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),
         );
     }

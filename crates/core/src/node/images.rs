@@ -169,18 +169,18 @@ impl Node {
     /// Says what we have of an image, to all.
     pub(super) fn announce(&mut self, id: ImageId) {
         let node = self.me().node;
-        let leaving = self.leaving;
+        let (leaving, nothing) = (!self.counts(), self.unreachable);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.announce_set = false;
         image.version += 1;
-        let none = Filled::default();
-        let filled = if image.fill.arc().length == 0 { none } else { image.fill.filled() };
+        let arc = if nothing { Arc::default() } else { image.fill.arc() };
+        let filled = if arc.length == 0 { Filled::default() } else { image.fill.filled() };
         let record = Record {
             node,
             version: image.version,
             subject: Shared::clone(&image.subject),
-            origin: image.origin,
-            arc: image.fill.arc(),
+            origin: image.origin && !nothing,
+            arc,
             filled,
             leaving,
         };

@@ -27,7 +27,7 @@ impl Node {
     /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
     /// each sees what those before it did. Whenever arcs change they line up anew, all from that moment on.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
-        let (me, leaving) = (self.me().node, self.leaving);
+        let (me, leaving) = (self.me().node, !self.counts());
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         let arc = image.fill.arc();
@@ -92,19 +92,24 @@ impl Node {
         } else {
             image.map.moving_up(me).filter(|to| !last || image.map.keeps(arc, *to, me))
         };
-        if let Some(to) = to.filter(|_| !self.leaving) {
+        if let Some(to) = to.filter(|_| self.counts()) {
             self.take_arc(id, to);
         }
     }
 
-    /// How many chunks would be lost with this node, as far as it knows: those of its stores that no node
-    /// which stays has, of images without another live origin; and of images that it is the only origin
-    /// of, those that no store has.
+    /// How many chunks would be lost with this node: the sum of [`Node::sole`].
     pub fn sole_chunks(&self) -> u64 {
+        self.sole().iter().map(|(_, chunks)| chunks).sum()
+    }
+
+    /// How many chunks of which images would be lost with this node, as far as it knows: those of its stores that no
+    /// node which stays has, of images without another live origin; and of images that it is the only origin
+    /// of, those that no store has. Images of which nothing would be lost are left out.
+    pub fn sole(&self) -> Vec<(ImageId, u64)> {
         let me = self.me().node;
         let suspects = self.membership.suspects();
-        let mut sole = 0;
-        for image in self.images.values() {
+        let mut sole = Vec::new();
+        for (id, image) in &self.images {
             let elsewhere = image.outside.hold_all(self.me().zone);
             if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains(origin)) {
                 continue;
@@ -113,13 +118,14 @@ impl Node {
                 let mut homes = image.map.homes(chunk).into_iter();
                 homes.any(|home| home.node != me && !home.leaving && image.map.has(&home, chunk))
             };
-            if image.origin {
+            let chunks = if image.origin {
                 let coverage = image.map.coverage_without(me);
-                let bare = (1.0 - coverage.share) * image.inventory.geometry().chunks() as f64;
-                sole += if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) };
+                let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
+                if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) }
             } else {
-                sole += image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64;
-            }
+                image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64
+            };
+            sole.extend((chunks > 0).then_some((*id, chunks)));
         }
         sole
     }

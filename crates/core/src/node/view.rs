@@ -13,6 +13,7 @@ use crate::reach::Reach;
 use crate::standing::Tally;
 use crate::wire::Priority;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// One image, as a node sees it.
@@ -28,6 +29,8 @@ pub struct ImageView {
     pub origins: u64,
     /// True if this node is one.
     pub origin: bool,
+    /// With whom most of it would be lost were there no origin, and which share of it; `None` if each chunk is held twice.
+    pub at_risk: Option<(NodeId, f64)>,
     /// Chunks that its store may hold.
     pub capacity: u64,
     /// Chunks that its store holds.
@@ -92,6 +95,19 @@ pub struct ZonesView {
     pub zones: usize,
 }
 
+impl Image {
+    /// What its store is to hold at most.
+    fn capacity_bytes(&self) -> u64 {
+        let geometry = self.inventory.geometry();
+        self.inventory.capacity().min(geometry.stored_max()) * geometry.chunk_bytes()
+    }
+
+    /// What its store holds.
+    fn held_bytes(&self) -> u64 {
+        self.inventory.stored() * self.inventory.geometry().chunk_bytes()
+    }
+}
+
 impl Node {
     /// All images this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
@@ -100,6 +116,7 @@ impl Node {
             id: image.subject.image,
             name: image.subject.names.first().to_owned(),
             coverage: image.map.coverage(),
+            at_risk: image.map.worst_loss().map(|(node, lost)| (node, lost as f64 / image.map.ring().size() as f64)),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
             capacity: image.inventory.capacity(),
@@ -124,6 +141,21 @@ impl Node {
         image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
     }
 
+    /// Of each image the longest time that a reader of this machine has waited for a chunk that nobody can be asked for, and
+    /// who had it last, and how long ago that one went.
+    pub fn longest_waits(&self) -> Vec<(ImageId, Waited, Option<(Former, Duration)>)> {
+        let longest = |image: &Image| {
+            let waiting = image.fetches.iter().filter(|(_, fetch)| !fetch.waiters.is_empty());
+            let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, *chunk, why)));
+            let (since, chunk, why) = waiting.min_by_key(|(since, chunk, _)| (*since, *chunk))?;
+            let id = image.subject.image;
+            let holder = self.former.last_holder(id, image.map.ring(), chunk);
+            let holder = holder.map(|former| (former.clone(), self.now - former.at));
+            Some((id, Waited { chunk, wait: self.now - since, why }, holder))
+        };
+        self.images.values().filter_map(|image| longest(image)).collect()
+    }
+
     /// What peers did that they should not have.
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
@@ -133,6 +165,16 @@ impl Node {
     /// True once it has said goodbye: it is nobody's peer any more.
     pub const fn has_left(&self) -> bool {
         self.membership.has_left()
+    }
+
+    /// True if no other member is known to live.
+    pub fn is_alone(&self) -> bool {
+        self.membership.live().is_empty()
+    }
+
+    /// Where some of the other members are, at most so many.
+    pub fn some_members(&self, most: usize) -> Vec<SocketAddr> {
+        self.membership.live().values().take(most).map(|member| member.addr).collect()
     }
 
     /// Members that went, the latest last, and how long ago.
@@ -149,8 +191,9 @@ impl Node {
             let (mut capacity_bytes, mut held_bytes, mut origin_of) = (0, 0, Vec::new());
             for record in records.of(identity.node) {
                 let Ok(header) = crate::image::Header::decode(&record.subject.header) else { continue };
-                let bytes = |length: u64| length.saturating_mul(header.chunk_size().bytes());
-                let size = crate::image::Geometry::new(header).chunks();
+                let geometry = crate::image::Geometry::new(header);
+                let bytes = |chunks: u64| geometry.stored_share(chunks).saturating_mul(geometry.chunk_bytes());
+                let size = geometry.chunks();
                 // Others may say what they like: no more than there is.
                 let (arc, filled) = (record.arc.length.min(size), record.filled.count.min(size));
                 capacity_bytes = bytes(arc).saturating_add(capacity_bytes);
@@ -162,9 +205,16 @@ impl Node {
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
         };
+        // Of itself it knows more than its records say.
+        let own = |bytes: fn(&Image) -> u64| self.images.values().map(|image| bytes(image)).sum();
+        let mine = MemberView {
+            capacity_bytes: own(Image::capacity_bytes),
+            held_bytes: own(Image::held_bytes),
+            ..view(me, "self")
+        };
         let others = self.membership.live().values();
         let others = others.map(|identity| view(*identity, self.state_of(identity.node, suspects)));
-        std::iter::once(view(me, "self")).chain(others).collect()
+        std::iter::once(mine).chain(others).collect()
     }
 
     /// How a live member is doing.
@@ -229,8 +279,9 @@ impl Node {
         self.images.values().all(|image| image.fill.is_done())
     }
 
-    /// True if the stores of the field hold all images of this node, origins not counted.
-    pub fn is_covered(&self) -> bool {
-        self.images.values().all(|image| self.is_whole(image))
+    /// True if the stores of the field hold all images of this node, origins not counted, so many times.
+    pub fn is_covered(&self, times: u64) -> bool {
+        let often = |image: &Image| times < 2 || image.map.coverage().multiplicity_min >= times;
+        self.images.values().all(|image| self.is_whole(image) && often(image))
     }
 }

@@ -1,7 +1,9 @@
 //! Counting how often the ring is covered.
 
+use super::counts::Counts;
 use super::map::Holding;
 use super::ring::{Arc, Ring};
+use std::ops::ControlFlow;
 
 /// How well the stores of a field hold an image, origins not counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,49 +15,88 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Counts what is held now. A stretch of the ring and a stretch of the image that only meet in a few
+    /// Counts what is held now, in O(n log n). A stretch of the ring and a stretch of the image that only meet in a few
     /// chunks are weighed by their lengths, so during a fill `share` is an estimate and
     /// `multiplicity_min` may be low; both are exact once fills are done.
     pub fn of(ring: &Ring, holdings: &[Holding]) -> Self {
         let size = ring.size();
-        let whole = Arc { start: 0, length: size };
-        let arcs: Vec<Arc> = holdings.iter().map(|h| if h.arc.length < size { h.arc } else { whole }).collect();
-        let layers = Layers::of(&arcs, size);
         let (mut covered, mut lowest) = (0.0, u64::MAX);
-        for (start, length) in layers.segments() {
-            let filled: Vec<Arc> = holdings
-                .iter()
-                .filter(|h| h.filled.count > 0 && h.arc.contains(start, size))
-                .map(|h| Arc { start: h.filled.from, length: h.filled.count })
-                .collect();
-            let inner = Layers::of(&filled, size);
-            lowest = lowest.min(inner.lowest(whole));
-            let bare: u64 = inner.runs().filter(|run| run.count == 0).map(|run| run.length).sum();
-            covered += length as f64 * (size - bare) as f64;
-        }
+        let _ = Sweep::new(size, holdings).run(|stretch| {
+            lowest = lowest.min(stretch.least);
+            covered += stretch.length as f64 * (size - stretch.bare) as f64;
+            ControlFlow::Continue(())
+        });
         let share = covered / (size as f64 * size as f64);
         Self { share: if lowest > 0 { 1.0 } else { share.min(1.0) }, multiplicity_min: lowest }
     }
 
-    /// True if each chunk has a holder: what [`Coverage::of`] says, without counting. Whoever has a store asks that each time
-    /// others have said something, and mostly the answer is near: a part that nobody has, or stores that are full.
+    /// True if each chunk has a holder: what [`Coverage::of`] says, mostly without counting. Whoever has a store asks that
+    /// each time others have said something, and mostly the answer is near: a part that nobody has, or stores that are full.
     pub fn is_whole(ring: &Ring, holdings: &[Holding]) -> bool {
         let size = ring.size();
         let mut arcs: Vec<Arc> = holdings.iter().filter(|h| h.filled.count == size).map(|h| h.arc).collect();
-        if covers(&mut arcs, size) {
-            return true;
+        let bare =
+            |stretch: Stretch| if stretch.least == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        covers(&mut arcs, size) || Sweep::new(size, holdings).run(bare).is_continue()
+    }
+}
+
+/// A stretch of the ring, as a sweep comes by it.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    /// Number of places, above 0.
+    length: u64,
+    /// The lowest number of holders of any chunk of the image, as far as it lies on this stretch.
+    least: u64,
+    /// How many chunks of the image have no holder there.
+    bare: u64,
+}
+
+/// A walk around the ring: at each place, how much of the image is held by the stores that are to hold that place.
+struct Sweep {
+    /// Stretches on which the same stores count.
+    segments: Vec<(u64, u64)>,
+    /// Where stores begin (true) and cease to count, in order, and what they hold of the image.
+    events: Vec<(u64, bool, Arc)>,
+    counts: Counts,
+}
+
+impl Sweep {
+    fn new(size: u64, holdings: &[Holding]) -> Self {
+        let whole = Arc { start: 0, length: size };
+        let arc = |h: &Holding| if h.arc.length < size { h.arc } else { whole };
+        let arcs: Vec<Arc> = holdings.iter().map(arc).collect();
+        let segments = Layers::of(&arcs, size).segments().collect();
+        let holds = || holdings.iter().filter(|h| h.filled.count > 0 && h.arc.length > 0);
+        let filled = |h: &Holding| Arc { start: h.filled.from % size, length: h.filled.count.min(size) };
+        let mut events = Vec::new();
+        for (arc, filled) in holds().map(|h| (arc(h), filled(h))) {
+            let end = arc.start + arc.length;
+            events.extend([(arc.start, true, filled), (end.min(size), false, filled)]);
+            if end > size {
+                events.extend([(0, true, filled), (end - size, false, filled)]);
+            }
         }
-        let parts = || holdings.iter().map(|h| h.arc).filter(|arc| arc.length < size);
-        let mut cuts: Vec<u64> = parts().flat_map(|arc| [arc.start, (arc.start + arc.length) % size]).collect();
-        cuts.push(0);
-        cuts.sort_unstable();
-        cuts.dedup();
-        cuts.into_iter().all(|cut| {
-            arcs.clear();
-            let here = holdings.iter().filter(|h| h.filled.count > 0 && h.arc.contains(cut, size));
-            arcs.extend(here.map(|h| Arc { start: h.filled.from, length: h.filled.count }));
-            covers(&mut arcs, size)
-        })
+        events.sort_unstable_by_key(|(place, begins, arc)| (*place, *begins, *arc));
+        Self { segments, events, counts: Counts::new(holds().map(filled), size) }
+    }
+
+    /// Looks at one stretch after the other.
+    fn run(&mut self, mut look: impl FnMut(Stretch) -> ControlFlow<()>) -> ControlFlow<()> {
+        let mut next = 0;
+        for &(start, length) in &self.segments {
+            while let Some((_, begins, filled)) = self.events.get(next).filter(|(place, ..)| *place <= start) {
+                if *begins {
+                    self.counts.add(*filled)
+                } else {
+                    self.counts.remove(*filled)
+                }
+                next += 1;
+            }
+            let (least, places) = self.counts.least();
+            look(Stretch { length, least, bare: if least == 0 { places } else { 0 } })?;
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -207,4 +248,75 @@ impl Layers {
 fn worth(more: u64) -> u128 {
     const LEVELS: u64 = 6;
     100u128.pow((LEVELS - more.min(LEVELS)) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{Arrival, NodeId};
+    use crate::placement::{Filled, mix};
+    use proptest::prelude::*;
+
+    fn holding(node: u64, arc: (u64, u64), filled: (u64, u64)) -> Holding {
+        Holding {
+            node: NodeId(node),
+            arrival: Arrival(node),
+            arc: Arc { start: arc.0, length: arc.1 },
+            filled: Filled { from: filled.0, count: filled.1 },
+            leaving: false,
+        }
+    }
+
+    /// The same by looking at all holdings anew on each stretch.
+    fn plainly(size: u64, holdings: &[Holding]) -> Coverage {
+        let whole = Arc { start: 0, length: size };
+        let arcs: Vec<Arc> = holdings.iter().map(|h| if h.arc.length < size { h.arc } else { whole }).collect();
+        let (mut covered, mut lowest) = (0.0, u64::MAX);
+        for (start, length) in Layers::of(&arcs, size).segments() {
+            let here = holdings.iter().filter(|h| h.filled.count > 0 && h.arc.contains(start, size));
+            let filled: Vec<Arc> = here.map(|h| Arc { start: h.filled.from, length: h.filled.count }).collect();
+            let inner = Layers::of(&filled, size);
+            lowest = lowest.min(inner.lowest(whole));
+            let bare: u64 = inner.runs().filter(|run| run.count == 0).map(|run| run.length).sum();
+            covered += length as f64 * (size - bare) as f64;
+        }
+        let share: f64 = covered / (size as f64 * size as f64);
+        Coverage { share: if lowest > 0 { 1.0 } else { share.min(1.0) }, multiplicity_min: lowest }
+    }
+
+    proptest! {
+        #[test]
+        fn a_sweep_counts_what_is_there(
+            size in 1u64..50,
+            stores in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..14),
+        ) {
+            let store = |(node, (start, length, from, count)): (u64, (u64, u64, u64, u64))| {
+                holding(node, (start % size, length % size + 1), (from % size, count % (size + 1)))
+            };
+            let holdings: Vec<Holding> = (0..).zip(stores).map(store).collect();
+            let (ring, plainly) = (Ring::new(size), plainly(size, &holdings));
+            prop_assert_eq!(Coverage::of(&ring, &holdings), plainly);
+            prop_assert_eq!(Coverage::is_whole(&ring, &holdings), plainly.multiplicity_min > 0);
+        }
+    }
+
+    /// Nodes that look at the tree, while the stores of a room fill, for each that counts coverage.
+    fn visited(count: u64) -> u64 {
+        const SIZE: u64 = 1 << 20;
+        let store = |node| holding(node, (mix(node) % SIZE, SIZE / 5), (mix(!node) % SIZE, mix(node ^ 7) % SIZE));
+        let holdings: Vec<Holding> = (0..count).map(store).collect();
+        let mut sweep = Sweep::new(SIZE, &holdings);
+        let _ = sweep.run(|_| ControlFlow::Continue(()));
+        sweep.counts.visited
+    }
+
+    #[test]
+    fn coverage_of_a_large_room_is_counted_in_few_steps() {
+        for count in [100, 1000, 10_000] {
+            let steps = visited(count);
+            // Two or three ends of each arc, at each of which two paths go down the tree.
+            let most = 3 * count * 4 * u64::from((2 * count).ilog2() + 1);
+            assert!(steps <= most, "{steps} steps for {count} stores, {most} at most");
+        }
+    }
 }

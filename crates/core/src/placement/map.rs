@@ -134,14 +134,13 @@ impl Map {
         nodes.max_by_key(|node| (mix(node.0 ^ mix(chunk.0)), *node))
     }
 
-    /// How often each chunk is held, origins not counted. Costs O(n^2 log n) in the number of holdings.
+    /// How often each chunk is held, origins not counted. Costs O(n log n) in the number of holdings.
     pub fn coverage(&self) -> Coverage {
         let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving).copied().collect();
         Coverage::of(&self.ring, &staying)
     }
 
-    /// True if each chunk is held, origins not counted, by those that count. Costs O(n log n) if stores hold all, or are full;
-    /// O(n^2) else.
+    /// True if each chunk is held, origins not counted, by those that count. Costs O(n log n).
     pub fn is_whole(&self, counts: impl Fn(NodeId) -> bool) -> bool {
         let staying = self.holdings.iter().filter(|h| !h.leaving && counts(h.node));
         Coverage::is_whole(&self.ring, &staying.copied().collect::<Vec<_>>())

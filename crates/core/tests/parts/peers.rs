@@ -204,6 +204,27 @@ fn memory_of_liars_is_bounded() {
     assert!(peers.of(NodeId(99)).is_some(), "there is room again");
 }
 
+/// Members come and go for months; of those who are gone only lies are remembered.
+#[test]
+fn who_is_gone_for_good_is_forgotten() {
+    const CHUNK: u64 = 64 << 10;
+    let mut peers = Peers::new(true);
+    for id in 100..1100 {
+        let node = NodeId(id);
+        peers.asked(node, CHUNK, Priority::Demand, at(id));
+        peers.broken(node, at(id));
+        // It dies while it owes something, which is found lost a moment later.
+        peers.forget(node);
+        peers.ended(node, CHUNK, Priority::Demand, None, at(id));
+    }
+    peers.asked(A, CHUNK, Priority::Demand, at(2000));
+    peers.lied(B, at(2000));
+    peers.broken(NodeId(50), at(2000));
+    peers.sweep(|node| node == NodeId(50));
+    let known: Vec<u64> = (0..1100).filter(|id| peers.of(NodeId(*id)).is_some()).collect();
+    assert_eq!(known, [A.0, B.0, 50], "who owes something, who has lied, who is a member");
+}
+
 /// A window is what a peer delivers in the time that an answer may take.
 #[test]
 fn windows_follow_what_is_delivered() {

@@ -12,18 +12,28 @@ use vfield_lab::need::have;
 const SPARED: &str = "for process in /proc/[0-9]*; do
         [ \"$(tr '\\0' '\\n' <$process/cmdline | head -n 1)\" = @vfield ] && echo ${process#/proc/}
     done; true";
-/// A second node of the field in the same machine: the unit that is shipped, beside the root's daemon.
+/// A second node of the field in the same machine: the unit that is shipped, with sockets of its own, since the root's
+/// daemon has the usual ones; in an open field.
 const SERVICE: &str = "cat >/etc/vfield.toml <<'END'
 join = '198.18.0.1'
 image = 'vmlinuz'
 store = 'all'
 listen = '0.0.0.0:4450'
-control = '/run/service.sock'
 END
-systemctl start vfield.service";
-const FILLED: &str = "vfield status --control /run/service.sock --wait filled --timeout 200s";
-const STATUS: &str = "vfield status --control /run/service.sock --json";
-const MAIN_PID: &str = "systemctl show --property MainPID --value vfield.service";
+mkdir -p /etc/systemd/system/vfield-join.service.d
+cat >/etc/systemd/system/vfield-join.service.d/own.conf <<'END'
+[Service]
+LoadCredential=
+RuntimeDirectory=
+RuntimeDirectory=service
+ExecStart=
+ExecStart=vfield join --control /run/service/control.sock
+END
+systemctl daemon-reload
+systemctl start vfield-join.service || { systemctl status vfield-join.service; journalctl --no-pager --unit vfield-join.service; false; }";
+const FILLED: &str = "vfield status --control /run/service/control.sock --wait filled --timeout 200s";
+const STATUS: &str = "vfield status --control /run/service/control.sock --json";
+const MAIN_PID: &str = "systemctl show --property MainPID --value vfield-join.service";
 
 #[test]
 fn a_machine_boots_with_dracut() -> Outcome {
@@ -66,13 +76,13 @@ fn a_service_keeps_its_store(machine: &mut Diskless) -> Outcome {
     let status = status(machine)?;
     assert!(received(&status) > 0 && taken_over(&status) == 0, "it has fetched its store: {status:#}");
 
-    machine.run("systemctl restart vfield.service", COMMAND)?;
+    machine.run("systemctl restart vfield-join.service", COMMAND)?;
     machine.run(FILLED, COMMAND)?;
     assert_ne!(machine.run(MAIN_PID, COMMAND)?, first, "another process");
     let status = self::status(machine)?;
     assert!(taken_over(&status) > 0, "it has its store back: {status:#}");
     assert_eq!(received(&status), 0, "nothing of it came over the network again: {status:#}");
-    machine.run("systemctl stop vfield.service", COMMAND)?;
+    machine.run("systemctl stop vfield-join.service", COMMAND)?;
     Ok(())
 }
 

@@ -74,6 +74,9 @@ fn a_guard_keeps_what_nobody_else_holds() -> Outcome {
     let status = node.status()?;
     assert_eq!(received(&status), 0, "nothing of it came over the network: {status:#}");
     assert!(taken_over(&status) > IMAGE, "all of it, and the hash pages: {status:#}");
+    // Its guard has given up nothing, or it could not be started.
+    let given_up: Vec<&str> = status["sandbox"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert!(given_up.len() == 3 && given_up.iter().all(|part| !part.starts_with("not ")), "{given_up:?}");
     Ok(())
 }
 

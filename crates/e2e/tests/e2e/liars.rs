@@ -2,7 +2,7 @@
 //! counted and put aside.
 
 use serde_json::Value;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use vfield_e2e::Outcome;
 use vfield_e2e::bully::{self, Name, State};
@@ -122,6 +122,42 @@ fn slander_is_denied_and_who_does_not_exist_is_buried() -> Outcome {
     field.nodes[1].kill();
     field.members(3, &[1])?;
     field.compare(&[1])?;
+    Ok(())
+}
+
+/// One datagram says that a member lives elsewhere, another that a process is at its address which nobody can outbid: it is
+/// found where it is, it is heard, and it can die.
+#[test]
+fn nobody_is_moved_or_muted_by_a_datagram() -> Outcome {
+    let mut field = Field::on(Lab::loopback(5)?, Plan { stores: &["60%", "60%"], spare_hosts: 2, ..Plan::default() })?;
+    field.covered()?;
+    let (bully, victim) = (field.host(3).addr(), field.nodes[1].addr());
+    let status = field.origin.status()?;
+    let id = |addr: SocketAddr| id_of(&status, &addr.to_string());
+    let from = Name { addr: bully, node: 7, generation: 1 };
+    let clock_max = 1 << 52;
+    let moved = Name { addr: bully, node: id(victim), generation: clock_max };
+    let replaced = |generation| Name { addr: victim, node: u64::MAX, generation };
+    let said = [
+        (replaced(clock_max - 1), 0, State::Alive),
+        (moved, u32::MAX - 1, State::Alive),
+        (replaced(1 << 53), 0, State::Alive),
+        (replaced(u64::MAX), 0, State::Alive),
+        (Name { generation: u64::MAX, ..moved }, u32::MAX, State::Down),
+    ];
+    for daemon in [&field.nodes[1], &field.origin, &field.nodes[0]] {
+        for one in &said {
+            bully::gossip(daemon.addr(), id(daemon.addr()), from, &[*one])?;
+        }
+    }
+    let denied = |status: &Value| status["misdeeds"]["denials"].as_u64() >= Some(2);
+    field.nodes[1].wait_status("it says where it is", NEWS, denied)?;
+    for daemon in field.nodes.iter().chain([&field.origin]) {
+        let there = |status: &Value| live(status).len() == 3 && live(status).contains(&victim.to_string());
+        daemon.wait_status("the members are those who are there", 3 * NEWS, there)?;
+    }
+    field.nodes[1].kill();
+    field.members(2, &[1])?;
     Ok(())
 }
 

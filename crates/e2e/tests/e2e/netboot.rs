@@ -1,4 +1,5 @@
-//! What machines start from: here, that nothing of it is left when it goes. Real machines start from it in `tests/diskless`.
+//! What machines start from: that nothing of it is left when it goes, and who may not keep it from others. Real machines
+//! start from it in `tests/diskless`.
 
 use std::time::Duration;
 use vfield_e2e::Outcome;
@@ -32,5 +33,48 @@ fn a_network_boot_that_is_killed_leaves_no_dhcp_server() -> Outcome {
     wait_until("somebody answers DHCP", SOON, answers)?;
     netboot.kill();
     wait_until("nobody answers DHCP", SOON, || !answers())?;
+    Ok(())
+}
+
+/// Asks for a file as often as it can be asked for, and reads nothing.
+const READS_NOTHING: &str = "
+import socket, sys, time
+asking = [socket.create_connection((sys.argv[1], 4480)) for _ in range(300)]
+for one in asking:
+    try: one.sendall(b'GET /initrd HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n')
+    except OSError: pass
+print('asked', flush=True)
+time.sleep(3600)";
+/// Reads a file, and compares it.
+const READS: &str = "
+import sys, urllib.request
+with urllib.request.urlopen('http://' + sys.argv[1] + ':4480/kernel', timeout=20) as answer, open(sys.argv[2], 'rb') as file:
+    sys.exit(answer.read() != file.read())";
+
+#[test]
+fn who_reads_nothing_keeps_nobody_from_booting() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("python3")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::namespaces(3, Link::FAST)?, vfield());
+    let [site, bully, machine] = [lab.host(0), lab.host(1), lab.host(2)];
+    let (kernel, initrd) = (lab.dir().join("vmlinuz"), lab.dir().join("initrd"));
+    random_file(&kernel, MIB, 1)?;
+    // More than the buffers between them hold. It is read through the daemon, whose connections are few.
+    random_file(&initrd, 32 * MIB, 2)?;
+    let origin = vfield.serve(site, &[&kernel, &initrd]).name("origin").ready()?;
+    let mut command = site.command(vfield.path());
+    command.args(["netboot", "vmlinuz", "--dhcp", "none", "--control"]);
+    let netboot = site.spawn("netboot", command.arg(origin.control()))?;
+    wait_until("it serves", SOON, || netboot.log().contains("machines start from"))?;
+    let (descriptors, addr) = (netboot.descriptors(), site.addr().ip().to_string());
+
+    let mut asks = bully.command("python3");
+    let asks = bully.spawn("bully", asks.args(["-c", READS_NOTHING, &addr]))?;
+    wait_until("all have been asked for", SOON, || asks.log().contains("asked"))?;
+    run(machine.client(SOON, "python3").args(["-c", READS, &addr]).arg(&kernel))?;
+    origin.status()?;
+    // And it is rid of them, after 20 s.
+    wait_until("who reads nothing is cut off", 3 * SOON, || netboot.descriptors() <= descriptors)?;
     Ok(())
 }

@@ -38,19 +38,24 @@ fn nbdsh(host: &Host, node: &Daemon, script: &str) -> Result<String, LabError> {
 }
 
 /// A file system in a file of a mount, mounted; unmounted at the end.
-struct Tree(PathBuf);
+struct Tree(PathBuf, PathBuf);
 
 impl Tree {
     fn of(host: &Host, file: &Path) -> Result<Self, LabError> {
         let dir = host.dir().join("tree");
         run(Command::new("mkdir").arg("-p").arg(&dir))?;
         run(host.client(LIMIT, "mount").args(["-o", "loop"]).arg(file).arg(&dir))?;
-        Ok(Self(dir))
+        Ok(Self(dir, file.to_owned()))
     }
 
     /// Writes everything back and lets go of it, the loop device included.
     fn unmount(self) -> Result<(), LabError> {
-        run(Command::new("umount").arg(&self.0)).map(drop)
+        run(Command::new("umount").arg(&self.0))?;
+        let attached = || run(Command::new("losetup").arg("--associated").arg(&self.1));
+        wait_until("the loop device lets go of the file", LIMIT, || {
+            attached().is_ok_and(|devices| devices.is_empty())
+        })?;
+        Ok(())
     }
 }
 
@@ -114,6 +119,53 @@ fn a_file_system_is_saved_restored_and_reset() -> Outcome {
     // Nobody else has seen any of it.
     assert_eq!(client::checksum_file(lab.host(0), &image)?, before);
     client::compare_nbd(lab.host(0), &origin.uri(""), &image)?;
+    Ok(())
+}
+
+#[test]
+fn a_reset_under_a_file_system_says_so() -> Outcome {
+    let tools = [Need::Root, Need::Fuse, Need::Tool("mkfs.ext4"), Need::Tool("nbdsh"), Need::Tool("unshare")];
+    if !have(&tools) {
+        return Ok(());
+    }
+    let lab = Lab::best(1)?;
+    let (vfield, host, image) = (vfield(), lab.host(0), lab.dir().join("root.img"));
+    run(Command::new("truncate").args(["-s", "16M"]).arg(&image))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+    let node = vfield.serve(host, &[&image]).mounted(true).args(&["--overlay", "ram"]).ready()?;
+    let tree = Tree::of(host, &node.mount().expect("it is mounted").join("root.img"))?;
+    let in_use = || {
+        let said = refused(&node, &["reset"]);
+        assert!(said.contains("root.img is in use") && said.contains("unmount") && said.contains("--force"), "{said}");
+    };
+    in_use();
+    // Another mount namespace has it, too: `umount` returns, and the file system lives on.
+    let mut copy = host.spawn(
+        "copy",
+        host.command("unshare")
+            .args(["--mount", "sh", "-c", "echo ready; read never"])
+            .stdin(std::process::Stdio::piped()),
+    )?;
+    wait_until("a copy of all mounts", LIMIT, || copy.log().contains("ready"))?;
+    run(Command::new("umount").arg(&tree.0))?;
+    in_use();
+    copy.kill();
+    overlay(&node, &["reset"])?;
+    assert_eq!(held(&node)?, 0);
+
+    nbdsh(host, &node, "h.pwrite(b'x' * 4096, 0)")?;
+    let ask = node.ask("overlay");
+    let words: Vec<_> =
+        std::iter::once(ask.get_program()).chain(ask.get_args()).map(|word| format!("{word:?}")).collect();
+    let script = format!(
+        "import subprocess\nreset = [{}, 'reset']\n\
+         assert subprocess.run(reset).returncode == 1\n\
+         subprocess.run(reset + ['--force'], check=True)\n\
+         assert h.pread(4096, 0) != b'x' * 4096",
+        words.join(", ")
+    );
+    nbdsh(host, &node, &script)?;
+    assert!(overlay(&node, &[])?.starts_with("root.img: 0 B of "), "`vfield overlay` alone is its status");
     Ok(())
 }
 
@@ -234,6 +286,18 @@ fn what_was_flushed_is_there_after_a_kill() -> Outcome {
     assert!(!other.process_mut().wait(NEWS)?.success());
     let log = other.process().log();
     assert!(log.contains(&format!("another daemon keeps its changes in {dir}")), "{log}");
+
+    // Nor is it overwritten; and nobody is told to ask a daemon that there is none of.
+    let saved = field.lab.dir().join("saved.vfo");
+    let saved = saved.to_str().expect("a plain path");
+    overlay(&node, &["save", saved])?;
+    assert!(node.leave(LIMIT)?.success());
+    let mut other = join("over").args(&["--overlay-from", saved]).spawn()?;
+    assert!(!other.process_mut().wait(NEWS)?.success());
+    let log = other.process().log();
+    assert!(log.contains("there are changes already") && log.contains(&format!("remove {dir}/")), "{log}");
+    assert!(!log.contains("vfield overlay reset"), "{log}");
+    let mut node = join("again").ready()?;
 
     // After a polite end everything is there, flushed or not; and another image does not get it.
     nbdsh(host, &node, "h.pwrite(b'x' * 4096, 7 * 4096)")?;

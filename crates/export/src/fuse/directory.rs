@@ -15,12 +15,13 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vfield_core::device::User;
 use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, ReadError};
 
@@ -44,8 +45,25 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) struct Directory {
     files: Vec<Arc<ImageFile>>,
     waiting: Arc<Waiting>,
+    /// Those who have files open that can be written, by the handles that they were given.
+    opened: Mutex<Opened>,
     uid: u32,
     gid: u32,
+}
+
+/// Open files. Handle 0 is that of all that cannot be written.
+#[derive(Debug, Default)]
+struct Opened {
+    users: BTreeMap<u64, User>,
+    last: u64,
+}
+
+impl Opened {
+    fn enter(&mut self, user: User) -> FileHandle {
+        self.last += 1;
+        self.users.insert(self.last, user);
+        FileHandle(self.last)
+    }
 }
 
 impl Directory {
@@ -67,7 +85,7 @@ impl Directory {
         };
         let files = sources.iter().map(file).collect::<Result<_, _>>()?;
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        Ok(Self { files, waiting, uid, gid })
+        Ok(Self { files, waiting, opened: Mutex::default(), uid, gid })
     }
 
     fn file(&self, inode: INodeNo) -> Result<&Arc<ImageFile>, Errno> {
@@ -81,6 +99,11 @@ impl Directory {
     /// The file that an inode stands for, if reads of it are still answered.
     fn open_file(&self, inode: INodeNo) -> Result<&Arc<ImageFile>, Errno> {
         if self.waiting.is_closed() { Err(Errno::ESHUTDOWN) } else { self.file(inode) }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        // A panic elsewhere cannot leave it half changed.
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn attributes(&self, inode: INodeNo) -> Result<FileAttr, Errno> {
@@ -162,12 +185,29 @@ impl Filesystem for Directory {
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.open_file(inode) {
-            Ok(file) if file.is_writable() => reply.opened(FileHandle(0), FopenFlags::FOPEN_NOFLUSH),
-            Ok(_) if flags.acc_mode() != OpenAccMode::O_RDONLY => reply.error(Errno::EROFS),
-            Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+        match self.open_file(inode).map(|file| file.source.device()) {
+            Ok(Some(device)) => {
+                let handle = self.opened().enter(device.users().enter());
+                reply.opened(handle, FopenFlags::FOPEN_NOFLUSH);
+            }
+            Ok(None) if flags.acc_mode() != OpenAccMode::O_RDONLY => reply.error(Errno::EROFS),
+            Ok(None) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             Err(error) => reply.error(error),
         }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.opened().users.remove(&handle.0);
+        reply.ok();
     }
 
     fn read(

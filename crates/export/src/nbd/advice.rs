@@ -6,34 +6,26 @@
 //! forgotten. Invariant: an extent on its way holds no bytes, and one chunk of the budget. Nothing is left of
 //! one that is given up. The answers call it.
 
+use super::budget::Budget;
 use super::waits::Waits;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::sync::Semaphore;
 use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, Piece};
 
 #[cfg(doc)]
 use super::Limits;
 
-/// The unit of the budget of all connections.
-const UNIT_BYTES: u64 = 4 << 10;
-
-/// The budget of all connections of a server, for so many bytes.
-pub(super) fn budget(bytes: u64) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(bytes.div_ceil(UNIT_BYTES).min(Semaphore::MAX_PERMITS as u64) as usize))
-}
-
 /// What is on its way for one connection, by cookie.
 pub(super) struct Advice {
     under_way: Waits<u64, ()>,
-    budget: Arc<Semaphore>,
+    budget: Budget,
     bytes_max: u64,
 }
 
 impl Advice {
     /// None yet; at most `bytes_max` at a time, and what `budget` has.
-    pub(super) fn new(budget: Arc<Semaphore>, bytes_max: u64) -> Self {
+    pub(super) fn new(budget: Budget, bytes_max: u64) -> Self {
         Self { under_way: Waits::new(), budget, bytes_max }
     }
 
@@ -44,9 +36,7 @@ impl Advice {
         if extent.is_empty() || (self.under_way.len() as u64 + 1) * chunk_bytes > self.bytes_max {
             return false;
         }
-        // A chunk's length has 32 bits.
-        let units = chunk_bytes.div_ceil(UNIT_BYTES) as u32;
-        let Ok(permit) = self.budget.clone().try_acquire_many_owned(units) else { return false };
+        let Some(permit) = self.budget.take(chunk_bytes) else { return false };
         let source = source.clone();
         let brought = async move {
             bring(source.as_ref(), extent).await;

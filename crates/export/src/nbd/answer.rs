@@ -8,7 +8,9 @@
 
 use super::Limits;
 use super::advice::Advice;
+use super::budget::Budget;
 use super::codec::{Errno, reply};
+use super::collect::{Found, collect};
 use super::connection::End;
 use super::outbox::Outbox;
 use super::session::{Change, Form, Kind, Session, Verdict};
@@ -67,8 +69,6 @@ struct Changing {
     kept_bytes: u64,
 }
 
-type Found = Result<Vec<Piece>, ReadError>;
-
 /// What is under way for one client.
 pub(super) struct Answers {
     source: Arc<dyn BlockSource>,
@@ -80,6 +80,8 @@ pub(super) struct Answers {
     statuses: Waits<Status, Result<Vec<Allocation>, ReadError>>,
     changes: Waits<Changing, Result<(), WriteError>>,
     advice: Advice,
+    /// What windows that wait may keep in place.
+    held: Budget,
     /// Long reads in several chunks that go on when there is room.
     stalled: VecDeque<Read>,
     /// A long read in one piece, half sent, and what it waits for.
@@ -89,7 +91,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(source: Arc<dyn BlockSource>, session: Session, advice: Advice) -> Self {
+    pub(super) fn new(source: Arc<dyn BlockSource>, session: Session, advice: Advice, held: Budget) -> Self {
         Self {
             source,
             session,
@@ -99,6 +101,7 @@ impl Answers {
             statuses: Waits::new(),
             changes: Waits::new(),
             advice,
+            held,
             stalled: VecDeque::new(),
             stream: None,
             pieces: Vec::new(),
@@ -263,7 +266,7 @@ impl Answers {
         if !later.is_empty() {
             self.source.prefetch(later, Urgency::Now);
         }
-        let found: Waiting<Found> = Box::pin(collect(self.source.clone(), stored));
+        let found: Waiting<Found> = Box::pin(collect(self.source.clone(), stored, self.held.clone()));
         if read.begun {
             self.stream = Some((read, Some(found)));
         } else {
@@ -411,20 +414,4 @@ async fn make(source: Arc<dyn BlockSource>, change: Change, late: Vec<Late>) -> 
         Kind::Flush => return device.flush().await,
     }
     if change.durable { device.flush().await } else { Ok(()) }
-}
-
-/// Waits for all of `extent`.
-async fn collect(source: Arc<dyn BlockSource>, extent: Extent) -> Found {
-    let mut pieces = Vec::new();
-    let mut rest = extent;
-    while !rest.is_empty() {
-        let found = source.read(rest).await?;
-        let length: u64 = found.iter().map(Piece::len).sum();
-        if length == 0 || length > rest.len() {
-            return Err(ReadError::Io(rest, format!("the source gave {length} bytes")));
-        }
-        rest = rest.skip(length);
-        pieces.extend(found);
-    }
-    Ok(pieces)
 }

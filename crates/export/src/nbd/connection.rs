@@ -11,10 +11,12 @@ use super::Limits;
 use super::access::{self, Rule};
 use super::advice::Advice;
 use super::answer::Answers;
+use super::budget::Budget;
 use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
 use super::codec::request::{HEADER_BYTES, Request};
 use super::codec::{Command, Errno, Next, OPTION_BYTES_MAX, Requests, Violation};
 use super::inbox::Inbox;
+use super::pause::Pause;
 use super::session::{Change, Kind, Session, Verdict};
 use super::socket::Socket;
 use super::tls::Tls;
@@ -26,7 +28,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use tokio::sync::Semaphore;
 use vfield_core::source::BlockSource;
 
 /// Room for arrived requests: 292 of them, more than any client has under way on one connection.
@@ -46,8 +47,12 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
     pub(super) access: Vec<Rule>,
+    /// True if clients have come by themselves, so that they count as users of a device.
+    pub(super) counts_users: bool,
     /// What CACHE requests of all connections may have on their way.
-    pub(super) advice: Arc<Semaphore>,
+    pub(super) advice: Budget,
+    /// What their windows may keep in place while they wait.
+    pub(super) held: Budget,
     pub(super) requests: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
@@ -108,6 +113,8 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
     let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
     let advice = Advice::new(shared.advice.clone(), shared.limits.advice_bytes);
+    let device = source.device().filter(|_| shared.counts_users);
+    let _user = device.map(|device| device.users().enter());
     let mut connection = Connection {
         socket,
         inbox,
@@ -115,7 +122,8 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
         upload: None,
         window: Vec::new(),
         source: source.clone(),
-        answers: Answers::new(source.clone(), session, advice),
+        answers: Answers::new(source.clone(), session, advice, shared.held.clone()),
+        pause: Pause::new(),
         session,
         shared,
         input: Input::Open,
@@ -221,6 +229,7 @@ struct Connection<'a> {
     /// Requests taken out of the inbox since the last `count`.
     uncounted: u64,
     counted_bytes: u64,
+    pause: Pause,
 }
 
 impl Connection<'_> {
@@ -228,6 +237,9 @@ impl Connection<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         let polled = self.poll_served(cx);
         self.count();
+        if polled.is_pending() && self.pause.is_long(&self.answers.outbox, cx) {
+            self.answers.outbox.copy_out();
+        }
         polled
     }
 

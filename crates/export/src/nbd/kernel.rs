@@ -18,6 +18,7 @@ use super::codec::{flag, magic};
 use super::connection::{self, Shared};
 use super::server::shared;
 use super::socket::Socket;
+use crate::is_claimed;
 use netlink::{Netlink, Wanted};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -111,7 +112,8 @@ pub fn check() -> Result<(), AttachError> {
 pub async fn attach(source: Arc<dyn BlockSource>) -> Result<KernelDevice, AttachError> {
     let (image, backend) = (source.name().to_owned(), backend(&*source));
     let volatile = source.device().is_some_and(|device| device.is_volatile());
-    let shared = Arc::new(shared(vec![source]));
+    // It has come because it was attached here; who uses it the device knows.
+    let shared = Arc::new(Shared { counts_users: false, ..shared(vec![source]) });
     let mut connection = Connection { shared, task: JoinSet::new(), draining: watch::Sender::new(false) };
     if let Some(index) = left_behind(&backend) {
         let path = block_path(index);
@@ -224,10 +226,10 @@ impl KernelDevice {
     /// If the system refuses.
     pub async fn stop(self) -> Result<bool, AttachError> {
         let deadline = Instant::now() + GRACE;
-        while is_in_use(&self.path()) && Instant::now() < deadline {
+        while is_claimed(&self.path()) && Instant::now() < deadline {
             tokio::time::sleep(RETRY).await;
         }
-        let idle = !is_in_use(&self.path());
+        let idle = !is_claimed(&self.path());
         self.ending.send_replace(true);
         let connection = self.keeper.await;
         let index = self.index;
@@ -291,12 +293,6 @@ async fn shake_hands(stream: &mut UnixStream) -> io::Result<(u64, u16)> {
     choice.extend(0_u32.to_be_bytes());
     stream.write_all(&choice).await?;
     Ok((stream.read_u64().await?, stream.read_u16().await?))
-}
-
-/// True while somebody has claimed the device for himself.
-fn is_in_use(path: &Path) -> bool {
-    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).err() == Some(Errno::BUSY)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

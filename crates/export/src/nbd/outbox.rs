@@ -1,7 +1,8 @@
 //! What a client has been answered and the kernel has not taken yet.
 //!
 //! Owns the pieces of answers in the order in which they are sent, and with them the pins on the source's
-//! bytes: a [`FilePiece`] is dropped when `sendfile` has returned for its last byte. Invariant: `queued`
+//! bytes: a [`FilePiece`] is dropped when `sendfile` has returned for its last byte, or when it was copied since the
+//! client takes nothing. Invariant: `queued`
 //! is the sum of what is in it; the connection adds nothing while that is above [`OUTBOX_BYTES_MAX`], so
 //! a client that never reads costs that and one window. Small things are copied into one buffer and go
 //! out together in one call; large pieces of files go by `sendfile`.
@@ -111,25 +112,32 @@ impl Outbox {
         Ok(())
     }
 
+    /// True if there are pieces of files in it.
+    pub(super) fn keeps_in_place(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::File(..)))
+    }
+
+    /// Copies all pieces of files, so that nothing is kept in place for a client. One that cannot be read stays: sending it
+    /// will tell.
+    pub(super) fn copy_out(&mut self) {
+        for item in &mut self.items {
+            let Item::File(piece, sent) = item else { continue };
+            let mut bytes = vec![0; (piece.len() - *sent) as usize];
+            if read_all(piece, *sent, &mut bytes).is_ok() {
+                *item = Item::Shared(bytes.into());
+            }
+        }
+    }
+
     fn read(&mut self, piece: &FilePiece) -> io::Result<()> {
         let start = self.memory.len();
         self.memory.resize(start + piece.len() as usize, 0);
-        let mut done = 0;
-        while start + done < self.memory.len() {
-            match rustix::io::pread(piece.fd(), &mut self.memory[start + done..], piece.offset() + done as u64) {
-                Ok(0) => return Err(self.undo_read(start, io::ErrorKind::UnexpectedEof.into())),
-                Ok(bytes) => done += bytes,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(self.undo_read(start, errno.into())),
-            }
+        let read = read_all(piece, 0, &mut self.memory[start..]);
+        match read {
+            Ok(()) => self.copied(self.memory.len() - start),
+            Err(_) => self.memory.truncate(start),
         }
-        self.copied(done);
-        Ok(())
-    }
-
-    fn undo_read(&mut self, length: usize, error: io::Error) -> io::Error {
-        self.memory.truncate(length);
-        error
+        read
     }
 
     fn copied(&mut self, bytes: usize) {
@@ -267,4 +275,18 @@ impl Outbox {
             self.sent = 0;
         }
     }
+}
+
+/// Fills `bytes` with those of a piece from `from` on.
+fn read_all(piece: &FilePiece, from: u64, bytes: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pread(piece.fd(), &mut bytes[done..], piece.offset() + from + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }

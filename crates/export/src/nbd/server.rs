@@ -6,7 +6,7 @@
 
 use super::access::Rule;
 use super::address::Address;
-use super::advice;
+use super::budget::Budget;
 use super::codec::Offer;
 use super::codec::STRING_BYTES_MAX;
 use super::connection::{self, Shared};
@@ -77,7 +77,8 @@ impl Server {
     /// With other limits than the usual ones.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.shared.advice = advice::budget(limits.advice_bytes_of_all);
+        self.shared.advice = Budget::new(limits.advice_bytes_of_all);
+        self.shared.held = Budget::new(limits.held_bytes_of_all);
         self.shared.limits = limits;
         self
     }
@@ -164,10 +165,12 @@ pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
             .flat_map(|source| source.names().into_iter().map(|name| offer(&**source, name)))
             .collect(),
         sources,
-        advice: advice::budget(limits.advice_bytes_of_all),
+        advice: Budget::new(limits.advice_bytes_of_all),
+        held: Budget::new(limits.held_bytes_of_all),
         limits,
         tls: None,
         access: Vec::new(),
+        counts_users: true,
         requests: AtomicU64::new(0),
         errors: AtomicU64::new(0),
         sent_bytes: AtomicU64::new(0),

@@ -11,6 +11,7 @@ use super::control::{ControlDevice, is, refused};
 use super::error::UblkError;
 use super::queue::{self, Shared};
 use super::{DISCARD_BYTES_MAX, Options, REQUEST_BYTES_MAX, SECTOR_BYTES};
+use crate::is_claimed;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -123,7 +124,7 @@ impl Device {
     /// If the system refuses.
     pub fn stop(mut self) -> Result<Stopped, UblkError> {
         let deadline = Instant::now() + self.grace;
-        while self.is_in_use() {
+        while is_claimed(&self.path()) {
             if Instant::now() >= deadline {
                 self.end()?;
                 return Ok(Stopped::Forced);
@@ -132,12 +133,6 @@ impl Device {
         }
         self.end()?;
         Ok(Stopped::Idle)
-    }
-
-    /// True while somebody has claimed the device for himself: a mount, a RAID, a device mapper.
-    fn is_in_use(&self) -> bool {
-        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-        rustix::fs::open(self.path(), flags, Mode::empty()).err() == Some(Errno::BUSY)
     }
 
     fn end(&mut self) -> Result<(), UblkError> {

@@ -21,7 +21,9 @@ impl Switch {
     /// Makes one.
     pub fn make(netns: String) -> Result<Self, LabError> {
         run(Command::new("ip").args(["netns", "add", &netns]))?;
-        run(Command::new("ip").args(["netns", "exec", &netns, "sh", "-ec", NO_FIREWALL]))?;
+        // Not `ip netns exec`: that also copies the mount namespace, and what another test unmounts meanwhile stays mounted.
+        let inside = format!("--net=/run/netns/{netns}");
+        run(Command::new("nsenter").args([&inside, "--", "sh", "-ec", NO_FIREWALL]))?;
         let switch = Self { netns };
         switch.ip("link set lo up")?;
         switch.ip("link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;

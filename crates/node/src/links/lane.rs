@@ -181,7 +181,7 @@ impl Lane {
 
     async fn dial(&self, driver: &Arc<Driver>) -> Result<Connection, Broken> {
         let me = driver.look(|core| *core.me());
-        let greeted = greet::dial(self.peer.addr, me, driver.keys.ring()).await;
+        let greeted = greet::dial(driver.whereabouts.way_to(self.peer.addr), me, driver.keys.ring()).await;
         let (connection, greeting) = greeted.map_err(|_| Broken::Lost)?;
         driver.apply(Input::Met(greeting.identity));
         // If another process has taken the address, who we wanted is gone, and this one is there.

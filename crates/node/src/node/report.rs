@@ -5,25 +5,35 @@ use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, SignatureStatus, SourceStatus, Status,
-    WaitingChunk, ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus,
+    Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
+use vfield_core::image::ImageId;
 use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
 /// At most so many waiting chunks are listed for each image; more would say nothing new.
 const WAITING_MAX: usize = 64;
+/// Members that went are shown for so long.
+const GONE_FOR: Duration = Duration::from_secs(600);
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, members, zones, claims) =
         driver.look(|core| (core.images(), core.members(), core.zones(), core.claims()));
     let (traffic, peers) = driver.counters.report();
-    let warnings = driver.warnings();
-    let images: Vec<ImageStatus> =
-        images.into_iter().filter_map(|view| Some(image(driver, &*driver.image(view.id)?, view, &claims))).collect();
+    let mut warnings = driver.warnings();
+    warnings.extend(driver.whereabouts.unreached());
+    let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
+    let images: Vec<ImageStatus> = images
+        .into_iter()
+        .filter_map(|view| {
+            let risk = view.at_risk.and_then(|(node, share)| Some(RiskStatus { addr: addr(node)?.to_string(), share }));
+            Some(ImageStatus { at_risk: risk, ..image(driver, &*driver.image(view.id)?, view, &claims) })
+        })
+        .collect();
     let me = members.first().map(|me| me.identity);
     Status {
         node: me.map_or_else(String::new, |me| me.node.to_string()),
@@ -33,6 +43,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         images,
         zone: zone(members.first(), &zones),
         nodes: nodes(members, &zones),
+        gone: gone(driver),
         traffic,
         peers,
         field: field(driver),
@@ -99,9 +110,10 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         coverage: view.coverage.share,
         multiplicity_min: view.coverage.multiplicity_min,
         origin_may_leave: covered,
+        at_risk: None,
         origins: view.origins + u64::from(view.origin),
         source,
-        capacity_bytes: view.capacity * chunk,
+        capacity_bytes: view.capacity.min(image.geometry().stored_max()) * chunk,
         held_bytes: view.stored * chunk,
         filled: view.filled,
         taken_over_bytes: image.store().adopted_bytes(),
@@ -110,6 +122,19 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         namesakes: namesakes::of(image, claims).into_iter().map(namesake).collect(),
         waiting: waiting.collect(),
     }
+}
+
+/// What would be lost with this node, by image.
+pub fn sole(driver: &Driver) -> Vec<Sole> {
+    let sole = driver.look(Core::sole);
+    let of_image = |(id, chunks): (ImageId, u64)| {
+        let image = driver.image(id)?;
+        let geometry = image.geometry();
+        let bytes = (chunks * geometry.chunk_bytes()).min(geometry.header().length_bytes());
+        let share = (chunks as f64 / geometry.chunks() as f64).min(1.0);
+        Some(Sole { image: image.name().to_owned(), bytes, share })
+    };
+    sole.into_iter().filter_map(of_image).collect()
 }
 
 fn zone(me: Option<&MemberView>, zones: &ZonesView) -> ZoneStatus {
@@ -131,6 +156,19 @@ fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
     });
     let far = zones.far.iter().map(|(gateway, state)| NodeStatus { gateway: true, ..node(gateway, state) });
     near.chain(far).collect()
+}
+
+/// Who went lately, the latest first.
+fn gone(driver: &Driver) -> Vec<GoneStatus> {
+    let former = driver.look(Core::former).into_iter().rev();
+    let lately = former.filter(|(_, ago)| *ago < GONE_FOR);
+    let gone = lately.map(|(former, ago)| GoneStatus {
+        id: former.identity.node.to_string(),
+        addr: former.identity.addr.to_string(),
+        how: former.how.name().to_owned(),
+        ago_s: ago.as_secs_f64(),
+    });
+    gone.collect()
 }
 
 fn node(identity: &Identity, state: &str) -> NodeStatus {

@@ -5,7 +5,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::lines::Lines;
-use vfield_core::wire::{Priority, Refusal};
+use vfield_core::wire::{DialledBack, Priority, Refusal};
 
 /// An answer that waits for its turn.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub enum Body {
     Snapshot,
     /// The proof of an image.
     Proof(ImageId),
+    /// What came of dialling back.
+    DialledBack(DialledBack),
     /// A sign of life.
     Patience,
 }

@@ -44,7 +44,7 @@ impl Field {
 
     /// True if each of `machines` believes that all its images are covered.
     pub fn covered(&self, machines: &[usize]) -> bool {
-        machines.iter().all(|machine| self.machines[*machine].node.is_covered())
+        machines.iter().all(|machine| self.machines[*machine].node.is_covered(1))
     }
 
     /// How many chunks of an image no living store holds, in truth.

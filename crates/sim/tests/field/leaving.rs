@@ -80,3 +80,30 @@ fn an_origin_that_comes_back_is_found_by_those_who_stayed() {
         }
     }
 }
+
+/// A node to which nobody can connect has nothing that counts, and nobody asks it; once somebody can, all of it counts.
+#[test]
+fn what_nobody_can_reach_does_not_count() {
+    let (mut field, nodes) = filled_field(10, 3, 603);
+    let counted = |field: &Field, copies| {
+        let view = |at: usize| field.machines[at].node.images()[0].coverage.multiplicity_min;
+        [0].iter().chain(&nodes).all(|&at| view(at) == copies)
+    };
+    assert!(counted(&field, 3));
+    for &node in &nodes {
+        field.input(node, Input::Reachable(false));
+    }
+    field.until("nothing counts", secs(3), |field| counted(field, 0));
+    assert!(field.machines[0].node.sole_chunks() > 0, "the origin may not leave");
+    let late = field.join(0, &[(0, 0)]);
+    let sent = |field: &Field| nodes.iter().map(|&node| field.machines[node].sent_of(0)).sum::<u64>();
+    let before = sent(&field);
+    let readers = field.read_all(&[late], 0);
+    field.until_read(&readers, secs(10));
+    assert_eq!(sent(&field), before, "nobody asked those");
+    for &node in &nodes {
+        field.input(node, Input::Reachable(true));
+    }
+    field.until("all of it counts", secs(3), |field| counted(field, 3));
+    assert_eq!(field.machines[0].node.sole_chunks(), 0);
+}

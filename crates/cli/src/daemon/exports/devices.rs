@@ -1,6 +1,7 @@
 //! Images as block devices, by whichever of the kernel's drivers there is.
 
 use super::explain;
+use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::values::device::DeviceKind;
@@ -79,15 +80,24 @@ async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>,
 
 impl Device {
     /// As `status` lists it.
-    pub fn place(&self) -> String {
-        let (driver, image) = match self {
-            Self::Ublk(device) => ("ublk", device.image()),
-            Self::Nbd(device) => ("device", device.image()),
+    pub fn place(&self) -> ExportStatus {
+        let (kind, image) = match self {
+            Self::Ublk(device) => (ExportKind::Ublk, device.image()),
+            Self::Nbd(device) => (ExportKind::Device, device.image()),
         };
-        format!("{driver}:{} {image}", self.path().display())
+        ExportStatus { kind, address: self.path().display().to_string(), image: Some(image.to_owned()) }
     }
 
-    fn path(&self) -> PathBuf {
+    /// Name of its image.
+    pub fn image(&self) -> &str {
+        match self {
+            Self::Ublk(device) => device.image(),
+            Self::Nbd(device) => device.image(),
+        }
+    }
+
+    /// The block device.
+    pub fn path(&self) -> PathBuf {
         match self {
             Self::Ublk(device) => device.path(),
             Self::Nbd(device) => device.path(),

@@ -46,12 +46,22 @@ pub fn restore(error: &RestoreError) -> Failure {
         RestoreError::TooLarge { path, held_bytes, max_bytes } => {
             return too_large(path, *held_bytes, *max_bytes);
         }
-        RestoreError::NotEmpty(_) => (
-            error.to_string(),
-            "leave --overlay-from out to go on with them, or drop them first: `vfield overlay reset`",
-        ),
+        RestoreError::NotEmpty(_) => (error.to_string(), "leave --overlay-from out to go on with them"),
     };
     Failure::failed(fact).hint(hint)
+}
+
+/// A saved overlay that cannot be restored into the directory `dir`. There is no daemon that could be told to drop what is there.
+pub fn restore_into(error: &RestoreError, dir: &Path, image: &str) -> Failure {
+    let failure = restore(error);
+    if !matches!(error, RestoreError::NotEmpty(_)) {
+        return failure;
+    }
+    let files = dir.join(image).display().to_string();
+    failure.hint(format!(
+        "leave --overlay-from out to go on with them; or give another directory to --overlay; or remove {files}.index, \
+         {files}.live and {files}.data"
+    ))
 }
 
 /// A save or a reset that failed.

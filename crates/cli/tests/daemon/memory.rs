@@ -1,0 +1,49 @@
+//! How much a daemon takes that was not told how much to take.
+
+use super::{Bench, Daemon};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+/// An image of which 30 % are more than half of what is free below [`LIMIT`].
+const IMAGE: u64 = 384 * MIB;
+/// Of the address space: enough for a daemon and its threads.
+const LIMIT: u64 = 260 * MIB;
+/// Half of the limit without the 48 MiB that a daemon takes besides.
+const STORE: u64 = (LIMIT - 48 * MIB) / 2;
+
+/// A daemon with a bound on its memory.
+fn bounded(bench: &Bench, line: &str) -> Daemon {
+    let control = bench.dir.path().join("c1");
+    let mut shell = Command::new("/bin/sh");
+    let bounded = format!("ulimit -v {}; exec {} {line}", LIMIT >> 10, env!("CARGO_BIN_EXE_vfield"));
+    shell.args(["-c", &bounded]).current_dir(bench.dir.path()).env_clear().env("HOME", bench.dir.path());
+    shell.env("VFIELD_CONTROL", &control).stdin(Stdio::null()).stderr(Stdio::piped());
+    Daemon { child: shell.spawn().unwrap(), control, dir: bench.dir.path().to_owned() }
+}
+
+#[test]
+fn a_default_store_is_no_larger_than_memory_lets_it_be_and_says_so() {
+    let bench = Bench::new();
+    let mut file = std::fs::File::create(bench.dir.path().join("a.img")).unwrap();
+    for _ in 0..IMAGE / MIB {
+        file.write_all(&[7; MIB as usize]).unwrap();
+    }
+    drop(file);
+    let origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0", "--chunk-size", "1M"]);
+    origin.wait("filled");
+    let join = format!("join {} --listen 127.0.0.1:0 --threads 1 --join-boost 0", origin.addr());
+    let mut node = bounded(&bench, &join);
+    node.wait("ready");
+    let status = node.status();
+    assert_eq!(status["images"][0]["capacity_bytes"], STORE);
+    assert_eq!((&status["memory"]["limit_bytes"], &status["memory"]["limit_by"]), (&LIMIT.into(), &"rlimit".into()));
+    let log = BufReader::new(node.child.stderr.take().unwrap());
+    let said = log.lines().map_while(Result::ok).find(|line| line.contains("--store")).unwrap();
+    assert!(said.starts_with("a.img: a store of 106.0 MiB instead of 115."), "{said}");
+    assert_eq!(node.leave(), 0);
+
+    let node = bounded(&bench, &format!("{join} --store 30%"));
+    node.wait("ready");
+    assert!(node.status()["images"][0]["capacity_bytes"].as_u64().unwrap() > STORE, "what was asked for is had");
+}

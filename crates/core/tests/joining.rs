@@ -1,0 +1,39 @@
+//! A node that has just come: how often it compares notes, and with whom.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::config::Config;
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::membership::{Member, State};
+use vfield_core::node::{Input, Node, Output};
+use vfield_core::snapshot::Snapshot;
+use vfield_core::time::Time;
+
+fn identity(number: u8, generation: u64) -> Identity {
+    let addr = SocketAddr::from(([198, 18, 0, number], 4000));
+    Identity { addr, node: NodeId(number.into()), generation, zone: Zone::default() }
+}
+
+/// Each of the pauses that docs/protocol.md names is made, and at the end of each it asks the eldest, who knows most.
+#[test]
+fn notes_are_compared_five_times_soon_after_joining() {
+    let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+    let mut node = Node::new(identity(3, 3000), Config::default(), 42, at(0));
+    let member = |identity| Member { identity, incarnation: 0, state: State::Alive };
+    let members = vec![member(identity(2, 2000)), member(identity(1, 1000))];
+    node.handle(at(1), Input::Learned(Snapshot { members, ..Snapshot::default() }));
+    let mut syncs = Vec::new();
+    for now in (10..2500).step_by(10) {
+        // They live.
+        node.handle(at(now), Input::Met(identity(1, 1000)));
+        node.handle(at(now), Input::Met(identity(2, 2000)));
+        while let Some(output) = node.poll() {
+            if let Output::Sync(to) = output {
+                syncs.push((now, to.node.0));
+            }
+        }
+    }
+    let times: Vec<u64> = syncs.iter().map(|(at, _)| *at).collect();
+    assert_eq!(times, [100, 300, 500, 800, 1300, 2300]);
+    assert!(syncs[..5].iter().all(|(_, node)| *node == 1), "{syncs:?}");
+}

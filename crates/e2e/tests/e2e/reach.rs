@@ -1,0 +1,171 @@
+//! Nodes that others cannot connect to, and nodes that say a wrong address of themselves.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_e2e::Outcome;
+use vfield_e2e::field::{Field, NEWS, Plan, live};
+use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
+use vfield_lab::{Host, LabError, client, daemon};
+
+/// A node that cannot be reached asks again after 3, 6 and 12 s, and is dialled for 3.5 s each time.
+const ASKED_AGAIN: Duration = Duration::from_secs(45);
+/// Behind a card that leads nowhere.
+const ELSEWHERE: &str = "198.19.77.1";
+
+/// Runs words separated by spaces on a host.
+fn on(host: &Host, line: &str) -> Result<String, LabError> {
+    let mut words = line.split(' ');
+    run(host.command(words.next().unwrap_or_default()).args(words))
+}
+
+/// Drops what comes for a node's TCP port.
+fn close_port(host: &Host) -> Outcome {
+    on(host, "nft add table inet closed")?;
+    on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
+    on(host, "nft add rule inet closed in tcp dport 4440 drop")?;
+    Ok(())
+}
+
+/// Gives a host a second card, behind which is nobody, and lets it take that way to everywhere it knows nothing of.
+fn second_card(host: &Host) -> Outcome {
+    on(host, "ip link add card type veth peer name nobody")?;
+    on(host, &format!("ip address add {ELSEWHERE}/24 dev card"))?;
+    on(host, "ip link set nobody up")?;
+    on(host, "ip link set card up")?;
+    on(host, "ip route add default via 198.19.77.254 dev card")?;
+    Ok(())
+}
+
+/// On all addresses of the host.
+const ALL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 4440);
+const ALL_V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), 4440);
+
+#[test]
+fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nft"), Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let mut field = Field::start(Plan { stores: &["0"], spare_hosts: 1, ..Plan::default() })?;
+    close_port(field.host(1))?;
+    let mut closed = field.join(1, field.origin.addr(), "all").ready()?;
+    let known_by = field.origin.addr().ip();
+    let text = format!("{known_by} cannot connect to you on TCP 4440: nobody can read your store");
+    closed.says(&text, NEWS)?;
+    let warned = |status: &serde_json::Value| status["warnings"].to_string().contains(&text);
+    closed.wait_status("it is in its status", NEWS, warned)?;
+    field.origin.says("nobody can read what 198.18.0.3:4440 holds", NEWS)?;
+    closed.wait("filled", daemon::FILL_LIMIT)?;
+    for node in [&field.origin, &field.nodes[0], &closed] {
+        let bare = |status: &serde_json::Value| {
+            status["images"][0]["coverage"] == 0.0 && status["images"][0]["origin_may_leave"] == false
+        };
+        node.wait_status("nothing is covered", NEWS, bare)?;
+    }
+    // The port is opened: what it holds counts.
+    on(field.host(1), "nft delete table inet closed")?;
+    closed.says("other nodes can connect to this one now", ASKED_AGAIN)?;
+    let covered = |status: &serde_json::Value| status["images"][0]["origin_may_leave"] == true;
+    field.origin.wait_status("it counts", NEWS, covered)?;
+    closed.wait_status("nothing is wrong any more", NEWS, |status| !warned(status))?;
+    assert!(field.origin.leave(ASKED_AGAIN)?.success());
+    field.compare(&[]).map_err(Into::into)
+}
+
+/// It hands over nothing to a store that nobody can read, and says so with its exit code.
+#[test]
+fn an_origin_leaves_nothing_to_a_store_that_nobody_can_reach() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nft")]) {
+        return Ok(());
+    }
+    let field = Field::start(Plan { stores: &["0"], spare_hosts: 1, ..Plan::default() })?;
+    close_port(field.host(1))?;
+    let mut closed = field.join(1, field.origin.addr(), "all").ready()?;
+    closed.says("cannot connect to you on TCP 4440", NEWS)?;
+    closed.wait("filled", daemon::FILL_LIMIT)?;
+    let uncovered = |status: &serde_json::Value| status["images"][0]["origin_may_leave"] == false;
+    field.origin.wait_status("it is known", NEWS, uncovered)?;
+    let left = field.origin.ask_to(&["leave", "--timeout", "1s"]).output()?;
+    assert_eq!(left.status.code(), Some(1), "{}", String::from_utf8_lossy(&left.stderr));
+    Ok(())
+}
+
+/// A boot server with two cards listens on all addresses, and its way to everywhere leads through the wrong card.
+#[test]
+fn who_joins_teaches_an_origin_its_address() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = vfield_lab::Lab::best(3)?;
+    second_card(lab.host(0))?;
+    let vfield = vfield_e2e::program::vfield();
+    let image = vfield_lab::bytes::random_file(&lab.dir().join("disk.img"), Plan::default().image_bytes, 1)?;
+    let mut origin = vfield.serve(lab.host(0), &[&image]).name("origin").listen(ALL).ready()?;
+    assert_eq!(origin.status()?["addr"], format!("{ELSEWHERE}:4440"), "what the second card is for");
+    let node = vfield.join(lab.host(1), lab.host(0).addr()).store("0").ready()?;
+    client::compare_all(lab.host(1), &node, &image)?;
+    origin.says("--advertise 198.18.0.1", NEWS)?;
+    let late = vfield.join(lab.host(2), node.addr()).store("0").ready()?;
+    client::compare_all(lab.host(2), &late, &image)?;
+    late.wait_status("all know the address", NEWS, |status| live(status).contains(&"198.18.0.1:4440".to_owned()))?;
+    Ok(())
+}
+
+/// What was given is not replaced; whoever came in by another way keeps to that, and both say what is wrong.
+#[test]
+fn a_wrong_address_that_was_given_is_gone_around() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = vfield_lab::Lab::best(2)?;
+    let vfield = vfield_e2e::program::vfield();
+    let image = vfield_lab::bytes::random_file(&lab.dir().join("disk.img"), Plan::default().image_bytes, 1)?;
+    let serve = vfield.serve(lab.host(0), &[&image]).name("origin").listen(ALL);
+    let mut origin = serve.args(&["--advertise", ELSEWHERE]).ready()?;
+    let mut node = vfield.join(lab.host(1), lab.host(0).addr()).store("0").ready()?;
+    client::compare_all(lab.host(1), &node, &image)?;
+    node.says("start it with --advertise 198.18.0.1", NEWS)?;
+    origin.says("198.18.0.2 cannot connect to 198.19.77.1:4440", NEWS)?;
+    origin.says("--advertise 198.18.0.1", NEWS)?;
+    Ok(())
+}
+
+/// It asks for its address by the first of two members, which is behind the wrong card and does not answer.
+#[test]
+fn who_guessed_its_address_wrongly_is_told_by_dialling_back() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = vfield_lab::Lab::best(3)?;
+    second_card(lab.host(1))?;
+    let vfield = vfield_e2e::program::vfield();
+    let image = vfield_lab::bytes::random_file(&lab.dir().join("disk.img"), Plan::default().image_bytes, 1)?;
+    let mut origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let nobody: SocketAddr = "198.19.77.9:4440".parse()?;
+    let join = vfield.join(lab.host(1), nobody).args(&[origin.addr().to_string()]).store("all").listen(ALL);
+    let mut node = join.args(&["--join-boost", "9"]).ready()?;
+    node.says("--advertise 198.18.0.2", NEWS)?;
+    origin.wait("covered", daemon::FILL_LIMIT)?;
+    let late = vfield.join(lab.host(2), origin.addr()).store("0").ready()?;
+    assert!(origin.leave(NEWS)?.success());
+    client::compare_all(lab.host(2), &late, &image)?;
+    Ok(())
+}
+
+#[test]
+fn who_listens_on_all_addresses_of_ipv6_is_found_by_ipv4() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = vfield_lab::Lab::best(3)?;
+    let vfield = vfield_e2e::program::vfield();
+    let image = vfield_lab::bytes::random_file(&lab.dir().join("disk.img"), Plan::default().image_bytes, 1)?;
+    let mut origin = vfield.serve(lab.host(0), &[&image]).name("origin").listen(ALL_V6).ready()?;
+    let join = |host: usize, store: &str| vfield.join(lab.host(host), lab.host(0).addr()).store(store).listen(ALL_V6);
+    let node = join(1, "all").args(&["--join-boost", "9"]).ready()?;
+    let reader = join(2, "0").ready()?;
+    node.wait("covered", daemon::FILL_LIMIT)?;
+    assert!(origin.leave(NEWS)?.success());
+    client::compare_all(lab.host(2), &reader, &image)?;
+    Ok(())
+}

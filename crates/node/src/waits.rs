@@ -1,0 +1,45 @@
+//! Reads of this machine that wait for long: people are told once when it begins, and once when it is over.
+//!
+//! One pair of lines for each image, however many reads and chunks it is about.
+
+use crate::driver::Driver;
+use crate::event::{Event, Holder};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfield_core::image::ImageId;
+
+/// A wait of so long is told: most deaths are over by then.
+const LONG: Duration = Duration::from_secs(10);
+/// How often it is looked whether somebody waits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells of waits for as long as it is polled.
+pub async fn tell(driver: Arc<Driver>) {
+    let mut told: BTreeMap<ImageId, (String, Instant)> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let waits = driver.look(vfield_core::node::Node::longest_waits);
+        told.retain(|id, (image, since)| {
+            let waits = waits.iter().any(|(waiting, ..)| waiting == id);
+            if !waits {
+                driver.event(Event::ReadGoesOn { image: image.clone(), for_s: since.elapsed().as_secs() });
+            }
+            waits
+        });
+        for (id, waited, holder) in waits {
+            let Some(image) = driver.image(id).filter(|_| waited.wait >= LONG && !told.contains_key(&id)) else {
+                continue;
+            };
+            let name = image.name().to_owned();
+            told.insert(id, (name.clone(), Instant::now().checked_sub(waited.wait).unwrap_or_else(Instant::now)));
+            let holder = holder.map(|(former, ago)| Holder {
+                addr: former.identity.addr,
+                how: former.how,
+                ago_s: ago.as_secs(),
+            });
+            let (chunk, for_s, why) = (waited.chunk.0, waited.wait.as_secs(), waited.why.to_string());
+            driver.event(Event::ReadWaits { image: name, chunk, for_s, why, holder });
+        }
+    }
+}
