@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(found[0], "root (id 010101010101, served by 198.18.0.1:4440)");
         assert_eq!(pins, ["root=010101010101", "root=020202020202"]);
         let expected = (2, "root".to_owned(), "root".to_owned());
-        assert_eq!(chosen(&both, &pin("root", 2)).expect("pinned"), [expected.clone()]);
+        assert_eq!(chosen(&both, &pin("root", 2)).expect("pinned"), std::slice::from_ref(&expected));
         assert_eq!(chosen(&both, &name("0202")).expect("by its id"), [expected]);
         assert!(matches!(chosen(&both, &[]), Err(StartError::ChooseImage { known }) if known.len() == 2));
         // Of two that are signed as something, a signature decides.

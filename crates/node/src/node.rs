@@ -1,6 +1,9 @@
 //! A running node: starts the parts, hands out its images, says how it is, leaves.
 
 mod report;
+mod start_error;
+
+pub use start_error::StartError;
 
 use crate::bootstrap;
 use crate::changed;
@@ -16,8 +19,7 @@ use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Chosen, Known, Search};
 use crate::origin::{Origin, Progress, PublishError};
-use crate::page::Tried;
-use crate::proofs::{self, Disbelief};
+use crate::proofs;
 use crate::reader::ImageReader;
 use crate::server;
 use crate::status::{Sole, Status};
@@ -28,7 +30,6 @@ use crate::{waits, whereabouts};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,7 +39,7 @@ use vfield_core::config::Config;
 use vfield_core::hash_tree;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Geometry, Header, ImageId};
-use vfield_core::names::{BadNames, Names};
+use vfield_core::names::Names;
 use vfield_core::node::{ImageConfig, Input, Node as Core};
 use vfield_core::source::BlockSource;
 use vfield_core::wire::Proof;
@@ -50,113 +51,6 @@ const LEAVE_POLL: Duration = Duration::from_millis(50);
 const HASH_REPORTS: Duration = Duration::from_millis(200);
 /// How often the progress of a fill is reported.
 const FILL_REPORTS: Duration = Duration::from_millis(250);
-
-/// Why a node could not start. Each names the thing at fault.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A file could not be published.
-    #[error("{}: {why}", path.display())]
-    Publish {
-        /// The file.
-        path: PathBuf,
-        /// Why, in lower case.
-        why: String,
-    },
-    /// Two files have one name.
-    #[error("two images are named {0:?}")]
-    NameTaken(String),
-    /// The field has another image of this name.
-    #[error("the field has another image named {name:?}: {other}; this one has the id {}", id.short())]
-    NameOfAnother {
-        /// The name.
-        name: String,
-        /// The id of what is served here.
-        id: ImageId,
-        /// What the field has.
-        other: String,
-    },
-    /// An image would have more names than can be told.
-    #[error(transparent)]
-    Names(#[from] BadNames),
-    /// The listening address cannot be had.
-    #[error("cannot listen on {addr}: {source}")]
-    Listen {
-        /// Which.
-        addr: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// None of the bootstrap nodes answered as a member of a field.
-    #[error("no bootstrap node could be joined: {}", tried.iter().map(|(addr, why)| format!("{addr}: {why}")).collect::<Vec<_>>().join("; "))]
-    Bootstrap {
-        /// Each with the reason.
-        tried: Vec<(SocketAddr, String)>,
-    },
-    /// The field has no such image.
-    #[error("the field has no image {wanted:?}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
-    UnknownImage {
-        /// What was asked for.
-        wanted: String,
-        /// Names of those it has.
-        known: Vec<String>,
-    },
-    /// The image is not signed by anybody who is trusted here.
-    #[error("image {image:?} is refused: {why}")]
-    Untrusted {
-        /// Its name.
-        image: String,
-        /// What is wrong.
-        why: Disbelief,
-    },
-    /// The field has several images and none was chosen.
-    #[error("the field has several images: {}", known.join(", "))]
-    ChooseImage {
-        /// Their names and ids.
-        known: Vec<String>,
-    },
-    /// What was asked for may be any of several images, each of which is there.
-    #[error("{wanted:?} may be any of {} images: {}", found.len(), found.join(", "))]
-    Ambiguous {
-        /// What was asked for.
-        wanted: String,
-        /// Names, ids, and who has them.
-        found: Vec<String>,
-        /// What to ask for to have each of them.
-        pins: Vec<String>,
-    },
-    /// Members do not agree on what an image is called.
-    #[error("image {} has several names: {}", id.short(), names.join("; "))]
-    ManyNames {
-        /// The image.
-        id: ImageId,
-        /// What it is called, by each.
-        names: Vec<String>,
-    },
-    /// No member has shown that it has the image.
-    #[error("image {image} cannot be verified: no member delivers its first page{}", answers(tried))]
-    Unproved {
-        /// Its names and its id.
-        image: String,
-        /// Who was asked, and what came of it.
-        tried: Tried,
-    },
-    /// The store would not fit into this machine.
-    #[error("a store of {wanted_bytes} bytes is more than this machine's memory of {memory_bytes}")]
-    StoreTooLarge {
-        /// Asked for.
-        wanted_bytes: u64,
-        /// There is.
-        memory_bytes: u64,
-    },
-    /// The system refused something that every node needs.
-    #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
 
 /// A node that was started without a field key cannot be given one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -472,14 +366,6 @@ impl Node {
             source: std::io::Error::other(error.to_string()),
         })
     }
-}
-
-/// What members answered, behind what is said of them all; of many the first.
-fn answers(tried: &Tried) -> String {
-    const SHOWN: usize = 4;
-    let shown: Vec<String> = tried.iter().take(SHOWN).map(|(addr, why)| format!("{addr}: {why}")).collect();
-    let more = if tried.len() > SHOWN { format!("; and {} more", tried.len() - SHOWN) } else { String::new() };
-    if shown.is_empty() { String::new() } else { format!(" ({}{more})", shown.join("; ")) }
 }
 
 /// An image that is to be served: files of the same content are one, of several names.

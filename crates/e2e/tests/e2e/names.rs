@@ -1,7 +1,7 @@
 //! Which bytes a name or an id means, also where somebody says of images what it likes.
 
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vfield_e2e::bully::Name;
@@ -58,7 +58,7 @@ fn refused(field: &Field, words: &[&str]) -> Result<String, Failed> {
 }
 
 /// A join on host 2 reads `image` under `name`; the origin is not blamed for what others said.
-fn reads(field: &Field, words: &[&str], name: &str, image: &PathBuf) -> Outcome {
+fn reads(field: &Field, words: &[&str], name: &str, image: &Path) -> Outcome {
     let mut node = joining(field, "reads", words)?;
     node.wait_ready(ENDS)?;
     client::compare_nbd(field.lab.host(2), &node.uri(name), image)?;
@@ -109,30 +109,46 @@ fn what_nobody_can_prove_is_not_believed() -> Outcome {
     }
     let field = field()?;
     let real = id_of(&field.origin)?;
-    let liar = Name { addr: field.lab.host(3).addr(), node: u64::MAX - 1, generation: 1 };
-    let ghost = Name { addr: field.lab.host(4).addr(), node: u64::MAX, generation: 1 };
     let wrong = herald::header(2 * BYTES + 5, CHUNKS);
     let short = herald::header(70_000, 2);
     let nothing = "5a".repeat(32);
     let word = |node, image, name, header| Word { node, version: 1 << 50, image, name, header, origin: true };
-    let words = [
-        word(liar.node, &real, "disk.img", wrong),
-        word(ghost.node, &real, "disk.img", short),
-        word(u64::MAX, &nothing, "disk.img", wrong),
-    ];
-    for daemon in [&field.origin, &field.nodes[0]] {
-        proclaim(daemon.addr(), liar, &[liar, ghost], &words)?;
-    }
+    // Those who do not exist are buried after a while, and forgotten: each time there are others.
+    let slander = |round: u64| -> Outcome {
+        let [liar, ghost] = [3, 4].map(|host| Name {
+            addr: (field.lab.host(host).addr().ip(), 9000 + round as u16).into(),
+            node: u64::MAX - 2 * round - host as u64 % 2,
+            generation: 1,
+        });
+        let words = [
+            word(liar.node, real.as_str(), "disk.img", wrong),
+            word(ghost.node, &real, "disk.img", short),
+            word(ghost.node, &nothing, "disk.img", wrong),
+        ];
+        for daemon in [&field.origin, &field.nodes[0]] {
+            proclaim(daemon.addr(), liar, &[liar, ghost], &words)?;
+        }
+        Ok(())
+    };
+    slander(0)?;
     reads(&field, &["--image", &real], "", &field.image)?;
+    slander(1)?;
     reads(&field, &["--image", "disk.img"], "disk.img", &field.image)?;
+    slander(2)?;
     reads(&field, &[], "disk.img", &field.image)?;
     // One more origin of the same image is not turned away for their sake.
+    slander(3)?;
     let again = field.vfield.serve(field.lab.host(2), &[&field.image]).name("again");
     drop(again.args(&["--join", &field.origin.addr().to_string()]).ready()?);
-    let start = Instant::now();
-    let said = refused(&field, &["--image", &nothing])?;
-    assert!(said.contains(&nothing[..12]) && said.contains("cannot be verified"), "{said}");
-    assert!(start.elapsed() < ENDS / 2, "it took {:?}", start.elapsed());
+    // On a busy machine they may be forgotten before anybody joins.
+    let verdict = (4..14).find_map(|round| {
+        let start = Instant::now();
+        let said = slander(round).and_then(|()| refused(&field, &["--image", &nothing])).ok()?;
+        said.contains("cannot be verified").then(|| (said, start.elapsed()))
+    });
+    let (said, took) = verdict.expect("it was heard of at last");
+    assert!(said.contains(&nothing[..12]), "{said}");
+    assert!(took < ENDS / 2, "it took {took:?}");
     Ok(())
 }
 
