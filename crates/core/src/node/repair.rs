@@ -98,7 +98,7 @@ impl Node {
     }
 
     /// How many chunks would be lost with this node, as far as it knows: those of its stores that no node
-    /// which stays has, of images without another live origin; and of images that it is the only origin
+    /// which stays, and counts, has, of images without another live origin; and of images that it is the only origin
     /// of, those that no store has.
     pub fn sole_chunks(&self) -> u64 {
         let me = self.me().node;
@@ -111,10 +111,11 @@ impl Node {
             }
             let kept = |chunk| {
                 let mut homes = image.map.homes(chunk).into_iter();
-                homes.any(|home| home.node != me && !home.leaving && image.map.has(&home, chunk))
+                let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
+                homes.any(|home| counts(&home) && image.map.has(&home, chunk))
             };
             if image.origin {
-                let coverage = image.map.coverage_without(me);
+                let coverage = image.map.coverage(|node| node != me && self.counts(node));
                 let bare = (1.0 - coverage.share) * image.inventory.geometry().chunks() as f64;
                 sole += if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) };
             } else {

@@ -22,7 +22,7 @@ pub struct ImageView {
     pub id: ImageId,
     /// Its name.
     pub name: String,
-    /// How well the stores of the field hold it.
+    /// How well the stores of the field hold it. Those of nodes that were caught not holding what they say do not count.
     pub coverage: Coverage,
     /// Live origins other than this node.
     pub origins: u64,
@@ -99,7 +99,7 @@ impl Node {
         let view = |image: &Image| ImageView {
             id: image.subject.image,
             name: image.subject.name.clone(),
-            coverage: image.map.coverage(),
+            coverage: image.map.coverage(|node| self.counts(node)),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
             capacity: image.inventory.capacity(),
