@@ -487,7 +487,9 @@ impl Membership {
 
     fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
         let key = RecordKey { node: record.node, image: record.image() };
-        if self.records.learn(record)
+        let speaks = key.node == self.me.node || self.roster.has_met(key.node);
+        if (speaks || self.records.has_room_for_hearsay() || self.records.get(&key).is_some())
+            && self.records.learn(record)
             && let Some(known) = self.records.get(&key)
         {
             self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);

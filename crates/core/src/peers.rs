@@ -167,9 +167,9 @@ impl Peers {
         self.peers.get(&node).is_none_or(|peer| peer.standing.is_believed(now))
     }
 
-    /// True if it is put aside because it lied.
-    pub fn is_blamed(&self, node: NodeId, now: Time) -> bool {
-        self.peers.get(&node).is_some_and(|peer| peer.standing.is_blamed(now))
+    /// True if it counts as a holder of what it says that it has.
+    pub fn counts(&self, node: NodeId, now: Time) -> bool {
+        self.peers.get(&node).is_none_or(|peer| peer.standing.counts(now))
     }
 
     /// The state for people: what is the matter with its [`Standing`], `unreachable`, `stalled`, or nothing special.
@@ -441,11 +441,10 @@ impl Peers {
     }
 
     /// It refused what it says that it has.
-    pub fn claimed_falsely(&mut self, node: NodeId, now: Time) {
+    /// True if its claims are not believed from now on.
+    pub fn claimed_falsely(&mut self, node: NodeId, now: Time) -> bool {
         self.tally.false_claims += 1;
-        if let Some(peer) = self.peers.get_mut(&node) {
-            peer.standing.claimed_falsely(now);
-        }
+        self.peers.get_mut(&node).is_some_and(|peer| peer.standing.claimed_falsely(now))
     }
 
     /// It delivered what it says that it has.

@@ -182,6 +182,12 @@ impl Records {
         self.changes += u64::from(self.count != before);
     }
 
+    /// True if there is room for what nodes say that were only heard of: half of the table is for those who speak for
+    /// themselves.
+    pub const fn has_room_for_hearsay(&self) -> bool {
+        self.count < RECORDS_MAX / 2
+    }
+
     /// The record of that node about that image.
     pub fn get(&self, key: &RecordKey) -> Option<&Record> {
         of_image(self.table.get(&key.node)?, key.image)

@@ -29,6 +29,15 @@ const AT_ONCE: u64 = 2;
 /// is late by some tenths of a second, in which a reader asks for no more on most links.
 const FALSE_CLAIMS: u32 = 32;
 
+/// A peer whose claims were false does not count as a holder before it has delivered so many chunks that it says it has, as
+/// many as refusals make its claims false ...
+const WORDS_TO_KEEP: u32 = FALSE_CLAIMS;
+/// ... or for so long: an honest peer whose store has moved may not be asked again. Longer than [`CLAIM`] at its longest, or
+/// one that holds nothing would count whenever nobody asks it.
+const UNPROVEN_FOR: Duration = Duration::from_secs(600);
+
+const _: () = assert!(UNPROVEN_FOR.as_secs() > CLAIM.longest.as_secs());
+
 /// How long an offence puts a peer aside.
 #[derive(Debug)]
 struct Pause {
@@ -64,6 +73,8 @@ pub struct Standing {
     claims: Offence,
     /// Refusals of what it says that it has, less what it delivered of that.
     false_claims: u32,
+    /// Since when its claims are known to be false, and how many chunks it is to deliver before they count.
+    unproven: Option<(Time, u32)>,
 }
 
 impl Standing {
@@ -84,6 +95,7 @@ impl Standing {
         if too_often {
             self.false_claims = 0;
             self.claims.again(&CLAIM, now);
+            self.unproven = Some((now, WORDS_TO_KEEP));
         }
         too_often
     }
@@ -91,6 +103,8 @@ impl Standing {
     /// It delivered what it says that it has.
     pub fn kept_its_word(&mut self) {
         self.false_claims = self.false_claims.saturating_sub(1);
+        let left = self.unproven.and_then(|(since, words)| Some((since, words.checked_sub(1)?)));
+        self.unproven = left.filter(|(_, words)| *words > 0);
     }
 
     /// True if it is to be asked at all.
@@ -101,6 +115,12 @@ impl Standing {
     /// True if it is believed to have what it says.
     pub fn is_believed(&self, now: Time) -> bool {
         !self.claims.lasts(now)
+    }
+
+    /// True if what it says that it holds counts: it did not lie lately, nor has it refused what it says that it has without
+    /// making up for it.
+    pub fn counts(&self, now: Time) -> bool {
+        !self.is_blamed(now) && self.unproven.is_none_or(|(since, _)| now - since >= UNPROVEN_FOR)
     }
 
     /// True if it lied not long ago.

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Member, State};
-use vfield_core::node::{Input, Node, Output};
-use vfield_core::placement::mix;
+use vfield_core::node::{ImageConfig, Input, Node, Output};
+use vfield_core::placement::{Arc, Filled, mix};
+use vfield_core::record::{Record, Subject};
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 
@@ -128,4 +131,35 @@ fn a_node_that_denies_its_death_says_so_before() {
     let denied = outputs.iter().position(|output| matches!(output, Output::Denied));
     let datagram = outputs.iter().position(|output| matches!(output, Output::Datagram(..)));
     assert!(denied.is_some() && datagram.is_some_and(|datagram| denied < Some(datagram)), "{outputs:?}");
+}
+
+/// Records of members that were made up leave room for what this node says, and those who speak to it.
+#[test]
+fn records_that_were_made_up_do_not_keep_others_out() {
+    let mut node = node();
+    let here = zone("here");
+    let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header");
+    let subject = Subject { image: ImageId([1; 32]), name: "image".to_owned(), header: header.encode() };
+    let subject = std::sync::Arc::new(subject);
+    let record = |number: u64| Record {
+        node: identity(number, here).node,
+        version: 1,
+        subject: std::sync::Arc::clone(&subject),
+        origin: true,
+        arc: Arc { start: 0, length: 0 },
+        filled: Filled::default(),
+        leaving: false,
+    };
+    for frame in 1..8 {
+        let records = (frame * 100_000..frame * 100_000 + 16_384).map(record).collect();
+        node.handle(at(frame), Input::Learned(Snapshot { records, ..Snapshot::default() }));
+    }
+    let met = Snapshot { members: vec![member(1, here)], records: vec![record(1)], ..Snapshot::default() };
+    node.handle(at(10), Input::Learned(met));
+    let (id, name) = (subject.image, subject.name.clone());
+    node.add_image(at(10), ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None });
+    let told = node.snapshot(&identity(1, here)).records;
+    for number in [0, 1] {
+        assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");
+    }
 }

@@ -189,7 +189,7 @@ proptest! {
         };
         let counts: Vec<u64> = (0..size).map(holders).collect();
         let lowest = counts.iter().copied().min().unwrap_or(0);
-        let Coverage { share, multiplicity_min } = map.coverage();
+        let Coverage { share, multiplicity_min } = map.coverage(|_| true);
         prop_assert!((0.0..=1.0).contains(&share));
         prop_assert!(multiplicity_min <= lowest, "{} claimed, {} in truth", multiplicity_min, lowest);
         prop_assert_eq!(multiplicity_min > 0, share == 1.0);
@@ -294,7 +294,7 @@ proptest! {
         prop_assert_eq!(map.participants().len(), holdings.len());
         let chunk = Chunk(chunk % size);
         let _ = map.homes(chunk).iter().filter(|home| map.has(home, chunk)).count();
-        let _ = (map.coverage(), map.coverage_without(NodeId(0)), map.least_covered(size / 2, NodeId(0), 1));
+        let _ = (map.coverage(|_| true), map.coverage(|node| node != NodeId(0)), map.least_covered(size / 2, NodeId(0), 1));
     }
 
     /// A node's death moves only its own share of the relayed chunks.

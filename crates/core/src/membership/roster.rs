@@ -184,6 +184,11 @@ impl Roster {
         self.met.insert(node);
     }
 
+    /// True if a live member has spoken to this node itself.
+    pub fn has_met(&self, node: NodeId) -> bool {
+        self.met.contains(&node)
+    }
+
     /// Takes in a statement; suspects have `grace` to deny it.
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
         let change = self.take(member, now, grace);

@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// True if others may count on what this node holds.
-    pub(super) const fn counts(&self) -> bool {
+    pub(super) const fn stays(&self) -> bool {
         !self.leaving && !self.unreachable
     }
 
@@ -278,9 +278,14 @@ impl Node {
         }
     }
 
-    /// True if the stores of those that this node would ask hold all of an image.
+    /// True unless a node was caught lying, or not holding what it says: its store does not count then.
+    pub(super) fn counts(&self, node: NodeId) -> bool {
+        self.peers.counts(node, self.now)
+    }
+
+    /// True if the stores that count hold all of an image.
     pub(super) fn is_whole(&self, image: &Image) -> bool {
-        image.map.is_whole(|node| !self.peers.is_blamed(node, self.now))
+        image.map.is_whole(|node| self.counts(node))
     }
 
     /// A peer lied: it is put aside for a while, and what only it says that it has cannot be had from here meanwhile.

@@ -169,7 +169,7 @@ impl Node {
     /// Says what we have of an image, to all.
     pub(super) fn announce(&mut self, id: ImageId) {
         let node = self.me().node;
-        let (leaving, nothing) = (!self.counts(), self.unreachable);
+        let (leaving, nothing) = (!self.stays(), self.unreachable);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.announce_set = false;
         image.version += 1;

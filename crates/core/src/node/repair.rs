@@ -27,7 +27,7 @@ impl Node {
     /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
     /// each sees what those before it did. Whenever arcs change they line up anew, all from that moment on.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
-        let (me, leaving) = (self.me().node, !self.counts());
+        let (me, leaving) = (self.me().node, !self.stays());
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         let arc = image.fill.arc();
@@ -92,7 +92,7 @@ impl Node {
         } else {
             image.map.moving_up(me).filter(|to| !last || image.map.keeps(arc, *to, me))
         };
-        if let Some(to) = to.filter(|_| self.counts()) {
+        if let Some(to) = to.filter(|_| self.stays()) {
             self.take_arc(id, to);
         }
     }
@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// How many chunks of which images would be lost with this node, as far as it knows: those of its stores that no
-    /// node which stays has, of images without another live origin; and of images that it is the only origin
+    /// node which stays, and counts, has, of images without another live origin; and of images that it is the only origin
     /// of, those that no store has. Images of which nothing would be lost are left out.
     pub fn sole(&self) -> Vec<(ImageId, u64)> {
         let me = self.me().node;
@@ -116,10 +116,11 @@ impl Node {
             }
             let kept = |chunk| {
                 let mut homes = image.map.homes(chunk).into_iter();
-                homes.any(|home| home.node != me && !home.leaving && image.map.has(&home, chunk))
+                let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
+                homes.any(|home| counts(&home) && image.map.has(&home, chunk))
             };
             let chunks = if image.origin {
-                let coverage = image.map.coverage_without(me);
+                let coverage = image.map.coverage(|node| node != me && self.counts(node));
                 let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
                 if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) }
             } else {

@@ -396,7 +396,10 @@ impl Node {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
         if entry.reach == Reach::HOLDER && refusal == Refusal::NotHeld && self.says_it_has(&entry) {
-            self.peers.claimed_falsely(entry.peer, self.now);
+            let caught = self.peers.claimed_falsely(entry.peer, self.now);
+            if caught {
+                self.recount_all();
+            }
         }
         // A fill may be anywhere; that a neighbour is elsewhere does not mean that it is out of step with readers.
         if entry.reach.is_crowd() && entry.priority != Priority::Fill {

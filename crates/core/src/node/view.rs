@@ -23,7 +23,7 @@ pub struct ImageView {
     pub id: ImageId,
     /// Its name.
     pub name: String,
-    /// How well the stores of the field hold it.
+    /// How well the stores of the field hold it. Those of nodes that were caught not holding what they say do not count.
     pub coverage: Coverage,
     /// Live origins other than this node.
     pub origins: u64,
@@ -115,7 +115,7 @@ impl Node {
         let view = |image: &Image| ImageView {
             id: image.subject.image,
             name: image.subject.names.first().to_owned(),
-            coverage: image.map.coverage(),
+            coverage: image.map.coverage(|node| self.counts(node)),
             at_risk: image.map.worst_loss().map(|(node, lost)| (node, lost as f64 / image.map.ring().size() as f64)),
             origins: image.map.origins().len() as u64,
             origin: image.origin,

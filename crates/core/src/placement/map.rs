@@ -134,22 +134,18 @@ impl Map {
         nodes.max_by_key(|node| (mix(node.0 ^ mix(chunk.0)), *node))
     }
 
-    /// How often each chunk is held, origins not counted. Costs O(n log n) in the number of holdings.
-    pub fn coverage(&self) -> Coverage {
-        let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving).copied().collect();
-        Coverage::of(&self.ring, &staying)
+    /// How often each chunk is held by those that count, origins not counted. Costs O(n log n) in the number of holdings.
+    pub fn coverage(&self, counts: impl Fn(NodeId) -> bool) -> Coverage {
+        Coverage::of(&self.ring, &self.staying(counts))
     }
 
     /// True if each chunk is held, origins not counted, by those that count. Costs O(n log n).
     pub fn is_whole(&self, counts: impl Fn(NodeId) -> bool) -> bool {
-        let staying = self.holdings.iter().filter(|h| !h.leaving && counts(h.node));
-        Coverage::is_whole(&self.ring, &staying.copied().collect::<Vec<_>>())
+        Coverage::is_whole(&self.ring, &self.staying(counts))
     }
 
-    /// [`Map::coverage`] if `node` were gone.
-    pub fn coverage_without(&self, node: NodeId) -> Coverage {
-        let staying: Vec<Holding> = self.holdings.iter().filter(|h| !h.leaving && h.node != node).copied().collect();
-        Coverage::of(&self.ring, &staying)
+    fn staying(&self, counts: impl Fn(NodeId) -> bool) -> Vec<Holding> {
+        self.holdings.iter().filter(|h| !h.leaving && counts(h.node)).copied().collect()
     }
 
     /// Where an arc of `length` places does most good: where the ring is to be covered least, counting

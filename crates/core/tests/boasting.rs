@@ -1,0 +1,172 @@
+//! A member that says that it has what it has not: its store does not count once it was caught.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::config::Config;
+use vfield_core::fetch::{RequestId, Token};
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::membership::{Member, State};
+use vfield_core::node::{ImageConfig, Input, Node, Output};
+use vfield_core::placement::{Arc, Filled};
+use vfield_core::record::{Record, Subject};
+use vfield_core::snapshot::Snapshot;
+use vfield_core::time::Time;
+use vfield_core::wire::Refusal;
+
+const IMAGE: ImageId = ImageId([7; 32]);
+const DATA: u64 = 600;
+const ORIGIN: NodeId = NodeId(1);
+const ME: NodeId = NodeId(2);
+const BOASTER: NodeId = NodeId(3);
+
+fn header() -> Header {
+    Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header")
+}
+
+fn identity(node: NodeId) -> Identity {
+    let addr = SocketAddr::from(([198, 18, 0, node.0 as u8], 4000));
+    Identity { addr, node, generation: 1, zone: Zone::default() }
+}
+
+fn member(node: NodeId) -> Member {
+    Member { identity: identity(node), incarnation: 0, state: State::Alive }
+}
+
+/// An origin, or one whose store has everything, as it says.
+fn record(node: NodeId, origin: bool) -> Record {
+    let size = Geometry::new(header()).chunks();
+    let length = if origin { 0 } else { size };
+    Record {
+        node,
+        version: 1,
+        subject: Subject { image: IMAGE, names: "image".into(), header: header().encode() }.into(),
+        origin,
+        arc: Arc { start: 0, length },
+        filled: Filled { from: 0, count: length },
+        leaving: false,
+    }
+}
+
+/// A reader without a store, beside the two.
+struct Bench {
+    node: Node,
+    /// The two, who live.
+    others: [Node; 2],
+    now: Time,
+    tokens: u64,
+    /// Whether the boaster delivers data after all.
+    delivers: bool,
+    boaster_asked: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Time::after_start(Duration::from_secs(1));
+        let mut node = Node::new(identity(ME), Config::default(), 2, now);
+        let others = [ORIGIN, BOASTER].map(|other| Node::new(identity(other), Config::default(), other.0, now));
+        let (members, records) = ([ORIGIN, BOASTER].map(member), vec![record(ORIGIN, true), record(BOASTER, false)]);
+        node.handle(now, Input::Learned(Snapshot { members: members.into(), records, ..Snapshot::default() }));
+        let (id, name) = (IMAGE, "image".to_owned());
+        let image = ImageConfig { id, name, header: header(), origin: false, capacity_bytes: 0, kept: None };
+        node.add_image(now, image);
+        Self { node, others, now, tokens: 0, delivers: false, boaster_asked: 0 }
+    }
+
+    /// Time goes on.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = (self.now + Duration::from_millis(10)).min(end);
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        let mut datagrams = Vec::new();
+        loop {
+            for node in self.others.iter_mut().chain([&mut self.node]) {
+                while node.next_wake().is_some_and(|at| at <= self.now) {
+                    node.handle(self.now, Input::Wake);
+                }
+            }
+            for other in &mut self.others {
+                let said = std::iter::from_fn(|| other.poll());
+                datagrams.extend(said.filter_map(|output| match output {
+                    Output::Datagram(to, bytes) => Some((to, bytes)),
+                    _ => None,
+                }));
+            }
+            while let Some(output) = self.node.poll() {
+                match output {
+                    Output::Datagram(to, bytes) => datagrams.push((to, bytes)),
+                    Output::Request { request, peer, chunk, .. } => {
+                        let input = self.answer(peer.node, request, chunk);
+                        self.node.handle(self.now, input);
+                    }
+                    _ => {}
+                }
+            }
+            if datagrams.is_empty() {
+                break;
+            }
+            for (to, bytes) in datagrams.drain(..) {
+                let nodes = self.others.iter_mut().chain([&mut self.node]);
+                nodes.filter(|node| node.me().addr == to).for_each(|node| {
+                    node.handle(self.now, Input::Datagram(bytes.clone()));
+                });
+            }
+        }
+    }
+
+    fn answer(&mut self, peer: NodeId, request: RequestId, chunk: Chunk) -> Input {
+        self.boaster_asked += usize::from(peer == BOASTER);
+        if peer == BOASTER && chunk.0 < DATA && !self.delivers {
+            Input::Refused(request, Refusal::NotHeld)
+        } else {
+            Input::Arrived { request, waited: Duration::ZERO, zeros: Vec::new() }
+        }
+    }
+
+    fn read(&mut self, chunks: std::ops::Range<u64>) {
+        for chunk in chunks {
+            self.tokens += 1;
+            let (token, chunks) = (Token(self.tokens), chunk..chunk + 1);
+            self.node.handle(self.now, Input::Read { token, image: IMAGE, chunks });
+            self.settle();
+        }
+    }
+
+    /// What it says of the field's stores: to people, and to those who wait for it.
+    fn covered(&self) -> (bool, bool) {
+        (self.node.images()[0].coverage.multiplicity_min > 0, self.node.is_covered())
+    }
+}
+
+#[test]
+fn who_was_caught_not_holding_what_it_says_does_not_count() {
+    let mut bench = Bench::new();
+    assert!(Geometry::new(header()).is_data(Chunk(DATA - 1)));
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(bench.covered(), (true, true), "so far it is believed");
+    bench.read(0..200);
+    assert!(bench.boaster_asked >= 32);
+    assert_eq!(bench.covered(), (false, false));
+    // It is asked again after a while, since stores move; it counts when it has delivered.
+    bench.pass(Duration::from_secs(100));
+    assert_eq!(bench.covered(), (false, false));
+    bench.delivers = true;
+    bench.read(200..400);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.covered(), (true, true));
+}
+
+#[test]
+fn a_store_that_nobody_asks_any_more_counts_again_after_a_while() {
+    let mut bench = Bench::new();
+    bench.read(0..200);
+    assert_eq!(bench.covered(), (false, false));
+    bench.pass(Duration::from_secs(700));
+    assert_eq!(bench.covered(), (true, true));
+}
