@@ -11,7 +11,8 @@
 //! moment.
 //!
 //! What an answer means: in memory nothing, as changes end with the process however it ends; in a folder, that the
-//! change is found there after a kill. What a flush means: that it is found there after a power loss, too.
+//! change is found there after a kill. What a flush means: that it is found there after a power loss, too, and, in
+//! memory as well, that nothing of what was to be changed was refused.
 //!
 //! [`BlockSource`]: vfield_core::source::BlockSource
 //! [`BlockDevice`]: vfield_core::device::BlockDevice
