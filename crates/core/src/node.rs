@@ -212,6 +212,8 @@ pub enum Notice {
     Up(Identity),
     /// A member died or left.
     Down(Departed),
+    /// A member says that others cannot connect to it, or that they can again: nobody is to be sent there meanwhile.
+    Reachable(NodeId, bool),
     /// A peer sent wrong bytes, or broke the protocol, and is put aside for so long.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.
@@ -299,6 +301,8 @@ pub struct Node {
     leaving: bool,
     /// Others cannot connect to it.
     unreachable: bool,
+    /// Members that say so of themselves.
+    unreachable_members: BTreeSet<NodeId>,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
     outputs: VecDeque<Output>,
@@ -340,6 +344,7 @@ impl Node {
             syncs: 0,
             leaving: false,
             unreachable: false,
+            unreachable_members: BTreeSet::new(),
             former: former::FormerMembers::default(),
             seeking: seeking::Seeking::default(),
             outputs: VecDeque::new(),
