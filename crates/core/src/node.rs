@@ -25,7 +25,7 @@ pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;
 pub use load::Load;
-pub use view::{ImageView, MemberView, Waited, ZonesView};
+pub use view::{ImageView, LongestWait, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
 use crate::config::Config;

@@ -68,6 +68,14 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let again = wire::snapshot_frame(header.kind, request, snapshot.clone());
             assert_eq!(wire::decode_snapshot(&again[HEADER..]), Ok(snapshot));
         }
+        Kind::DialBack => {
+            let Ok(lost) = wire::decode_dial_back(payload) else { return };
+            assert_eq!(wire::dial_back_frame(request, lost)[HEADER..], *payload);
+        }
+        Kind::DialledBack => {
+            let Ok(what) = wire::decode_dialled_back(payload) else { return };
+            assert_eq!(wire::dialled_back_frame(request, what)[HEADER..], *payload);
+        }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
         Kind::Data => {}
