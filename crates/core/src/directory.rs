@@ -3,12 +3,12 @@
 //! This is what keeps the origin's traffic at about one image for the whole field, also while nodes do not
 //! yet agree on who is whose home (a whole room that starts at once). Owned by the serving side of an
 //! origin, one for each image; bounded in entries. Knows nothing of who is alive: an asker that cannot use
-//! the advice insists.
+//! the advice insists. Whom nobody can connect to, it is told.
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A node that keeps a chunk only for a while has it about this long in a storm; one that has dropped it
@@ -21,6 +21,8 @@ const ENTRIES_MAX: usize = 1 << 17;
 #[derive(Debug, Default)]
 pub struct Directory {
     sent: BTreeMap<Chunk, (NodeId, Time)>,
+    /// Nobody is sent to these.
+    unreachable: BTreeSet<NodeId>,
 }
 
 impl Directory {
@@ -28,7 +30,7 @@ impl Directory {
     /// to `asker`, who is remembered for it.
     pub fn instead(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
         match self.sent.get(&chunk) {
-            Some(&(node, at)) if node != asker && now - at < MEMORY => Some(node),
+            Some(&(node, at)) if node != asker && now - at < MEMORY && !self.unreachable.contains(&node) => Some(node),
             _ => {
                 self.sent_to(chunk, asker, now);
                 None
@@ -49,5 +51,15 @@ impl Directory {
     /// A node is gone: nobody is sent to it any more.
     pub fn forget(&mut self, gone: NodeId) {
         self.sent.retain(|_, (node, _)| *node != gone);
+        self.unreachable.remove(&gone);
+    }
+
+    /// Nobody can connect to a member, or others can again.
+    pub fn set_reachable(&mut self, node: NodeId, reachable: bool) {
+        if reachable {
+            self.unreachable.remove(&node);
+        } else {
+            self.unreachable.insert(node);
+        }
     }
 }

@@ -28,7 +28,7 @@ pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;
 pub use load::Load;
-pub use view::{ImageView, MemberView, Waited, ZonesView};
+pub use view::{ImageView, LongestWait, MemberView, Waited, ZonesView};
 
 use crate::chunk::Chunk;
 use crate::config::Config;
@@ -221,6 +221,8 @@ pub enum Notice {
     Up(Identity),
     /// A member died or left.
     Down(Departed),
+    /// A member says that others cannot connect to it, or that they can again: nobody is to be sent there meanwhile.
+    Reachable(NodeId, bool),
     /// A peer sent wrong bytes, or broke the protocol, and is put aside for so long.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.
@@ -311,6 +313,8 @@ pub struct Node {
     leaving: bool,
     /// Others cannot connect to it.
     unreachable: bool,
+    /// Members that say so of themselves.
+    unreachable_members: BTreeSet<NodeId>,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
     outputs: VecDeque<Output>,
@@ -353,6 +357,7 @@ impl Node {
             syncs: 0,
             leaving: false,
             unreachable: false,
+            unreachable_members: BTreeSet::new(),
             former: former::FormerMembers::default(),
             seeking: seeking::Seeking::default(),
             outputs: VecDeque::new(),

@@ -459,6 +459,11 @@ impl Driver {
         match notice {
             Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
             Notice::Down(departed) => self.gone(departed),
+            Notice::Reachable(node, reachable) => {
+                for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
+                    image.set_reachable(node, reachable);
+                }
+            }
             Notice::Blamed(node, pause) => self.blame(node, pause),
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),

@@ -130,6 +130,11 @@ impl LocalImage {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).forget(gone);
     }
 
+    /// Nobody can connect to a node, or others can again.
+    pub fn set_reachable(&self, node: NodeId, reachable: bool) {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_reachable(node, reachable);
+    }
+
     /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its length.
     pub fn pieces(&self, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
         match &self.origin {

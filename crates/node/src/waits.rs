@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfield_core::image::ImageId;
+use vfield_core::node::{LongestWait, Node as Core};
 
 /// A wait of so long is told: most deaths are over by then.
 const LONG: Duration = Duration::from_secs(10);
@@ -19,15 +20,15 @@ pub async fn tell(driver: Arc<Driver>) {
     let mut told: BTreeMap<ImageId, (String, Instant)> = BTreeMap::new();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let waits = driver.look(vfield_core::node::Node::longest_waits);
+        let waits = driver.look(Core::longest_waits);
         told.retain(|id, (image, since)| {
-            let waits = waits.iter().any(|(waiting, ..)| waiting == id);
+            let waits = waits.iter().any(|longest| longest.image == *id);
             if !waits {
                 driver.event(Event::ReadGoesOn { image: image.clone(), for_s: since.elapsed().as_secs() });
             }
             waits
         });
-        for (id, waited, holder) in waits {
+        for LongestWait { image: id, waited, holder } in waits {
             let Some(image) = driver.image(id).filter(|_| waited.wait >= LONG && !told.contains_key(&id)) else {
                 continue;
             };

@@ -8,6 +8,7 @@ use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Membership};
 use crate::placement::{Crowd, Holding, Map, Place};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -213,6 +214,7 @@ impl Node {
             return;
         }
         self.mapped = changes;
+        self.note_unreachable();
         if !std::mem::replace(&mut self.remap_set, true) {
             self.set(REMAP_EVERY, Timer::Remap);
         }
@@ -238,6 +240,18 @@ impl Node {
         self.seek_soon();
         // Somebody may have now what nobody had.
         self.retry_waiting();
+    }
+
+    /// Looks who says that nobody can connect to it: a store that does not count and holds nothing says no less.
+    fn note_unreachable(&mut self) {
+        let (me, live) = (self.me().node, self.membership.live());
+        let records = self.membership.records().iter().filter(|r| r.leaving && !r.origin && r.arc.length == 0);
+        let nodes = records.map(|record| record.node).filter(|node| *node != me && live.contains_key(node));
+        let now: BTreeSet<NodeId> = nodes.collect();
+        let before = std::mem::replace(&mut self.unreachable_members, now.clone());
+        for node in now.symmetric_difference(&before) {
+            self.out(Output::Notice(Notice::Reachable(*node, !now.contains(node))));
+        }
     }
 
     /// Puts into a map what live members, and this node, have said of an image.

@@ -54,6 +54,17 @@ pub struct Waited {
     pub why: Why,
 }
 
+/// The longest wait of the readers of an image.
+#[derive(Debug, Clone)]
+pub struct LongestWait {
+    /// Which image.
+    pub image: ImageId,
+    /// For what.
+    pub waited: Waited,
+    /// Who had that last, and how long ago it went.
+    pub holder: Option<(Former, Duration)>,
+}
+
 /// A chunk that is on its way, or is to be.
 #[derive(Debug, Clone)]
 pub struct FetchView {
@@ -142,8 +153,8 @@ impl Node {
     }
 
     /// Of each image the longest time that a reader of this machine has waited for a chunk that nobody can be asked for, and
-    /// who had it last, and how long ago that one went.
-    pub fn longest_waits(&self) -> Vec<(ImageId, Waited, Option<(Former, Duration)>)> {
+    /// who had it last.
+    pub fn longest_waits(&self) -> Vec<LongestWait> {
         let longest = |image: &Image| {
             let waiting = image.fetches.iter().filter(|(_, fetch)| !fetch.waiters.is_empty());
             let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, *chunk, why)));
@@ -151,7 +162,7 @@ impl Node {
             let id = image.subject.image;
             let holder = self.former.last_holder(id, image.map.ring(), chunk);
             let holder = holder.map(|former| (former.clone(), self.now - former.at));
-            Some((id, Waited { chunk, wait: self.now - since, why }, holder))
+            Some(LongestWait { image: id, waited: Waited { chunk, wait: self.now - since, why }, holder })
         };
         self.images.values().filter_map(|image| longest(image)).collect()
     }

@@ -150,6 +150,12 @@ impl Field {
         match &notice {
             Notice::Up(member) => self.note(machine, "sees", [member.node.0, 0]),
             Notice::Down(departed) => self.gone(machine, departed.identity),
+            Notice::Reachable(node, reachable) => {
+                self.note(machine, "hears of", [node.0, u64::from(*reachable)]);
+                for shelf in self.machines[machine].shelves.iter_mut().flatten() {
+                    shelf.directory.set_reachable(*node, *reachable);
+                }
+            }
             Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),
             Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
