@@ -1,12 +1,13 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help demo test test-boot test-diskless static lint bench bench-attach bench-boot storms faults clean
+.PHONY: help install uninstall demo test test-boot test-diskless static lint bench bench-attach bench-boot storms faults clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
 	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; three of the tests are part of .ci/run)"
+	@echo "make install  put target/release/vfield, stripped, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
 	@echo "make static  build vfield as one static program: target/static/vfield"
 	@echo "make lint    formatting, lints and documentation, with warnings as errors"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
@@ -14,6 +15,9 @@ help:
 	@echo "make bench-boot  a room of emulated machines from the field, and from one server, over slow links (an hour)"
 	@echo "make faults  kill, freeze, starve and cut off real processes while all read (about half an hour, root)"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
+
+install uninstall:
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" PROGRAM="$(PROGRAM)" scripts/install $@
 
 demo:
 	@scripts/demo

@@ -292,7 +292,7 @@ impl Node {
 
     /// True if the stores of the field hold all images of this node, origins not counted, so many times.
     pub fn is_covered(&self, times: u64) -> bool {
-        let often = |image: &Image| times < 2 || image.map.coverage().multiplicity_min >= times;
+        let often = |image: &Image| times < 2 || image.map.coverage(|node| self.counts(node)).multiplicity_min >= times;
         self.images.values().all(|image| self.is_whole(image) && often(image))
     }
 }

@@ -26,6 +26,11 @@ fn a_network_boot_that_is_killed_leaves_no_dhcp_server() -> Outcome {
         random_file(file, MIB, seed)?;
     }
     let origin = vfield.serve(host, &files.each_ref().map(|file| file.as_path())).name("origin").ready()?;
+    let mut foreign = host.command(vfield.path());
+    foreign.args(["netboot", "root.squashfs", "--dhcp", "10.0.0.5-10.0.0.9", "--print", "--control"]);
+    let refused = foreign.arg(origin.control()).output()?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("10.0.0.5 is no address to give in 198.18."), "{said}");
     let answers = || run(host.command("cat").arg("/proc/net/udp")).is_ok_and(|sockets| sockets.contains(DHCP));
     let mut command = host.command(vfield.path());
     command.args(["netboot", "root.squashfs", "--dhcp", "198.18.0.100-198.18.0.150", "--control"]);
