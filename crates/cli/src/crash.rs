@@ -5,6 +5,7 @@
 //! its guard or its service manager, and finds its store. Called by `main`, before anything else.
 
 use crate::output;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::panic;
 
 /// Lets each panic of this process be told as usual, and then end it by SIGABRT.
@@ -17,6 +18,8 @@ pub fn end_on_panic() {
             "vfield: a defect of this program has ended it\n\
              hint: report the lines above; a guard (--root) or service manager starts a daemon again, with its store",
         );
+        // A dump would have the field's key in it, and all of the store.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         std::process::abort();
     }));
 }
