@@ -139,7 +139,7 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     let mut node = node();
     let here = zone("here");
     let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header");
-    let subject = Subject { image: ImageId([1; 32]), name: "image".to_owned(), header: header.encode() };
+    let subject = Subject { image: ImageId([1; 32]), names: "image".into(), header: header.encode() };
     let subject = std::sync::Arc::new(subject);
     let record = |number: u64| Record {
         node: identity(number, here).node,
@@ -156,8 +156,8 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     }
     let met = Snapshot { members: vec![member(1, here)], records: vec![record(1)], ..Snapshot::default() };
     node.handle(at(10), Input::Learned(met));
-    let (id, name) = (subject.image, subject.name.clone());
-    node.add_image(at(10), ImageConfig { id, name, header, origin: true, capacity_bytes: 0, kept: None });
+    let (id, names) = (subject.image, subject.names.clone());
+    node.add_image(at(10), ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None });
     let told = node.snapshot(&identity(1, here)).records;
     for number in [0, 1] {
         assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");

@@ -52,7 +52,7 @@ fn what_is_held_once_is_not_all_with_one_node() {
             holdings.push(full(node as u64, arc, size));
         }
         let map = map_of(size, &holdings);
-        assert_eq!(map.coverage().multiplicity_min, 1);
+        assert_eq!(map.coverage(|_| true).multiplicity_min, 1);
         let (node, lost) = map.worst_loss().expect("some places have one holder");
         assert!(lost <= 220, "{lost} of {size} would be lost with {node:?}: {holdings:?}");
     }
