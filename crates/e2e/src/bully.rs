@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Magic and version of a greeting.
-const GREETING: &[u8] = b"VFIELD\r\n\x06\0\0\0";
+const GREETING: &[u8] = b"VFIELD\r\n\x07\0\0\0";
 /// Magic and version of gossip.
 const GOSSIP: &[u8] = b"VFG\x02";
 /// A node that does not answer within this is stuck.
