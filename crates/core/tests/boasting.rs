@@ -68,8 +68,8 @@ impl Bench {
         let others = [ORIGIN, BOASTER].map(|other| Node::new(identity(other), Config::default(), other.0, now));
         let (members, records) = ([ORIGIN, BOASTER].map(member), vec![record(ORIGIN, true), record(BOASTER, false)]);
         node.handle(now, Input::Learned(Snapshot { members: members.into(), records, ..Snapshot::default() }));
-        let (id, name) = (IMAGE, "image".to_owned());
-        let image = ImageConfig { id, name, header: header(), origin: false, capacity_bytes: 0, kept: None };
+        let (id, names) = (IMAGE, "image".into());
+        let image = ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None };
         node.add_image(now, image);
         Self { node, others, now, tokens: 0, delivers: false, boaster_asked: 0 }
     }
@@ -140,7 +140,7 @@ impl Bench {
 
     /// What it says of the field's stores: to people, and to those who wait for it.
     fn covered(&self) -> (bool, bool) {
-        (self.node.images()[0].coverage.multiplicity_min > 0, self.node.is_covered())
+        (self.node.images()[0].coverage.multiplicity_min > 0, self.node.is_covered(1))
     }
 }
 
