@@ -30,10 +30,12 @@ const PORT: u16 = 4440;
 const SHM_BYTES_MIN: u64 = 2 << 30;
 /// More would not fit into the last byte of an address.
 const HOSTS_MAX: usize = 200;
-/// TCP as Debian's kernels have it: its figures must not depend on what a machine's owner prefers.
+/// TCP as Debian's kernels have it: its figures must not depend on what a machine's owner prefers. A namespace may choose
+/// among the algorithms only that everybody may use; its routes may name any.
 const TCP_AS_DEBIAN: &str = "cd /proc/sys/net
     [ ! -e ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6
-    [ $(cat ipv4/tcp_congestion_control) = cubic ] || echo cubic >ipv4/tcp_congestion_control
+    [ $(cat ipv4/tcp_congestion_control) = cubic ] ||
+        ip -4 route show | while read -r route; do ip -4 route change $route congctl cubic; done
     echo 1 >ipv4/tcp_no_metrics_save
     echo 4096 131072 6291456 >ipv4/tcp_rmem
     echo 4096 16384 4194304 >ipv4/tcp_wmem";
@@ -233,7 +235,7 @@ impl Lab {
     /// Gives all hosts the TCP settings of Debian's kernels, whatever this machine has been told, and no IPv6.
     ///
     /// # Errors
-    /// If the kernel has no `cubic`, or does not let namespaces choose it.
+    /// If the kernel has no `cubic`.
     pub fn tcp_as_debian(&self) -> Result<(), LabError> {
         self.hosts.iter().try_for_each(|host| run(host.command("sh").args(["-ec", TCP_AS_DEBIAN])).map(drop))
     }

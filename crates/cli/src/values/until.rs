@@ -1,9 +1,12 @@
 //! What `status --wait` waits for: `ready`, `filled`, `covered`, `covered=2`.
 
+use crate::failure::BadValue;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
+
+const HINT: &str = "give ready, filled, covered, or covered=2 (each chunk held twice)";
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,15 +37,15 @@ impl fmt::Display for Until {
 }
 
 impl FromStr for Until {
-    type Err = String;
+    type Err = BadValue;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, BadValue> {
         match (text, text.strip_prefix("covered=").map(str::parse)) {
             ("ready", _) => Ok(Self::Ready),
             ("filled", _) => Ok(Self::Filled),
             ("covered", _) => Ok(Self::COVERED),
             (_, Some(Ok(times))) => Ok(Self::Covered(times)),
-            _ => Err(format!("{text:?} is none of ready, filled, covered and covered=N, N from 1")),
+            _ => Err(BadValue::new(format!("{text:?} is nothing to wait for"), HINT)),
         }
     }
 }
@@ -54,9 +57,9 @@ impl From<Until> for String {
 }
 
 impl TryFrom<String> for Until {
-    type Error = String;
+    type Error = BadValue;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, BadValue> {
         text.parse()
     }
 }
@@ -68,9 +71,9 @@ mod tests {
     #[test]
     fn is_written_as_it_is_read() {
         for text in ["ready", "filled", "covered", "covered=2", "covered=18446744073709551615"] {
-            assert_eq!(text.parse::<Until>().map(|until| until.to_string()), Ok(text.to_owned()));
+            assert_eq!(text.parse::<Until>().unwrap().to_string(), text);
         }
-        assert_eq!("covered=1".parse(), Ok(Until::COVERED));
+        assert_eq!("covered=1".parse::<Until>().unwrap(), Until::COVERED);
         for text in ["", "covered=", "covered=0", "covered=-1", "Covered", "covered=2x"] {
             assert!(text.parse::<Until>().is_err(), "{text}");
         }
