@@ -1,6 +1,6 @@
 //! Entering a field: all doors are tried at once, again and again, until one opens or the node's patience is over.
 //!
-//! Called once, at a node's start; afterwards the core calls the doors that did not open ([`Input::Doors`]).
+//! Called once, at a node's start; afterwards the core calls the doors that did not open ([`vfield_core::node::Input::Doors`]).
 
 use crate::bootstrap;
 use crate::driver::Driver;
