@@ -130,11 +130,14 @@ fn play(chaos: &Chaos, field: &mut Field) {
     }
 }
 
-/// How long stores may take to fill: the least eager use a tenth of their links for that.
+/// How long stores may take to fill: the least eager use a tenth of their links for that, or of their time if an answer is
+/// longer on its way than on the link; they ask for two chunks at once.
 fn filling(chaos: &Chaos) -> Duration {
-    let bytes = chaos.image.chunks() * chaos.image.geometry.chunk_bytes();
+    let chunks = chaos.image.chunks() as f64;
+    let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
+    let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;
-    Duration::from_secs_f64(FILLS * bytes as f64 / chaos.links.rate as f64 / share)
+    Duration::from_secs_f64(FILLS * (bytes / chaos.links.rate as f64 + chunks * round_trip / 2.0) / share)
 }
 
 /// Everything that can be mended is; who is dead stays dead.

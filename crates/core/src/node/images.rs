@@ -238,10 +238,8 @@ impl Node {
             if image.fill.is_done() || image.fill.pending() >= limit {
                 break;
             }
-            if image.fill.not_before() > now {
-                self.set_fill(id);
-                break;
-            }
+            // What need not be fetched need not wait either: a store that others have filled meanwhile is full.
+            let paused = image.fill.not_before() > now;
             let (arc, ring) = (image.fill.arc(), *image.map.ring());
             let (inventory, surveying) = (&mut image.inventory, image.surveying);
             let (chunk, more) = image.fill.walk(|chunk| {
@@ -249,7 +247,7 @@ impl Node {
                     Look::Through(last)
                 } else if !arc.contains(ring.place(chunk), ring.size()) || inventory.promote(chunk) {
                     Look::Through(chunk)
-                } else if surveying {
+                } else if surveying || paused {
                     Look::Stop
                 } else {
                     Look::Fetch
@@ -263,7 +261,12 @@ impl Node {
                     self.set_fill(id);
                     break;
                 }
-                None => break,
+                None => {
+                    if paused {
+                        self.set_fill(id);
+                    }
+                    break;
+                }
             }
         }
         self.after_fill(id);

@@ -15,6 +15,8 @@ fn the_last_copies_do_not_leave_unless_forced() -> Outcome {
     }
     let mut field = Field::on(Lab::loopback(2)?, Plan { stores: &["30%"], ..Plan::default() })?;
     field.filled()?;
+    let heard = |status: &serde_json::Value| status["images"][0]["coverage"].as_f64() >= Some(0.29);
+    field.origin.wait_status("it knows what the other holds", NEWS, heard)?;
     let rehearsed = run(field.origin.ask("leave").arg("--dry-run")).expect_err("most of it is nowhere else");
     assert!(rehearsed.to_string().contains("no other node holds 7"), "{rehearsed}");
     let refused = run(field.origin.ask("leave").args(["--timeout", "1s"])).expect_err("most of it is nowhere else");
