@@ -44,7 +44,7 @@ struct Day {
     /// Daemon of each machine, and how often it was ended.
     daemons: [Option<Daemon>; 5],
     ended: [usize; 5],
-    /// Readers of m2, m3 and m4; dropped after the daemons, which may owe them an answer.
+    /// Readers of m2, m3 and m4 that never stop; dropped after the daemons, which may owe them an answer.
     watches: Vec<(Machine, Watch)>,
     /// What m1 serves.
     image: PathBuf,
@@ -207,14 +207,21 @@ impl Day {
         Ok(watches.try_for_each(|(_, watch)| watch.goes_on())?)
     }
 
-    /// Mounts m4's file system.
+    /// Mounts m4's file system, of which a file is read from now on.
     fn mount(&mut self) -> Outcome {
-        let tree = Tree::of(self.host(M4), &mounted(self.daemon(M4)))?;
+        let (host, daemon) = (self.host(M4), self.daemon(M4));
+        let image = mounted(daemon);
+        let tree = Tree::of(host, &image)?;
+        let watch = Watch::file(host, daemon, &tree.dir().join("base"), &[&image], &self.base)?;
+        self.watches.push((M4, watch));
         self.tree = Some(tree);
         Ok(())
     }
 
     fn unmount(&mut self) -> Outcome {
+        let reads_it = self.watches.iter().position(|(machine, _)| *machine == M4).expect("it is mounted");
+        let (_, watch) = self.watches.remove(reads_it);
+        watch.judge(&self.daemon(M4).process().log(), 0);
         Ok(self.tree.take().expect("it is mounted").unmount()?)
     }
 
