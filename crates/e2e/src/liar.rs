@@ -19,6 +19,8 @@ const REFUSE: u8 = 3;
 const PATIENCE: u8 = 8;
 /// A refusal's reason: it is not held.
 const NOT_HELD: u8 = 1;
+/// Bytes of the answers of a connection that carries no chunks: proofs and snapshots are tens of KiB in a small field.
+const QUESTIONS_MAX: usize = 512 << 10;
 /// How often a byte trickles, or a promise is made.
 const TRICKLE: Duration = Duration::from_millis(20);
 
@@ -79,7 +81,7 @@ impl Overheard {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many connections have ended.
+    /// How many connections have ended that carried chunks; those with a question or two end when these are answered.
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::Relaxed)
     }
@@ -110,24 +112,31 @@ pub fn listen_in(front: SocketAddr, back: SocketAddr) -> io::Result<Overheard> {
         let server = TcpStream::connect(back)?;
         let (to_server, to_client) = ((client.try_clone()?, server.try_clone()?), (server, client));
         let there = Arc::clone(&streams);
-        std::thread::spawn(move || drop(write_down(to_server.0, to_server.1, &there)));
-        let written = write_down(to_client.0, to_client.1, &streams);
-        ended.fetch_add(1, Ordering::Relaxed);
-        written
+        std::thread::spawn(move || write_down(to_server.0, to_server.1, &there));
+        if write_down(to_client.0, to_client.1, &streams) > QUESTIONS_MAX {
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     })?;
     Ok(overheard)
 }
 
-fn write_down(mut from: TcpStream, mut to: TcpStream, into: &Mutex<Vec<u8>>) -> io::Result<()> {
-    let mut buffer = [0; 1 << 16];
-    loop {
-        let length = from.read(&mut buffer)?;
+/// Passes everything on and writes it down; how much it was.
+fn write_down(mut from: TcpStream, mut to: TcpStream, into: &Mutex<Vec<u8>>) -> usize {
+    let (mut buffer, mut total) = ([0; 1 << 16], 0);
+    while let Ok(length) = from.read(&mut buffer) {
         if length == 0 {
-            return to.shutdown(std::net::Shutdown::Write);
+            // The other side may have gone before.
+            let _ = to.shutdown(std::net::Shutdown::Write);
+            break;
         }
         into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
-        to.write_all(&buffer[..length])?;
+        total += length;
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
     }
+    total
 }
 
 /// Answers every connection to `addr` with the same bytes and waits for its end.

@@ -109,6 +109,11 @@ impl Process {
         self.ended = self.child.wait().ok().or(self.ended);
     }
 
+    /// The file that it prints to; a later process of the same name on the same host appends to it.
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
     /// Everything that it has printed.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()

@@ -47,6 +47,8 @@ use vfield_trust::KeyRing;
 
 /// How often a leaving node looks whether others have taken over.
 const LEAVE_POLL: Duration = Duration::from_millis(50);
+/// How often it is looked whether a condition holds that no event tells of: counting copies takes a millisecond or so.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often the progress of hashing is reported.
 const HASH_REPORTS: Duration = Duration::from_millis(200);
 /// How often the progress of a fill is reported.
@@ -201,7 +203,8 @@ impl Node {
             })
         };
         while !holds() {
-            if changes.changed().await.is_err() {
+            // Second copies that others hold come with gossip, of which no event tells.
+            if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, changes.changed()).await {
                 return;
             }
         }

@@ -107,6 +107,15 @@ pub struct ZonesView {
 }
 
 impl Image {
+    /// True if a reader of this machine waits for a chunk, or for one whose hash is in it.
+    fn has_reader(&self, chunk: Chunk) -> bool {
+        let fetch = self.fetches.get(&chunk);
+        // As deep as the hash tree is high.
+        fetch.is_some_and(|fetch| {
+            !fetch.waiters.is_empty() || fetch.children.iter().any(|child| self.has_reader(*child))
+        })
+    }
+
     /// What its store is to hold at most.
     fn capacity_bytes(&self) -> u64 {
         let geometry = self.inventory.geometry();
@@ -152,12 +161,13 @@ impl Node {
         image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
     }
 
-    /// Of each image the longest time that a reader of this machine has waited for a chunk that nobody can be asked for, and
-    /// who had it last.
+    /// Of each image the longest time that a reader of this machine has waited for a chunk that nobody can be asked for, be it
+    /// a page with the hashes of what is read, and who had it last.
     pub fn longest_waits(&self) -> Vec<LongestWait> {
         let longest = |image: &Image| {
-            let waiting = image.fetches.iter().filter(|(_, fetch)| !fetch.waiters.is_empty());
+            let waiting = image.fetches.iter();
             let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, *chunk, why)));
+            let waiting = waiting.filter(|(_, chunk, _)| image.has_reader(*chunk));
             let (since, chunk, why) = waiting.min_by_key(|(since, chunk, _)| (*since, *chunk))?;
             let id = image.subject.image;
             let holder = self.former.last_holder(id, image.map.ring(), chunk);

@@ -5,6 +5,7 @@
 
 mod bench;
 mod bullies;
+mod day;
 mod faults;
 mod hostile;
 mod joining;

@@ -1,12 +1,12 @@
 //! Private changes: real file systems on them, daemons that are killed, saves that come back and those that must not.
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, NEWS, Plan};
 use vfield_e2e::program::vfield;
+use vfield_e2e::tree::Tree;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
@@ -37,35 +37,6 @@ fn nbdsh(host: &Host, node: &Daemon, script: &str) -> Result<String, LabError> {
     client::nbdsh(host, LIMIT, &node.uri(""), script)
 }
 
-/// A file system in a file of a mount, mounted; unmounted at the end.
-struct Tree(PathBuf, PathBuf);
-
-impl Tree {
-    fn of(host: &Host, file: &Path) -> Result<Self, LabError> {
-        let dir = host.dir().join("tree");
-        run(Command::new("mkdir").arg("-p").arg(&dir))?;
-        run(host.client(LIMIT, "mount").args(["-o", "loop"]).arg(file).arg(&dir))?;
-        Ok(Self(dir, file.to_owned()))
-    }
-
-    /// Writes everything back and lets go of it, the loop device included.
-    fn unmount(self) -> Result<(), LabError> {
-        run(Command::new("umount").arg(&self.0))?;
-        let attached = || run(Command::new("losetup").arg("--associated").arg(&self.1));
-        wait_until("the loop device lets go of the file", LIMIT, || {
-            attached().is_ok_and(|devices| devices.is_empty())
-        })?;
-        Ok(())
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        // Unmounted already, unless a test failed.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
 #[test]
 fn a_file_system_is_saved_restored_and_reset() -> Outcome {
     if !have(&[Need::Root, Need::Fuse, Need::Tool("mkfs.ext4"), Need::Tool("b3sum")]) {
@@ -90,10 +61,10 @@ fn a_file_system_is_saved_restored_and_reset() -> Outcome {
     let mut node = join(&[])?;
     let file = |node: &Daemon| node.mount().expect("it is mounted").join("root.img");
     let tree = Tree::of(host, &file(&node))?;
-    client::compare_file(host, &tree.0.join("base"), &files.join("base"))?;
-    let written = random_file(&tree.0.join("written"), 5 * MIB, 2)?;
+    client::compare_file(host, &tree.dir().join("base"), &files.join("base"))?;
+    let written = random_file(&tree.dir().join("written"), 5 * MIB, 2)?;
     let sum = client::checksum_file(host, &written)?;
-    std::fs::remove_file(tree.0.join("base"))?;
+    std::fs::remove_file(tree.dir().join("base"))?;
     tree.unmount()?;
     assert!(held(&node)? >= 5 * MIB);
     assert!(overlay(&node, &["save", words])?.contains("saved"));
@@ -107,14 +78,14 @@ fn a_file_system_is_saved_restored_and_reset() -> Outcome {
 
     let node = join(&["--overlay-from", words])?;
     let tree = Tree::of(host, &file(&node))?;
-    assert_eq!(client::checksum_file(host, &tree.0.join("written"))?, sum);
-    assert!(!tree.0.join("base").exists());
+    assert_eq!(client::checksum_file(host, &tree.dir().join("written"))?, sum);
+    assert!(!tree.dir().join("base").exists());
     tree.unmount()?;
     overlay(&node, &["reset"])?;
     assert_eq!(held(&node)?, 0);
     let tree = Tree::of(host, &file(&node))?;
-    assert!(!tree.0.join("written").exists());
-    client::compare_file(host, &tree.0.join("base"), &files.join("base"))?;
+    assert!(!tree.dir().join("written").exists());
+    client::compare_file(host, &tree.dir().join("base"), &files.join("base"))?;
     tree.unmount()?;
     // Nobody else has seen any of it.
     assert_eq!(client::checksum_file(lab.host(0), &image)?, before);
@@ -147,7 +118,7 @@ fn a_reset_under_a_file_system_says_so() -> Outcome {
             .stdin(std::process::Stdio::piped()),
     )?;
     wait_until("a copy of all mounts", LIMIT, || copy.log().contains("ready"))?;
-    run(Command::new("umount").arg(&tree.0))?;
+    run(Command::new("umount").arg(tree.dir()))?;
     in_use();
     copy.kill();
     overlay(&node, &["reset"])?;
@@ -169,21 +140,6 @@ fn a_reset_under_a_file_system_says_so() -> Outcome {
     Ok(())
 }
 
-/// Writes files until one is refused; how many were acknowledged, each by fsync.
-fn fill(host: &Host, tree: &Tree) -> Result<usize, LabError> {
-    let script = "import os, sys\n\
-                  done = 0\n\
-                  try:\n    \
-                  while done < 10:\n        \
-                  with open(f'{sys.argv[1]}/{done}', 'wb') as file:\n            \
-                  file.write(bytes([done + 1]) * 3_999_999)\n            file.flush()\n            \
-                  os.fsync(file.fileno())\n        done += 1\n\
-                  except OSError:\n    pass\n\
-                  print(done)";
-    let said = run(host.client(LIMIT, "python3").args(["-c", script]).arg(&tree.0))?;
-    Ok(said.trim().parse().unwrap_or_else(|_| panic!("{said}")))
-}
-
 /// An overlay that is too small for what a file system of blocks of `block` bytes is to take: whatever was acknowledged is
 /// there, in a larger one that goes on with its changes.
 fn nothing_acknowledged_is_lost(block: &str) -> Outcome {
@@ -202,7 +158,7 @@ fn nothing_acknowledged_is_lost(block: &str) -> Outcome {
 
     let mut node = serve("20M", "small").ready()?;
     let tree = Tree::of(host, &file(&node))?;
-    let done = fill(host, &tree)?;
+    let done = tree.fill(host)?;
     assert!((1..=5).contains(&done), "{done} files of 4 MB were acknowledged, in 20 MiB");
     let status = node.status()?;
     assert!(status["overlays"][0]["refused_bytes"].as_u64() > Some(0), "{:#}", status["overlays"]);
@@ -219,11 +175,7 @@ fn nothing_acknowledged_is_lost(block: &str) -> Outcome {
 
     let node = serve("128M", "large").args(&["--overlay-from", words]).ready()?;
     let tree = Tree::of(host, &file(&node))?;
-    for number in 0..done {
-        let found = std::fs::read(tree.0.join(number.to_string())).unwrap_or_default();
-        let sound = found.len() == 3_999_999 && found.iter().all(|byte| usize::from(*byte) == number + 1);
-        assert!(sound, "file {number} of {done} was acknowledged and is lost");
-    }
+    tree.has_filled(done);
     tree.unmount()?;
     Ok(())
 }

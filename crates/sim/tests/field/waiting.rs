@@ -30,6 +30,22 @@ fn a_read_without_a_holder_waits_and_goes_on_when_one_comes_back() {
     assert!(field.machines[node].node.images()[0].waiting.is_empty());
 }
 
+/// Without the hashes of a chunk nobody can be asked for it: the reader waits for them, and that wait is one of its own.
+#[test]
+fn a_read_that_waits_for_hashes_is_told_of() {
+    let mut field = one_image(6);
+    let node = field.join(0, &[(0, 0)]);
+    field.run(ms(100));
+    field.kill(0, true);
+    field.run(secs(3));
+    let reader = field.read(node, 0, 7..8);
+    field.run(secs(5));
+    assert!(!field.readers[reader].is_done());
+    let waits = field.machines[node].node.longest_waits();
+    assert_eq!(waits.len(), 1, "nobody says that a read waits");
+    assert!(waits[0].waited.wait >= secs(4), "{:?}", waits[0]);
+}
+
 /// The only holder is cut off for a while, but nobody declares it dead: connections fail and come back.
 #[test]
 fn a_holder_that_comes_back_by_itself_is_used_within_two_seconds() {
