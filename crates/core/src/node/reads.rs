@@ -31,7 +31,10 @@ impl Node {
             self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
         let chunk = Chunk(chunks.start);
-        let Some(image) = self.images.get_mut(&id) else { return };
+        let Some(image) = self.images.get_mut(&id) else {
+            self.out(Output::Answer(token, Err(ReadError::Dropped)));
+            return;
+        };
         let Some(fetch) = image.fetches.get_mut(&chunk) else {
             self.out(Output::Answer(token, Ok(())));
             return;
@@ -43,6 +46,14 @@ impl Node {
         if matches!(self.stage(id, chunk), Some(Stage::Waiting)) {
             self.no_source(id, chunk);
         }
+    }
+
+    /// Readers of an image that was dropped are told so.
+    pub(super) fn end_reads(&mut self, id: ImageId) {
+        let ended: Vec<Token> =
+            self.reads.extract_if(.., |_, reader| reader.image == id).map(|(token, _)| token).collect();
+        let told = ended.into_iter().map(|token| Output::Answer(token, Err(ReadError::Dropped)));
+        self.outputs.extend(told);
     }
 
     /// The first chunk of an image that a reader of this machine waits for.
