@@ -7,6 +7,7 @@ mod bench;
 mod bullies;
 mod faults;
 mod hostile;
+mod images;
 mod joining;
 mod kept;
 mod keys;
