@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_core::source::BlockSource;
-use vfield_export::fuse::{self, MountError, Mounted, Unmounted};
+use vfield_export::fuse::{self, MountError, Mounted, Removed, Unmounted};
 use vfield_export::nbd::access::Rule;
 use vfield_export::nbd::{self, BindError, Server, Serving};
 
@@ -123,21 +123,14 @@ impl Exports {
         // All servers have the same names: what one takes, all take.
         let added = self.nbd.iter().try_for_each(|serving| serving.add(Arc::clone(source)));
         added.map_err(|error| {
-            self.unmount(source.name());
+            // Nobody has it open yet, so there is nobody to be told.
+            drop(self.mount.as_ref().and_then(|mount| mount.remove(source.name())));
             explain::bind(&error)
         })?;
         if self.nbd.iter().any(|serving| matches!(serving.address(), nbd::Address::Tcp(_))) {
             access::warn_closed(&self.access, std::iter::once(source.name()), voice);
         }
         Ok(())
-    }
-
-    /// Takes the file of this name away.
-    fn unmount(&self, name: &str) {
-        if let Some(removed) = self.mount.as_ref().and_then(|mount| mount.remove(name)) {
-            // The kernel may wait for reads, which end when the node has dropped the image.
-            drop(tokio::task::spawn_blocking(|| removed.tell()));
-        }
     }
 
     /// True if each image is a block device.
@@ -161,13 +154,17 @@ impl Exports {
         counted.into_iter().flatten().chain(devices).collect::<Vec<_>>().join(", ")
     }
 
-    /// Takes the image of this name out of all exports; whoever uses it gets errors.
-    pub async fn remove(&mut self, name: &str, voice: &Voice) {
-        for at in (0..self.devices.len()).rev().filter(|at| self.devices[*at].image() == name).collect::<Vec<_>>() {
-            self.devices.remove(at).stop(voice).await;
+    /// Takes the image of this name out of all exports; whoever uses it gets errors. Of its file the kernel is to be told, when
+    /// nobody waits for a read of it any more.
+    pub async fn remove(&mut self, name: &str, voice: &Voice) -> Option<Removed> {
+        let devices = std::mem::take(&mut self.devices);
+        let (gone, left): (Vec<Device>, _) = devices.into_iter().partition(|device| device.image() == name);
+        self.devices = left;
+        for device in gone {
+            device.stop(voice).await;
         }
         self.nbd.iter().for_each(|serving| serving.remove(name));
-        self.unmount(name);
+        self.mount.as_ref().and_then(|mount| mount.remove(name))
     }
 
     /// Where the images can be attached.

@@ -27,6 +27,8 @@ use vfield_node::node::{NodeImage, StartError};
 
 /// Loop devices let go of a file, and the kernel says that it was closed, a moment after whoever had it open has gone.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
+/// The kernel forgets a file as soon as reads of it have ended, which the node sees to.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// How often it is looked whether they have: nobody says so.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -157,9 +159,13 @@ impl Images {
         }
         let mut exports = self.exports.lock().await;
         let Some(exports) = &mut *exports else { return leaving() };
-        exports.remove(name, &self.voice).await;
+        let file = exports.remove(name, &self.voice).await;
         *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         self.node.drop_image(image.id);
+        if let Some(file) = file {
+            // Another image may come under this name next. A kernel that takes longer forgets it later.
+            drop(tokio::time::timeout(FORGOTTEN_WITHIN, tokio::task::spawn_blocking(|| file.tell())).await);
+        }
         let id = image.id.short();
         tracing::info!(target: EVENTS, event = "dropped", image = name, id, "an image was dropped");
         self.voice.say(&format!("dropped {name} (id {id})"));
