@@ -50,10 +50,12 @@ impl Node {
 
     /// Readers of an image that was dropped are told so.
     pub(super) fn end_reads(&mut self, id: ImageId) {
-        let ended: Vec<Token> =
-            self.reads.extract_if(.., |_, reader| reader.image == id).map(|(token, _)| token).collect();
-        let told = ended.into_iter().map(|token| Output::Answer(token, Err(ReadError::Dropped)));
-        self.outputs.extend(told);
+        let ended = self.reads.iter().filter(|(_, reader)| reader.image == id).map(|(token, _)| *token);
+        let ended: Vec<Token> = ended.collect();
+        for token in ended {
+            self.reads.remove(&token);
+            self.out(Output::Answer(token, Err(ReadError::Dropped)));
+        }
     }
 
     /// The first chunk of an image that a reader of this machine waits for.

@@ -42,7 +42,9 @@ impl Losses {
     pub fn worst(&self) -> Option<(NodeId, u64)> {
         let mut lost: BTreeMap<NodeId, u64> = BTreeMap::new();
         for run in &self.runs {
-            run.holder.map(|node| *lost.entry(node).or_default() += run.end - run.start);
+            if let Some(node) = run.holder {
+                *lost.entry(node).or_default() += run.end - run.start;
+            }
         }
         lost.into_iter().max_by_key(|(_, places)| *places)
     }
