@@ -67,6 +67,14 @@ Attach what --nbd offers with, for example:
   nbd-client -unix /run/nbd.sock /dev/nbd0 -readonly
   mount -o loop,ro /mnt/field/viver.squash /mnt/root    (out of --mount)";
 
+const ADD_EXAMPLES: &str = "\
+Examples:
+  vfield add ./viver-v2.squash                          serve it beside what is served already
+  vfield add viver-v2.squash --store 30%                on a node that is to read it
+  vfield drop viver.squash                              when nobody reads the old one any more
+
+What has a slash, or is a file here, is a file; anything else is an image of the field.";
+
 const OVERLAY_EXAMPLES: &str = "\
 Examples:
   vfield join 192.168.1.1 --overlay ram --nbd unix:/run/nbd.sock
@@ -129,6 +137,11 @@ pub enum Command {
     Sign(SignOptions),
     /// Write an image, or a part of it, to stdout
     Cat(CatOptions),
+    /// Let the running daemon serve one more file, or join one more image of its field
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(AddOptions),
+    /// Let the running daemon give up an image, and go on with the others
+    Drop(DropOptions),
     /// Let the running daemon hand over what only it holds, and end
     Leave(LeaveOptions),
     /// Show, save or drop what was written to an image on this machine
@@ -356,6 +369,41 @@ pub struct CatOptions {
     /// How many bytes [default: all to the end]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub length: Option<Size>,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// `vfield add`.
+#[derive(Debug, Args)]
+pub struct AddOptions {
+    /// A file or block device to serve (with a slash, or a file that is here), or an image of the field: its
+    /// name, its id, the beginning of its id, or NAME=ID
+    #[arg(value_name = "FILE|IMAGE", value_hint = ValueHint::FilePath)]
+    pub target: String,
+    /// Of a file: the name of the image; the file's name without it
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<ImageName>,
+    /// Of a file: unit of verification and transfer: a power of two from 16K to 1M [default: 64K]
+    #[arg(long, value_name = "SIZE")]
+    pub chunk_size: Option<Size>,
+    /// Of an image: how much of it to hold in memory [default: as the daemon was started with]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with_all = ["name", "chunk_size"])]
+    pub store: Option<Store>,
+    /// Which daemon.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// `vfield drop`.
+#[derive(Debug, Args)]
+pub struct DropOptions {
+    /// The image, by name, id, or the beginning of its id
+    #[arg(value_name = "IMAGE")]
+    pub image: String,
+    /// Also if somebody has it open on this machine, or chunks are lost that no other node holds
+    #[arg(long)]
+    pub force: bool,
     /// Which daemon.
     #[command(flatten)]
     pub control: ControlOptions,

@@ -7,6 +7,7 @@
 mod announce;
 mod desk;
 mod exports;
+mod images;
 mod leaving;
 pub mod members;
 mod overlays;
@@ -27,6 +28,7 @@ use crate::report::Reporter;
 use crate::rollback;
 use desk::{Desk, LeaveOrder, Orders};
 use exports::Exports;
+use images::Images;
 use leaving::LAST_THREADS;
 use overlays::{Overlays, Prepared};
 use reload::Reloader;
@@ -114,8 +116,11 @@ async fn live(
                     return Err(failure);
                 }
             };
-            desk.open(Arc::clone(&node), exports.places(), Arc::clone(&overlays), given_up);
-            announce::running(voice, &node, serving, &exports.places());
+            let images =
+                Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, voice.clone());
+            let images = Arc::new(images);
+            desk.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
+            announce::running(voice, &node, serving, &images.places());
             service_manager::tell("READY=1");
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
             let end = loop {
@@ -127,7 +132,7 @@ async fn live(
             if let Some(remembering) = remembering {
                 remembering.abort();
             }
-            (Some((node, exports, overlays)), end)
+            (Some((node, images, overlays)), end)
         }
         Err(end) => (None, end),
     };
@@ -135,7 +140,8 @@ async fn live(
     desk.close();
     let left = match node {
         None => Leaving { handed_over: 0, lost: 0 },
-        Some((node, exports, overlays)) => {
+        Some((node, images, overlays)) => {
+            let exports = images.close().await;
             voice.say("leaving; once more to end at once");
             let left = tokio::select! {
                 left = leaving::leave(&node, exports, end.bound, voice) => left,

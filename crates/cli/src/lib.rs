@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod failure;
 pub mod field_key;
 pub mod guard;
+pub mod images;
 pub mod keeper;
 pub mod letter;
 pub mod log;
@@ -95,6 +96,8 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
         Command::Cat(options) => commands::cat(&options),
+        Command::Add(options) => images::add(&options),
+        Command::Drop(options) => images::drop(&options),
         Command::Leave(options) => commands::leave(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),

@@ -312,7 +312,7 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
             return Err(Failure::usage(fact).hint("give each its own --name, in the order of the files"));
         }
         let proof = signature::beside(path)?;
-        serve.push(ServeConfig { path: path.clone(), name: Some(name), chunk_size, proof });
+        serve.push(ServeConfig { path: path.clone(), file: None, name: Some(name), chunk_size, proof });
     }
     Ok(serve)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use vfield_cli::control::client::Client;
-use vfield_cli::control::message::{DaemonStatus, Reply, Request};
+use vfield_cli::control::message::{DaemonStatus, Reply, Request, Serve};
 use vfield_cli::control::server::{Daemon, Pending, Server};
 use vfield_cli::letter;
 use vfield_cli::values::until::Until;
@@ -91,6 +91,23 @@ impl Daemon for Fake {
 
     fn overlay_reset(&self, image: Option<String>, _: bool) -> Pending<'_, Reply> {
         Box::pin(async move { if image.is_none() { Reply::Done } else { Reply::refused("no such overlay", "none") } })
+    }
+
+    fn add_image(&self, image: String, store: Option<String>) -> Pending<'_, Reply> {
+        let names = std::iter::once(image).chain(store).collect();
+        Box::pin(async move { Reply::Added { names, id: String::new() } })
+    }
+
+    fn add_file(&self, mut file: File, serve: Serve) -> Pending<'_, Reply> {
+        let mut text = String::new();
+        let read = file.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text);
+        Box::pin(async move { Reply::Added { names: vec![serve.name, read], id: String::new() } })
+    }
+
+    fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply> {
+        Box::pin(
+            async move { if force { Reply::Done } else { Reply::refused(format!("{image} is in use"), "--force") } },
+        )
     }
 
     fn reload_keys(&self) -> Reply {

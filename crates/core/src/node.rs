@@ -9,6 +9,7 @@
 mod backbone;
 mod choosing;
 mod claims;
+mod dropping;
 mod field;
 mod former;
 mod found;
@@ -78,7 +79,7 @@ pub enum Input {
     Read {
         /// The reader's number, answered with [`Output::Answer`].
         token: Token,
-        /// Of which image; unknown ones are never answered.
+        /// Of which image; of one that is not here the reader is told so.
         image: ImageId,
         /// Data chunks, not empty.
         chunks: Range<u64>,
@@ -147,6 +148,8 @@ pub enum Input {
     /// This peer broke the protocol on a connection that we made to it. Connections that others make prove nothing of who
     /// they are, so their misconduct never comes here.
     Misbehaved(NodeId),
+    /// This node takes part in an image no more, and the shell has none of it from now on.
+    Drop(ImageId),
     /// The node is to go: others are to take over what only it holds.
     Leave,
     /// It stays after all.
@@ -275,7 +278,7 @@ pub struct Node {
     mapped: u64,
     peers: Peers,
     images: BTreeMap<ImageId, Box<Image>>,
-    /// Their ids, by [`ImageNumber`].
+    /// Their ids, by [`ImageNumber`]; [`dropping::NONE`] stands for each that was dropped.
     numbered: Vec<ImageId>,
     requests: Numbered<Request>,
     /// Requests numbered, hedges among them.
@@ -412,6 +415,7 @@ impl Node {
             }
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
+            Input::Drop(image) => self.drop_image(image),
             Input::Leave => self.leave(true),
             Input::Stay => self.leave(false),
             Input::Gone => self.gone(),

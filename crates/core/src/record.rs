@@ -88,6 +88,12 @@ impl Record {
         self.subject.image
     }
 
+    /// True if its node says that it has nothing of the image, and that nobody is to count on it: it has dropped the image, or
+    /// nobody can connect to it.
+    pub fn offers_nothing(&self) -> bool {
+        self.leaving && !self.origin && self.arc.length == 0
+    }
+
     /// True if it can be believed as far as it can be checked at all.
     pub fn is_sound(&self) -> bool {
         self.subject.names.is_sound() && Header::decode(&self.subject.header).is_ok()
@@ -117,7 +123,7 @@ pub struct RecordKey {
 /// At most so many records are kept: 16 images on 4 000 nodes, 20 MB.
 const RECORDS_MAX: usize = 1 << 16;
 /// At most so many of one node, which cannot fill the table.
-const RECORDS_OF_ONE_MAX: usize = 256;
+pub const RECORDS_OF_ONE_MAX: usize = 256;
 /// So many subjects are kept besides, before those are dropped that no record is about any more.
 const SUBJECTS_MIN: usize = 16;
 

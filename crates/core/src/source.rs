@@ -100,6 +100,9 @@ pub enum ReadError {
     /// Reading the source failed.
     #[error("reading bytes {0:?} failed: {1}")]
     Io(Extent, String),
+    /// The node takes part in the image no more.
+    #[error("the image was dropped from this node")]
+    Dropped,
     /// The node is leaving.
     #[error("the node is shutting down")]
     ShuttingDown,

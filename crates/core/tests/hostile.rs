@@ -40,6 +40,10 @@ enum Step {
     Progress(u64),
     Broken(u64),
     Misbehaved(u64),
+    /// An image goes.
+    Drop(u8),
+    /// It is there, again or still.
+    Add(u8),
     Leave,
     Gone,
 }
@@ -94,6 +98,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => node().prop_map(Step::Progress),
         1 => node().prop_map(Step::Broken),
         1 => node().prop_map(Step::Misbehaved),
+        1 => (0u8..4).prop_map(Step::Drop),
+        1 => (0u8..3).prop_map(Step::Add),
         1 => prop::bool::weighted(0.05).prop_map(|leave| if leave { Step::Leave } else { Step::Pass(1) }),
         1 => prop::bool::weighted(0.05).prop_map(|gone| if gone { Step::Gone } else { Step::Pass(1) }),
     ]
@@ -131,6 +137,14 @@ fn record(claim: &Claim) -> Record {
     }
 }
 
+/// An image of the core under test.
+fn config_of(image: u8) -> ImageConfig {
+    let (origin, chunks) = [(false, 200), (false, 30), (true, 0)][usize::from(image)];
+    let (id, header) = (ImageId([image; 32]), header(image));
+    let capacity_bytes = chunks * ChunkSize::MIN.bytes();
+    ImageConfig { id, names: format!("image-{image}").into(), header, origin, capacity_bytes, kept: None }
+}
+
 /// A core under test, and what is needed to keep it company.
 struct Bench {
     node: Node,
@@ -151,13 +165,8 @@ impl Bench {
             ..Config::default()
         };
         let mut node = Node::new(identity(ME, 1), config, 42, now);
-        for (image, origin, chunks) in [(0, false, 200), (1, false, 30), (2, true, 0)] {
-            let (id, header) = (ImageId([image; 32]), header(image));
-            let capacity_bytes = chunks * ChunkSize::MIN.bytes();
-            node.add_image(
-                now,
-                ImageConfig { id, names: format!("image-{image}").into(), header, origin, capacity_bytes, kept: None },
-            );
+        for image in 0..3 {
+            node.add_image(now, config_of(image));
         }
         // Another member, for datagrams that are nearly right.
         let mut other = Node::new(identity(1, 1), Config::default(), 7, now);
@@ -181,6 +190,14 @@ impl Bench {
         });
         let gossip = gossip.collect();
         Self { node, now, open: Vec::new(), gossip, tokens: 0, outputs: String::new() }
+    }
+
+    /// Takes part in an image, if it does not do so already.
+    fn add(&mut self, image: u8) {
+        let config = config_of(image);
+        if self.node.images().iter().all(|view| view.id != config.id) {
+            self.node.add_image(self.now, config);
+        }
     }
 
     fn take(&mut self, step: &Step) {
@@ -230,6 +247,11 @@ impl Bench {
             Step::Progress(node) => Input::Progress(NodeId(node)),
             Step::Broken(node) => Input::Broken(NodeId(node)),
             Step::Misbehaved(node) => Input::Misbehaved(NodeId(node)),
+            Step::Drop(of) => Input::Drop(image(of)),
+            Step::Add(of) => {
+                self.add(of);
+                Input::Wake
+            }
             Step::Leave => Input::Leave,
             Step::Gone => Input::Gone,
         };

@@ -17,15 +17,17 @@ mod answer;
 mod change;
 mod directory;
 mod error;
+mod files;
 mod holes;
 mod mount_point;
 mod session;
 
 pub use error::{MountError, UnmountError};
-pub use session::{Mounted, Unmounted};
+pub use session::{Mounted, Removed, Unmounted};
 
 use answer::Waiting;
 use directory::Directory;
+use files::Files;
 use fuser::{Config, MountOption, SessionACL};
 use std::fs::OpenOptions;
 use std::num::NonZeroUsize;
@@ -97,11 +99,12 @@ impl Options {
 pub fn mount(directory: &Path, sources: Vec<Arc<dyn BlockSource>>, options: Options) -> Result<Mounted, MountError> {
     let writable = sources.iter().any(|source| source.device().is_some());
     let waiting = Arc::new(Waiting::new(options.runtime.clone(), options.waiting_bytes_max));
-    let files = Directory::new(sources, waiting.clone())?;
+    let files = Arc::new(Files::of(sources)?);
     let path = mount_point::prepare(directory)?;
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::FuseUnavailable)?;
+    let directory = Directory::new(files.clone(), waiting.clone());
     let refused = |source| MountError::Refused { path: path.clone(), source };
-    let session = fuser::Session::new(files, &path, &options.config(writable)).map_err(refused)?;
-    let mounted = Mounted::start(session, path.clone(), waiting, &options).map_err(refused)?;
+    let session = fuser::Session::new(directory, &path, &options.config(writable)).map_err(refused)?;
+    let mounted = Mounted::start(session, path.clone(), (files, waiting), &options).map_err(refused)?;
     Ok(mounted)
 }

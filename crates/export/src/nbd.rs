@@ -5,7 +5,7 @@
 //! memory whatever clients do; an answer that needs no waiting never waits for one that does. Called by the
 //! command line and by tests. It encrypts where it was given certificates, and knows nothing of peers.
 //!
-//! From bytes to bytes: `listener` accepts, `connection` is the one task of each client, `codec` parses
+//! From bytes to bytes: `listener` accepts, `catalogue` knows what is offered, `connection` is the one task of each client, `codec` parses
 //! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out (`collect` waits for it, `advice`
 //! brings here what a client says it will read),
 //! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet; `upload`
@@ -26,6 +26,7 @@ mod address;
 mod advice;
 mod answer;
 mod budget;
+mod catalogue;
 pub mod codec;
 mod collect;
 mod connection;

@@ -204,3 +204,44 @@ async fn a_shutdown_does_not_wait_for_ever() -> Test {
     assert!(deaf.rest().len() < 4 << 20);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn images_come_and_go() -> Test {
+    let (first, second) = (Image::new("first", 3 * CHUNK as usize), Image::new("second", 2 * CHUNK as usize));
+    let served = serve_one(&first);
+    served.serving.add(second.clone())?;
+    let taken = served.serving.add(Image::new("first", 512)).unwrap_err();
+    assert!(matches!(taken, BindError::SameName(name) if name == "first"));
+    let (mut reader, mut other) = (served.connect(), served.connect());
+    let mut late = served.connect();
+    // It has chosen from what there was before.
+    late.greet();
+    served.until_connected(3).await;
+    assert_eq!(reader.go(SIMPLE).0, 3 * CHUNK);
+    other.greet();
+    other.option(1, b"second");
+    other.receive(10);
+    while (served.serving.users("first"), served.serving.users("second")) != (1, 1) {
+        tokio::task::yield_now().await;
+    }
+    first.change(|gaps| gaps.missing.extend([1]));
+    reader.request(0, 0, 7, CHUNK, 512);
+    first.until_waiting(1).await;
+    served.serving.remove("first");
+    assert_eq!(reader.simple(), (108, 7), "what waits is told that it ends");
+    assert_eq!(reader.rest(), b"");
+    late.option(1, b"first");
+    assert_eq!(late.rest().len(), 10, "its size, and the end: nobody begins to use what has gone");
+    assert_eq!((served.serving.users("first"), served.serving.users("second")), (0, 1));
+    other.request(0, 0, 8, 0, 512);
+    assert_eq!(other.simple(), (0, 8), "the other one is as it was");
+    assert_eq!(other.receive(512), second.device(0, 512));
+    // Another image of the name is another image.
+    served.serving.add(Image::new("first", CHUNK as usize))?;
+    let mut again = served.connect();
+    again.greet();
+    again.option(1, b"first");
+    let size = again.receive(10);
+    assert_eq!(size[..8], CHUNK.to_be_bytes());
+    Ok(())
+}

@@ -3,6 +3,7 @@
 use crate::keeper::Keeper;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub struct NodeConfig {
 pub struct ServeConfig {
     /// A regular file or a block device.
     pub path: PathBuf,
+    /// The same, if it was opened by somebody else: then the path is what it is called, and is not opened.
+    pub file: Option<Arc<OwnedFd>>,
     /// The image's name; the file's name without it.
     pub name: Option<String>,
     /// Its chunk size.

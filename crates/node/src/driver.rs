@@ -200,6 +200,14 @@ impl Driver {
         self.with_core(|core, now| core.add_image(now, config));
     }
 
+    /// Takes part in an image no more.
+    pub fn drop_image(self: &Arc<Self>, id: ImageId) {
+        let dropped = self.images.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        dropped.iter().for_each(|image| image.set_dropped());
+        self.apply(Input::Drop(id));
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
     /// Tells the core without waiting for it: for those who must not wait for the network side.
     pub fn hint(&self, input: Input) {
         // The receiver lives as long as the node; after it nobody needs hints.

@@ -24,6 +24,7 @@ pub struct LocalImage {
     store: Arc<Store>,
     origin: Option<Origin>,
     complete: AtomicBool,
+    dropped: AtomicBool,
     /// To whom chunks of the file were sent lately.
     directory: Mutex<Directory>,
     pages: Notify,
@@ -49,6 +50,7 @@ impl LocalImage {
             store,
             origin: Some(origin),
             complete: AtomicBool::new(true),
+            dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             pages: Notify::new(),
             change_told: AtomicBool::new(false),
@@ -62,6 +64,7 @@ impl LocalImage {
             store,
             origin: None,
             complete: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             pages: Notify::new(),
             change_told: AtomicBool::new(false),
@@ -158,6 +161,16 @@ impl LocalImage {
     /// Returns when one has come since the last time.
     pub async fn page_came(&self) {
         self.pages.notified().await;
+    }
+
+    /// True once this node takes part in it no more, though somebody still has it in hand.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// This node takes part in it no more.
+    pub fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
     }
 
     /// True once every byte is here for good.

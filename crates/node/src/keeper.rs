@@ -45,6 +45,18 @@ impl KeptStores {
         kept
     }
 
+    /// Nothing: for an image that comes or goes when all that was kept has been used or given up.
+    pub const fn of_none(keeper: Option<Arc<dyn Keeper>>) -> Self {
+        Self { keeper, stores: Vec::new(), refused: Vec::new() }
+    }
+
+    /// The memory of this image's store need not be kept any more.
+    pub fn forget(&self, id: ImageId) {
+        if let Some(keeper) = &self.keeper {
+            keeper.forget(&name_of(id));
+        }
+    }
+
     /// The images of which something is kept.
     pub fn known(&self) -> Vec<Known> {
         let known = |label: &Label| Known { id: label.id, names: label.names.clone(), header: label.header };

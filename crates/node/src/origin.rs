@@ -29,6 +29,7 @@ pub use hashing::Progress;
 use health::Health;
 pub use health::OriginState;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfield_core::chunk::{Chunk, ChunkSize};
@@ -118,14 +119,35 @@ impl Origin {
         threads: NonZeroUsize,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, PublishError> {
-        let name = image_name(path, name)?;
-        let file = SourceFile::open(path)?;
+        Self::publish_file(SourceFile::open(path)?, name, chunk_size, threads, progress)
+    }
+
+    /// The same of a file that somebody else has opened, and calls `path`.
+    pub fn publish_open(
+        file: Arc<OwnedFd>,
+        path: &Path,
+        name: Option<&str>,
+        chunk_size: ChunkSize,
+        threads: NonZeroUsize,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Self, PublishError> {
+        Self::publish_file(SourceFile::opened(file, path)?, name, chunk_size, threads, progress)
+    }
+
+    fn publish_file(
+        file: SourceFile,
+        name: Option<&str>,
+        chunk_size: ChunkSize,
+        threads: NonZeroUsize,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Self, PublishError> {
+        let name = image_name(file.path(), name)?;
         // The lease comes before the first look at length and content.
         let guard = Guard::new(&file);
         let before = file.fingerprint()?;
         let (_, id, tree) = hashing::hash_file(&file, before.length_bytes, chunk_size, threads, progress)?;
         if !guard.is_leased() && file.fingerprint()? != before {
-            return Err(PublishError::ChangedWhileHashing(path.to_owned()));
+            return Err(PublishError::ChangedWhileHashing(file.path().to_owned()));
         }
         let cache = Cache::new(chunk_size);
         Ok(Self { file, published: before, name, id, tree, guard, health: Health::default(), cache })

@@ -27,7 +27,7 @@ use outgoing::{Outgoing, Sent};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -147,7 +147,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
         answers: Answers::default(),
         proved: None,
         dialling: false,
-        image: None,
+        image: Weak::new(),
     };
     let mut keys = driver.keys.changes();
     let ended = tokio::select! {
@@ -209,7 +209,7 @@ struct Serving<'a> {
     /// This node dials back, as the peer asked.
     dialling: bool,
     /// The image asked for last: nearly always the one asked for next.
-    image: Option<Arc<LocalImage>>,
+    image: Weak<LocalImage>,
 }
 
 impl Serving<'_> {
@@ -459,10 +459,12 @@ impl Serving<'_> {
     }
 
     fn image(&mut self, id: ImageId) -> Option<Arc<LocalImage>> {
-        if self.image.as_ref().is_none_or(|image| image.id() != id) {
-            self.image = self.driver.image(id);
+        if let Some(image) = self.image.upgrade().filter(|image| image.id() == id && !image.is_dropped()) {
+            return Some(image);
         }
-        self.image.clone()
+        let image = self.driver.image(id)?;
+        self.image = Arc::downgrade(&image);
+        Some(image)
     }
 }
 

@@ -8,12 +8,13 @@ use super::offer::{ExportStatus, MemoryStatus};
 use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vfield_core::wire::Proof;
 use vfield_node::status::{Sole, Status};
 
 /// Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
-/// Longest request: an image name of 255 bytes, each escaped as six characters, fits many times.
-pub const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Longest request: a path of 4096 bytes and a signature fit, and each control character of a name takes six.
+pub const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Longest reply line: the status of some 100 000 nodes.
 pub const REPLY_BYTES_MAX: usize = 64 << 20;
 
@@ -55,6 +56,24 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Take part in one more image of the field; answered by [`Reply::Added`].
+    Add {
+        /// Name, id, the beginning of an id, or `NAME=ID`.
+        image: String,
+        /// How much of it to hold, as `--store` has it; without it as the daemon was started with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        store: Option<String>,
+    },
+    /// Serve the file that is handed over with the request, open for reading; answered by [`Reply::Added`].
+    Serve(Serve),
+    /// Take part in an image no more; answered by [`Reply::Done`], or refused if it is used here, or chunks would be lost.
+    Drop {
+        /// Name, id, or the beginning of an id.
+        image: String,
+        /// All the same.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
     /// Read the field keys' files again; answered by [`Reply::Keys`].
     ReloadKeys,
     /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
@@ -66,6 +85,21 @@ pub enum Request {
         /// How many; without it all to the end.
         length: Option<u64>,
     },
+}
+
+/// What is to be known of a file that is handed over to be served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    /// Its path, absolute: what `status` calls it, and what is looked at to see whether it was moved away.
+    pub path: String,
+    /// Name of the image.
+    pub name: String,
+    /// Chunk size in bytes.
+    pub chunk_bytes: u64,
+    /// Its signature, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
 }
 
 #[derive(Serialize)]
@@ -124,6 +158,13 @@ pub enum Reply {
         alone: bool,
         /// Of which images what.
         images: Vec<Sole>,
+    },
+    /// An image is here from now on.
+    Added {
+        /// Its names here.
+        names: Vec<String>,
+        /// Its id.
+        id: String,
     },
     /// An overlay is saved.
     Saved {
@@ -253,6 +294,12 @@ mod tests {
                 force,
                 dry_run
             }),
+            any::<(String, Option<String>)>().prop_map(|(image, store)| Request::Add { image, store }),
+            any::<(String, String, u64, Option<(String, String)>)>().prop_map(|(path, name, chunk_bytes, proof)| {
+                let proof = proof.map(|(statement, signature)| Proof { statement, signature });
+                Request::Serve(Serve { path, name, chunk_bytes, proof })
+            }),
+            any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
             any::<(Option<String>, bool)>().prop_map(|(image, force)| Request::OverlayReset { image, force }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {

@@ -3,7 +3,7 @@
 //! Knows the protocol and not the node: what orders do is behind [`Daemon`], which a test implements over
 //! bytes in memory. One task for each connection, one request for each connection.
 
-use super::message::{DaemonStatus, Reply, Request};
+use super::message::{DaemonStatus, Reply, Request, Serve};
 use super::order;
 use crate::values::until::Until;
 use std::fs::File;
@@ -50,6 +50,15 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Drops the changes in the overlay of an image, of the only one if none is named; also while it is in use if forced.
     fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply>;
+
+    /// Takes part in one more image of the field, and holds as much of it as `store` says.
+    fn add_image(&self, image: String, store: Option<String>) -> Pending<'_, Reply>;
+
+    /// Serves one more file, which is open for reading if its sender is honest.
+    fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply>;
+
+    /// Takes part in an image no more; also while it is used, or holds what nobody else does, if forced.
+    fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply>;
 
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
@@ -147,6 +156,14 @@ async fn answer(
             None => Reply::refused("a save without a file", "use the vfield program of the daemon's version"),
         },
         Request::OverlayReset { image, force } => daemon.overlay_reset(image, force).await,
+        Request::Add { image, store } => daemon.add_image(image, store).await,
+        Request::Serve(serve) => match file {
+            Some(file) => daemon.add_file(file, serve).await,
+            None => {
+                Reply::refused("a file to serve that is not there", "use the vfield program of the daemon's version")
+            }
+        },
+        Request::Drop { image, force } => daemon.drop_image(image, force).await,
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave(),
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,

@@ -1,8 +1,9 @@
 //! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
 
+use super::images::Images;
 use super::overlays::Overlays;
-use crate::control::message::{DaemonStatus, Reply, STATUS_FORMAT};
-use crate::control::offer::{ExportStatus, MemoryStatus};
+use crate::control::message::{DaemonStatus, Reply, STATUS_FORMAT, Serve};
+use crate::control::offer::MemoryStatus;
 use crate::control::server::{Daemon, Pending};
 use crate::failure::Failure;
 use crate::field_key::KeyFiles;
@@ -32,7 +33,7 @@ enum Stage {
 
 struct Running {
     node: Arc<Node>,
-    exports: Vec<ExportStatus>,
+    images: Arc<Images>,
     overlays: Arc<Overlays>,
     sandbox: Vec<String>,
 }
@@ -104,8 +105,8 @@ impl Desk {
     }
 
     /// The node can be asked from now on.
-    pub fn open(&self, node: Arc<Node>, exports: Vec<ExportStatus>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
-        self.stage.send_replace(Stage::Running(Arc::new(Running { node, exports, overlays, sandbox })));
+    pub fn open(&self, node: Arc<Node>, images: Arc<Images>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
+        self.stage.send_replace(Stage::Running(Arc::new(Running { node, images, overlays, sandbox })));
     }
 
     /// The node cannot be asked any more.
@@ -154,7 +155,7 @@ impl Daemon for Desk {
             format: STATUS_FORMAT,
             memory: memory_of(&node),
             node,
-            exports: running.exports.clone(),
+            exports: running.images.places(),
             overlays: running.overlays.status(),
             sandbox: running.sandbox.clone(),
             control: self.control.clone(),
@@ -211,6 +212,33 @@ impl Daemon for Desk {
         Box::pin(async move {
             match self.running() {
                 Ok(running) => running.overlays.reset(image.as_deref(), force).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn add_image(&self, image: String, store: Option<String>) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.images.add_image(image, store).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.images.add_file(file, serve).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.images.drop_image(&image, force).await,
                 Err(reply) => reply,
             }
         })

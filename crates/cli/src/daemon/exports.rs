@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_core::source::BlockSource;
-use vfield_export::fuse::{self, MountError, Mounted, Unmounted};
+use vfield_export::fuse::{self, MountError, Mounted, Removed, Unmounted};
 use vfield_export::nbd::access::Rule;
 use vfield_export::nbd::{self, BindError, Server, Serving};
 
@@ -28,6 +28,7 @@ pub struct Exports {
     nbd: Vec<Serving>,
     mount: Option<Mounted>,
     devices: Vec<Device>,
+    access: Vec<Rule>,
 }
 
 /// Refuses places that cannot be had, without taking them: the images cannot be read yet.
@@ -112,7 +113,58 @@ impl Exports {
                 devices::make(driver, sources).await?
             }
         };
-        Ok(Self { nbd: bound.into_iter().map(Server::start).collect(), mount, devices })
+        Ok(Self { nbd: bound.into_iter().map(Server::start).collect(), mount, devices, access })
+    }
+
+    /// Exports one more image; all of the exports have it, or none.
+    pub fn add(&self, source: &Arc<dyn BlockSource>, voice: &Voice) -> Result<(), Failure> {
+        let mounted = self.mount.as_ref().map_or(Ok(()), |mount| mount.add(Arc::clone(source)));
+        mounted.map_err(|error| explain::mount(&error))?;
+        // All servers have the same names: what one takes, all take.
+        let added = self.nbd.iter().try_for_each(|serving| serving.add(Arc::clone(source)));
+        added.map_err(|error| {
+            // Nobody has it open yet, so there is nobody to be told.
+            drop(self.mount.as_ref().and_then(|mount| mount.remove(source.name())));
+            explain::bind(&error)
+        })?;
+        if self.nbd.iter().any(|serving| matches!(serving.address(), nbd::Address::Tcp(_))) {
+            access::warn_closed(&self.access, std::iter::once(source.name()), voice);
+        }
+        Ok(())
+    }
+
+    /// True if each image is a block device.
+    pub fn makes_devices(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// Who has the image of this name open on this machine, in words; empty if nobody has.
+    pub fn users(&self, name: &str) -> String {
+        let clients = self.nbd.iter().map(|serving| serving.users(name)).sum();
+        let opens = self.mount.as_ref().map_or(0, |mount| mount.opens(name));
+        let claimed = |device: &&Device| device.image() == name && vfield_export::is_claimed(&device.path());
+        let devices =
+            self.devices.iter().filter(claimed).map(|device| format!("{} is in use", device.path().display()));
+        let count = |count: usize, what: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            _ => Some(format!("{count} {what}s")),
+        };
+        let counted = [count(clients, "NBD client"), count(opens, "open file")];
+        counted.into_iter().flatten().chain(devices).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Takes the image of this name out of all exports; whoever uses it gets errors. Of its file the kernel is to be told, when
+    /// nobody waits for a read of it any more.
+    pub async fn remove(&mut self, name: &str, voice: &Voice) -> Option<Removed> {
+        let devices = std::mem::take(&mut self.devices);
+        let (gone, left): (Vec<Device>, _) = devices.into_iter().partition(|device| device.image() == name);
+        self.devices = left;
+        for device in gone {
+            device.stop(voice).await;
+        }
+        self.nbd.iter().for_each(|serving| serving.remove(name));
+        self.mount.as_ref().and_then(|mount| mount.remove(name))
     }
 
     /// Where the images can be attached.

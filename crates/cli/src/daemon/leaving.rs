@@ -39,14 +39,16 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
 }
 
 /// Hands over, while readers are still served; then ends the exports.
-pub async fn leave(node: &Node, exports: Exports, bound: Duration, voice: &Voice) -> Leaving {
+pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, voice: &Voice) -> Leaving {
     let alone = is_alone(node);
     // The node keeps to the bound by itself; the rest is for one that does not.
     let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
         voice.warn("handing over took too long and was given up");
         Leaving { handed_over: 0, lost: 0 }
     });
-    exports.stop(voice).await;
+    if let Some(exports) = exports {
+        exports.stop(voice).await;
+    }
     // The last one takes the field with it: nobody is left who could miss anything.
     if alone { Leaving { lost: 0, ..left } } else { left }
 }
@@ -57,6 +59,7 @@ pub fn rehearse(node: &Node) -> Reply {
     Reply::WouldLose { alone, images: if alone { Vec::new() } else { node.sole() } }
 }
 
-fn is_alone(node: &Node) -> bool {
+/// True if nobody else is there who could miss anything.
+pub fn is_alone(node: &Node) -> bool {
     node.status().nodes.iter().all(|node| node.state == "self" || node.state == "unreachable")
 }

@@ -121,6 +121,11 @@ impl Overlays {
         }
     }
 
+    /// True if the images are read-only.
+    pub fn are_none(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// For people and programs.
     pub fn status(&self) -> Vec<OverlayStatus> {
         let status = |overlay: &Arc<Overlay>| {

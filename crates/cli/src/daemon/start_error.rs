@@ -41,6 +41,11 @@ pub fn explain(error: StartError) -> Failure {
             .hint("nothing of it was taken; start a node that has it, or look at `vfield status` of a member"),
         StartError::NameOfAnother { .. } => Failure::failed(fact)
             .hint("give this one another name with --name, or end those that have the other one"),
+        StartError::IsHere { .. } => Failure::failed(fact).hint("`vfield status` shows what it has"),
+        StartError::NameIsHere { .. } => {
+            Failure::failed(fact).hint("give this one another name, or drop the other one first: `vfield drop`")
+        }
+        StartError::TooManyImages => Failure::failed(fact).hint("start the daemon again"),
         StartError::Names(_) => Failure::failed(fact).hint("serve fewer copies of one image, or give them shorter names with --name"),
         StartError::StoreTooLarge { wanted_bytes, memory_bytes } => {
             let (wanted, memory) = (human(wanted_bytes), human(memory_bytes));

@@ -53,8 +53,12 @@ impl Node {
 
     /// What is known of images, of whatever zone; origins last.
     fn known_records(&self) -> impl Iterator<Item = &Record> {
-        let (origins, others): (Vec<&Record>, Vec<&Record>) =
-            self.membership.records().iter().partition(|record| record.origin);
+        let (origins, others): (Vec<&Record>, Vec<&Record>) = self
+            .membership
+            .records()
+            .iter()
+            .filter(|record| !record.offers_nothing())
+            .partition(|record| record.origin);
         self.outside.images.values().chain(others).chain(origins)
     }
 

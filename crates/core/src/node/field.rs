@@ -8,6 +8,7 @@ use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Membership};
 use crate::placement::{Crowd, Holding, Map, Place};
+use crate::record::Record;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -242,12 +243,16 @@ impl Node {
         self.retry_waiting();
     }
 
-    /// Looks who says that nobody can connect to it: a store that does not count and holds nothing says no less.
+    /// Looks who says that nobody can connect to it: whoever has nothing of any image says no less. Of one image that is said
+    /// by whoever has dropped it.
     fn note_unreachable(&mut self) {
-        let (me, live) = (self.me().node, self.membership.live());
-        let records = self.membership.records().iter().filter(|r| r.leaving && !r.origin && r.arc.length == 0);
-        let nodes = records.map(|record| record.node).filter(|node| *node != me && live.contains_key(node));
-        let now: BTreeSet<NodeId> = nodes.collect();
+        let (me, records) = (self.me().node, self.membership.records());
+        let offers_nothing = |node| {
+            let said = records.of(node);
+            !said.is_empty() && said.iter().all(Record::offers_nothing)
+        };
+        let others = self.membership.live().values().map(|member| member.node).filter(|node| *node != me);
+        let now: BTreeSet<NodeId> = others.filter(|node| offers_nothing(*node)).collect();
         let before = std::mem::replace(&mut self.unreachable_members, now.clone());
         for node in now.symmetric_difference(&before) {
             self.out(Output::Notice(Notice::Reachable(*node, !now.contains(node))));
@@ -262,7 +267,7 @@ impl Node {
         let about = || records.iter().filter(|r| r.image() == id && (r.node == me || live.contains_key(&r.node)));
         // Whoever may be dead may still be asked, but is not to be counted on.
         let suspects = self.membership.suspects();
-        let holding = |r: &crate::record::Record| Holding {
+        let holding = |r: &Record| Holding {
             node: r.node,
             arrival: arrival(r.node),
             arc: r.arc,
@@ -270,7 +275,7 @@ impl Node {
             leaving: r.leaving || suspects.contains(&r.node),
         };
         // Whom nobody should count on, and who has nothing, nobody asks either.
-        let takes_part = |r: &crate::record::Record| r.node == me || !r.leaving || r.arc.length > 0;
+        let takes_part = |r: &Record| r.node == me || !r.offers_nothing();
         map.update(
             about().filter(|record| !record.origin && takes_part(record)).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),

@@ -31,7 +31,10 @@ impl Node {
             self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
         let chunk = Chunk(chunks.start);
-        let Some(image) = self.images.get_mut(&id) else { return };
+        let Some(image) = self.images.get_mut(&id) else {
+            self.out(Output::Answer(token, Err(ReadError::Dropped)));
+            return;
+        };
         let Some(fetch) = image.fetches.get_mut(&chunk) else {
             self.out(Output::Answer(token, Ok(())));
             return;
@@ -42,6 +45,16 @@ impl Node {
         self.expire_soon(deadline);
         if matches!(self.stage(id, chunk), Some(Stage::Waiting)) {
             self.no_source(id, chunk);
+        }
+    }
+
+    /// Readers of an image that was dropped are told so.
+    pub(super) fn end_reads(&mut self, id: ImageId) {
+        let ended = self.reads.iter().filter(|(_, reader)| reader.image == id).map(|(token, _)| *token);
+        let ended: Vec<Token> = ended.collect();
+        for token in ended {
+            self.reads.remove(&token);
+            self.out(Output::Answer(token, Err(ReadError::Dropped)));
         }
     }
 

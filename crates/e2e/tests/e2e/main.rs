@@ -8,6 +8,7 @@ mod bullies;
 mod day;
 mod faults;
 mod hostile;
+mod images;
 mod joining;
 mod kept;
 mod keys;

@@ -1,13 +1,14 @@
 //! The file system itself: one directory with one file for each image, under each of its names.
 //!
-//! Owns the table of inodes, which never changes while it is mounted. Invariant: everything said about names and
-//! sizes, and about bytes of files that cannot be written, stays true for the life of the mount, so the kernel may
-//! cache all of it. Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves
+//! Invariant: everything said about names and sizes, and about bytes of files that cannot be written, stays true until the
+//! image goes, of which the kernel is told ([`super::Removed`]), so it may cache all of it but for what is not
+//! there. Which files there are is in [`super::files`]. Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves
 //! bytes to [`super::answer`] and [`super::change`].
 
 use super::answer::{self, ImageFile, READ_BYTES_MAX, TOO_LONG, Waiting};
 use super::change;
-use super::error::{MountError, errno};
+use super::error::errno;
+use super::files::{Files, NAME_BYTES_MAX};
 use super::holes::{self, Wanted};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -15,21 +16,16 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use vfield_core::device::User;
 use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, ReadError};
+use vfield_core::source::ReadError;
 
-/// How long the kernel may keep names and attributes without asking again: they never change.
+/// How long the kernel may keep names and attributes without asking again: it is told when one goes.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Inode of the first file; those of the others follow. 1 is the root's, by definition.
-const FIRST_FILE: u64 = 2;
 
 /// Unit of `st_blocks`, and of the file system's size.
 const SECTOR_BYTES: u32 = 512;
@@ -38,72 +34,23 @@ const SECTOR_BYTES: u32 = 512;
 /// [`super::Options::waiting_bytes_max`] lets wait.
 const BACKGROUND_MAX: u16 = 64;
 
-/// Longest file name of Linux.
-const NAME_BYTES_MAX: usize = 255;
-
 /// The directory and its files.
 pub(super) struct Directory {
-    files: Vec<Arc<ImageFile>>,
+    files: Arc<Files>,
     waiting: Arc<Waiting>,
-    /// Those who have files open that can be written, by the handles that they were given.
-    opened: Mutex<Opened>,
     uid: u32,
     gid: u32,
 }
 
-/// Open files. Handle 0 is that of all that cannot be written.
-#[derive(Debug, Default)]
-struct Opened {
-    users: BTreeMap<u64, User>,
-    last: u64,
-}
-
-impl Opened {
-    fn enter(&mut self, user: User) -> FileHandle {
-        self.last += 1;
-        self.users.insert(self.last, user);
-        FileHandle(self.last)
-    }
-}
-
 impl Directory {
-    /// One file for each source, in their order.
-    pub fn new(sources: Vec<Arc<dyn BlockSource>>, waiting: Arc<Waiting>) -> Result<Self, MountError> {
-        let mut names = HashSet::new();
-        for name in sources.iter().flat_map(|source| source.names()) {
-            let bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']);
-            if bad || name == "." || name == ".." {
-                return Err(MountError::BadName(name.into()));
-            }
-            if !names.insert(name) {
-                return Err(MountError::SameName(name.into()));
-            }
-        }
-        let file = |source: &Arc<dyn BlockSource>| {
-            let too_long = || MountError::TooLong { name: source.name().into(), size_bytes: source.size_bytes() };
-            ImageFile::new(source.clone()).map(Arc::new).ok_or_else(too_long)
-        };
-        let files = sources.iter().map(file).collect::<Result<_, _>>()?;
+    pub fn new(files: Arc<Files>, waiting: Arc<Waiting>) -> Self {
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        Ok(Self { files, waiting, opened: Mutex::default(), uid, gid })
-    }
-
-    fn file(&self, inode: INodeNo) -> Result<&Arc<ImageFile>, Errno> {
-        if inode == INodeNo::ROOT {
-            return Err(Errno::EISDIR);
-        }
-        let index = inode.0.checked_sub(FIRST_FILE).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.files.get(index)).ok_or(Errno::ENOENT)
+        Self { files, waiting, uid, gid }
     }
 
     /// The file that an inode stands for, if reads of it are still answered.
-    fn open_file(&self, inode: INodeNo) -> Result<&Arc<ImageFile>, Errno> {
-        if self.waiting.is_closed() { Err(Errno::ESHUTDOWN) } else { self.file(inode) }
-    }
-
-    fn opened(&self) -> MutexGuard<'_, Opened> {
-        // A panic elsewhere cannot leave it half changed.
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open_file(&self, inode: INodeNo) -> Result<Arc<ImageFile>, Errno> {
+        if self.waiting.is_closed() { Err(Errno::ESHUTDOWN) } else { self.files.file(inode) }
     }
 
     fn attributes(&self, inode: INodeNo) -> Result<FileAttr, Errno> {
@@ -127,7 +74,7 @@ impl Directory {
         if inode == INodeNo::ROOT {
             return Ok(root);
         }
-        let file = self.file(inode)?;
+        let file = self.files.file(inode)?;
         Ok(FileAttr {
             size: file.size_bytes,
             blocks: file.size_bytes / u64::from(SECTOR_BYTES),
@@ -140,18 +87,18 @@ impl Directory {
     }
 
     /// Names and inodes, in the order of the files; an image of several names is one file with as many links.
-    fn entries<'a>(&'a self) -> impl Iterator<Item = (INodeNo, FileType, &'a str)> {
-        let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
-        let files = self.files.iter().zip(FIRST_FILE..);
-        let named = |(file, inode): (&'a Arc<ImageFile>, u64)| {
-            file.source.names().into_iter().map(move |name| (INodeNo(inode), FileType::RegularFile, name))
-        };
-        dots.into_iter().chain(files.flat_map(named))
+    fn entries(&self) -> Vec<(INodeNo, FileType, String)> {
+        let mut entries = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name.to_owned())).to_vec();
+        for (inode, file) in self.files.all() {
+            let named = |name: &str| (inode, FileType::RegularFile, name.to_owned());
+            entries.extend(file.source.names().into_iter().map(named));
+        }
+        entries
     }
 
     fn find(&self, name: &OsStr) -> Result<FileAttr, Errno> {
-        let found = self.entries().find(|(_, kind, entry)| *kind == FileType::RegularFile && *entry == name);
-        self.attributes(found.ok_or(Errno::ENOENT)?.0)
+        let inode = name.to_str().and_then(|name| self.files.find(name));
+        self.attributes(inode.ok_or(Errno::ENOENT)?)
     }
 }
 
@@ -185,14 +132,20 @@ impl Filesystem for Directory {
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.open_file(inode).map(|file| file.source.device()) {
-            Ok(Some(device)) => {
-                let handle = self.opened().enter(device.users().enter());
+        let file = match self.open_file(inode) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        match file.source.device() {
+            Some(device) => {
+                let handle = self.files.enter(inode, Some(device.users().enter()));
                 reply.opened(handle, FopenFlags::FOPEN_NOFLUSH);
             }
-            Ok(None) if flags.acc_mode() != OpenAccMode::O_RDONLY => reply.error(Errno::EROFS),
-            Ok(None) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
-            Err(error) => reply.error(error),
+            None if flags.acc_mode() != OpenAccMode::O_RDONLY => reply.error(Errno::EROFS),
+            None => {
+                let handle = self.files.enter(inode, None);
+                reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+            }
         }
     }
 
@@ -206,7 +159,7 @@ impl Filesystem for Directory {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.opened().users.remove(&handle.0);
+        self.files.leave(handle);
         reply.ok();
     }
 
@@ -224,7 +177,7 @@ impl Filesystem for Directory {
         match (self.open_file(inode), Extent::new(offset, size.into())) {
             (Ok(file), Some(asked)) if size <= READ_BYTES_MAX => {
                 let asked = asked.clip(Extent::from(0..file.size_bytes));
-                answer::read(file, asked, reply, &self.waiting);
+                answer::read(&file, asked, reply, &self.waiting);
             }
             (Ok(_), _) => reply.error(TOO_LONG),
             (Err(error), _) => reply.error(error),
@@ -233,7 +186,7 @@ impl Filesystem for Directory {
 
     fn lseek(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let file = match self.open_file(inode) {
-            Ok(file) => file.clone(),
+            Ok(file) => file,
             Err(error) => return reply.error(error),
         };
         let Some(wanted) = Wanted::from_whence(whence) else {
@@ -252,7 +205,8 @@ impl Filesystem for Directory {
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
+        // Not kept: files come and go, and a list is cheap to make.
+        reply.opened(FileHandle(0), FopenFlags::empty());
     }
 
     fn readdir(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
@@ -269,8 +223,9 @@ impl Filesystem for Directory {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.files.iter().map(|file| file.size_bytes / u64::from(SECTOR_BYTES)).sum();
-        reply.statfs(blocks, 0, 0, self.files.len() as u64, 0, SECTOR_BYTES, NAME_BYTES_MAX as u32, SECTOR_BYTES);
+        let files = self.files.all();
+        let blocks = files.iter().map(|(_, file)| file.size_bytes / u64::from(SECTOR_BYTES)).sum();
+        reply.statfs(blocks, 0, 0, files.len() as u64, 0, SECTOR_BYTES, NAME_BYTES_MAX as u32, SECTOR_BYTES);
     }
 
     fn write(
@@ -287,7 +242,7 @@ impl Filesystem for Directory {
     ) {
         match self.open_file(inode) {
             Ok(_) if bytes.len() > READ_BYTES_MAX as usize => reply.error(TOO_LONG),
-            Ok(file) => change::write(file, offset, bytes, reply, &self.waiting),
+            Ok(file) => change::write(&file, offset, bytes, reply, &self.waiting),
             Err(error) => reply.error(error),
         }
     }
@@ -303,7 +258,7 @@ impl Filesystem for Directory {
         reply: ReplyEmpty,
     ) {
         match (self.open_file(inode), Extent::new(offset, length)) {
-            (Ok(file), Some(extent)) => change::fallocate(file, extent, mode, reply, &self.waiting),
+            (Ok(file), Some(extent)) => change::fallocate(&file, extent, mode, reply, &self.waiting),
             (Ok(_), None) => reply.error(Errno::EINVAL),
             (Err(error), _) => reply.error(error),
         }
@@ -311,7 +266,7 @@ impl Filesystem for Directory {
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         match self.open_file(inode) {
-            Ok(file) => change::flush(file, reply, &self.waiting),
+            Ok(file) => change::flush(&file, reply, &self.waiting),
             Err(error) => reply.error(error),
         }
     }
@@ -334,7 +289,7 @@ impl Filesystem for Directory {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let attributes = match self.file(inode) {
+        let attributes = match self.files.file(inode) {
             Ok(file) if file.is_writable() => self.attributes(inode),
             _ => return reply.error(Errno::EROFS),
         };

@@ -82,7 +82,7 @@ pub struct UnmountError {
 pub(super) fn errno(error: &ReadError) -> Errno {
     match error {
         ReadError::TimedOut(_) | ReadError::SourceChanged(_) | ReadError::Io(..) => Errno::EIO,
-        ReadError::ShuttingDown => Errno::ESHUTDOWN,
+        ReadError::ShuttingDown | ReadError::Dropped => Errno::ESHUTDOWN,
     }
 }
 

@@ -7,13 +7,17 @@
 use super::Options;
 use super::answer::Waiting;
 use super::directory::Directory;
-use super::error::UnmountError;
+use super::error::{MountError, UnmountError};
+use super::files::Files;
 use super::mount_point;
+use fuser::INodeNo;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use vfield_core::source::BlockSource;
 
 /// How long the session may take to stop after it was unmounted. It takes microseconds unless the
 /// mount lives on in another namespace, where it stops with the process at the latest.
@@ -28,9 +32,31 @@ pub struct Mounted {
     path: PathBuf,
     /// What the mount table called it; `None` if it was not found there.
     device: Option<String>,
+    files: Arc<Files>,
+    notifier: fuser::Notifier,
     waiting: Arc<Waiting>,
     ended: Arc<Ended>,
     grace: Duration,
+}
+
+/// A file that was taken away, and that the kernel may still know.
+#[derive(Debug)]
+#[must_use = "the kernel has to be told"]
+pub struct Removed {
+    notifier: fuser::Notifier,
+    inode: INodeNo,
+    names: Vec<String>,
+}
+
+impl Removed {
+    /// Has the kernel forget it. Blocks for as long as reads of it are under way.
+    pub fn tell(self) {
+        // The kernel may know none of it, which is an error, and as good.
+        for name in &self.names {
+            let _ = self.notifier.inval_entry(INodeNo::ROOT, OsStr::new(name));
+        }
+        let _ = self.notifier.inval_inode(self.inode, 0, 0);
+    }
 }
 
 /// How a mount ended.
@@ -50,10 +76,11 @@ impl Mounted {
     pub(super) fn start(
         session: fuser::Session<Directory>,
         path: PathBuf,
-        waiting: Arc<Waiting>,
+        (files, waiting): (Arc<Files>, Arc<Waiting>),
         options: &Options,
     ) -> io::Result<Self> {
         let device = mount_point::top(&path).map(|mount| mount.device);
+        let notifier = session.notifier();
         let ended = Arc::new(Ended::default());
         let guard = EndGuard(ended.clone());
         std::thread::Builder::new().name("fuse".into()).spawn(move || {
@@ -62,12 +89,32 @@ impl Mounted {
                 tracing::error!(%error, "the FUSE session failed");
             }
         })?;
-        Ok(Self { path, device, waiting, ended, grace: options.unmount_grace })
+        Ok(Self { path, device, files, notifier, waiting, ended, grace: options.unmount_grace })
     }
 
     /// The mount point, as a canonical path.
     pub fn directory(&self) -> &Path {
         &self.path
+    }
+
+    /// One more file, for `source`.
+    ///
+    /// # Errors
+    /// If it cannot be a file, or another one has one of its names.
+    pub fn add(&self, source: Arc<dyn BlockSource>) -> Result<(), MountError> {
+        self.files.add(source)
+    }
+
+    /// How often the file of this name is open.
+    pub fn opens(&self, name: &str) -> usize {
+        self.files.opens(name)
+    }
+
+    /// Takes away the file of this name, under all its names: whoever has it open gets errors for what the kernel has not
+    /// read. The kernel is then to be told. `None` if there is none.
+    pub fn remove(&self, name: &str) -> Option<Removed> {
+        let (inode, names) = self.files.remove(name)?;
+        Some(Removed { notifier: self.notifier.clone(), inode, names })
     }
 
     /// Waits until the mount has ended, also by somebody else's `umount`.

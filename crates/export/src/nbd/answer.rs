@@ -281,7 +281,7 @@ impl Answers {
             Ok(mut pieces) => self.deliver(read, &mut pieces),
             Err(error) => {
                 let errno = match error {
-                    ReadError::ShuttingDown => Errno::Shutdown,
+                    ReadError::ShuttingDown | ReadError::Dropped => Errno::Shutdown,
                     ReadError::TimedOut(_) | ReadError::SourceChanged(_) | ReadError::Io(..) => Errno::Io,
                 };
                 self.fail_read(read, errno, &error.to_string())
@@ -378,6 +378,7 @@ impl Answers {
                 self.outbox.write(|out| reply::block_status(out, cookie, &runs));
             }
             Err(ReadError::ShuttingDown) => self.fail(cookie, Errno::Shutdown, "the server is stopping"),
+            Err(error @ ReadError::Dropped) => self.fail(cookie, Errno::Shutdown, &error.to_string()),
             Err(error) => self.fail(cookie, Errno::Io, &error.to_string()),
         }
     }

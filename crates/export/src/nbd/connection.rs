@@ -12,6 +12,7 @@ use super::access::{self, Rule};
 use super::advice::Advice;
 use super::answer::Answers;
 use super::budget::Budget;
+use super::catalogue::{Catalogue, Choice};
 use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
 use super::codec::request::{HEADER_BYTES, Request};
 use super::codec::{Command, Errno, Next, OPTION_BYTES_MAX, Requests, Violation};
@@ -42,8 +43,7 @@ const TURN_BYTES: u64 = 8 << 20;
 
 /// What all connections of a server share.
 pub(super) struct Shared {
-    pub(super) sources: Vec<Arc<dyn BlockSource>>,
-    pub(super) offers: Arc<[Offer]>,
+    pub(super) catalogue: Catalogue,
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
     pub(super) access: Vec<Rule>,
@@ -59,24 +59,21 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What a client may choose from, in the order of the offers.
-    fn offers_for(&self, socket: &Socket) -> io::Result<Arc<[Offer]>> {
+    /// What a client may choose from.
+    fn choice_for(&self, socket: &Socket) -> io::Result<Choice> {
         let Some(peer) = socket.peer().filter(|_| !self.access.is_empty()).transpose()? else {
-            return Ok(Arc::clone(&self.offers));
+            return Ok(self.catalogue.choice(|_| true));
         };
-        let allowed = |source: &Arc<dyn BlockSource>| access::allows(&self.access, &source.names(), peer);
-        Ok(self.offers.iter().filter(|offer| self.source(offer).is_some_and(allowed)).cloned().collect())
-    }
-
-    /// The source of an offer.
-    fn source(&self, offer: &Offer) -> Option<&Arc<dyn BlockSource>> {
-        self.sources.iter().find(|source| source.names().contains(&offer.name.as_str()))
+        Ok(self.catalogue.choice(|source| access::allows(&self.access, &source.names(), peer)))
     }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("offers", &self.offers).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("catalogue", &self.catalogue)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,18 +95,19 @@ pub(super) enum End {
 /// Serves one client until it leaves. `draining` becomes ready when the server is to stop.
 pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future<Output = ()>) -> Result<(), End> {
     let mut draining = pin!(draining);
-    let offers = shared.offers_for(&socket)?;
+    let choice = shared.choice_for(&socket)?;
+    let offers = &choice.offers;
     if offers.is_empty() {
         return Err(End::Handshake("there is nothing for a client from there"));
     }
-    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared, &offers));
+    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared, offers));
     let negotiated = tokio::select! {
         biased;
         () = draining.as_mut() => return Ok(()),
         negotiated = handshake => negotiated.map_err(|_| End::SlowHandshake(shared.limits.handshake))??,
     };
     let Some((socket, chosen, inbox)) = negotiated else { return Ok(()) };
-    let Some(source) = offers.get(chosen.offer).and_then(|offer| shared.source(offer)) else { return Ok(()) };
+    let Some((source, mut gone)) = choice.enter(chosen.offer) else { return Ok(()) };
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
     let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
     let advice = Advice::new(shared.advice.clone(), shared.limits.advice_bytes);
@@ -134,6 +132,7 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
         // In this order: what a client sends after the end has begun is refused.
         biased;
         () = draining.as_mut() => {}
+        _ = gone.wait_for(|gone| *gone) => {}
         done = future::poll_fn(|cx| connection.poll(cx)) => return done,
     }
     connection.drain().await

@@ -14,6 +14,7 @@
 pub mod message;
 mod netlink;
 
+use super::catalogue::Catalogue;
 use super::codec::{flag, magic};
 use super::connection::{self, Shared};
 use super::server::shared;
@@ -113,7 +114,7 @@ pub async fn attach(source: Arc<dyn BlockSource>) -> Result<KernelDevice, Attach
     let (image, backend) = (source.name().to_owned(), backend(&*source));
     let volatile = source.device().is_some_and(|device| device.is_volatile());
     // It has come because it was attached here; who uses it the device knows.
-    let shared = Arc::new(Shared { counts_users: false, ..shared(vec![source]) });
+    let shared = Arc::new(Shared { counts_users: false, ..shared(Catalogue::of_one(source)) });
     let mut connection = Connection { shared, task: JoinSet::new(), draining: watch::Sender::new(false) };
     if let Some(index) = left_behind(&backend) {
         let path = block_path(index);

@@ -4,24 +4,20 @@
 //! after a shutdown no task, no socket and no socket file is left, in a bounded time. The command line and
 //! tests call it. It never looks at what clients say.
 
+use super::Limits;
 use super::access::Rule;
 use super::address::Address;
 use super::budget::Budget;
-use super::codec::Offer;
-use super::codec::STRING_BYTES_MAX;
+use super::catalogue::Catalogue;
 use super::connection::{self, Shared};
 use super::listener::{BindError, Listener};
-use super::session::device_bytes;
 use super::tls::Tls;
-use super::{Limits, codec};
-use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use vfield_core::device::GRANULE_BYTES;
 use vfield_core::source::BlockSource;
 
 /// How long to leave the listener alone after it failed: out of descriptors, most often, which passes
@@ -30,9 +26,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// After [`Limits::grace`], how long clients have to take their last answers.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
-
-/// The preferred read size if a source's is not one that the protocol can express.
-const PREFERRED_BYTES: u32 = 64 << 10;
 
 /// A server that listens but does not answer yet. Dropping it removes its socket file.
 #[derive(Debug)]
@@ -62,16 +55,11 @@ impl Server {
         if sources.is_empty() {
             return Err(BindError::NoSource);
         }
-        let mut names = HashSet::new();
-        for name in sources.iter().flat_map(|source| source.names()) {
-            if !names.insert(name) {
-                return Err(BindError::SameName(name.to_owned()));
-            }
-        }
+        let catalogue = Catalogue::of(sources)?;
         let listener = Listener::bind(address)?;
         // Only the port can differ; a socket that was just bound knows its address.
         let address = listener.address().unwrap_or_else(|_| address.clone());
-        Ok(Self { listener, address, shared: shared(sources) })
+        Ok(Self { listener, address, shared: shared(catalogue) })
     }
 
     /// With other limits than the usual ones.
@@ -145,6 +133,25 @@ impl Serving {
         }
     }
 
+    /// Offers one more source by its names.
+    ///
+    /// # Errors
+    /// If another one has one of them.
+    pub fn add(&self, source: Arc<dyn BlockSource>) -> Result<(), BindError> {
+        self.shared.catalogue.add(source)
+    }
+
+    /// How many clients use the source of this name.
+    pub fn users(&self, name: &str) -> usize {
+        self.shared.catalogue.users(name)
+    }
+
+    /// Offers the source of this name no more; those who use it are told that the server is stopping, and cut off as by
+    /// [`Serving::shutdown`].
+    pub fn remove(&self, name: &str) {
+        self.shared.catalogue.remove(name);
+    }
+
     /// Stops: nobody is accepted any more, the socket file is removed, new requests get `ESHUTDOWN`, those
     /// under way get their data within [`Limits::grace`] or `ESHUTDOWN` after it, and a client that does
     /// not take its answers within a second more is cut off.
@@ -156,15 +163,11 @@ impl Serving {
     }
 }
 
-/// What connections to `sources` share.
-pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
+/// What connections to all of `catalogue` share.
+pub(super) fn shared(catalogue: Catalogue) -> Shared {
     let limits = Limits::default();
     Shared {
-        offers: sources
-            .iter()
-            .flat_map(|source| source.names().into_iter().map(|name| offer(&**source, name)))
-            .collect(),
-        sources,
+        catalogue,
         advice: Budget::new(limits.advice_bytes_of_all),
         held: Budget::new(limits.held_bytes_of_all),
         limits,
@@ -174,29 +177,6 @@ pub(super) fn shared(sources: Vec<Arc<dyn BlockSource>>) -> Shared {
         requests: AtomicU64::new(0),
         errors: AtomicU64::new(0),
         sent_bytes: AtomicU64::new(0),
-    }
-}
-
-fn offer(source: &dyn BlockSource, name: &str) -> Offer {
-    let chunk = source.chunk_bytes();
-    // Section "Block size constraints": a power of two from 512 up to the largest payload.
-    let possible = chunk.is_power_of_two() && (512..=codec::PAYLOAD_BYTES_MAX).contains(&chunk);
-    let mut description = source.description();
-    while description.len() > STRING_BYTES_MAX {
-        description.pop();
-    }
-    let writable = source.device().is_some();
-    Offer {
-        name: name.to_owned(),
-        description,
-        size_bytes: device_bytes(source.size_bytes()),
-        // Who writes less than a granule makes the source read the rest of it.
-        preferred_bytes: match writable {
-            true => GRANULE_BYTES,
-            false if possible => chunk,
-            false => PREFERRED_BYTES,
-        },
-        writable,
     }
 }
 

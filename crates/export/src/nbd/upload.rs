@@ -145,7 +145,7 @@ impl Upload {
 pub(super) fn refusal(error: &WriteError) -> Refusal {
     let errno = match error {
         WriteError::Full => Errno::NoSpace,
-        WriteError::Read(ReadError::ShuttingDown) => Errno::Shutdown,
+        WriteError::Read(ReadError::ShuttingDown | ReadError::Dropped) => Errno::Shutdown,
         WriteError::Read(_) | WriteError::Io(_) => Errno::Io,
     };
     (errno, error.to_string())

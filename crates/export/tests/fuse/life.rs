@@ -202,3 +202,39 @@ fn a_dead_daemons_mount_is_replaced() {
     assert_eq!(mounted.unmount().unwrap(), Unmounted::Idle);
     assert_eq!(mounts_at(daemon.directory.path()), 0);
 }
+
+#[test]
+fn files_come_and_go() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (old, new) = (noise(1 << 20), noise(3 << 18).into_iter().rev().collect::<Vec<u8>>());
+    let field = Field::mount(&[&Image::new("one", old.clone(), Form::Bytes)]);
+    let mounted = field.mounted.as_ref().unwrap();
+    let names = || {
+        let entries = fs::read_dir(field.directory.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["one"]);
+    assert!(File::open(field.file("two")).is_err(), "it is not there, and not remembered as such");
+    mounted.add(Image::new("two", new.clone(), Form::Bytes)).unwrap();
+    let taken = mounted.add(Image::new("two", new.clone(), Form::Bytes)).unwrap_err();
+    assert_eq!(taken.to_string(), "two images have the name \"two\"");
+    assert_eq!(names(), ["one", "two"]);
+    assert!(fs::read(field.file("one")).unwrap() == old && fs::read(field.file("two")).unwrap() == new);
+
+    let open = File::open(field.file("one")).unwrap();
+    assert_eq!((mounted.opens("one"), mounted.opens("two")), (1, 0));
+    mounted.remove("one").expect("it is there").tell();
+    assert!(mounted.remove("one").is_none());
+    assert_eq!(names(), ["two"]);
+    assert!(File::open(field.file("one")).is_err());
+    assert!(open.read_at(&mut [0; 4096], 0).is_err(), "what the kernel had of it is forgotten");
+    // Another image of that name is another file.
+    mounted.add(Image::new("one", new.clone(), Form::Bytes)).unwrap();
+    assert!(fs::read(field.file("one")).unwrap() == new);
+    drop(open);
+    until("all is closed", || mounted.opens("one") == 0);
+}

@@ -23,6 +23,25 @@ pub enum StartError {
     /// Two files have one name.
     #[error("two images are named {0:?}")]
     NameTaken(String),
+    /// The image is here already.
+    #[error("this node has {image} already")]
+    IsHere {
+        /// Its names and its id.
+        image: String,
+    },
+    /// Another image has this name here.
+    #[error("this node has another image of that name: {held}; {names} has the id {}", id.short())]
+    NameIsHere {
+        /// The names of the new one.
+        names: String,
+        /// Its id.
+        id: ImageId,
+        /// Names and id of the one that is here.
+        held: String,
+    },
+    /// Others would not hear of it.
+    #[error("this node has had as many images since its start as others remember of one node")]
+    TooManyImages,
     /// The field has another image of this name.
     #[error("the field has another image named {name:?}: {other}; this one has the id {}", id.short())]
     NameOfAnother {

@@ -16,6 +16,8 @@ pub struct SourceFile {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     regular: bool,
+    /// The path led to this file when it was opened; otherwise it says nothing about it.
+    named: bool,
 }
 
 /// What has become of the name of a file that is open.
@@ -60,7 +62,16 @@ impl SourceFile {
         check_type(path, &stat(path).map_err(failed)?)?;
         let fd = retry_on_intr(|| open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())).map_err(failed)?;
         let regular = check_type(path, &fstat(&fd).map_err(failed)?)?;
-        Ok(Self { fd: Arc::new(fd), path: path.to_owned(), regular })
+        Ok(Self { fd: Arc::new(fd), path: path.to_owned(), regular, named: true })
+    }
+
+    /// Takes a file that somebody else has opened, for reading, and calls `path`. If this process finds another file there, or
+    /// none, as it may have other directories in view, it does not see what becomes of the name: see [`SourceFile::moved`].
+    pub fn opened(fd: Arc<OwnedFd>, path: &Path) -> Result<Self, PublishError> {
+        let own = fstat(&fd).map_err(|errno| failure(path, errno))?;
+        let regular = check_type(path, &own)?;
+        let named = stat(path).is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino));
+        Ok(Self { fd, path: path.to_owned(), regular, named })
     }
 
     /// The descriptor.
@@ -98,7 +109,7 @@ impl SourceFile {
 
     /// What has become of its name, as far as this process may look.
     pub fn moved(&self) -> Option<Moved> {
-        let own = fstat(&self.fd).ok()?;
+        let own = fstat(&self.fd).ok().filter(|_| self.named)?;
         match stat(&self.path) {
             Ok(there) if (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino) => Some(Moved::Replaced),
             Err(Errno::NOENT | Errno::NOTDIR) => Some(Moved::Unlinked),

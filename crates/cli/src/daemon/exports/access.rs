@@ -15,10 +15,18 @@ use vfield_node::node::NodeImage;
 pub fn resolve(places: &Places, images: &[NodeImage], voice: &Voice) -> Result<Vec<Rule>, Failure> {
     let rules = places.access.iter().map(|rule| of_image(rule, images)).collect::<Result<Vec<_>, _>>()?;
     let is_tcp = places.nbd.iter().any(|place| matches!(place, nbd::Address::Tcp(_)));
-    for name in closed(&rules, images).filter(|_| is_tcp) {
-        voice.warn(&format!("nobody may read {name} over TCP: no --nbd-allow speaks of it"));
+    if is_tcp {
+        warn_closed(&rules, images.iter().map(|image| image.source.name()), voice);
     }
     Ok(rules)
+}
+
+/// Names those of the images that no rule lets anybody read, though there are some.
+pub fn warn_closed<'a>(rules: &[Rule], names: impl Iterator<Item = &'a str>, voice: &Voice) {
+    let spoken_of = |name: &str| rules.iter().any(|rule| rule.image.as_deref().is_none_or(|image| image == name));
+    for name in names.filter(|name| !rules.is_empty() && !spoken_of(name)) {
+        voice.warn(&format!("nobody may read {name} over TCP: no --nbd-allow speaks of it"));
+    }
 }
 
 fn of_image(rule: &Rule, images: &[NodeImage]) -> Result<Rule, Failure> {
@@ -28,11 +36,4 @@ fn of_image(rule: &Rule, images: &[NodeImage]) -> Result<Rule, Failure> {
         Failure::usage(format!("--nbd-allow {rule}: {fact}")).hint(hint)
     })?;
     Ok(Rule { image: Some(image.source.name().to_owned()), network: rule.network })
-}
-
-/// Names of the images that no rule speaks of, though there are some.
-fn closed<'a>(rules: &'a [Rule], images: &'a [NodeImage]) -> impl Iterator<Item = &'a str> {
-    let spoken_of = |name: &str| rules.iter().any(|rule| rule.image.as_deref().is_none_or(|image| image == name));
-    let names = images.iter().map(|image| image.source.name());
-    names.filter(move |name| !rules.is_empty() && !spoken_of(name))
 }

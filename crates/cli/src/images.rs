@@ -1,0 +1,90 @@
+//! `vfield add` and `vfield drop`: images that come and go while the daemon runs.
+//!
+//! A file is opened here and handed over: a daemon opens none that others name.
+
+use crate::args::{AddOptions, DropOptions};
+use crate::control::client::Client;
+use crate::control::message::{Reply, Request, Serve};
+use crate::failure::{Failure, plain};
+use crate::memory;
+use crate::output;
+use crate::signature;
+use crate::source_file;
+use crate::status::clean;
+use crate::values::image::{ImageName, Wanted};
+use crate::values::store::Store;
+use std::fs::File;
+use std::path::Path;
+use vfield_core::chunk::ChunkSize;
+use vfield_node::config::StoreSize;
+
+/// `vfield add`.
+pub fn add(options: &AddOptions) -> Result<(), Failure> {
+    let path = Path::new(&options.target);
+    let names_file = options.target.contains('/') || (path.is_file() && options.store.is_none());
+    let (mut client, verb) = if names_file || options.name.is_some() || options.chunk_size.is_some() {
+        (send_file(path, options)?, "serves")
+    } else {
+        (send_wish(options)?, "has joined")
+    };
+    let Reply::Added { names, id } = client.reply()? else { return Err(client.unexpected()) };
+    let id = id.get(..12).unwrap_or(&id);
+    output::put(format!("the daemon {verb} {} (id {})\n", clean(&names.join(", ")), clean(id)).as_bytes())
+}
+
+/// Hands a file over.
+fn send_file(path: &Path, options: &AddOptions) -> Result<Client, Failure> {
+    if options.store.is_some() {
+        let fact = format!("--store: {} is a file, which is served from where it is", path.display());
+        return Err(Failure::usage(fact).hint("leave --store out, or give the name of an image of the field"));
+    }
+    source_file::check(path)?;
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("{}: {}", path.display(), plain(&error)))
+            .hint("the file must be readable for the user who runs vfield")
+    };
+    let file = File::open(path).map_err(failed)?;
+    let chunk_size = options.chunk_size.map_or(Ok(ChunkSize::DEFAULT), source_file::chunk_size)?;
+    let name = match &options.name {
+        Some(ImageName(name)) => name.clone(),
+        None => source_file::name_of(path)?,
+    };
+    // As it is called, and not what it leads to: who replaces a link replaces the image.
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    let serve = Serve {
+        path: absolute.to_string_lossy().into_owned(),
+        name,
+        chunk_bytes: chunk_size.bytes(),
+        proof: signature::beside(path)?,
+    };
+    let mut client = Client::connect(options.control.control.as_deref())?;
+    client.send_with(&Request::Serve(serve), &file)?;
+    Ok(client)
+}
+
+/// Says which image is wanted.
+fn send_wish(options: &AddOptions) -> Result<Client, Failure> {
+    // What cannot be meant is said before a daemon is asked.
+    let _: Wanted =
+        options.target.parse().map_err(|bad: crate::failure::BadValue| Failure::usage(bad.fact).hint(bad.hint))?;
+    let store =
+        options.store.map(|store: Store| store.within(memory::total_bytes().unwrap_or(u64::MAX))).transpose()?;
+    let store = store.map(|store| match store {
+        StoreSize::All => "all".to_owned(),
+        StoreSize::Percent(share) => format!("{share}%"),
+        StoreSize::Bytes(bytes) => bytes.to_string(),
+    });
+    let mut client = Client::connect(options.control.control.as_deref())?;
+    client.send(&Request::Add { image: options.target.clone(), store })?;
+    Ok(client)
+}
+
+/// `vfield drop`.
+pub fn drop(options: &DropOptions) -> Result<(), Failure> {
+    let mut client = Client::connect(options.control.control.as_deref())?;
+    client.send(&Request::Drop { image: options.image.clone(), force: options.force })?;
+    match client.reply()? {
+        Reply::Done => Ok(()),
+        _ => Err(client.unexpected()),
+    }
+}

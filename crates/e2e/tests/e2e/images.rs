@@ -1,0 +1,174 @@
+//! Images that come and go while daemons run: what is added is read at once, what is dropped is used by nobody.
+
+use serde_json::Value;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use vfield_e2e::field::{Field, NEWS, Plan};
+use vfield_e2e::{Failed, Outcome};
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::need::{Need, fuse_works, have};
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Lab, client, daemon};
+
+/// Length of the second image.
+const BYTES: u64 = 4 * MIB + 777;
+
+/// An origin, and a node that holds all of its image; nobody on hosts 2 and 3.
+fn field() -> Result<Field, Failed> {
+    let field = Field::on(Lab::loopback(4)?, Plan { stores: &["all"], mounted: true, ..Plan::default() })?;
+    field.covered()?;
+    Ok(field)
+}
+
+fn second_file(field: &Field) -> Result<PathBuf, Failed> {
+    Ok(random_file(&field.lab.dir().join("second.img"), BYTES, 9)?)
+}
+
+/// What a daemon answers to an order.
+fn order(daemon: &Daemon, words: &[&str]) -> Result<String, Failed> {
+    Ok(run(&mut daemon.ask_to(words))?)
+}
+
+/// Why a daemon does not obey.
+fn refusal(daemon: &Daemon, words: &[&str]) -> String {
+    run(&mut daemon.ask_to(words)).expect_err("it is refused").to_string()
+}
+
+fn names(status: &Value) -> Vec<&str> {
+    status["images"].as_array().into_iter().flatten().filter_map(|image| image["name"].as_str()).collect()
+}
+
+/// What `image` looks like in a status.
+fn image<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let images = status["images"].as_array().expect("images");
+    images.iter().find(|image| image["name"] == name).expect("it is there")
+}
+
+/// A client that has the export `name` open, and asks for nothing.
+fn hold(daemon: &Daemon, name: &str) -> std::io::Result<UnixStream> {
+    let mut socket = UnixStream::connect(daemon.nbd())?;
+    let mut greeting = [0; 18];
+    socket.read_exact(&mut greeting)?;
+    let mut hello = vec![0, 0, 0, 3];
+    hello.extend(b"IHAVEOPT\0\0\0\x01");
+    hello.extend((name.len() as u32).to_be_bytes());
+    hello.extend(name.as_bytes());
+    socket.write_all(&hello)?;
+    let mut size_and_flags = [0; 10];
+    socket.read_exact(&mut size_and_flags)?;
+    Ok(socket)
+}
+
+/// A running origin gets a second file, a running node joins it and reads all of it, by NBD and as a file.
+#[test]
+fn a_second_image_is_added_while_both_run() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let field = field()?;
+    let (file, node) = (second_file(&field)?, &field.nodes[0]);
+    let path = file.to_str().expect("a path");
+    let said = order(&field.origin, &["add", path])?;
+    assert!(said.starts_with("the daemon serves second.img (id "), "{said}");
+    let status = field.origin.status()?;
+    let source = &image(&status, "second.img")["source"];
+    assert_eq!((source["path"].as_str(), source["moved"].as_str()), (Some(path), Some("")), "{source:#}");
+    client::compare_nbd(field.lab.host(0), &field.origin.uri("second.img"), &file)?;
+
+    let said = order(node, &["add", "second.img", "--store", "50%"])?;
+    assert!(said.starts_with("the daemon has joined second.img (id "), "{said}");
+    client::compare_nbd(field.host(0), &node.uri("second.img"), &file)?;
+    client::compare_nbd(field.host(0), &node.uri("disk.img"), &field.image)?;
+    if let Some(mount) = node.mount() {
+        let entries = std::fs::read_dir(mount)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut entries: Vec<String> = entries.collect();
+        entries.sort();
+        assert_eq!(entries, ["disk.img", "second.img"]);
+        client::compare_file(field.host(0), &mount.join("second.img"), &file)?;
+    }
+    node.wait_status("filled", daemon::FILL_LIMIT, |status| image(status, "second.img")["filled"] == true)?;
+    let status = node.status()?;
+    let held = image(&status, "second.img")["held_bytes"].as_u64().expect("a number");
+    assert!(held > BYTES * 2 / 5 && held < BYTES * 3 / 5, "{held} of {BYTES}");
+
+    // What was moved away is seen, as of what was served from the start.
+    std::fs::remove_file(&file)?;
+    let moved = |status: &Value| image(status, "second.img")["source"]["moved"] == "unlinked";
+    field.origin.wait_status("it is gone", NEWS, moved)?;
+    Ok(())
+}
+
+/// What cannot be added is said in a line, and changes nothing.
+#[test]
+fn what_cannot_be_added_is_said() -> Outcome {
+    let field = field()?;
+    let (file, node) = (second_file(&field)?, &field.nodes[0]);
+    let path = file.to_str().expect("a path");
+    order(&field.origin, &["add", path])?;
+    let twice = refusal(&field.origin, &["add", path]);
+    assert!(twice.contains("this node has second.img (id ") && twice.contains("already"), "{twice}");
+    let twice = refusal(node, &["add", "disk.img"]);
+    assert!(twice.contains("this node has disk.img (id ") && twice.contains("already"), "{twice}");
+    let nobody = refusal(node, &["add", "nothing.img"]);
+    assert!(nobody.contains("the field has no image \"nothing.img\"; it has ") && nobody.contains("second.img (id "));
+    // Another file of a name that is here.
+    let dir = field.lab.dir().join("elsewhere");
+    std::fs::create_dir(&dir)?;
+    let other = random_file(&dir.join("second.img"), BYTES, 10)?;
+    let namesake = refusal(&field.origin, &["add", other.to_str().expect("a path")]);
+    assert!(namesake.contains("another image of that name: second.img (id "), "{namesake}");
+    assert!(refusal(node, &["add", "./missing.img"]).contains("no such file"));
+    assert!(refusal(node, &["add", path, "--store", "50%"]).contains("is a file, which is served from where it is"));
+    assert_eq!(names(&node.status()?), ["disk.img"]);
+    Ok(())
+}
+
+/// An image goes when nobody uses it and nothing is lost with it, or when it is forced to.
+#[test]
+fn an_image_is_dropped_when_nobody_needs_it() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let field = field()?;
+    let (file, node) = (second_file(&field)?, &field.nodes[0]);
+    let only = refusal(node, &["drop", "disk.img"]);
+    assert!(only.contains("disk.img is the only image of this node"), "{only}");
+    order(&field.origin, &["add", file.to_str().expect("a path")])?;
+    order(node, &["add", "second.img", "--store", "0"])?;
+    let last = refusal(&field.origin, &["drop", "second.img"]);
+    assert!(last.contains("second.img") && last.contains("would be lost with it"), "{last}");
+
+    // The origin gives up what the node holds; others still read it, also who comes later.
+    let covered = |status: &Value| image(status, "disk.img")["origin_may_leave"] == true;
+    field.origin.wait_status("covered", NEWS, covered)?;
+    order(&field.origin, &["drop", "disk.img"])?;
+    assert_eq!(names(&field.origin.status()?), ["second.img"]);
+    File::options().append(true).open(&field.image)?;
+    client::compare_nbd(field.host(0), &node.uri("disk.img"), &field.image)?;
+    let late = field.vfield.join(field.lab.host(2), field.origin.addr()).store("0").args(&["--image", "disk.img"]);
+    let late = late.ready()?;
+    client::compare_nbd(field.lab.host(2), &late.uri("disk.img"), &field.image)?;
+    node.wait_status("no origin", NEWS, |status| image(status, "disk.img")["origins"] == 0)?;
+
+    // Somebody has it open.
+    let mut client = hold(node, "disk.img")?;
+    let open = node.mount().map(|mount| File::open(mount.join("disk.img"))).transpose()?;
+    let used = refusal(node, &["drop", "disk.img"]);
+    assert!(used.contains("disk.img is in use on this machine: 1 NBD client"), "{used}");
+    assert!(open.is_none() || used.contains("1 open file"), "{used}");
+    drop(open);
+    let used = refusal(node, &["drop", "disk.img"]);
+    assert!(used.contains("1 NBD client") && !used.contains("open file"), "{used}");
+    order(node, &["drop", "disk.img", "--force"])?;
+    assert_eq!(client.read(&mut [0])?, 0, "it is cut off");
+    assert_eq!(names(&node.status()?), ["second.img"]);
+    client::compare_nbd(field.host(0), &node.uri("second.img"), &file)?;
+    hold(node, "disk.img").expect_err("it is not offered any more");
+    if let Some(mount) = node.mount() {
+        assert!(fuse_works() && !mount.join("disk.img").exists());
+        client::compare_file(field.host(0), &mount.join("second.img"), Path::new(&file))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The files of a mount: which image is which inode, under which names, and how often each is open.
+//!
+//! Invariants: an inode stands for one image for the life of the mount, also after the image has gone, so nothing that the
+//! kernel keeps of it is ever another image's; no two images have a name in common. Shared by the directory, which the
+//! kernel asks, and by [`super::Mounted`], through which images come and go.
+
+use super::answer::ImageFile;
+use super::error::MountError;
+use fuser::{Errno, FileHandle, INodeNo};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use vfield_core::device::User;
+use vfield_core::source::BlockSource;
+
+/// Inode of the first file; those of the others follow. 1 is the root's, by definition.
+const FIRST_FILE: u64 = 2;
+
+/// Longest file name of Linux.
+pub(super) const NAME_BYTES_MAX: usize = 255;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Files(RwLock<Table>);
+
+#[derive(Default)]
+struct Table {
+    files: BTreeMap<u64, Arc<ImageFile>>,
+    /// How many files there have ever been.
+    made: u64,
+    /// Open files: their inodes by their handles, and the users of those that can be written.
+    opened: BTreeMap<u64, (u64, Option<User>)>,
+    /// The last handle.
+    last: u64,
+}
+
+impl Files {
+    /// One file for each source, in their order.
+    pub fn of(sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, MountError> {
+        let files = Self::default();
+        sources.into_iter().try_for_each(|source| files.add(source))?;
+        Ok(files)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        // A panic elsewhere cannot leave it half changed.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more.
+    pub fn add(&self, source: Arc<dyn BlockSource>) -> Result<(), MountError> {
+        let mut table = self.write();
+        for name in source.names() {
+            let bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']);
+            if bad || name == "." || name == ".." {
+                return Err(MountError::BadName(name.into()));
+            }
+            if table.files.values().any(|file| file.source.names().contains(&name)) {
+                return Err(MountError::SameName(name.into()));
+            }
+        }
+        let (name, size_bytes) = (source.name().to_owned(), source.size_bytes());
+        let file = ImageFile::new(source).ok_or(MountError::TooLong { name, size_bytes })?;
+        let inode = FIRST_FILE + table.made;
+        table.made += 1;
+        table.files.insert(inode, Arc::new(file));
+        Ok(())
+    }
+
+    /// Takes out the image of this name; its inode and its names.
+    pub fn remove(&self, name: &str) -> Option<(INodeNo, Vec<String>)> {
+        let mut table = self.write();
+        let inode = table.inode_of(name)?;
+        let file = table.files.remove(&inode)?;
+        Some((INodeNo(inode), file.source.names().into_iter().map(str::to_owned).collect()))
+    }
+
+    /// How often the image of this name is open.
+    pub fn opens(&self, name: &str) -> usize {
+        let table = self.read();
+        let inode = table.inode_of(name);
+        table.opened.values().filter(|(of, _)| Some(*of) == inode).count()
+    }
+
+    /// The file of an inode.
+    pub fn file(&self, inode: INodeNo) -> Result<Arc<ImageFile>, Errno> {
+        if inode == INodeNo::ROOT {
+            return Err(Errno::EISDIR);
+        }
+        self.read().files.get(&inode.0).cloned().ok_or(Errno::ENOENT)
+    }
+
+    /// The inode of the image of this name.
+    pub fn find(&self, name: &str) -> Option<INodeNo> {
+        self.read().inode_of(name).map(INodeNo)
+    }
+
+    /// All, in the order in which they came.
+    pub fn all(&self) -> Vec<(INodeNo, Arc<ImageFile>)> {
+        self.read().files.iter().map(|(inode, file)| (INodeNo(*inode), Arc::clone(file))).collect()
+    }
+
+    /// Somebody has opened it, to write if he is a user of the device.
+    pub fn enter(&self, inode: INodeNo, user: Option<User>) -> FileHandle {
+        let mut table = self.write();
+        table.last += 1;
+        let handle = table.last;
+        table.opened.insert(handle, (inode.0, user));
+        FileHandle(handle)
+    }
+
+    /// It was closed.
+    pub fn leave(&self, handle: FileHandle) {
+        self.write().opened.remove(&handle.0);
+    }
+}
+
+impl Table {
+    fn inode_of(&self, name: &str) -> Option<u64> {
+        let mut files = self.files.iter();
+        files.find(|(_, file)| file.source.names().contains(&name)).map(|(inode, _)| *inode)
+    }
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.read().files.values().map(|file| file.source.names())).finish()
+    }
+}

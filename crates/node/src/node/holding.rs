@@ -1,0 +1,279 @@
+//! The images that a node holds: how each comes to be one of them, at start or later, and how it goes.
+//!
+//! Invariant: an image is here once, and no two have a name in common, since exports tell them apart by their names.
+
+use super::publishing::{Published, publish_one};
+use super::{Node, NodeImage, StartError, lock};
+use crate::changed;
+use crate::config::{ImageSelector, ServeConfig, StoreSize};
+use crate::driver::Driver;
+use crate::entry::Patience;
+use crate::event::Event;
+use crate::image::LocalImage;
+use crate::keeper::KeptStores;
+use crate::naming::{Chosen, Known, Search};
+use crate::proofs;
+use crate::reader::ImageReader;
+use crate::store::found::Found;
+use crate::store::{Inserted, Store};
+use crate::survey;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use vfield_core::hash_tree;
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::names::Names;
+use vfield_core::node::{ImageConfig, Input, Node as Core};
+
+/// How often the progress of a fill is reported.
+const FILL_REPORTS: Duration = Duration::from_millis(250);
+
+/// An image of this node, and what goes with it.
+pub(super) struct Held {
+    pub image: NodeImage,
+    /// What its store may come to take up.
+    committed_bytes: u64,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Node {
+    /// The images it serves or has joined, in the order in which they came.
+    pub fn images(&self) -> Vec<NodeImage> {
+        lock(&self.held).iter().map(|held| held.image.clone()).collect()
+    }
+
+    /// Takes part in one more image of the field, which is looked for as at start; holds as much of it as `store` says, or as
+    /// the node was told at start.
+    ///
+    /// # Errors
+    /// If nobody has it, or it is here, or its name is.
+    pub async fn add_image(&self, wanted: ImageSelector, store: Option<StoreSize>) -> Result<NodeImage, StartError> {
+        let _one_at_a_time = self.adding.lock().await;
+        if let Some(held) = self.images().into_iter().find(|held| is_meant(&wanted, held)) {
+            return Err(has_it(&held));
+        }
+        let wanted = [wanted];
+        let found = self.search(&wanted, &[]).find(false, Patience::of(Some(Duration::ZERO))).await?;
+        let Some(chosen) = found.into_iter().next() else {
+            return Err(StartError::UnknownImage { wanted: wanted[0].to_string(), known: Vec::new() });
+        };
+        let id = chosen.known.id;
+        self.check_new(id, &chosen.here)?;
+        self.join(chosen, store.unwrap_or(self.config.store), &mut KeptStores::of_none(self.config.keeper.clone()))?;
+        self.spawn(report_fills(Arc::clone(&self.driver)));
+        self.held(id)
+    }
+
+    /// Serves one more file.
+    ///
+    /// # Errors
+    /// If it cannot be published, or the image is here, or its name is, here or in the field.
+    pub async fn add_file(&self, serve: ServeConfig) -> Result<NodeImage, StartError> {
+        let _one_at_a_time = self.adding.lock().await;
+        let driver = Arc::clone(&self.driver);
+        let events: crate::event::EventSink = Arc::new(move |event| driver.event(event));
+        let published = publish_one(serve, self.config.hash_threads, &events, |_| {}).await?;
+        let id = published.origin.id();
+        self.check_new(id, &published.names)?;
+        self.serve(published, &self.search(&[], &[])).await?;
+        self.held(id)
+    }
+
+    /// Takes part in an image no more: others stop asking for it, readers of it get errors, its memory goes back to the kernel
+    /// when the last of them has let go of it. False if it is not here.
+    pub fn drop_image(&self, id: ImageId) -> bool {
+        let held = {
+            let mut all = lock(&self.held);
+            let Some(at) = all.iter().position(|held| held.image.id == id) else { return false };
+            all.remove(at)
+        };
+        held.tasks.iter().for_each(AbortHandle::abort);
+        self.driver.drop_image(id);
+        KeptStores::of_none(self.config.keeper.clone()).forget(id);
+        true
+    }
+
+    fn held(&self, id: ImageId) -> Result<NodeImage, StartError> {
+        let image = self.images().into_iter().find(|image| image.id == id);
+        image.ok_or_else(|| StartError::UnknownImage { wanted: id.to_string(), known: Vec::new() })
+    }
+
+    /// Refuses an image that is here, or one of a name that is, or one too many.
+    fn check_new(&self, id: ImageId, names: &Names) -> Result<(), StartError> {
+        let images = self.images();
+        if let Some(held) = images.iter().find(|held| held.id == id) {
+            return Err(has_it(held));
+        }
+        if let Some(held) = images.iter().find(|held| held.source.names().iter().any(|name| names.contains(name))) {
+            return Err(StartError::NameIsHere { names: names.to_string(), id, held: text(held) });
+        }
+        if !self.driver.look(|core| core.may_add(id)) {
+            return Err(StartError::TooManyImages);
+        }
+        Ok(())
+    }
+
+    /// Hands out signatures of an image that it serves, as far as they are such.
+    fn prove(&self, Published { names, origin, proofs }: &Published) {
+        let known = Known { id: origin.id(), names: names.clone(), header: *origin.header() };
+        for proof in proofs {
+            if proofs::is_about(proof, &known) && proof.fits() {
+                self.driver.proofs.keep(known.id, proof.clone(), None);
+            } else {
+                self.driver.warn(format!("{names}: its signature is one of another image or name"));
+            }
+        }
+    }
+
+    /// Serves an image, unless the field has another one of its name.
+    pub(super) async fn serve(&self, published: Published, search: &Search<'_>) -> Result<(), StartError> {
+        self.prove(&published);
+        let Published { names, origin, .. } = published;
+        let (id, header) = (origin.id(), *origin.header());
+        for name in names.iter() {
+            if let Some(other) = search.namesake(name, id).await {
+                return Err(StartError::NameOfAnother { name: name.to_owned(), id, other });
+            }
+        }
+        let image = Arc::new(LocalImage::origin(names.clone(), self.store(id, header)?, origin));
+        let watching = self.spawn(changed::watch(Arc::clone(&self.driver), Arc::clone(&image)));
+        self.hold(image, ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None }, 0);
+        self.ends_with(id, watching);
+        Ok(())
+    }
+
+    /// Takes part in an image of the field, and holds as much of it as `wanted`.
+    pub(super) fn join(&self, chosen: Chosen, wanted: StoreSize, kept: &mut KeptStores) -> Result<(), StartError> {
+        let Chosen { known: Known { id, names, header }, here, page } = chosen;
+        let geometry = Geometry::new(header);
+        let all = geometry.chunks() * geometry.chunk_bytes();
+        let capacity_bytes = match wanted {
+            StoreSize::All => all,
+            StoreSize::Percent(share) => (all as f64 * share.clamp(0.0, 100.0) / 100.0).ceil() as u64,
+            StoreSize::Bytes(bytes) => bytes.min(all),
+        };
+        let found = kept.of(id, &header);
+        let (asked, room) = (capacity_bytes, self.config.stores_max_bytes.filter(|_| found.is_none()));
+        let capacity_bytes = room.map_or(asked, |most| most.saturating_sub(self.committed_bytes()).min(asked));
+        let [needed, default_bytes] =
+            [capacity_bytes, asked].map(|bytes| bytes.min(geometry.stored_max() * geometry.chunk_bytes()));
+        let memory_bytes = memory_bytes();
+        if needed > memory_bytes {
+            return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
+        }
+        let (store, found) = match found {
+            Some((store, found)) => (store, Some(found)),
+            None => {
+                let store = self.store(id, header)?;
+                kept.keep(&store);
+                (store, None)
+            }
+        };
+        if self.config.trusted.is_none() {
+            let known = Known { id, names: names.clone(), header };
+            self.spawn(proofs::pass_on(Arc::clone(&self.driver), known, self.config.bootstrap.clone()));
+        }
+        let name = here.to_string();
+        let image = Arc::new(LocalImage::joined(here, store));
+        let commitment = found.as_ref().map(|found| found.commitment);
+        let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept: commitment };
+        self.hold(Arc::clone(&image), of_image, needed);
+        // What an earlier process has left has its own.
+        if let Some(page) = page.filter(|_| found.is_none()) {
+            self.put(&image, &page);
+        }
+        if let Some(Found { runs, commitment }) = found {
+            let looking = self.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
+            self.ends_with(id, looking);
+        }
+        let size_bytes = header.length_bytes();
+        self.driver.event(Event::Joined {
+            image: name.clone(),
+            id: id.to_string(),
+            size_bytes,
+            capacity_bytes: needed,
+        });
+        if needed < default_bytes {
+            self.driver.event(Event::Capped { image: name, capacity_bytes: needed, default_bytes });
+        }
+        Ok(())
+    }
+
+    /// Puts the top page, which has proved the image, where all others are.
+    fn put(&self, image: &LocalImage, page: &[u8]) {
+        let (store, geometry) = (image.store(), image.geometry());
+        match store.insert(geometry.top(), page) {
+            Ok(Inserted::New) => {
+                let zeros = hash_tree::zero_children(geometry, store.zeros(), geometry.top(), page);
+                self.driver.apply(Input::Found { image: image.id(), chunks: vec![geometry.top()], zeros });
+            }
+            // Then it is fetched like any other.
+            Ok(Inserted::Already | Inserted::Busy) => {}
+            Err(error) => tracing::warn!(%error, "no memory for a chunk"),
+        }
+    }
+
+    fn hold(&self, image: Arc<LocalImage>, config: ImageConfig, committed_bytes: u64) {
+        let id = config.id;
+        self.driver.add_image(Arc::clone(&image), config);
+        let image = NodeImage { id, source: Arc::new(ImageReader::new(Arc::clone(&self.driver), image)) };
+        lock(&self.held).push(Held { image, committed_bytes, tasks: Vec::new() });
+    }
+
+    /// A task that is about an image, and is of no use without it.
+    fn ends_with(&self, id: ImageId, task: AbortHandle) {
+        if let Some(held) = lock(&self.held).iter_mut().find(|held| held.image.id == id) {
+            held.tasks.push(task);
+        }
+    }
+
+    /// What the stores of joined images may come to take up.
+    fn committed_bytes(&self) -> u64 {
+        lock(&self.held).iter().map(|held| held.committed_bytes).sum()
+    }
+
+    fn store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {
+        Store::new(id, &Geometry::new(header)).map_err(|error| StartError::System {
+            what: "making a store",
+            source: std::io::Error::other(error.to_string()),
+        })
+    }
+}
+
+/// True if `wanted` means an image that is here.
+fn is_meant(wanted: &ImageSelector, held: &NodeImage) -> bool {
+    match wanted {
+        ImageSelector::Id(id) => held.id == *id,
+        ImageSelector::Pinned { id, .. } => id.matches(&held.id),
+        ImageSelector::Name(name) => {
+            held.source.names().contains(&name.as_str()) || wanted.digits().is_some_and(|id| id.matches(&held.id))
+        }
+    }
+}
+
+fn text(held: &NodeImage) -> String {
+    format!("{} (id {})", held.source.names().join(", "), held.id.short())
+}
+
+fn has_it(held: &NodeImage) -> StartError {
+    StartError::IsHere { image: text(held) }
+}
+
+/// Says how far fills have come, until all are done.
+pub(super) async fn report_fills(driver: Arc<Driver>) {
+    while !driver.look(Core::is_filled) {
+        tokio::time::sleep(FILL_REPORTS).await;
+        for view in driver.look(Core::images).into_iter().filter(|view| !view.filled) {
+            let Some(image) = driver.image(view.id) else { continue };
+            let goal = view.capacity.min(image.geometry().stored_max());
+            let [held_bytes, goal_bytes] = [view.stored, goal].map(|chunks| chunks * image.geometry().chunk_bytes());
+            driver.event(Event::Filling { image: view.name, held_bytes, goal_bytes });
+        }
+    }
+}
+
+/// This machine's memory.
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)))
+}
