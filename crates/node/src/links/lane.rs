@@ -153,7 +153,7 @@ impl Lane {
                 Ok(connection) => match self.serve(&driver, connection, once).await {
                     Ended::Replaced(connection) => {
                         self.start_over(&driver);
-                        dialled = Ok(connection);
+                        dialled = Ok(*connection);
                     }
                     Ended::Broken(broken) => break broken,
                 },
@@ -313,7 +313,7 @@ impl State {
 /// How a connection of a lane ended.
 enum Ended {
     /// It owed answers and was silent, and this one is there in its place.
-    Replaced(Connection),
+    Replaced(Box<Connection>),
     /// And the lane with it.
     Broken(Broken),
 }
@@ -331,7 +331,7 @@ pub(super) enum Stirred {
     /// It is time to see whether bytes trickle in.
     Paused,
     /// The peer is silent on this connection, and has answered on another.
-    Replaced(Connection),
+    Replaced(Box<Connection>),
     /// The lane was closed, or has broken.
     Closed,
 }

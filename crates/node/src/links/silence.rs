@@ -56,7 +56,7 @@ impl<'a, E> Silence<'a, E> {
             if let Ok(connection) = outcome
                 && owed().is_some_and(|since| since.elapsed() >= patience())
             {
-                return Poll::Ready(Stirred::Replaced(connection));
+                return Poll::Ready(Stirred::Replaced(Box::new(connection)));
             }
         }
         while self.look.as_mut().poll(cx).is_ready() {
