@@ -323,7 +323,10 @@ fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> 
         return match sure {
             [one] => Ok(vec![one.chosen(None, false)?]),
             [] => Err(unproved(&|_| true)),
-            _ => Err(StartError::ChooseImage { known: sure.iter().map(|sure| sure.offer.text()).collect() }),
+            _ => Err(StartError::ChooseImage {
+                known: sure.iter().map(|sure| sure.offer.text()).collect(),
+                pins: pins_of_namesakes(sure),
+            }),
         };
     }
     let one = |selector: &ImageSelector| {
@@ -342,6 +345,17 @@ fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> 
         }
     };
     wanted.iter().map(one).collect()
+}
+
+/// How to ask for each of the images that have a name which another one has as well.
+fn pins_of_namesakes(sure: &[Sure]) -> Vec<String> {
+    let shared = |name: &str| sure.iter().filter(|sure| sure.has_name(name)).count() > 1;
+    let pin = |one: &Sure| {
+        let claims = one.claims();
+        let name = claims.iter().flat_map(|claim| claim.subject.names.iter()).find(|name| shared(name))?;
+        Some(ImageSelector::Name(name.to_owned()).pin(one.offer.id))
+    };
+    sure.iter().filter_map(pin).collect()
 }
 
 #[cfg(test)]
@@ -400,7 +414,10 @@ mod tests {
         let expected = (2, "root".to_owned(), "root".to_owned());
         assert_eq!(chosen(&both, &pin("root", 2)).expect("pinned"), std::slice::from_ref(&expected));
         assert_eq!(chosen(&both, &name("0202")).expect("by its id"), [expected]);
-        assert!(matches!(chosen(&both, &[]), Err(StartError::ChooseImage { known }) if known.len() == 2));
+        let Err(StartError::ChooseImage { known, pins }) = chosen(&both, &[]) else { panic!("chosen") };
+        assert_eq!((known.len(), pins), (2, vec!["root=010101010101".to_owned(), "root=020202020202".to_owned()]));
+        let apart = [both[0].clone(), sure(vec![claim(2, "home", 1)])];
+        assert!(matches!(chosen(&apart, &[]), Err(StartError::ChooseImage { pins, .. }) if pins.is_empty()));
         // Of two that are signed as something, a signature decides.
         let signed = |mut sure: Sure, name: &str| {
             sure.signed = Some(vec![name.to_owned()]);

@@ -31,8 +31,11 @@ pub fn explain(error: StartError) -> Failure {
         StartError::Untrusted { .. } => Failure::failed(fact)
             .hint("nothing of it was read; check --trust, and who signed what is served under this name"),
         StartError::UnknownImage { .. } => Failure::failed(fact).hint("choose one of these with --image"),
-        StartError::ChooseImage { .. } => {
-            Failure::failed(fact).hint("choose with --image NAME or --image NAME=ID, which may be given several times")
+        StartError::ChooseImage { pins, .. } if pins.is_empty() => {
+            Failure::failed(fact).hint("choose with --image NAME, which may be given several times")
+        }
+        StartError::ChooseImage { pins, .. } => {
+            Failure::failed(fact).hint(format!("choose: --image {}", pins.join(" or --image ")))
         }
         StartError::Ambiguous { pins, .. } => Failure::failed(fact)
             .hint(format!("find out which one is right, and ask for it: --image {}", pins.join(" or --image "))),

@@ -331,7 +331,7 @@ fn firewall(day: &mut Day, [old, new]: &[String; 2]) -> Outcome {
     assert!(!refused.process_mut().wait(NEWS)?.success());
     let said = refused.process().log();
     for id in [old, new] {
-        assert!(said.contains(&format!("{NAME} (id {id}")) && said.contains("--image NAME=ID"), "{said}");
+        assert!(said.contains(&format!("--image {NAME}={id}")), "{said}");
     }
     drop(refused);
     close_port(day.host(M5))?;

@@ -90,6 +90,8 @@ pub enum StartError {
     ChooseImage {
         /// Their names and ids.
         known: Vec<String>,
+        /// What to ask for to have each of those that others share a name with.
+        pins: Vec<String>,
     },
     /// What was asked for may be any of several images, each of which is there.
     #[error("{wanted:?} may be any of {} images: {}", found.len(), found.join(", "))]
