@@ -389,6 +389,17 @@ fn filled(day: &mut Day, old: &str, written: &Path) -> Outcome {
     day.unmount()
 }
 
+/// m1 serves one more image, m3 takes it and gives it up again, and neither is started anew for that.
+fn dropped(day: &mut Day) -> Outcome {
+    let night = random_file(&day.lab.dir().join("night.img"), 8 * MIB + 3, 4)?;
+    run(&mut day.daemon(M1).ask_to(&["add", night.to_str().expect("a path")]))?;
+    run(&mut day.daemon(M3).ask_to(&["add", "night.img", "--store", "50%"]))?;
+    client::compare_nbd(day.host(M3), &day.daemon(M3).uri("night.img"), &night)?;
+    run(&mut day.daemon(M3).ask_to(&["drop", "night.img"]))?;
+    day.sees(M3, "it has one image again", |status| status["images"].as_array().is_some_and(|all| all.len() == 1))?;
+    day.compare("an image came and went")
+}
+
 /// What those saw who read all day.
 fn judge(day: &mut Day) {
     for (machine, watch) in std::mem::take(&mut day.watches) {
@@ -413,6 +424,7 @@ fn a_day_in_the_life() -> Outcome {
     firewall(day, &ids)?;
     killed(day, &ids[0])?;
     filled(day, &ids[0], &written)?;
+    dropped(day)?;
     judge(day);
     Ok(())
 }
