@@ -398,3 +398,29 @@ fn block_devices_are_checked() {
     assert!(matches!(origin.read(Chunk(100)), Err(SourceError::Changed { .. })));
     drop((writer, origin));
 }
+
+/// A file that somebody else has opened is guarded like any other, and its name is watched if it leads there.
+#[test]
+fn a_file_comes_as_a_descriptor() {
+    let directory = directory();
+    let (path, bytes) = noise_file(&directory, 3 * SIZE as usize + 5);
+    let open = || std::sync::Arc::new(std::os::fd::OwnedFd::from(File::open(&path).expect("it is there")));
+    let publish_as = |name: &Path| {
+        Origin::publish_open(open(), name, None, ChunkSize::MIN, NonZeroUsize::MIN, &|_| {}).expect("a file")
+    };
+    let origin = publish_as(&path);
+    assert_eq!((origin.name(), origin.id()), ("image.raw", publish(&path).expect("a file").id()));
+    assert_eq!((origin.state(), origin.moved(), read_all(&origin)), (OriginState::Intact, None, Ok(bytes.clone())));
+    // Elsewhere is nothing, or another file, from the start: that says nothing of this one.
+    let other = directory.path().join("other.raw");
+    let unnamed = publish_as(&other);
+    std::fs::write(&other, "another file").expect("written");
+    assert_eq!((unnamed.moved(), unnamed.state()), (None, OriginState::Intact));
+    std::fs::rename(&other, &path).expect("renamed");
+    assert_eq!(origin.moved().map(|moved| moved.to_string()).as_deref(), Some("replaced"));
+    assert_eq!((unnamed.moved(), read_all(&unnamed)), (None, Ok(bytes)));
+    // What is no file is refused, as by its name.
+    let directory_itself = std::sync::Arc::new(File::open(directory.path()).expect("a directory").into());
+    let refused = Origin::publish_open(directory_itself, &path, None, ChunkSize::MIN, NonZeroUsize::MIN, &|_| {});
+    assert!(matches!(refused, Err(PublishError::Directory(_))));
+}

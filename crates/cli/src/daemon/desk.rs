@@ -238,7 +238,7 @@ impl Daemon for Desk {
     fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {
-                Ok(running) => running.images.drop_image(&image, force).await,
+                Ok(running) => running.images.drop_image(image, force).await,
                 Err(reply) => reply,
             }
         })

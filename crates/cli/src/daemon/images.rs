@@ -17,6 +17,7 @@ use crate::status::sole_text;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::store::Store;
 use std::fs::File;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,7 +63,7 @@ impl Images {
     }
 
     /// Joins one more image.
-    pub async fn add_image(&self, image: String, store: Option<String>) -> Reply {
+    pub async fn add_image(self: &Arc<Self>, image: String, store: Option<String>) -> Reply {
         let bad = |bad: BadValue| Reply::refused(bad.fact, bad.hint);
         let wanted: Wanted = match image.parse() {
             Ok(wanted) => wanted,
@@ -76,11 +77,12 @@ impl Images {
             return refusal;
         }
         let added = self.node.add_image(wanted.0, store.map(|store| store.0)).await;
-        self.export(added).await
+        let images = Arc::clone(self);
+        to_its_end(async move { images.export(added).await }).await
     }
 
     /// Serves one more file, which a client has opened.
-    pub async fn add_file(&self, file: File, serve: Serve) -> Reply {
+    pub async fn add_file(self: &Arc<Self>, file: File, serve: Serve) -> Reply {
         let Serve { path, name, chunk_bytes, proof } = serve;
         let chunk_size = u32::try_from(chunk_bytes).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
         let (Some(chunk_size), Ok(ImageName(name))) = (chunk_size, name.parse()) else {
@@ -92,7 +94,8 @@ impl Images {
         let file = Some(Arc::new(file.into()));
         let serve = ServeConfig { path: PathBuf::from(path), file, name: Some(name), chunk_size, proof };
         let added = self.node.add_file(serve).await;
-        self.export(added).await
+        let images = Arc::clone(self);
+        to_its_end(async move { images.export(added).await }).await
     }
 
     /// Devices and overlays are made before a daemon gives up the right to do so.
@@ -136,7 +139,12 @@ impl Images {
     }
 
     /// Gives an image up.
-    pub async fn drop_image(&self, wanted: &str, force: bool) -> Reply {
+    pub async fn drop_image(self: &Arc<Self>, wanted: String, force: bool) -> Reply {
+        let images = Arc::clone(self);
+        to_its_end(async move { images.give_up(&wanted, force).await }).await
+    }
+
+    async fn give_up(&self, wanted: &str, force: bool) -> Reply {
         let images = self.node.images();
         let image = match selection::choose(wanted, &images) {
             Ok(image) => image,
@@ -200,6 +208,12 @@ impl Images {
     }
 }
 
+/// What is half done would be in the node and in no export, or the other way round: it goes on when whoever asked for it has gone.
+async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))
+}
+
 fn leaving() -> Reply {
     Reply::refused("the daemon is leaving", "ask another node of the field")
 }
@@ -218,6 +232,8 @@ fn explain(error: StartError) -> Failure {
         StartError::Ambiguous { pins, .. } => Failure::failed(fact)
             .hint(format!("find out which one is right, and ask for it: vfield add {}", pins.join(" or "))),
         StartError::ManyNames { .. } => Failure::failed(fact).hint("ask for one of the names"),
+        StartError::IsHere { .. } => Failure::failed(fact)
+            .hint("`vfield status` shows what it has; another image of that name is added as NEW-NAME=ID"),
         other => start_error::explain(other),
     }
 }

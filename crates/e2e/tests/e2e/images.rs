@@ -172,3 +172,34 @@ fn an_image_is_dropped_when_nobody_needs_it() -> Outcome {
     }
     Ok(())
 }
+
+/// An added image is closed to clients over TCP where rules speak of others only.
+#[test]
+fn an_added_image_needs_a_rule_of_its_own() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = Lab::loopback(2)?;
+    let vfield = vfield_e2e::program::vfield();
+    let first = random_file(&lab.dir().join("first.img"), BYTES, 1)?;
+    let second = random_file(&lab.dir().join("second.img"), BYTES, 2)?;
+    let tcp = format!("tcp:{}:0", lab.host(0).addr().ip());
+    for (rule, is_open) in [("first.img=127.0.0.0/8", false), ("127.0.0.0/8", true)] {
+        let serve = vfield.serve(lab.host(0), &[&first]).args(&["--nbd", &tcp, "--nbd-allow", rule]);
+        let mut origin = serve.name(if is_open { "open" } else { "closed" }).ready()?;
+        order(&origin, &["add", second.to_str().expect("a path")])?;
+        let status = origin.status()?;
+        let addresses =
+            status["exports"].as_array().into_iter().flatten().filter_map(|export| export["address"].as_str());
+        let uri = addresses.into_iter().find(|address| address.starts_with("nbd://")).expect("a URI").to_owned();
+        let uri = uri.trim_end_matches('/');
+        client::compare_nbd(lab.host(0), &format!("{uri}/first.img"), &first)?;
+        assert_eq!(client::compare_nbd(lab.host(0), &format!("{uri}/second.img"), &second).is_ok(), is_open, "{rule}");
+        client::compare_nbd(lab.host(0), &origin.uri("second.img"), &second)?;
+        if !is_open {
+            origin.says("nobody may read second.img over TCP: no --nbd-allow speaks of it", NEWS)?;
+        }
+        origin.leave(NEWS)?;
+    }
+    Ok(())
+}
