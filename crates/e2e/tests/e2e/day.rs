@@ -360,6 +360,9 @@ fn killed(day: &mut Day, old: &str) -> Outcome {
     day.daemon_mut(M2).kill();
     day.gone(M2);
     day.start(M3, &["--image", &format!("{NAME}={old}")])?;
+    day.daemon(M3).wait_status("a read waits for what nobody holds", TOLD, |status| {
+        status["images"][0]["waiting"].as_array().is_some_and(|all| !all.is_empty())
+    })?;
     day.daemon_mut(M3).says(&format!("{NAME}: a read has waited for chunk"), TOLD)?;
     let file = day.old.clone();
     let serve = day.vfield.serve(day.host(M2), &[&file]).args(&["--name", "evening.img"]);
