@@ -8,7 +8,7 @@ took_over() { grep -c 'took over the device' node.log; }
 device=/dev/nbd0
 node
 expect "$(blockdev --getsize64 $device) $(blockdev --getro $device)" "$((48 << 20)) 1" "length and read-only"
-expect "$("$vfield" status --json --control /run/node.sock | grep -o '"device:[^"]*"')" "\"device:$device disk.img\"" "status"
+expect "$("$vfield" status --device disk.img --control /run/node.sock)" "$device" "status"
 expect "$(sha256sum <$device)" "$sum" "bytes"
 must_not dd if=/dev/zero of=$device bs=4096 count=1 conv=fsync status=none
 refused "already $device of another process" \

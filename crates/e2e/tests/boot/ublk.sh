@@ -11,7 +11,7 @@ expect "$(blockdev --getro $device)" 1 "read-only"
 expect "$(blockdev --getss $device) $(blockdev --getpbsz $device)" "512 4096" "logical and physical block"
 expect "$(blockdev --getioopt $device)" 65536 "the best read is a chunk"
 expect "$(lsblk -nbdo SIZE,RO,TYPE $device | xargs)" "$(((20 << 20) + 512)) 1 disk" "lsblk"
-expect "$("$vfield" status --json --control /run/origin.sock | grep -o '"ublk:[^"]*"')" "\"ublk:$device disk.img\"" "status"
+expect "$("$vfield" status --device disk.img --control /run/origin.sock)" "$device" "status"
 
 must cmp -n $(((20 << 20) + 7)) disk.img $device
 expect "$(tail -c 512 $device | od -An -tx1 -v | tr -d ' \n' | sha256sum)" \
