@@ -20,8 +20,6 @@ use vfield_lab::{Daemon, Host, Lab, LabError, Vfield, client};
 const NAME: &str = "disk.img";
 /// A polite end hands over for at most ten seconds.
 const LEAVES: Duration = Duration::from_secs(20);
-/// A read that waits is told of after ten seconds.
-const TOLD: Duration = Duration::from_secs(30);
 /// Less than a file of [`Tree::fill`] times ten.
 const SMALL: &str = "12M";
 const LARGE: &str = "64M";
@@ -349,7 +347,7 @@ fn firewall(day: &mut Day, [old, new]: &[String; 2]) -> Outcome {
     day.compare("M5 has joined behind a firewall")
 }
 
-/// m3 is killed while all read, and m2, which holds most of the old image: m3 comes back and waits, until m2 serves its file.
+/// m3 is killed while all read, and comes back.
 fn killed(day: &mut Day, old: &str) -> Outcome {
     day.covered()?;
     let died = day.daemon(M3).addr();
@@ -357,20 +355,12 @@ fn killed(day: &mut Day, old: &str) -> Outcome {
     day.gone(M3);
     day.daemon_mut(M2).says(&format!("node {died} died"), NEWS)?;
     day.compare("M3 was killed")?;
-    day.daemon_mut(M2).kill();
-    day.gone(M2);
+    let reads_it = day.watches.iter().position(|(machine, _)| *machine == M3).expect("it is watched");
+    let (_, watch) = day.watches.remove(reads_it);
     day.start(M3, &["--image", &format!("{NAME}={old}")])?;
-    day.daemon(M3).wait_status("a read waits for what nobody holds", TOLD, |status| {
-        status["images"][0]["waiting"].as_array().is_some_and(|all| !all.is_empty())
-    })?;
-    day.daemon_mut(M3).says(&format!("{NAME}: a read has waited for chunk"), TOLD)?;
-    let file = day.old.clone();
-    let serve = day.vfield.serve(day.host(M2), &[&file]).args(&["--name", "evening.img"]);
-    let daemon = serve.args(&["--join", &day.host(M3).addr().to_string()]).ready()?;
-    day.daemons[M2 as usize] = Some(daemon);
-    day.daemon_mut(M3).says(&format!("{NAME}: no read waits any more"), NEWS)?;
+    watch.judge(&day.daemon(M3).process().log(), day.ended[M3 as usize]);
     day.together()?;
-    day.compare("M2 and M3 were killed, and M2 serves the old image now")
+    day.compare("M3 is back")
 }
 
 /// m4's changes have no room: whatever was acknowledged is there, now and with more room.
