@@ -223,8 +223,12 @@ impl Map {
     /// How many places are lost with one node at most, and with which, if each holds all that it is to hold and no origin
     /// is there: those that no other holds.
     pub fn worst_loss(&self) -> Option<(NodeId, u64)> {
-        let staying = self.holdings.iter().filter(|h| !h.leaving).map(|h| (h.node, h.arc));
-        Losses::of(staying, self.ring.size()).worst()
+        let (size, staying) = (self.ring.size(), || self.holdings.iter().filter(|h| !h.leaving));
+        // Where each place is held twice nothing is lost with one: in large fields that is soon so, and cheaper to see.
+        if Layers::of(&staying().map(|h| h.arc).collect::<Vec<_>>(), size).least() >= 2 {
+            return None;
+        }
+        Losses::of(staying().map(|h| (h.node, h.arc)), size).worst()
     }
 
     fn losses_without(&self, me: NodeId) -> Losses {

@@ -71,7 +71,7 @@ impl<'a, E> Silence<'a, E> {
                 if self.dialling.is_none() && self.attempted.is_none_or(|last| last.elapsed() >= pause) {
                     (self.attempts, self.attempted) = (self.attempts + 1, Some(Instant::now()));
                     self.dialling = Some((self.dial)());
-                    // Its first step is taken here, or nothing would wake it.
+                    // Its first step is taken when the task is polled again; nothing else would see to that.
                     cx.waker().wake_by_ref();
                 }
                 self.look_at(Instant::now() + STALL);
