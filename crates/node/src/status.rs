@@ -66,6 +66,7 @@ pub struct FieldStatus {
 
 /// How often strangers and peers did what they should not have done, since the node started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MisdeedsStatus {
     /// Wrong bytes, and broken protocols: each put its peer aside for a minute or more.
     pub lies: u64,
