@@ -168,9 +168,9 @@ fn the_protocol_is_described_in_its_version() {
         digits.parse::<u32>().unwrap_or_else(|_| panic!("no number behind {before:?}"))
     };
     let version = number(&text("crates/core/src/wire.rs"), "pub const VERSION: u32 = ");
-    let protocol = text("docs/protocol.md");
-    assert_eq!(number(&protocol, "\nVersion "), version, "docs/protocol.md begins with its version");
-    assert_eq!(number(&protocol, "| protocol version, "), version, "docs/protocol.md, what a greeting says");
+    let protocol = text("docs/reference/protocol.md");
+    assert_eq!(number(&protocol, "\nVersion "), version, "the reference begins with its version");
+    assert_eq!(number(&protocol, "| protocol version, "), version, "the reference, what a greeting says");
     assert_eq!(number(&text("CHANGELOG.md"), "### Wire format\n- Version "), version, "CHANGELOG.md, Wire format");
 }
 
