@@ -1,4 +1,4 @@
-//! The reference of the configuration file is complete, and its sample is one that the program takes.
+//! The reference of the configuration file is complete, and the program accepts its sample.
 
 use clap::CommandFactory;
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use vfield_cli::settings::Settings;
 const DOCUMENT: &str = include_str!("../../../docs/reference/config.md");
 const SAMPLE: &str = include_str!("../../../dist/vfield.toml");
 
-/// All keys that the program knows, from its own refusal of one that it does not; without those for
-/// measurements, whose options the help does not show.
+/// All keys that the program knows, from its own refusal of an unknown one.
+/// Keys for measurements are left out: the help does not show their options.
 fn known() -> BTreeSet<String> {
     let command = Cli::command();
     let arguments = command.get_subcommands().flat_map(|command| command.get_arguments());

@@ -1,7 +1,8 @@
 //! The glossary holds: its terms are in the code and in the documents, and their synonyms are not.
 //!
-//! Reads the tables of docs/reference/glossary.md: `| term | meaning | in code | not |`. Decisions and the
-//! changelog tell of other times, and STYLE.md shows what not to write: they may use any word.
+//! Reads the tables of docs/reference/glossary.md: `| term | meaning | in code | not |`.
+//! Decisions and the changelog may use any word, since they tell of other times; STYLE.md has bad
+//! examples.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All files below a directory with this extension, but for what was built.
+/// All files below a directory with this extension, build output left out.
 fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found = Vec::new();
@@ -69,7 +70,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Words and what is between them: code in backticks and the targets of links are gone, white space is one space.
+/// The words of a line in lower case, one space apart, without code and the targets of links.
 fn plain(line: &str) -> String {
     let outside: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let mut kept = String::new();
