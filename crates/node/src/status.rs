@@ -240,7 +240,7 @@ pub struct GoneStatus {
     pub id: String,
     /// `ip:port`.
     pub addr: String,
-    /// `left` or `died`.
+    /// `left`, `died` or `replaced` (another process has its address).
     pub how: String,
     /// Seconds since then.
     pub ago_s: f64,
