@@ -85,21 +85,20 @@ pub struct ImageConfig {
     pub kept: Option<Commitment>,
 }
 
-/// How many places an arc may have so that what lies on it fits into `capacity` chunks: all of them for a
-/// dense image, more for a sparse one, whose zeros take no room. The golden order spreads any data about
-/// evenly, so three standard deviations of a random spread are a safe margin.
+/// Length of an arc, in places, whose chunks fit into a store of `capacity` chunks: `capacity` for a
+/// dense image, more for a sparse one, whose zeros take no room. The golden order spreads any data
+/// about evenly: three standard deviations of a random draw are a safe margin. An arc of `capacity`
+/// places needs none, since it never has more chunks than that.
 fn arc_length(geometry: &Geometry, capacity: u64) -> u64 {
     let size = geometry.chunks();
     let full = (geometry.header().populated() + size - geometry.data_chunks()).min(size);
     if capacity >= full {
         return size;
     }
-    if full == size {
-        return capacity;
-    }
-    let margin = 3 * capacity.isqrt();
-    let usable = capacity.saturating_sub(margin).max(capacity / 4);
-    (u128::from(usable) * u128::from(size) / u128::from(full)) as u64
+    let scaled = |chunks: u64, by: u64, of: u64| (u128::from(chunks) * u128::from(by) / u128::from(of)) as u64;
+    let variance = scaled(capacity, size - full, size);
+    let usable = capacity.saturating_sub(3 * variance.isqrt()).max(capacity / 4);
+    scaled(usable, size, full).max(capacity)
 }
 
 impl Node {

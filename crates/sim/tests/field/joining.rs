@@ -77,6 +77,22 @@ fn holes_cost_nothing() {
     assert!(field.machines[0].sent_of(0) <= populated * 12 / 10);
 }
 
+/// One zero chunk in an image does not leave stores half empty: two of 60 % hold all of it.
+#[test]
+fn a_few_zeros_leave_no_store_half_empty() {
+    let image = Original::sparse(1, 200, &[0..150, 151..200]);
+    let capacity = image.populated() * 6 / 10;
+    let mut field = Field::new(7, vec![image]);
+    field.origin(None, &[0]);
+    let nodes = [field.join(0, &[(0, capacity)]), field.join(0, &[(0, capacity)])];
+    field.until("stores filled", secs(10), |field| field.filled(&nodes));
+    for node in nodes {
+        let stored = field.machines[node].node.images()[0].stored;
+        assert!(stored * 10 >= capacity * 9, "{stored} of {capacity} chunks held");
+    }
+    field.until("together they hold all of it", secs(20), |field| field.covered(&nodes));
+}
+
 /// Two images on different nodes, one node with both.
 #[test]
 fn images_do_not_mix() {
