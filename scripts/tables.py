@@ -6,6 +6,7 @@ Every row ends with the command that repeats it alone. Caller: scripts/figures.
 
 import importlib.machinery
 import importlib.util
+import textwrap
 
 import record
 
@@ -29,6 +30,11 @@ def table(columns, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def prose(text, lead=""):
+    """A paragraph or list item of at most 100 columns."""
+    return textwrap.fill(lead + text, 100, subsequent_indent=" " * len(lead), break_long_words=False, break_on_hyphens=False)
+
+
 def number(value):
     """Three digits that count; whole numbers from a thousand on."""
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
@@ -45,8 +51,8 @@ def single_node():
     for run, parts in runs.items():
         run = dict(run)
         some = "" if len(runs) == 1 else f" ({', '.join(dict.fromkeys(parts))})"
-        lines.append(f"Measured on {run['date']}{some}: {run['machine']}; image of {run['image_bytes'] >> 20} MiB, "
-                     f"medians of {run['rounds']}; load before the start {run['load_before']:.1f}.\n")
+        lines.append(prose(f"Measured on {run['date']}{some}: {run['machine']}; image of {run['image_bytes'] >> 20} MiB, "
+                           f"medians of {run['rounds']}; load before the start {run['load_before']:.1f}.") + "\n")
     cells = []
     for row in rows:
         bound = "" if row["wanted"] is None else f"{'at least' if row['more_is_better'] else 'at most'} {row['wanted']}"
@@ -115,8 +121,8 @@ def storm_runs():
         note = " **Provisional.**" if run["provisional"] else ""
         arp = f"; ARP table raised to {run['arp_table']}" if run["arp_table"] else ""
         names = [group for group in script("storm-table").GROUPS if group in groups[run["started"]]]
-        lines.append(f"- {run['started'][:10]}, commit {run['commit']} ({', '.join(names)}): {run['machine']}; "
-                     f"medians of {run['rounds']}{arp}.{note}")
+        lines.append(prose(f"{run['started'][:10]}, commit {run['commit']} ({', '.join(names)}): {run['machine']}; "
+                           f"medians of {run['rounds']}{arp}.{note}", "- "))
     return "\n".join(lines)
 
 
@@ -331,7 +337,7 @@ def boot():
 
 def by_hand(name):
     told = record.data("by-hand")[name]
-    head = f"{told['measured']}\n\n" if told["measured"] else ""
+    head = f"{prose(told['measured'])}\n\n" if told["measured"] else ""
     return head + table(told["columns"], told["rows"])
 
 
