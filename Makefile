@@ -1,15 +1,19 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help install uninstall demo test test-boot test-diskless static lint bench bench-attach bench-boot storms faults clean
+.PHONY: help install uninstall dist demo check test test-boot test-diskless static lint msrv book bench bench-attach bench-boot storms faults clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
+	@echo "make check   what to run before a commit: lints, unit tests, house rules (2 minutes)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
 	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; three of the tests are part of .ci/run)"
-	@echo "make install  put target/release/vfield, stripped, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
-	@echo "make static  build vfield as one static program: target/static/vfield"
-	@echo "make lint    formatting, lints and documentation, with warnings as errors"
+	@echo "make install  build vfield as one static program, and put it, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
+	@echo "make dist    the static program with all that belongs to it as an archive, with checksums: target/dist"
+	@echo "make static  only the static program: target/static/vfield"
+	@echo "make lint    formatting, lints, words and documentation, with warnings as errors"
+	@echo "make msrv    build with the oldest compiler that is promised (rustup)"
+	@echo "make book    the documents as a site: target/book (mdBook)"
 	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
 	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 10 minutes)"
 	@echo "make bench-boot  a room of emulated machines from the field, and from one server, over slow links (an hour)"
@@ -18,6 +22,18 @@ help:
 
 install uninstall:
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" PROGRAM="$(PROGRAM)" scripts/install $@
+
+dist:
+	@scripts/dist
+
+check:
+	@scripts/check
+
+msrv:
+	@scripts/msrv
+
+book:
+	@scripts/book
 
 demo:
 	@scripts/demo

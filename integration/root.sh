@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Makes an image this machine's root file system. Sourced in an initramfs, by initramfs-tools' script and by dracut's; POSIX sh.
 #
 # The daemon lives in a directory of its own, which moves to the real root with /run: it never opens a file of
@@ -15,6 +16,7 @@ vfield_say() { echo "vfield: $*" >/dev/console; }
 # Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE. Fails if there is no such root.
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also='' vfield_options=''
+    # shellcheck disable=SC2013 # its words are what is wanted
     for vfield_word in $(cat /proc/cmdline); do
         vfield_value=${vfield_word#*=}
         case $vfield_word in

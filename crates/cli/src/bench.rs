@@ -86,7 +86,8 @@ pub fn run(options: &BenchOptions, volume: Volume) -> Result<(), Failure> {
     let limit = outcome::limit(&bench.runs);
     let interrupted = bench.stop.load(Ordering::Relaxed);
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let outcome = Outcome { version, target, image, link, runs: bench.runs, interrupted, limit };
+    let (format, runs) = (outcome::FORMAT, bench.runs);
+    let outcome = Outcome { format, version, target, image, link, runs, interrupted, limit };
     output::put(shown(&outcome, options.json).as_bytes())?;
     // What had been measured before something failed is worth having; the failure is told after it.
     result

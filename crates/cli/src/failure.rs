@@ -15,14 +15,14 @@ enum Kind {
     Usage,
     /// Nobody wants to read about it (the reader of our output went away): exit code 0, no line.
     Quiet,
-    /// It was said already, as a log line: exit code 1, no line.
-    Said,
 }
 
 /// A fact in lower case, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     kind: Kind,
+    /// True if it was said already, as a log line.
+    said: bool,
     fact: String,
     hint: Option<String>,
 }
@@ -30,22 +30,22 @@ pub struct Failure {
 impl Failure {
     /// Something that could not be done.
     pub fn failed(fact: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, fact: fact.into(), hint: None }
+        Self { kind: Kind::Failed, said: false, fact: fact.into(), hint: None }
     }
 
     /// Something that cannot be asked for.
     pub fn usage(fact: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, fact: fact.into(), hint: None }
+        Self { kind: Kind::Usage, said: false, fact: fact.into(), hint: None }
     }
 
     /// The end of our output's reader: no failure to speak of.
     pub const fn quiet() -> Self {
-        Self { kind: Kind::Quiet, fact: String::new(), hint: None }
+        Self { kind: Kind::Quiet, said: false, fact: String::new(), hint: None }
     }
 
-    /// The same once it has been said elsewhere.
+    /// The same once it has been said elsewhere; its exit code stays.
     pub fn already_said(self) -> Self {
-        Self { kind: Kind::Said, ..self }
+        Self { said: true, ..self }
     }
 
     /// The same about an option that was typed under another name.
@@ -74,13 +74,13 @@ impl Failure {
 
     /// True if there is nothing to say.
     pub fn is_quiet(&self) -> bool {
-        matches!(self.kind, Kind::Quiet | Kind::Said)
+        self.said || self.kind == Kind::Quiet
     }
 
     /// 1 for what failed, 2 for what was asked wrongly.
     pub fn exit_code(&self) -> ExitCode {
         match self.kind {
-            Kind::Failed | Kind::Said => ExitCode::from(1),
+            Kind::Failed => ExitCode::from(1),
             Kind::Usage => ExitCode::from(2),
             Kind::Quiet => ExitCode::SUCCESS,
         }

@@ -68,7 +68,7 @@ pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
         custody.take_back();
         match next(ended) {
             Next::End => return Ok(Role::Done),
-            Next::Refuse => return Err(Failure::failed("the daemon was told what it cannot do").already_said()),
+            Next::Refuse => return Err(Failure::usage("the daemon was told what it cannot do").already_said()),
             Next::AtOnce => tracing::warn!("the daemon was killed ({ended}) and is started again"),
             // One that has run for a while waits for nothing.
             Next::Later => std::thread::sleep(AGAIN.saturating_sub(started.elapsed())),

@@ -13,6 +13,8 @@ pub mod failure;
 pub mod field_key;
 pub mod guard;
 pub mod images;
+#[cfg(test)]
+mod json_reference;
 pub mod keeper;
 pub mod letter;
 pub mod log;

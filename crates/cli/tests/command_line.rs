@@ -322,4 +322,7 @@ fn json_logs_hold_the_error_too() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).expect("logs are text");
     assert!(text.starts_with('{') && text.contains("missing.img: no such file") && text.lines().count() == 1, "{text}");
+    // The code tells a service manager not to start the daemon again, in both forms.
+    let refused = Desk::new().run("vfield join --json");
+    assert_eq!((refused.status.code(), refused.stderr.first()), (Some(2), Some(&b'{')));
 }

@@ -3,7 +3,8 @@
 //! Both sides begin with a greeting ([`greeting`], [`Greeting`]): magic, protocol version, length, who I am.
 //! After it the dialling side asks and the other answers, many requests in flight, answers in any order.
 //! A frame is a [`FrameHeader`] of 16 bytes and a payload whose length is bounded by its kind, so nobody
-//! can make a node allocate more than a chunk. All integers are little-endian. docs/protocol.md is the prose.
+//! can make a node allocate more than a chunk. All integers are little-endian.
+//! The reference of the format is docs/reference/protocol.md.
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::identity::{Identity, NodeId};

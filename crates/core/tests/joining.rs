@@ -14,7 +14,7 @@ fn identity(number: u8, generation: u64) -> Identity {
     Identity { addr, node: NodeId(number.into()), generation, zone: Zone::default() }
 }
 
-/// Each of the pauses that docs/protocol.md names is made, and at the end of each it asks the eldest, who knows most.
+/// Each pause after a join is made, and at the end of each the node asks the eldest, who knows most.
 #[test]
 fn notes_are_compared_five_times_soon_after_joining() {
     let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);

@@ -1,4 +1,5 @@
-//! Somebody who says of images what it likes, in the name of whom it likes: one `Sync` frame, as docs/protocol.md has it.
+//! A false teller: says anything about images in any node's name, by one `Sync` frame of the wire
+//! format (docs/reference/protocol.md).
 
 use crate::bully::{self, Name, SYNC, number};
 use std::io::{self, Read as _, Write as _};

@@ -168,9 +168,9 @@ fn the_protocol_is_described_in_its_version() {
         digits.parse::<u32>().unwrap_or_else(|_| panic!("no number behind {before:?}"))
     };
     let version = number(&text("crates/core/src/wire.rs"), "pub const VERSION: u32 = ");
-    let protocol = text("docs/protocol.md");
-    assert_eq!(number(&protocol, "\nVersion "), version, "docs/protocol.md begins with its version");
-    assert_eq!(number(&protocol, "| protocol version, "), version, "docs/protocol.md, what a greeting says");
+    let protocol = text("docs/reference/protocol.md");
+    assert_eq!(number(&protocol, "\nVersion "), version, "the reference begins with its version");
+    assert_eq!(number(&protocol, "| protocol version, "), version, "the reference, what a greeting says");
     assert_eq!(number(&text("CHANGELOG.md"), "### Wire format\n- Version "), version, "CHANGELOG.md, Wire format");
 }
 
@@ -192,4 +192,37 @@ fn shortened_paths_and_titles_are_read_as_they_are_written() {
     let lines = ["# A word", "## Two: `b` (c)", "## A word"].map(|line| (1, line.to_owned())).to_vec();
     let anchors = Document { path: PathBuf::new(), lines }.anchors();
     assert_eq!(anchors.into_iter().collect::<Vec<_>>(), ["a-word", "a-word-1", "two-b-c"]);
+}
+
+/// `CRATE MODULE::TEST` as the crate and the test's name.
+fn as_test<'a>(text: &'a str, crates: &[String]) -> Option<(&'a str, &'a str)> {
+    let (name, path) = text.split_once(' ')?;
+    let (_, test) = path.rsplit_once("::")?;
+    let plain =
+        !test.is_empty() && test.chars().all(|letter| letter.is_ascii_lowercase() || "_0123456789".contains(letter));
+    (plain && crates.iter().any(|known| known == name)).then_some((name, test))
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    let dir = workspace().join("crates");
+    let entries = std::fs::read_dir(&dir).expect("crates").flatten();
+    let crates: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let source = |name: &String| {
+        let sources = files(&dir.join(name)).into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs"));
+        sources.map(|path| std::fs::read_to_string(path).expect("a source file")).collect::<String>()
+    };
+    let sources: Vec<String> = crates.iter().map(source).collect();
+    let mut gone = Vec::new();
+    for document in Document::all() {
+        for (number, line) in &document.lines {
+            for (name, test) in quoted(line).filter_map(|text| as_test(text, &crates)) {
+                let at = crates.iter().position(|known| known == name).expect("it is one of them");
+                if !sources[at].contains(&format!("fn {test}(")) {
+                    gone.push(format!("{}: {name} {test}", document.at(*number)));
+                }
+            }
+        }
+    }
+    none("documents name tests that are not there", &gone);
 }

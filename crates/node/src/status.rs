@@ -66,6 +66,7 @@ pub struct FieldStatus {
 
 /// How often strangers and peers did what they should not have done, since the node started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MisdeedsStatus {
     /// Wrong bytes, and broken protocols: each put its peer aside for a minute or more.
     pub lies: u64,
@@ -239,7 +240,7 @@ pub struct GoneStatus {
     pub id: String,
     /// `ip:port`.
     pub addr: String,
-    /// `left` or `died`.
+    /// `left`, `died` or `replaced` (another process has its address).
     pub how: String,
     /// Seconds since then.
     pub ago_s: f64,

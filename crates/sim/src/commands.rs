@@ -29,7 +29,7 @@ const EXIT_CODES: &str = "\
 
 Exit codes: 0 all is well; 1 readers did not come to their end; 2 options or files that make no sense, or a run that \
 does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, unverified, blame); 4 a bound was exceeded \
-(flights, inventory, livelock); 5 not everything became well after all faults were mended (views, reads-end, coverage, quiet); \
+(flights, inventory, livelock, load, copies); 5 not everything became well after all faults were mended (views, reads-end, coverage, quiet); \
 6 a core panicked; 7 a trace of another version, or one that this build does not repeat";
 
 /// See [`Options`].
@@ -77,7 +77,7 @@ impl Failure {
         match self {
             Self::Unfinished(_) => 1,
             Self::Usage(_) | Self::Full(_) => 2,
-            Self::Violation("flights" | "inventory" | "livelock", _) => 4,
+            Self::Violation("flights" | "inventory" | "livelock" | "load" | "copies", _) => 4,
             Self::Violation("views" | "reads-end" | "coverage" | "quiet", _) => 5,
             Self::Violation("panic", _) => 6,
             Self::Violation(..) => 3,

@@ -3,7 +3,7 @@
 //!
 //! Everything but reading keys ([`key_file`], [`signature`]) is free of I/O: bytes go in and come out, sockets are the caller's. The node
 //! uses it for its links and its gossip, the command line for making and reading key files. It knows nothing of
-//! images, chunks or peers. docs/security.md argues for the scheme.
+//! images, chunks or peers. docs/explanation/security-model.md argues for the scheme.
 
 mod derive;
 pub mod envelope;

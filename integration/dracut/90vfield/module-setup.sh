@@ -1,5 +1,6 @@
 #!/bin/bash
 # dracut module: what a root=vfield:... needs in an initramfs.
+# shellcheck disable=SC2154 # the variables of dracut, which sources this
 
 check() {
     require_binaries vfield || return 1

@@ -4,6 +4,7 @@
 . /lib/dracut-lib.sh
 . /usr/share/vfield/root.sh
 
+# shellcheck disable=SC2154 # root.sh says where
 [ ! -e "$vfield_home/vfield" ] || exit 0
 vfield_read_command_line || die "root=vfield:IMAGE@ADDR[,ADDR...] is what the command line should have"
 vfield_attach || die "the image could not be attached"

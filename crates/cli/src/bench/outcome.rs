@@ -1,6 +1,7 @@
 //! What a benchmark found, as one value: the object of `vfield bench --json`, and what the table shows.
 //!
-//! Field names are an interface for scripts: they are added to, not renamed. docs/measuring.md lists them.
+//! Field names are an interface for scripts, with a version ([`FORMAT`]).
+//! docs/reference/bench-json.md lists them.
 
 use super::cpu::Shares;
 use super::link::Link;
@@ -16,9 +17,15 @@ const PROCESSORS_FULL: f64 = 0.9;
 /// Above this share a run says nothing about the network.
 const MOSTLY: f64 = 0.9;
 
+/// Version of the object. It rises when a field is renamed, goes, or changes its meaning; a new field
+/// leaves it.
+pub const FORMAT: u32 = 1;
+
 /// All of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
+    /// Version of this object: [`FORMAT`].
+    pub format: u32,
     /// Version of this program.
     pub version: String,
     /// What was read.

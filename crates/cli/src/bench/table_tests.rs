@@ -2,9 +2,10 @@
 
 use super::super::cpu::Shares;
 use super::super::link::Link;
-use super::super::outcome::{Delays, FromPeer, Image, Limit, Network, Outcome, Run, Target, limit};
+use super::super::outcome::{Delays, FORMAT, FromPeer, Image, Limit, Network, Outcome, Run, Target, limit};
 use super::*;
 use crate::args::Pattern;
+use crate::json_reference::{documented, example, fields, format_of};
 use hdrhistogram::Histogram;
 
 fn shares(machine: f64) -> Shares {
@@ -39,6 +40,7 @@ fn outcome() -> Outcome {
     let runs = vec![sequential, run(Pattern::Random, 12, 8 << 20, 0, &link)];
     let (name, id) = ("viver.squash".to_owned(), "6f1ed002ab55".repeat(5));
     Outcome {
+        format: FORMAT,
         version: "0.1.0".to_owned(),
         target: Target::Export {
             export: "nbd+unix:///viver.squash?socket=/run/vfield.nbd".to_owned(),
@@ -173,4 +175,14 @@ fn the_json_has_the_promised_names() {
     }
     let json = serde_json::to_value(sweep()).unwrap();
     assert_eq!((&json["target"]["kind"], &json["target"]["chunks"]), (&"peer".into(), &4800.into()));
+}
+
+#[test]
+fn each_field_of_the_object_is_documented_and_no_other() {
+    const DOCUMENT: &str = include_str!("../../../../docs/reference/bench-json.md");
+    let of = |outcome: &Outcome| fields(&serde_json::to_value(outcome).expect("plain data becomes JSON"));
+    let all = &of(&outcome()) | &of(&sweep());
+    assert_eq!(documented(DOCUMENT), all);
+    assert_eq!(format_of(DOCUMENT), Some(FORMAT));
+    assert_eq!(fields(&example(DOCUMENT)), of(&outcome()));
 }

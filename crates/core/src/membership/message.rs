@@ -1,4 +1,5 @@
-//! Gossip datagrams: a head, then as many items of news as fit. Parsing only. docs/protocol.md is the prose.
+//! Gossip datagrams: a head, then as many items of news as fit. Parsing only.
+//! The reference of the format is docs/reference/protocol.md.
 
 use super::roster::Member;
 use crate::identity::{Identity, NodeId};

@@ -33,7 +33,7 @@ use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
 use vfield_trust::KeyId;
 
-/// The core is told of bytes that trickle in this often: well within the 150 ms of silence after which it asks
+/// The core is told of bytes that trickle in this often: well within the 300 ms of silence after which it asks
 /// elsewhere too, and so adds to what may make the peer slow.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 /// So many answers are taken in before other tasks have their turn: a millisecond's work.
