@@ -88,7 +88,7 @@ def processor(told):
     lines = []
     for style, label, what in [("cold", "vfield, cold", "cold, store 100 %"), ("warm", "vfield, warm (6 %)", "warm, store 6 %"),
                                ("chain", "ideal chain of relays", "chain"), ("nbdkit", "nbdkit, one server", "nbdkit")]:
-        spent = {kind: pick(entries, what, lambda entry: entry["median"]["cpu_s_per_gb"][kind]) for kind in ("daemons", "machine")}
+        spent = {kind: pick(entries, what, lambda entry, kind=kind: entry["median"]["cpu_s_per_gb"][kind]) for kind in ("daemons", "machine")}
         lines.append(Series(style, label, spent["daemons"], beside=spent["machine"]))
     most = max([1.0] + [value for line in lines for _, value in line.points + line.beside])
     step = next(step for step in (0.5, 1, 2, 5, 10, 20, 50, 100) if most / step <= 7)
@@ -246,8 +246,13 @@ def scale_plot(title, value, rows):
     low, high = math.log10(nodes[0]), math.log10(nodes[-1])
     top = max(y for points in lines.values() for _, y in points) * 1.1
     floor, right = height - bottom, width - right_gap
-    x = lambda n: left + (right - left) * (math.log10(n) - low) / (high - low)
-    y = lambda v: floor - (floor - top_gap) * v / top
+
+    def x(n):
+        return left + (right - left) * (math.log10(n) - low) / (high - low)
+
+    def y(v):
+        return floor - (floor - top_gap) * v / top
+
     parts = [f'<text x="{left - 40}" y="30" font-size="16" font-weight="600">{escape(title)}</text>']
     step = 10 ** math.floor(math.log10(top / 2))
     step *= 2 if top / step > 8 else 1
