@@ -188,8 +188,9 @@ def storm_weather():
 # --- the simulator
 
 def scale_rows(kind):
-    told = record.data("scale")
-    return [(name, told[name]) for name in script("scale").ROWS if name in told and told[name]["args"].startswith(kind)]
+    """Recorded rows of a kind, in the script's order, with the options that repeat them today."""
+    told, rows = record.data("scale"), script("scale").ROWS
+    return [(name, {**told[name], "args": " ".join(rows[name])}) for name in rows if name in told and rows[name][0] == kind]
 
 
 def words(row):
