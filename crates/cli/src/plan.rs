@@ -172,7 +172,7 @@ impl Plan {
             }
             places.push(place);
         }
-        let hint = "certtool, openssl or libnbd's own manual make them: see docs/exports.md";
+        let hint = "openssl or certtool make them: see docs/howto/nbd-tls.md";
         let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
         let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
         let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();

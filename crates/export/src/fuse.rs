@@ -57,7 +57,8 @@ pub struct Options {
 impl Options {
     /// The defaults, with the reason for each number.
     pub fn new(runtime: Handle) -> Self {
-        // Two beat one by 10-20 % in sequence, four do no better on two cores: docs/exports-fuse.md.
+        // Two threads beat one by 10-20 % in sequence; four do no better on two cores.
+        // docs/decisions/0023-fuse-two-threads.md has the measurement.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             runtime,
