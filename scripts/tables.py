@@ -35,9 +35,11 @@ def prose(text, lead=""):
     return textwrap.fill(lead + text, 100, subsequent_indent=" " * len(lead), break_long_words=False, break_on_hyphens=False)
 
 
-def number(value):
-    """Three digits that count; whole numbers from a thousand on."""
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+def amount(value, unit):
+    """Three digits that count with their unit; whole numbers from a thousand on, milliseconds below a second."""
+    if unit == "s" and abs(value) < 1:
+        value, unit = value * 1e3, "ms"
+    return f"{f'{value:.3g}' if abs(value) < 1000 else count(round(value))} {unit}"
 
 
 # --- one node
@@ -57,8 +59,8 @@ def single_node():
     for row in rows:
         bound = "" if row["wanted"] is None else f"{'at least' if row['more_is_better'] else 'at most'} {row['wanted']}"
         mark = {None: "", True: " ✓", False: " ✗"}[row["reached"]]
-        cells.append([row["what"], f"{number(row['vfield'])} {row['unit']}",
-                      "" if row["other"] is None else f"{row['against']}: {number(row['other'])} {row['unit']}",
+        cells.append([row["what"], amount(row['vfield'], row['unit']),
+                      "" if row["other"] is None else f"{row['against']}: {amount(row['other'], row['unit'])}",
                       "" if row["ratio"] is None else f"{row['ratio']:.2f}", bound + mark,
                       f"`scripts/bench --only {row['part']}`"])
     return "\n".join([*lines, table(["what", "vfield>", "against>", "ratio>", "wanted", "again"], cells)])
@@ -361,8 +363,8 @@ def figures():
     cells = []
     for label, what in (pair for pair in wanted if pair[1] in rows):
         row = rows[what]
-        other = "" if row["against"] == "bound" else f"{row['against']}: {number(row['other'])} {row['unit']}"
-        cells.append([label, f"{number(row['vfield'])} {row['unit']}", other])
+        other = "" if row["against"] == "bound" else f"{row['against']}: {amount(row['other'], row['unit'])}"
+        cells.append([label, amount(row['vfield'], row['unit']), other])
     single = table(["one machine, image in memory", "V-FIELD>", "the best other>"], cells)
     latest = {row.name: entry for row, entry in storm_rows(is_field)}
     kinds = ["cold-100", "cold-6", "warm-6-gone", "warm-30", "nbdkit"]
