@@ -1,6 +1,6 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help install uninstall dist demo check test test-boot test-diskless static lint msrv book bench bench-attach bench-boot storms faults clean
+.PHONY: help install uninstall dist demo check test test-boot test-diskless static lint msrv book bench bench-attach bench-boot storms faults figures clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
@@ -14,10 +14,11 @@ help:
 	@echo "make lint    formatting, lints, words and documentation, with warnings as errors"
 	@echo "make msrv    build with the oldest compiler that is promised (rustup)"
 	@echo "make book    the documents as a site: target/book (mdBook)"
-	@echo "make bench   measure against other servers in the same run, then storms; writes docs/*.json and the tables"
+	@echo "make bench   measure against other servers in the same run, then storms; results: target/bench (RECORD=1: the documents too)"
 	@echo "make bench-attach  ublk, NBD and FUSE side by side in a machine under emulation (about 10 minutes)"
 	@echo "make bench-boot  a room of emulated machines from the field, and from one server, over slow links (an hour)"
 	@echo "make faults  kill, freeze, starve and cut off real processes while all read (about half an hour, root)"
+	@echo "make figures  write the tables and plots of docs/benchmarks, and the front page's figures, from the recorded data"
 	@echo "make storms  only the storms: rooms of machines that read one image at once (about 45 minutes, root)"
 
 install uninstall:
@@ -55,25 +56,28 @@ lint:
 
 bench:
 	@scripts/setup test bench
-	@scripts/bench
-	@scripts/storm-table
+	@scripts/bench $(if $(RECORD),--record)
+	@scripts/storm-table $(if $(RECORD),--record)
 
 bench-attach:
 	@scripts/setup test boot
 	@scripts/machine
-	@scripts/bench-attach
+	@scripts/bench-attach $(if $(RECORD),--record)
 
 bench-boot:
 	@scripts/setup test boot bench
 	@scripts/machine
-	@scripts/bench-boot
+	@scripts/bench-boot $(if $(RECORD),--record)
 
 storms:
 	@scripts/setup test bench
-	@scripts/storm-table
+	@scripts/storm-table $(if $(RECORD),--record)
 
 faults:
-	@scripts/faults
+	@scripts/faults $(if $(RECORD),--record)
+
+figures:
+	@scripts/figures
 
 clean:
 	cargo clean

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # names are set by what runs it
 # Runs in a machine (see bench-attach): reads a filled store through each of the ways in which it can be attached.
 # Leaves a line for each run in /shared/rows: round, way, order of reading, bytes, reads, seconds, processor seconds of the daemon and of
 # the whole machine.
@@ -27,16 +28,16 @@ spent() {
 
 # run WAY ORDER FIO-OPTIONS
 run() {
-    local way=$1 order=$2 before after done
+    local way=$1 order=$2 before after told
     shift 2
     echo 3 >/proc/sys/vm/drop_caches
     before=$(spent)
-    done=$(fio --name=run --filename="${device[$way]}" --readonly --size=$bytes --eta=never --minimal "$@") || fail "$way $order"
+    told=$(fio --name=run --filename="${device[$way]}" --readonly --size=$bytes --eta=never --minimal "$@") || fail "$way $order"
     after=$(spent)
     # Of fio's fields the 6th, 8th and 9th are kilobytes, reads a second and milliseconds.
     awk -F';' -v OFS='\t' -v round="$round" -v way="$way" -v order="$order" -v before="$before" -v after="$after" -v ticks="$ticks" \
         '{ split(before, b, " "); split(after, a, " ")
-           print round, way, order, $6 * 1024, $8, $9 / 1000, (a[1] - b[1]) / ticks, (a[2] - b[2]) / ticks }' <<<"$done" >>/shared/rows
+           print round, way, order, $6 * 1024, $8, $9 / 1000, (a[1] - b[1]) / ticks, (a[2] - b[2]) / ticks }' <<<"$told" >>/shared/rows
 }
 
 for ((round = 0; round < rounds; round++)); do

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # names are set by what runs it
 # Runs in a machine (see bench-boot): makes a root file system of what it is told, and reads what is in it, in one fixed order. By files
 # in /shared it says how far it is; then it stays, and serves the others, until it is switched off. Whatever fails switches it off.
 # Given: way, address, server, store.
@@ -29,9 +30,9 @@ if [[ $way == field-* ]]; then
     node=$(cat /proc/[0-9]*/task/[0-9]*/children | xargs -n 1 | while read -r child; do
         if grep -qz ^VFIELD_GUARD= "/proc/$child/environ" 2>/dev/null; then echo "$child"; fi
     done)
-    sed -n 's/^Rss\(Anon\|File\|Shmem\):[[:space:]]*\([0-9]*\) kB/\1 \2/p' /proc/$node/status >/shared/memory
+    sed -n 's/^Rss\(Anon\|File\|Shmem\):[[:space:]]*\([0-9]*\) kB/\1 \2/p' "/proc/$node/status" >/shared/memory
     # Blocks of 512 bytes of its memory files.
-    for file in /proc/$node/fd/*; do
+    for file in "/proc/$node/fd/"*; do
         if [[ $(readlink "$file") == /memfd:* ]]; then stat -L -c '%i %b' "$file"; fi
     done | sort -u | awk '{ blocks += $2 } END { print "Memfd", blocks / 2 }' >>/shared/memory
 fi

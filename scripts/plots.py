@@ -1,18 +1,12 @@
-#!/usr/bin/python3
-"""Draws docs/plots/*.svg from docs/storms.json: what a storm's efficiency and its processor time are over the number of readers.
+"""Draws the plots of docs/benchmarks: storms over the number of readers, simulated fields over that of nodes.
 
-Plain SVG that follows the reader's light or dark mode; nothing but python's own library. `--theme light|dark` fixes one,
-for programs that draw SVG without asking which.
-
-    scripts/plot [--theme auto] [--to docs/plots]
+Plain SVG; the storms' follow the reader's light or dark mode. Nothing but python's own library.
+Caller: scripts/figures.
 """
 
-import argparse
-import json
+import math
 from html import escape
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 WIDTH, HEIGHT = 860, 500
 LEFT, RIGHT, TOP, BOTTOM = 68, 236, 100, 56
 READERS = 50
@@ -94,7 +88,7 @@ def processor(told):
     lines = []
     for style, label, what in [("cold", "vfield, cold", "cold, store 100 %"), ("warm", "vfield, warm (6 %)", "warm, store 6 %"),
                                ("chain", "ideal chain of relays", "chain"), ("nbdkit", "nbdkit, one server", "nbdkit")]:
-        spent = {kind: pick(entries, what, lambda entry: entry["median"]["cpu_s_per_gb"][kind]) for kind in ("daemons", "machine")}
+        spent = {kind: pick(entries, what, lambda entry, kind=kind: entry["median"]["cpu_s_per_gb"][kind]) for kind in ("daemons", "machine")}
         lines.append(Series(style, label, spent["daemons"], beside=spent["machine"]))
     most = max([1.0] + [value for line in lines for _, value in line.points + line.beside])
     step = next(step for step in (0.5, 1, 2, 5, 10, 20, 50, 100) if most / step <= 7)
@@ -221,17 +215,61 @@ def style(theme):
     return [*shapes, *colours(0), "@media (prefers-color-scheme:dark){", *colours(1), "}"]
 
 
-def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--theme", choices=("auto", "light", "dark"), default="auto")
-    options.add_argument("--to", type=Path, default=ROOT / "docs/plots")
-    args = options.parse_args()
-    STYLE[:] = style(args.theme)
-    told = json.loads((ROOT / "docs/storms.json").read_text())
-    args.to.mkdir(parents=True, exist_ok=True)
-    for name, drawn in (("efficiency", efficiency(told)), ("processor", processor(told))):
-        (args.to / f"{name}.svg").write_text(drawn)
+def storms(told, theme):
+    """The storms' plots by name."""
+    STYLE[:] = style(theme)
+    return {"efficiency": efficiency(told), "processor": processor(told)}
 
 
-if __name__ == "__main__":
-    main()
+# Which rows of the simulator a line joins, and in what colour.
+SCALE_LINES = {"cold": ("one zone, cold", "#0550ae"), "warm": ("one zone, warm, stores of 6 %", "#2f8fe8"), "z50": ("zones of 50, cold", "#b35900")}
+SCALE_PLOTS = {
+    "time": ("When the last reader ends, in times that a link needs for the image", lambda row: row["finish_over_limit"]),
+    "origin": ("Images that the origin sends", lambda row: row["origin_copies"]),
+    "control": ("Bytes of control for each hundred of payload", lambda row: row["control_share"] * 100),
+}
+
+
+def scale(rows):
+    """The simulator's plots by name."""
+    return {f"scale-{name}": scale_plot(title, value, rows) for name, (title, value) in SCALE_PLOTS.items()}
+
+
+def scale_plot(title, value, rows):
+    width, height, left, right_gap, top_gap, bottom = 720, 380, 60, 220, 60, 50
+    lines = {}
+    for row, report in rows.items():
+        kind = row.split("-")[0]
+        if kind in SCALE_LINES:
+            lines.setdefault(kind, []).append((report["nodes"], value(report)))
+    nodes = sorted({n for points in lines.values() for n, _ in points})
+    low, high = math.log10(nodes[0]), math.log10(nodes[-1])
+    top = max(y for points in lines.values() for _, y in points) * 1.1
+    floor, right = height - bottom, width - right_gap
+
+    def x(n):
+        return left + (right - left) * (math.log10(n) - low) / (high - low)
+
+    def y(v):
+        return floor - (floor - top_gap) * v / top
+
+    parts = [f'<text x="{left - 40}" y="30" font-size="16" font-weight="600">{escape(title)}</text>']
+    step = 10 ** math.floor(math.log10(top / 2))
+    step *= 2 if top / step > 8 else 1
+    for tick in range(int(top / step) + 1):
+        at = y(tick * step)
+        parts.append(f'<path d="M{left} {at:.1f}H{right}" stroke="#d8dee4"/><text x="{left - 8}" y="{at + 4:.1f}" text-anchor="end">{tick * step:g}</text>')
+    for n in nodes:
+        parts.append(f'<text x="{x(n):.1f}" y="{floor + 20}" text-anchor="middle">{n}</text>')
+    parts.append(f'<text x="{(left + right) / 2}" y="{height - 8}" text-anchor="middle">nodes</text>')
+    ends = []
+    for kind, points in sorted(lines.items(), key=lambda line: y(sorted(line[1])[-1][1])):
+        label, colour = SCALE_LINES[kind]
+        points.sort()
+        way = "L".join(f"{x(n):.1f} {y(v):.1f}" for n, v in points)
+        parts.append(f'<path d="M{way}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x(n):.1f}" cy="{y(v):.1f}" r="4" fill="{colour}"><title>{n}: {v:.3g}</title></circle>' for n, v in points]
+        ends.append(max(y(points[-1][1]) + 4, ends[-1] + 17 if ends else 0))
+        parts.append(f'<text x="{right + 14}" y="{ends[-1]:.1f}" fill="{colour}">{escape(label)}</text>')
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif" font-size="13">',
+                     f"<title>{escape(title)}</title>", f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts, "</svg>", ""])
