@@ -1,28 +1,28 @@
-//! Whom people were told of lately: somebody who does the same for ever must not fill a log.
+//! A limit on log lines: a repeated offence of one address must not fill a log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One address is told of once in so long.
-const TELL_EVERY: Duration = Duration::from_secs(60);
-/// So many are told apart; of more within [`TELL_EVERY`] nobody is told.
-const TOLD_MAX: usize = 64;
+/// Time for which an address that was logged is not logged again.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Most addresses logged within [`LOG_EVERY`]; further ones are not logged.
+const ADDRS_MAX: usize = 64;
 
-/// See the module.
+/// The addresses that were logged recently.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<HashMap<IpAddr, Instant>>);
+pub struct LogLimit(Mutex<HashMap<IpAddr, Instant>>);
 
-impl Told {
-    /// True if people should hear of this address now.
-    pub fn tell(&self, ip: IpAddr) -> bool {
-        let (mut told, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        told.retain(|_, told| now.duration_since(*told) < TELL_EVERY);
-        if told.len() >= TOLD_MAX || told.contains_key(&ip) {
+impl LogLimit {
+    /// True if a log line about this address may be written now.
+    pub fn allows(&self, ip: IpAddr) -> bool {
+        let (mut logged, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        logged.retain(|_, logged| now.duration_since(*logged) < LOG_EVERY);
+        if logged.len() >= ADDRS_MAX || logged.contains_key(&ip) {
             return false;
         }
-        told.insert(ip, now);
+        logged.insert(ip, now);
         true
     }
 }
