@@ -1,10 +1,10 @@
-//! A set of chunk numbers that costs nothing where it is empty: a 1 TiB image has 16 million of them.
+//! A sparse set of chunk numbers. Empty pages cost no memory: a 1 TiB image has 16 million chunks.
 
 use crate::chunk::Chunk;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A page has so many words: 4096 chunks, which are 256 MiB in chunks of the usual size.
+/// Words of 64 bits in a page: 4096 chunks, which are 256 MiB in chunks of the usual size.
 const WORDS: usize = 64;
 const BITS: u64 = WORDS as u64 * 64;
 
@@ -16,7 +16,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// How many it holds.
+    /// Number of chunks in the set.
     pub const fn count(&self) -> u64 {
         self.count
     }
@@ -54,7 +54,7 @@ impl Bits {
         old
     }
 
-    /// All of them, in order.
+    /// All chunks of the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.pages.iter().flat_map(|(page, words)| {
             words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(move |(at, word)| {

@@ -1,9 +1,9 @@
 //! Chunks: the fixed-size unit that is verified, held and sent.
 //!
-//! A [`Chunk`] numbers everything of an image that travels: the data first, then the pages of its hash
-//! tree, leaf level first and the top page last. One numbering means that pages are placed, fetched,
-//! verified, held and served exactly as data is. What a number means for an image of a given length is
-//! answered by [`crate::image::Geometry`], the only maker of valid ones.
+//! A [`Chunk`] numbers everything of an image that travels: the data first, then the pages of its
+//! hash tree, leaf level first and the top page last. One numbering means that pages are placed,
+//! fetched, verified, held and served exactly as data is. What a number means for an image of a
+//! given length is answered by [`crate::image::Geometry`], the only maker of valid ones.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,9 +36,10 @@ pub struct BadChunkSize(pub u32);
 impl ChunkSize {
     /// Smallest allowed: below it the hashes and headers cost more than 0.2 % of the data.
     pub const MIN: Self = Self(16 << 10);
-    /// Largest allowed: a reader of 4 KiB waits for a whole chunk, 8 ms of a Gbit/s link at this size.
+    /// Largest allowed: a reader of 4 KiB waits for a whole chunk, 8 ms of a Gbit/s link at this
+    /// size.
     pub const MAX: Self = Self(1 << 20);
-    /// Where DESIGN's measurements start: hashing and `sendfile` are at full rate from here up.
+    /// The default, 64 KiB: hashing and `sendfile` reach their full rate from this size on.
     pub const DEFAULT: Self = Self(64 << 10);
 
     /// Accepts a power of two from 16 KiB to 1 MiB, in bytes.
@@ -52,7 +53,7 @@ impl ChunkSize {
         self.0 as u64
     }
 
-    /// How many hashes fit into one page, which has the size of a chunk.
+    /// Hashes that fit into one page, which has the size of a chunk.
     pub const fn hashes_per_page(self) -> u64 {
         self.0 as u64 / HASH_BYTES as u64
     }

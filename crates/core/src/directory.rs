@@ -1,9 +1,11 @@
-//! The directory of an origin: to whom it sent each chunk lately, so that others can be sent there.
+//! The directory of an origin: the nodes to which it sent each chunk recently. Later askers are
+//! redirected to them.
 //!
-//! This is what keeps the origin's traffic at about one image for the whole field, also while nodes do not
-//! yet agree on who is whose home (a whole room that starts at once). Owned by the serving side of an
-//! origin, one for each image; bounded in entries. Knows nothing of who is alive: an asker that cannot use
-//! the advice insists. Whom nobody can connect to, it is told.
+//! The directory keeps the origin's traffic at about one image for the whole field. This holds also
+//! while nodes do not yet agree on homes, as when a whole room starts at once. The serving side of
+//! an origin owns one directory for each image; its entries are bounded. It does not know which
+//! nodes are alive: an asker that cannot use the advice insists. It is told of nodes that others
+//! cannot reach.
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
@@ -11,23 +13,24 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A node that keeps a chunk only for a while has it about this long in a storm; one that has dropped it
-/// says so, and the asker insists, so a longer memory costs a round trip and a shorter one a chunk.
+/// How long an entry is remembered. A transient copy lives about as long in a storm. After a longer
+/// time the advice costs a round trip, because the holder has dropped the chunk and the asker
+/// insists. A shorter time costs the origin another copy of the chunk.
 const MEMORY: Duration = Duration::from_secs(30);
 /// Most chunks remembered: 8 GiB of an image in chunks of 64 KiB, 8 MB of memory.
 const ENTRIES_MAX: usize = 1 << 17;
 
-/// See the module.
+/// Holders to redirect to, for one image.
 #[derive(Debug, Default)]
 pub struct Directory {
     sent: BTreeMap<Chunk, (NodeId, Time)>,
-    /// Nobody is sent to these.
+    /// No asker is redirected to these.
     unreachable: BTreeSet<NodeId>,
 }
 
 impl Directory {
-    /// Whom `asker` should ask for `chunk` instead of the origin. Without an answer the chunk is to be sent
-    /// to `asker`, who is remembered for it.
+    /// The node that `asker` should ask for `chunk` instead of the origin. `None` means that the
+    /// origin sends the chunk to `asker`, and the directory remembers it as a holder.
     pub fn instead(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
         match self.sent.get(&chunk) {
             Some(&(node, at)) if node != asker && now - at < MEMORY && !self.unreachable.contains(&node) => Some(node),
@@ -38,7 +41,7 @@ impl Directory {
         }
     }
 
-    /// A chunk is sent to a node that insisted.
+    /// Notes that a chunk is sent to a node that insisted.
     pub fn sent_to(&mut self, chunk: Chunk, node: NodeId, now: Time) {
         if self.sent.len() >= ENTRIES_MAX {
             self.sent.retain(|_, (_, at)| now - *at < MEMORY);
@@ -48,13 +51,13 @@ impl Directory {
         }
     }
 
-    /// A node is gone: nobody is sent to it any more.
+    /// A node is gone: no asker is redirected to it any more.
     pub fn forget(&mut self, gone: NodeId) {
         self.sent.retain(|_, (node, _)| *node != gone);
         self.unreachable.remove(&gone);
     }
 
-    /// Nobody can connect to a member, or others can again.
+    /// Others cannot connect to a member, or can again.
     pub fn set_reachable(&mut self, node: NodeId, reachable: bool) {
         if reachable {
             self.unreachable.remove(&node);

@@ -1,70 +1,72 @@
-//! Fetches: the goal of getting one chunk, however many requests to however many peers it takes.
+//! Fetches: a fetch is the goal of getting one chunk, with any number of requests to any number of
+//! peers.
 //!
-//! A [`Fetch`] is the single flight of its chunk: readers, peers and the store's own fill that want the
-//! same chunk meet in it. It lives in the table of its image until the chunk is here or nobody wants it
-//! any more. [`Request`] is one ask to one peer on its behalf. Plain data; [`crate::node`] moves it along.
+//! A [`Fetch`] is the single flight of its chunk: readers, peers and the store's own fill that want
+//! the same chunk share it. It stays in the table of its image until the chunk is here or unwanted.
+//! A [`Request`] is one ask to one peer for it. Both are plain data; [`crate::node`] moves them
+//! along.
 
 use crate::chunk::Chunk;
-use crate::few::Few;
 use crate::identity::NodeId;
 use crate::node::TimerKey;
 use crate::reach::Reach;
+use crate::small_list::SmallList;
 use crate::time::Time;
 use crate::wire::Priority;
 
-/// A reader of this machine that waits, as the shell numbers it.
+/// The shell's number for a waiting reader of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// A peer's connection to us, as the shell numbers it.
+/// The shell's number for a peer's connection to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// A request of ours, numbered by core; never used twice.
+/// Core's number for a request of this node; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// An image by its number among those of this node: thousands of requests are noted at once, and an [`crate::image::ImageId`]
-/// is half as long as all the rest of one.
+/// An image by its number among those of this node. Requests carry it in place of the much longer
+/// [`crate::image::ImageId`], since thousands are under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageNumber(pub u32);
 
-/// A peer that waits for a chunk it asked us for.
+/// A peer whose request waits for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Where to send it.
+    /// The connection that gets the answer.
     pub connection: ConnectionId,
     /// The asker's number for it.
     pub request: u64,
-    /// How far its request may still be passed on.
+    /// The reach of its request: how far it may still be passed on.
     pub reach: Reach,
 }
 
-/// Where a fetch stands.
+/// The state of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// The page with its hash has to come first.
     NeedsParent,
-    /// In line for the window.
+    /// Queued for the window.
     Queued,
-    /// Until the peer that is to be asked can take more.
+    /// It is parked until the window of this peer has room.
     Parked(NodeId),
     /// At least one request is under way.
     Requested,
-    /// An answer could not be used; it is asked for again after a while.
+    /// It pauses before a retry, because the last answer could not be used.
     Paused,
-    /// Nobody to ask.
+    /// No peer can be asked.
     Waiting,
 }
 
-/// Why a chunk is waited for.
+/// The reason of a wait for a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// No live node that this one can reach has it.
     NoHolder,
-    /// All that should have it said that they do not.
+    /// Every node that should have the chunk refused it.
     Refused,
-    /// The only origins left have another file behind the image by now.
+    /// The file of each remaining origin has changed.
     SourceChanged,
 }
 
@@ -78,10 +80,10 @@ impl std::fmt::Display for Why {
     }
 }
 
-/// For whom a chunk is fetched.
+/// For whom a chunk is fetched; nearer beneficiaries come later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Beneficiary {
-    /// Peers only: nobody here needs it once they are gone.
+    /// Peers only: this node needs it no more once they are gone.
     Peers,
     /// This machine's store, or its read-ahead.
     Store,
@@ -89,21 +91,22 @@ pub enum Beneficiary {
     Reader,
 }
 
-/// Whose turn it is when there is room for one more request: the first of these that has something in line.
+/// Classes of fetches, in the order in which they get room for one more request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
-    /// What a reader of this machine waits for: peers' wishes, however many, do not go before it.
+    /// A reader of this machine waits. Requests of peers never go before it, however many there
+    /// are.
     Reader,
-    /// What somebody else waits for.
+    /// A reader of another machine waits.
     Demand,
-    /// What somebody will probably wait for.
+    /// Read-ahead, on this machine or another.
     ReadAhead,
-    /// What is to be stored.
+    /// The fill of a store.
     Fill,
 }
 
 impl Turn {
-    /// All, the first first.
+    /// All classes, the most urgent first.
     pub const ALL: [Self; 4] = [Self::Reader, Self::Demand, Self::ReadAhead, Self::Fill];
 
     /// The priority of its requests.
@@ -119,59 +122,59 @@ impl Turn {
 /// The single flight of one chunk.
 #[derive(Debug)]
 pub struct Fetch {
-    /// Where it stands.
+    /// The current state.
     pub stage: Stage,
-    /// The nearest of those who want it, or did.
+    /// The nearest beneficiary, past ones included.
     pub beneficiary: Beneficiary,
-    /// The most urgent of those who want it.
+    /// The highest priority among its beneficiaries.
     pub priority: Priority,
     /// Readers of this machine that wait for it.
-    pub waiters: Few<Token>,
+    pub waiters: SmallList<Token>,
     /// Peers that wait for it, and since when.
-    pub askers: Few<(Asker, Time)>,
-    /// Chunks whose hash is in it.
+    pub askers: SmallList<(Asker, Time)>,
+    /// Fetches that need this page: the chunks whose hash is in it.
     pub children: Vec<Chunk>,
     /// Requests under way.
-    pub requests: Few<RequestId>,
+    pub requests: SmallList<RequestId>,
     /// Peers that failed this time round.
-    pub tried: Few<NodeId>,
-    /// The most that a request of ours may reach: less than what any asker gave us.
+    pub tried: SmallList<NodeId>,
+    /// The most reach that a request for it may have: less than that of any asker.
     pub reach: Reach,
-    /// The reach of the request under way, `None` if it went to one that has the chunk for sure: only
-    /// askers with more may wait.
+    /// The reach of the request under way; `None` if it went to a certain holder. Only askers with
+    /// more reach may wait.
     pub rank: Option<Reach>,
-    /// Since when, and why, there is nobody to ask; it stays while asking is tried again.
+    /// Since when, and why, no peer can be asked; it stays during retries.
     pub waiting: Option<(Time, Why)>,
-    /// Whom an origin said to ask instead; tried once.
+    /// The node that an origin advised to ask instead. It is tried once.
     pub advice: Option<NodeId>,
     /// An origin has given advice: the next time it is to send the chunk itself.
     pub insist: bool,
     /// An origin said that its file has changed.
     pub source_changed: bool,
-    /// How many answers in a row could not be used.
+    /// Answers in a row that could not be used.
     pub setbacks: u32,
     /// True if the store's fill wants it.
     pub fill: bool,
     /// True if it is fetched ahead of a reader that goes through the image in order.
     pub stream: bool,
-    /// True if it has been parked for so long that others than the best may be asked.
+    /// True if the fetch has been parked for so long that others than the best peer may be asked.
     pub overdue: bool,
     /// The timer with which it may become so: when it is due, and its number.
     pub(crate) overdue_timer: Option<TimerKey>,
 }
 
 impl Fetch {
-    /// A new one, in line.
+    /// A new fetch, queued.
     pub const fn new(priority: Priority, beneficiary: Beneficiary) -> Self {
         Self {
             stage: Stage::Queued,
             beneficiary,
             priority,
-            waiters: Few::None,
-            askers: Few::None,
+            waiters: SmallList::None,
+            askers: SmallList::None,
             children: Vec::new(),
-            requests: Few::None,
-            tried: Few::None,
+            requests: SmallList::None,
+            tried: SmallList::None,
             reach: Reach::READER,
             rank: None,
             waiting: None,
@@ -186,7 +189,7 @@ impl Fetch {
         }
     }
 
-    /// Whose turn has to come for it to be asked for.
+    /// The class that decides when this fetch gets a request.
     pub fn turn(&self) -> Turn {
         match (self.priority, self.beneficiary) {
             (Priority::Demand, Beneficiary::Reader) => Turn::Reader,
@@ -196,12 +199,12 @@ impl Fetch {
         }
     }
 
-    /// True if nothing is under way for it and nobody waits for it any more, so that it need not be asked for.
+    /// True if no request is under way and no beneficiary waits: it need not be requested.
     pub fn is_unwanted(&self) -> bool {
         let waited_for = !(self.waiters.is_empty() && self.askers.is_empty() && self.children.is_empty());
         let idle = match self.stage {
             Stage::Waiting => true,
-            // What the store or a read-ahead lined up is wanted, though nobody waits.
+            // Chunks that the store or a read-ahead queued are wanted without a waiting reader.
             Stage::NeedsParent | Stage::Paused => self.beneficiary != Beneficiary::Store,
             Stage::Queued | Stage::Parked(_) => self.beneficiary == Beneficiary::Peers,
             Stage::Requested => false,
@@ -218,41 +221,41 @@ impl Fetch {
         }
     }
 
-    /// Takes out those who may not wait for a request of this rank. They joined before it was known whom it would go to, and
-    /// stand elsewhere in the crowd by now, or think so: were it to go no further than they allow, nobody upstream would
-    /// join it to what is under way there.
-    pub fn shed(&mut self, rank: Reach) -> Vec<Asker> {
+    /// Removes the askers that may not wait for a request of this rank. They joined before its
+    /// target was known, and see another position in the chain. If the fetch kept to their reach,
+    /// no upstream could join it to the fetch under way there.
+    pub fn refuse_out_of_reach(&mut self, rank: Reach) -> Vec<Asker> {
         let may_not = |(asker, _): &(Asker, Time)| asker.reach <= rank;
-        let shed: Vec<Asker> = self.askers.iter().filter(|entry| may_not(entry)).map(|(asker, _)| *asker).collect();
-        if !shed.is_empty() {
+        let refused: Vec<Asker> = self.askers.iter().filter(|entry| may_not(entry)).map(|(asker, _)| *asker).collect();
+        if !refused.is_empty() {
             self.askers.retain(|entry| !may_not(entry));
             self.reach = self.askers.iter().map(|(asker, _)| asker.reach.less()).fold(Reach::READER, Reach::min);
         }
-        shed
+        refused
     }
 }
 
 /// One ask to one peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// To whom.
+    /// The asked peer.
     pub peer: NodeId,
-    /// For what.
+    /// The image it is for.
     pub image: ImageNumber,
     /// For what of it.
     pub chunk: Chunk,
     /// Length of the answer.
     pub bytes: u64,
-    /// As sent.
+    /// The priority, as sent.
     pub priority: Priority,
-    /// How far it may be passed on.
+    /// The reach, as sent: how far the peer may pass the request on.
     pub reach: Reach,
-    /// When.
+    /// When it was sent.
     pub sent: Time,
     /// Bytes that the peer owed us with it.
     pub owed: u64,
-    /// True if another was asked for the same chunk before.
+    /// True for a hedge: another peer was asked for the same chunk before.
     pub hedge: bool,
-    /// True if nobody waits for its answer any more; it still counts as outstanding.
+    /// True if its answer is no longer wanted; it still counts as outstanding.
     pub orphan: bool,
 }

@@ -1,7 +1,8 @@
-//! Filling a store: a cursor that walks the image once around and fetches what lies on the node's arc.
+//! Filling a store: a cursor walks the image once around and fetches the chunks on the node's arc.
 //!
-//! Owned by [`crate::node::Node`], one for each joined image. [`Fill::filled`] is what may be announced:
-//! everything before it is held, so it advances only over what has arrived.
+//! [`crate::node::Node`] owns one for each joined image. [`Fill::filled`] is the announced
+//! progress. Invariant: everything before it is held, so it advances only over chunks that have
+//! arrived.
 
 use crate::chunk::Chunk;
 use crate::placement::{Arc, Filled};
@@ -9,10 +10,11 @@ use crate::time::Time;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Most chunk numbers looked at in one go: the walk over a sparse TiB must not hold up a reader.
+/// Most chunk numbers checked in one go: the walk over a sparse TiB must not delay a reader.
 const LOOK_MAX: u32 = 4096;
-/// An answer that took longer counts as if it had taken this: the clock has jumped, or the machine was suspended, and the
-/// next one is not to wait for hours. A chunk of 1 MiB takes less on a link of 10 Mbit/s.
+/// Longest answer time that counts for the pace. The clock may have jumped, or the machine was
+/// suspended, and the next request must not wait for hours. A chunk of 1 MiB takes less at 10
+/// Mbit/s.
 const TOOK_MAX: Duration = Duration::from_secs(1);
 
 /// A fill under way, or done.
@@ -21,7 +23,8 @@ pub struct Fill {
     size: u64,
     arc: Arc,
     filled: Filled,
-    /// Chunk numbers gone through, counted from `filled.from`; those before it are here or pending.
+    /// Chunks passed by the cursor, counted from `filled.from`. Those before it are here or
+    /// pending.
     looked: u64,
     /// Offsets from `filled.from` of chunks that are being fetched.
     pending: BTreeSet<u64>,
@@ -30,19 +33,20 @@ pub struct Fill {
     not_before: Time,
 }
 
-/// What to do with the chunk under the cursor.
+/// The decision about the chunk under the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// It need not be fetched, nor any after it up to and including this one.
+    /// It need not be fetched, nor any chunk after it up to and including this one.
     Through(Chunk),
-    /// It is to be fetched.
+    /// Fetch it from a peer.
     Fetch,
     /// Nothing can be done now.
     Stop,
 }
 
 impl Fill {
-    /// A fill of `arc`, of an image of `size` chunks, that begins at chunk `from` and not before `start`.
+    /// A fill of `arc`, of an image of `size` chunks, that begins at chunk `from` and not before
+    /// `start`.
     pub fn new(size: u64, arc: Arc, from: u64, start: Time) -> Self {
         let filled = Filled { from, count: if arc.length == 0 { size } else { 0 } };
         Self {
@@ -56,12 +60,12 @@ impl Fill {
         }
     }
 
-    /// What the node's store is to hold.
+    /// The arc of the ring that the store is to hold.
     pub const fn arc(&self) -> Arc {
         self.arc
     }
 
-    /// How far it has come.
+    /// The progress along the image.
     pub const fn filled(&self) -> Filled {
         self.filled
     }
@@ -76,7 +80,7 @@ impl Fill {
         !self.is_done() && (self.filled.count..self.filled.count + chunks).contains(&self.offset(chunk))
     }
 
-    /// How many chunks are being fetched for it.
+    /// Chunks being fetched for the fill.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -86,13 +90,13 @@ impl Fill {
         self.pending.iter().map(|offset| self.chunk_at(*offset))
     }
 
-    /// When the next chunk may be asked for, by the pace that `join_boost` sets.
+    /// The earliest time of the next request, by the pace that `join_boost` sets.
     pub const fn not_before(&self) -> Time {
         self.not_before
     }
 
-    /// Walks on: `look` says what to do with each chunk, until it says stop, a chunk is to be fetched, or
-    /// enough has been looked at. Returns the chunk to fetch, and whether there is more to walk.
+    /// Walks on. `look` decides about each chunk, until it says stop, a chunk is to be fetched, or
+    /// enough chunks were passed. Returns the chunk to fetch, and whether the walk is unfinished.
     pub fn walk(&mut self, mut look: impl FnMut(Chunk) -> Look) -> (Option<Chunk>, bool) {
         for _ in 0..LOOK_MAX {
             if self.looked == self.size {
@@ -117,14 +121,14 @@ impl Fill {
         (None, self.looked < self.size)
     }
 
-    /// A chunk of the arc has come, for whatever reason.
+    /// Notes that a chunk of the arc has arrived, by whatever way.
     pub fn arrived(&mut self, chunk: Chunk) {
         self.pending.remove(&self.offset(chunk));
         self.settle();
     }
 
-    /// Sets the pace after an answer that took `took`, with `parallel` requests under way: at boost 9
-    /// there is none, at 0 nine tenths of the time are left to others.
+    /// Sets the pace after an answer that took `took`, with `parallel` requests under way. At boost
+    /// 9 there is no pause; at boost 0 the fill pauses for nine tenths of the time.
     pub fn pace(&mut self, took: Duration, parallel: u32, boost: u8, now: Time) {
         let took = took.min(TOOK_MAX);
         self.service = if self.service.is_zero() { took } else { (self.service * 7 + took) / 8 };

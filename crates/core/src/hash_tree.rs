@@ -1,10 +1,10 @@
-//! The hash tree of an image: what every chunk must hash to, down from the image id.
+//! The hash tree of an image: the hash of every chunk, down from the image id.
 //!
-//! Owns the arithmetic of hashes and no I/O: a publisher tells a [`TreeBuilder`] the hashes of the chunks
-//! that hold data and gets the [`HashTree`]; a reader takes pages one by one from others, and asks
-//! [`verify`] and [`zero_children`]. Invariant: a chunk's hash depends on its bytes only, never on its
-//! place, and a chunk that nobody told about is all zeros. Used by origins and stores. Does not hold data,
-//! and does not check the top page: that is what [`ImageId::of`] is for.
+//! It owns the arithmetic of hashes and does no I/O. A publisher gives a [`TreeBuilder`] the hashes
+//! of data chunks and gets the [`HashTree`]. A reader gets single pages from others and uses
+//! [`verify`] and [`zero_children`]. Invariant: a chunk's hash depends on its bytes only, never on
+//! its place, and a chunk that was never added is all zeros. Origins and stores use it. It holds no
+//! data, and does not check the top page: [`ImageId::of`] does.
 
 use crate::chunk::{Chunk, ChunkSize, HASH_BYTES};
 use crate::image::{BadHeader, Geometry, Header, ImageId};
@@ -43,18 +43,18 @@ pub fn hash_chunk(bytes: &[u8]) -> Hash {
     Hash(*blake3::hash(bytes).as_bytes())
 }
 
-/// True if `bytes` hash to `expected`. Their length needs no check of its own: other lengths hash to
-/// something else.
+/// True if `bytes` hash to `expected`. Their length needs no check of its own: other lengths hash
+/// to something else.
 pub fn verify(expected: &Hash, bytes: &[u8]) -> bool {
     hash_chunk(bytes) == *expected
 }
 
-/// Hashes of the chunks and pages of one level that are, or stand for, nothing but zeros.
+/// Hashes of the all-zero chunks and pages of one level.
 #[derive(Clone, Copy, Debug)]
 struct ZeroLevel {
-    /// Of one that has the full length.
+    /// The hash at full length.
     full: Hash,
-    /// Of the last one, which may be shorter.
+    /// The hash of the last one, which may be shorter.
     last: Hash,
     /// Number of the last one.
     last_number: u64,
@@ -66,7 +66,7 @@ impl ZeroLevel {
     }
 }
 
-/// What each chunk of an image hashes to if everything below it is zero.
+/// The hash of each chunk of an image, if everything below it is zero.
 #[derive(Clone, Debug)]
 pub struct ZeroHashes {
     geometry: Geometry,
@@ -95,17 +95,18 @@ impl ZeroHashes {
         Self { geometry: *geometry, levels }
     }
 
-    /// The image whose chunks these are.
+    /// The numbering of the image's chunks.
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What `chunk`, data or page, hashes to if everything below it is zero.
+    /// The hash of `chunk`, data or page, if everything below it is zero.
     pub fn of(&self, chunk: Chunk) -> Hash {
         self.level(chunk).of(chunk.0)
     }
 
-    /// The bytes of a page below which everything is zero; they are hashes, so not zeros themselves.
+    /// The bytes of a page below which everything is zero; they are hashes, so not zeros
+    /// themselves.
     ///
     /// # Panics
     /// For a data chunk.
@@ -126,10 +127,11 @@ fn fill_page(children: Range<u64>, hash: impl Fn(u64) -> Hash) -> Vec<u8> {
     page
 }
 
-/// Which children of a verified page are known to be zero, as ascending, separate ranges of chunk numbers.
+/// The children of a verified page that are known to be zero, as ascending, disjoint ranges of
+/// chunk numbers.
 ///
-/// `page_bytes` has the page's length. Children of a page above the leaves are pages: zero means that
-/// everything below them is.
+/// `page_bytes` has the page's length. Above the leaves the children are pages: zero means that
+/// everything below them is zero.
 pub fn zero_children(geometry: &Geometry, zeros: &ZeroHashes, page: Chunk, page_bytes: &[u8]) -> Vec<Range<u64>> {
     let children = geometry.children(page);
     assert_eq!(page_bytes.len() as u64, geometry.length(page), "length of page {page}");
@@ -171,10 +173,10 @@ impl TreeBuilder {
         self.zeros.geometry()
     }
 
-    /// Says what a data chunk hashes to. One that hashes as zeros do counts as zero.
+    /// Adds the hash of a data chunk. A hash of zeros counts as zero.
     ///
     /// # Panics
-    /// If `chunk` is not data of this image, or was told before.
+    /// If `chunk` is not data of this image, or was added before.
     pub fn add(&mut self, chunk: Chunk, hash: Hash) {
         let geometry = self.zeros.geometry;
         assert!(geometry.is_data(chunk), "{chunk} is not data");
@@ -219,11 +221,11 @@ impl TreeBuilder {
     }
 }
 
-/// All the hashes of a published image. Costs memory only for pages that have data below them.
+/// All hashes of a published image. Only pages that have data below them cost memory.
 #[derive(Debug)]
 pub struct HashTree {
     zeros: ZeroHashes,
-    /// By chunk number: the top page, and every other one that has data below it.
+    /// By chunk number: the top page, and every other page that has data below it.
     pages: BTreeMap<u64, Bytes>,
 }
 
@@ -238,13 +240,13 @@ impl HashTree {
         &self.zeros
     }
 
-    /// The bytes of a page; `None` for data and for pages (but the top one) below which all is zero, whose
-    /// bytes are [`ZeroHashes::page`].
+    /// The bytes of a page. `None` for data, and for pages below the top with only zeros below
+    /// them, whose bytes are [`ZeroHashes::page`].
     pub fn page(&self, page: Chunk) -> Option<&Bytes> {
         self.pages.get(&page.0)
     }
 
-    /// What a chunk, data or page, must hash to.
+    /// The expected hash of a chunk, data or page.
     pub fn hash(&self, chunk: Chunk) -> Hash {
         match self.geometry().parent(chunk) {
             None => self.page(chunk).map_or_else(|| self.zeros.of(chunk), |top| hash_chunk(top)),
@@ -259,8 +261,8 @@ impl HashTree {
         self.hash(chunk) == self.zeros.of(chunk)
     }
 
-    /// The end of the longest run, from data chunk `from` and not beyond `end`, that is all zero or all
-    /// not zero, and which of the two. Skips a whole leaf page of zeros in one step.
+    /// The end of the longest run from data chunk `from`, not beyond `end`, that is all zero or all
+    /// non-zero; and true if it is zero. A whole leaf page of zeros costs one step.
     ///
     /// # Panics
     /// If `from..end` is empty or not all data.

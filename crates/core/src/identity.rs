@@ -1,4 +1,5 @@
-//! Who a node is: an id for its lifetime, an address, a generation that settles who is newer, and its zone.
+//! The identity of a node: an id for its lifetime, an address, a generation that orders its lives,
+//! a zone.
 
 use crate::placement::map::mix;
 use serde::de::Error;
@@ -25,55 +26,58 @@ impl fmt::Debug for NodeId {
 /// A member of the field, as membership gossip names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// Where it is reached, TCP and UDP.
+    /// Its address, TCP and UDP.
     pub addr: SocketAddr,
-    /// The process.
+    /// The id of the process.
     pub node: NodeId,
-    /// Milliseconds since 1970 at its start, or later than all whom its introducer knew by then; of two processes at one
-    /// address the later one is real.
+    /// Milliseconds since 1970 at its start, or more than every generation that its introducer knew
+    /// then. Of two processes at one address the one with the higher generation is real.
     pub generation: u64,
-    /// With whom it shares what it holds.
+    /// Its zone: the nodes with which it shares what it holds.
     pub zone: Zone,
 }
 
 impl Identity {
-    /// Who is older has less of it; no two have the same.
+    /// A total order of nodes by start; the older node has the lower value.
     pub const fn age(&self) -> (u64, NodeId) {
         (self.generation, self.node)
     }
 
-    /// When it came, among all others.
+    /// Its place in the order of joins.
     pub const fn arrival(&self) -> Arrival {
         let drawn = self.node.0 >> (u64::BITS - Arrival::DRAWN_BITS);
         Arrival((self.generation << Arrival::DRAWN_BITS | drawn) & Arrival::MASK)
     }
 }
 
-/// A place in the order in which nodes came, which is a circle: it begins anew after 139 years. Who came in the same
-/// millisecond stand in the order of their ids.
+/// A place in the order in which nodes joined. The order is a circle of 139 years. Nodes that
+/// joined in the same millisecond follow the order of their ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arrival(pub u64);
 
 impl Arrival {
     /// The number of bits that are used.
     pub const BITS: u32 = 62;
-    /// Of an id, so many: of 10 000 that come within a second, two are the same once in twenty times.
+    /// Bits taken from an id. Of 10 000 nodes that join within a second, two share a place once in
+    /// twenty times.
     const DRAWN_BITS: u32 = 20;
     const MASK: u64 = (1 << Self::BITS) - 1;
 
     /// Before all others.
     pub const FIRST: Self = Self(0);
 
-    /// How far around it is from `start` to here.
+    /// The distance around the circle from `start` to here.
     pub const fn since(self, start: Self) -> u64 {
         self.0.wrapping_sub(start.0) & Self::MASK
     }
 }
 
-/// A zone: nodes that are near each other, such as those of a rack. All of them know each other; of other zones they
-/// know a few. A node that is told of none is in the zone without a name.
+/// A zone: nodes that are near each other, such as those of a rack. A node knows every node of its
+/// own zone, and a few of each other zone. A node without a configured zone is in the zone without
+/// a name.
 ///
-/// Kept in place, since a node knows many identities; no longer than an IPv4 network's usual notation.
+/// The name is kept inline, since a node knows many identities. It is no longer than an IPv4
+/// network's usual notation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zone([u8; Zone::LENGTH_MAX]);
 
@@ -81,7 +85,8 @@ impl Zone {
     /// Longest name, in bytes: `198.18.255.255/32`, as a subnet is written, has 17.
     pub const LENGTH_MAX: usize = 20;
 
-    /// The zone of this name: letters, digits and `-_.:/`, at most [`Zone::LENGTH_MAX`] of them, or none.
+    /// The zone of this name: letters, digits and `-_.:/`, at most [`Zone::LENGTH_MAX`] of them, or
+    /// none.
     pub fn named(name: &str) -> Option<Self> {
         let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
         let mut bytes = [0; Self::LENGTH_MAX];
@@ -95,7 +100,8 @@ impl Zone {
         std::str::from_utf8(&self.0[..length]).expect("ASCII, as it was checked")
     }
 
-    /// Its place in the order of zones, which is the same everywhere: 64 bits of a hash of the name.
+    /// Its place in the order of zones, which is the same everywhere: 64 bits of a hash of the
+    /// name.
     pub fn place(&self) -> u64 {
         self.0.chunks(8).fold(0, |place, part| {
             let mut bytes = [0; 8];

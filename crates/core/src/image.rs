@@ -1,8 +1,8 @@
-//! Images: what identifies one, and how its bytes are numbered.
+//! Images: their identity, and the numbering of their bytes.
 //!
-//! A [`Header`] says how long an image is and how it is cut; together with the top page of its hash tree
-//! it makes the [`ImageId`]. [`Geometry`] turns a header into the numbering of [`Chunk`]s: which are data,
-//! which are hash pages, who is whose parent, how long each is. Pure arithmetic; holds no bytes.
+//! A [`Header`] has the image's length and chunk size; together with the top page of the hash tree
+//! it makes the [`ImageId`]. [`Geometry`] turns a header into the numbering of [`Chunk`]s: data,
+//! hash pages, parents, lengths. Pure arithmetic; it holds no bytes.
 
 use crate::chunk::{BadChunkSize, Chunk, ChunkSize, HASH_BYTES};
 use crate::extent::Extent;
@@ -11,7 +11,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Names an image by its content: BLAKE3 of its [`Header`] and of the top page of its hash tree.
+/// The id of an image, made of its content: BLAKE3 of its [`Header`] and of the top page of its
+/// hash tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageId(pub [u8; HASH_BYTES]);
 
@@ -24,7 +25,7 @@ impl ImageId {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// Its first 12 hexadecimal digits, for people.
+    /// The first 12 hexadecimal digits, for display.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
@@ -57,15 +58,16 @@ impl FromStr for ImageId {
     }
 }
 
-/// The first digits of an image id, as people type them: at least [`IdDigits::MIN`], lower case.
+/// The first digits of an image id, as typed: at least [`IdDigits::MIN`], lower case.
 ///
-/// Whoever wants to can make an image whose id begins with some digits that are given, 16 times as much work for each of
-/// them: the 12 that are shown tell images of a field apart, and all 64 stand for every byte.
+/// An attacker can make an image whose id begins with given digits, at 16 times the work for each
+/// digit. The 12 digits that are shown tell the images of a field apart; only all 64 identify the
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdDigits(String);
 
 impl IdDigits {
-    /// Fewer digits name no image: most words of them could be names.
+    /// Fewest digits that name an image. Shorter words are more likely names.
     pub const MIN: usize = 4;
 
     /// `text` as the beginning of an id, or all of one.
@@ -84,7 +86,7 @@ impl IdDigits {
         self.0.len() == 2 * HASH_BYTES
     }
 
-    /// How many they are; never 0.
+    /// The number of digits, from [`IdDigits::MIN`] to 64.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -113,7 +115,7 @@ pub enum BadHeader {
     /// Written by another version.
     #[error("image format {0} is not supported (this is {version})", version = Header::VERSION)]
     Version(u32),
-    /// See [`BadChunkSize`].
+    /// The chunk size is not a power of two within the bounds; see [`BadChunkSize`].
     #[error(transparent)]
     ChunkSize(#[from] BadChunkSize),
     /// Zero, or above [`Header::MAX_LENGTH`].
@@ -133,7 +135,8 @@ impl Header {
     pub const MAX_LENGTH: u64 = i64::MAX as u64;
     const MAGIC: [u8; 8] = *b"V-FIELD\0";
 
-    /// An image of `length_bytes` in chunks of `chunk_size`, of which `populated` are not all zeros.
+    /// An image of `length_bytes` in chunks of `chunk_size`, of which `populated` are not all
+    /// zeros.
     pub fn new(length_bytes: u64, chunk_size: ChunkSize, populated: u64) -> Result<Self, BadHeader> {
         if length_bytes == 0 || length_bytes > Self::MAX_LENGTH {
             return Err(BadHeader::Length(length_bytes));
@@ -154,7 +157,7 @@ impl Header {
         self.chunk_size
     }
 
-    /// How many of its data chunks are not all zeros.
+    /// The number of data chunks that are not all zeros.
     pub const fn populated(&self) -> u64 {
         self.populated
     }
@@ -185,14 +188,16 @@ impl Header {
     }
 }
 
-/// At most this many levels of hash pages: 2^63 bytes in chunks of 16 KiB (512 hashes a page) need 6.
+/// At most this many levels of hash pages: 2^63 bytes in chunks of 16 KiB (512 hashes a page) need
+/// 6.
 const LEVELS_MAX: usize = 6;
 
 /// The numbering of an image's chunks.
 ///
-/// Numbers `0..data_chunks` are data. After them come the hash pages of level 0 (hashes of data chunks),
-/// then those of level 1 (hashes of level-0 pages), and so on up to one page, the top, which has the
-/// highest number. The last data chunk and the last page of each level may be shorter than a chunk.
+/// Numbers `0..data_chunks` are data. After them come the hash pages of level 0 (hashes of data
+/// chunks), then those of level 1 (hashes of level-0 pages), and so on up to one page, the top,
+/// which has the highest number. The last data chunk and the last page of each level may be shorter
+/// than a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     header: Header,
@@ -239,8 +244,9 @@ impl Geometry {
         self.starts[self.levels]
     }
 
-    /// Most chunks that can be in a store: chunks of zeros are in none, and neither are pages over nothing else. Of
-    /// each level there are at most as many pages as there are data chunks below them. At least 1.
+    /// Most chunks that can be in a store: chunks of zeros are in none, and neither are pages over
+    /// nothing else. Of each level there are at most as many pages as there are data chunks below
+    /// them. At least 1.
     pub fn stored_max(&self) -> u64 {
         let populated = self.header.populated();
         let pages =
@@ -248,7 +254,8 @@ impl Geometry {
         (populated + pages.sum::<u64>()).max(1)
     }
 
-    /// `chunks` of all, hash pages and zeros included, in chunks that are in a store: those of zeros lie anywhere.
+    /// The number of stored chunks among `chunks` of all, hash pages and zeros included, if zeros
+    /// are spread evenly.
     pub fn stored_share(&self, chunks: u64) -> u64 {
         (u128::from(chunks) * u128::from(self.stored_max()) / u128::from(self.chunks())) as u64
     }
@@ -264,7 +271,7 @@ impl Geometry {
         self.starts[level]..self.starts[level + 1]
     }
 
-    /// The page whose hash is in the image id.
+    /// The top page, whose hash is in the image id.
     pub const fn top(&self) -> Chunk {
         Chunk(self.chunks() - 1)
     }
@@ -287,7 +294,8 @@ impl Geometry {
         (0..self.levels).find(|&level| chunk.0 < self.starts[level + 1])
     }
 
-    /// Length in bytes: that of a full chunk but for the last data chunk and the last page of a level.
+    /// Length in bytes: that of a full chunk but for the last data chunk and the last page of a
+    /// level.
     pub fn length(&self, chunk: Chunk) -> u64 {
         match self.level(chunk) {
             None => self.extent(chunk).len(),
@@ -299,7 +307,8 @@ impl Geometry {
         }
     }
 
-    /// The page that holds a chunk's hash, and the place of that hash in it; `None` for the top page.
+    /// The page that holds a chunk's hash, and the place of that hash in it; `None` for the top
+    /// page.
     pub fn parent(&self, chunk: Chunk) -> Option<(Chunk, usize)> {
         let fanout = self.header.chunk_size.hashes_per_page();
         let (first, level) = match self.level(chunk) {
@@ -339,7 +348,7 @@ impl Geometry {
         extent.start() / size..extent.end().div_ceil(size).min(self.data_chunks())
     }
 
-    /// How many chunks the level below `level` has.
+    /// The number of chunks in the level below `level`.
     fn children_total(&self, level: usize) -> u64 {
         if level == 0 { self.starts[0] } else { self.starts[level] - self.starts[level - 1] }
     }

@@ -1,9 +1,15 @@
-//! What a node has of one image: the chunks of its store, and a few besides.
+//! The inventory of a node for one image: the chunks of its store, and those of the transient
+//! cache.
 //!
-//! Every chunk here is in one class. *Stored*: committed to, counted against the capacity. *Transient*:
-//! passed on or read lately, kept within a bound of its own, least recently used first to go. *Zero*:
-//! known to be all zeros, costs nothing. Invariant: stored <= capacity, transient <= its bound, once
-//! [`Inventory::overflow`] has been emptied. Holds no bytes: the shell's store does, in step with it.
+//! Every chunk here is in one class.
+//!
+//! - *Stored*: committed to, counted against the capacity.
+//! - *Transient*: relayed or read recently, within a bound of its own, evicted least recently used
+//!   first.
+//! - *Zero*: known to be all zeros, without cost.
+//!
+//! Invariant: once [`Inventory::overflow`] is empty, stored <= capacity and transient <= its bound.
+//! It holds no bytes: the shell's store does, in step with it.
 
 use crate::bits::Bits;
 use crate::chunk::Chunk;
@@ -11,7 +17,7 @@ use crate::image::Geometry;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What is here of one image.
+/// The chunks of one image that are on this node.
 #[derive(Debug)]
 pub struct Inventory {
     geometry: Geometry,
@@ -50,17 +56,17 @@ impl Inventory {
         self.capacity
     }
 
-    /// Chunks stored.
+    /// The number of stored chunks.
     pub const fn stored(&self) -> u64 {
         self.stored.count()
     }
 
-    /// Chunks kept for a while.
+    /// Number of transient chunks.
     pub fn transient(&self) -> u64 {
         self.transient.len() as u64
     }
 
-    /// True if a read of `chunk` needs nobody else.
+    /// True if a read of `chunk` needs no peer.
     pub fn is_here(&self, chunk: Chunk) -> bool {
         self.stored.contains(chunk) || self.transient.contains_key(&chunk) || self.is_zero(chunk)
     }
@@ -75,8 +81,8 @@ impl Inventory {
         self.zero_above(chunk).is_some()
     }
 
-    /// The highest-numbered chunk that is zero along with `chunk`: for data below a zero page, the last
-    /// of that page. Lets a walk over a sparse image skip the page at once.
+    /// The highest-numbered chunk that is zero along with `chunk`: for data below a zero page, the
+    /// last of that page. Lets a walk over a sparse image skip the page at once.
     pub fn zero_through(&self, chunk: Chunk) -> Option<Chunk> {
         let mut last = self.zero_above(chunk)?;
         while self.geometry.level(last) != self.geometry.level(chunk) {
@@ -103,7 +109,8 @@ impl Inventory {
         }
     }
 
-    /// Takes in a chunk that has arrived: to the store if `keep` and the capacity allows, else for a while.
+    /// Takes in a chunk that has arrived: to the store if `keep` and the capacity allows, else as
+    /// transient.
     pub fn insert(&mut self, chunk: Chunk, keep: bool) {
         if self.stored.contains(chunk) {
             return;
@@ -121,7 +128,7 @@ impl Inventory {
         self.used(chunk, false);
     }
 
-    /// Moves a chunk that is here for a while to the store; false if it is not here or there is no room.
+    /// Moves a chunk that is transient to the store; false if it is not here or there is no room.
     pub fn promote(&mut self, chunk: Chunk) -> bool {
         if self.stored.contains(chunk) {
             return true;
@@ -133,15 +140,15 @@ impl Inventory {
         fits
     }
 
-    /// Takes a chunk out of the store; it stays for a while, as if it had just been used.
+    /// Takes a chunk out of the store; it stays transient, as if it had just been used.
     pub fn demote(&mut self, chunk: Chunk) {
         if self.stored.remove(chunk) {
             self.used(chunk, true);
         }
     }
 
-    /// A transient chunk that has to go, least recently used first, if there are too many. `busy` says
-    /// which must stay for now.
+    /// A transient chunk that has to go, least recently used first, if there are too many. `busy`
+    /// says which must stay for now.
     pub fn overflow(&mut self, busy: impl Fn(Chunk) -> bool) -> Option<Chunk> {
         if self.transient.len() as u64 <= self.transient_max {
             return None;
@@ -151,7 +158,7 @@ impl Inventory {
         Some(victim)
     }
 
-    /// All stored chunks, in order.
+    /// All stored chunks, ascending.
     pub fn iter_stored(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.stored.iter()
     }

@@ -1,8 +1,9 @@
-//! The V-FIELD protocol as pure state machines: no sockets, clocks, threads or randomness of its own.
+//! The V-FIELD protocol as pure state machines: no sockets, clocks, threads or randomness of its
+//! own.
 //!
-//! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the idea
-//! that makes it fast. [`source`] and [`device`] are where a node meets the exports. [`hash_tree`] and [`image`] are
-//! what everything else trusts.
+//! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the
+//! idea that makes it fast. A node meets the exports in [`source`] and [`device`]. Everything else
+//! trusts [`hash_tree`] and [`image`].
 
 pub mod bits;
 pub mod chunk;
@@ -11,7 +12,6 @@ pub mod device;
 pub mod directory;
 pub mod extent;
 pub mod fetch;
-pub mod few;
 pub mod fill;
 pub mod hash_tree;
 pub mod identity;
@@ -29,6 +29,7 @@ pub mod placement;
 pub mod reach;
 pub mod read_ahead;
 pub mod record;
+pub mod small_list;
 pub mod snapshot;
 pub mod source;
 pub mod standing;

@@ -1,16 +1,17 @@
-//! In which order the answers of one connection leave: what a reader waits for first, the rest in the order in which it was
-//! asked for.
+//! The order in which the answers of one connection leave: demand requests first, then the others
+//! in the order of their arrival.
 //!
-//! A reader may have come to wait for a chunk since it was asked for ahead of it or as a fill, which the one that answers
-//! does not hear of. So the rest does not wait for ever while a reader elsewhere goes on: only so much goes past it.
+//! A reader may begin to wait for a chunk that was requested earlier as read-ahead or fill. The
+//! answering peer does not hear of that. So only [`OVERTAKEN_MAX`] later answers may overtake such
+//! a request.
 
 use crate::wire::Priority;
 use std::collections::VecDeque;
 
-/// So many that readers wait for, and that were asked for later, leave before one of the rest.
+/// Demand answers that may overtake one older answer of another class.
 const OVERTAKEN_MAX: u64 = 16;
 
-/// See the module.
+/// The queued answers of one connection.
 #[derive(Debug)]
 pub struct Lines<T> {
     urgent: VecDeque<T>,
@@ -27,7 +28,7 @@ impl<T> Default for Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Lines up what was asked for with this priority.
+    /// Queues an answer to a request of this priority.
     pub fn push(&mut self, priority: Priority, item: T) {
         if priority == Priority::Demand {
             self.urgent.push_back(item);
@@ -36,12 +37,12 @@ impl<T> Lines<T> {
         }
     }
 
-    /// Lines up what is to leave before all else.
+    /// Queues an answer that leaves before all others.
     pub fn push_first(&mut self, item: T) {
         self.urgent.push_front(item);
     }
 
-    /// What leaves next.
+    /// Removes the answer that leaves next.
     pub fn pop(&mut self) -> Option<T> {
         let has_turn = |rest: &(u64, T)| self.urgent.is_empty() || rest.0 <= self.left;
         if self.rest.front().is_some_and(has_turn) {
@@ -51,7 +52,7 @@ impl<T> Lines<T> {
         self.urgent.pop_front()
     }
 
-    /// All of them.
+    /// All queued answers, in no particular order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.urgent.iter_mut().chain(self.rest.iter_mut().map(|(_, item)| item))
     }
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_goes_first_and_not_all_of_it_goes_past_the_rest() {
+    fn awaited_chunks_go_first_but_never_starve_the_rest() {
         let mut lines = Lines::default();
         (100..103).for_each(|item| lines.push(Priority::Fill, item));
         (0..20).for_each(|item| lines.push(Priority::Demand, item));
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_does_not_go_past_anything() {
+    fn repeated_requests_overtake_nothing() {
         let mut lines = Lines::default();
         let before = 2 * OVERTAKEN_MAX;
         (0..before).for_each(|item| lines.push(Priority::Demand, item));

@@ -1,17 +1,20 @@
-//! Membership: who is in the field and alive, and what they say, by gossip.
+//! Membership by gossip: the nodes of the field, their states, and their records.
 //!
-//! SWIM (Das, Gupta and Motivala, 2002): members probe one another, suspect who does not answer, and bury
-//! suspects that do not deny it in time; news rides on every datagram. But nobody talks to members
-//! drawn at random: each has a few partners, its neighbours in some circles ([`rings`]), probes
-//! those after it, and passes news on to all of them. So a member's talk does not grow with the field, and
-//! a death has witnesses who look every 300 ms.
+//! SWIM (Das, Gupta and Motivala, 2002): members probe one another, suspect a silent member, and
+//! bury a suspect that does not deny it in time; news rides on every datagram. Unlike in SWIM,
+//! partners are not drawn at random. A member's partners are beside it in some circles ([`rings`]):
+//! it probes those after it, and passes news on to all. So a member's traffic does not grow with
+//! the field, and a death has witnesses that look every 300 ms.
 //!
-//! A node is a member among the nodes of its zone; a gateway is one among the gateways of all zones too ([`Level`]).
+//! A node is a member among the nodes of its zone. A gateway is also one among the gateways of all
+//! zones ([`Level`]).
 //!
-//! Called by [`crate::node::Node`] with datagrams, snapshots and the time; gives back datagrams to send, and who
-//! came and went. Knows nothing of chunks, draws no lots, and sleeps until [`Membership::next_wake`].
+//! [`crate::node::Node`] calls it with datagrams, snapshots and the time. It returns datagrams to
+//! send, and the members that came and went. It knows nothing of chunks, draws no random numbers,
+//! and sleeps until [`Membership::next_wake`].
 
 mod denial;
+mod effects;
 pub mod message;
 mod news;
 mod rings;
@@ -23,6 +26,7 @@ use crate::identity::{Identity, NodeId};
 use crate::outbid::CLAIM_MAX;
 use crate::record::{Record, RecordKey, Records};
 use crate::time::Time;
+pub use effects::Effects;
 pub use message::Level;
 use message::{DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use news::{News, Topic};
@@ -34,86 +38,61 @@ use std::sync::Arc as Shared;
 use std::time::Duration;
 use watch::Watch;
 
-/// How long a suspect has to deny it: a third of a second until its death is suspected, as much until it is
-/// probed, and this, stay below the promised 2 s.
+/// How long a suspect has to deny it. The time to suspicion (a third of a second), the time to the
+/// next probe (as much), and this stay below the promised 2 s.
 const GRACE: Duration = Duration::from_millis(700);
-/// The same at those who heard of the suspicion: whoever raised it is to judge it first.
+/// The same at members that heard of the suspicion: the member that raised it judges first.
 const GRACE_HEARD: Duration = Duration::from_millis(1500);
-/// In fields of so few members partners are chosen anew at each change.
+/// Members up to which partners are chosen anew at each change.
 const SMALL: usize = 8;
-/// In larger ones at most this often: of a room that comes up most have come by then, and everyone talks
-/// to few that do not remain partners.
+/// Shortest interval between choices of partners in larger fields. Most nodes of a room that is
+/// switched on have joined by then, so few messages go to members that do not remain partners.
 const PARTNERS_EVERY: Duration = Duration::from_millis(250);
-/// News waits so long for more: nodes that start together are to agree on homes before they fetch.
+/// How long news waits for more news: nodes that start together agree on homes before they fetch.
 const NEWS_AFTER: Duration = Duration::from_millis(10);
-/// How often partners are told of members that come and go.
+/// Interval at which partners hear of members that come and go.
 const MEMBERS_EVERY: Duration = Duration::from_millis(50);
-/// How often partners are told of what members hold, times [`Membership::talk`]: it changes all the time.
+/// Interval at which partners hear of holdings, times [`Membership::talk`]: holdings change all the
+/// time.
 const RECORDS_EVERY: Duration = Duration::from_millis(100);
-/// So many datagrams of news go to a partner at once; the rest waits for the next time.
+/// Most datagrams of news to one partner at once; the rest goes at the next interval.
 const DATAGRAMS_AT_ONCE: usize = 4;
-/// What a snapshot brings is passed on if it is no more than so much: the news of one who joins, or what gossip
-/// has lost, and not a whole field that one who joins gets to know.
+/// Most items of a snapshot that are passed on: the news of one newcomer, or items that gossip
+/// lost. A newcomer that learns a whole field passes nothing on.
 const PASSED_ON: usize = 8;
-/// So many members that are new are taken from one snapshot: twice a large field. One teller does not fill the table at once,
-/// and what is left of a larger field comes with the next.
+/// Most new members taken from one snapshot: twice a large field. One teller cannot fill the table
+/// at once; the rest of a larger field comes with the next snapshot.
 const NEW_MAX: usize = 4096;
-
-/// What a call left to be done.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// Datagrams to send.
-    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
-    /// Members that are new, or back.
-    pub up: Vec<Identity>,
-    /// Members that died or left.
-    pub down: Vec<Departed>,
-    /// True if somebody is suspect, or no longer, or is said to have come at another time.
-    pub doubt: bool,
-    /// True if this node had to deny its death: others may not hear what it says.
-    pub denied: bool,
-}
-
-impl Effects {
-    /// These, then others.
-    pub fn add(&mut self, other: Self) {
-        self.datagrams.extend(other.datagrams);
-        self.up.extend(other.up);
-        self.down.extend(other.down);
-        self.doubt |= other.doubt;
-        self.denied |= other.denied;
-    }
-}
 
 /// The members of a zone, or of the backbone, and their records.
 pub struct Membership {
     level: Level,
     me: Identity,
     incarnation: u32,
-    /// It has said goodbye: nothing is sent any more.
+    /// It has left: it sends nothing any more.
     gone: bool,
     now: Time,
     roster: Roster,
     records: Records,
     news: News,
-    /// When the partners are told the news, if there is any.
+    /// When news goes to the partners; `None` without news.
     tell_at: Option<Time>,
-    told: Time,
-    /// When partners are to be chosen anew, if the members have changed.
+    last_sent: Time,
+    /// When partners are chosen anew; `None` unless the members have changed.
     choose_at: Option<Time>,
     chosen: Time,
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
-    /// Members that we hold for dead and others, or they themselves, do not.
+    /// Members held for dead here and not by others, or by themselves.
     doubts: BTreeSet<NodeId>,
     forming: bool,
-    /// Who told this node last of all that it knows: those who come next are told by the same, mostly.
+    /// The member that sent the last snapshot. Newcomers mostly get theirs from the same one.
     introducer: Option<NodeId>,
     denials: u64,
-    /// When this node last followed others to a generation that no clock says.
+    /// When this node last adopted a generation of others that is beyond any clock.
     followed: Option<Time>,
-    /// Who says what is being taken in.
+    /// The sender of the statement being taken in.
     teller: Option<Identity>,
     effects: Effects,
 }
@@ -131,7 +110,7 @@ impl Membership {
             records: Records::default(),
             news: News::default(),
             tell_at: None,
-            told: Time::ZERO,
+            last_sent: Time::ZERO,
             choose_at: None,
             chosen: Time::ZERO,
             chosen_of: 0,
@@ -146,7 +125,7 @@ impl Membership {
         }
     }
 
-    /// Who this node is.
+    /// This node's identity.
     pub const fn me(&self) -> &Identity {
         &self.me
     }
@@ -160,7 +139,7 @@ impl Membership {
         times.into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     pub fn tick(&mut self, now: Time) -> Effects {
         self.now = now;
         while let Some(suspect) = self.roster.due(now) {
@@ -177,7 +156,7 @@ impl Membership {
         self.finish()
     }
 
-    /// Takes in a datagram; whatever is wrong with it, nothing of ours is harmed.
+    /// Takes in a datagram. A malformed one changes nothing.
     pub fn datagram(&mut self, bytes: &[u8], now: Time) -> Effects {
         self.now = now;
         let Some((head, items)) = message::parse(bytes) else { return Effects::default() };
@@ -188,7 +167,7 @@ impl Membership {
             return Effects::default();
         }
         if head.to != self.me.node {
-            // Another process had this address: its friends are to know who has it now.
+            // Another process had this address: its partners are to hear of the new one.
             if matches!(purpose, Purpose::Ping(_) | Purpose::PingFor(..)) {
                 self.send(from, Purpose::News);
             }
@@ -220,11 +199,11 @@ impl Membership {
         self.finish()
     }
 
-    /// Takes in what another member told us when we met.
+    /// Takes in the snapshot of another member.
     pub fn learn(&mut self, mut members: Vec<Member>, records: Vec<Record>, now: Time) -> Effects {
         self.now = now;
         if let [newcomer] = &mut members[..] {
-            self.usher(newcomer);
+            self.place_last(newcomer);
         }
         let mut news = 0;
         members.retain(|member| {
@@ -253,7 +232,7 @@ impl Membership {
         self.finish()
     }
 
-    /// A member greeted us, so it lives.
+    /// Notes a greeting of a member, which so is alive.
     pub fn met(&mut self, identity: Identity, now: Time) -> Effects {
         self.now = now;
         self.teller = Some(identity).filter(|teller| teller.node != self.me.node);
@@ -262,32 +241,33 @@ impl Membership {
         self.finish()
     }
 
-    /// Something came from a member at `now`, by whatever way.
+    /// Notes a sign of life of a member at `now`, by whatever way.
     pub fn heard(&mut self, node: NodeId, now: Time) {
         self.now = now;
         self.hear(node);
     }
 
-    /// A member's connections broke: it has to prove within [`GRACE`] that it lives.
+    /// Notes that a member's connections broke: it has to prove within [`GRACE`] that it is alive.
     pub fn suspect(&mut self, node: NodeId, now: Time) -> Effects {
         self.now = now;
         self.raise(node);
         self.finish()
     }
 
-    /// Begins anew, without memory of who is dead: for a node that has lost all others, who may have lost it.
+    /// Forgets all deaths: for a node that has lost all others, or that all others hold for dead.
     pub fn start_over(&mut self) {
         self.roster.forget_the_dead();
         self.doubts.clear();
     }
 
-    /// True once it has said goodbye.
+    /// True once it has left.
     pub const fn has_left(&self) -> bool {
         self.gone
     }
 
-    /// Says something about an image, to all. The version counts if it is the first of that image; others follow the last one,
-    /// which may be higher than this node thinks, if others have said something in its name.
+    /// Announces a record about an image. Its version counts for the first record of that image;
+    /// later ones follow the last version. That one may be higher than this node thinks, if others
+    /// forged it.
     pub fn announce(&mut self, mut record: Record, now: Time) -> Effects {
         self.now = now;
         let key = RecordKey { node: record.node, image: record.image() };
@@ -296,7 +276,7 @@ impl Membership {
         let is_first = last.is_none();
         self.learn_record(record.clone(), None);
         if is_first {
-            let watched = self.roster.beside(&self.me).after();
+            let watched = self.roster.partners_of(&self.me).after();
             let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).collect();
             for node in at_once {
                 if let Some(to) = self.live().get(&node).copied() {
@@ -307,17 +287,17 @@ impl Membership {
         self.finish()
     }
 
-    /// This node is at another address than it said.
+    /// Changes this node's address.
     pub fn readdress(&mut self, addr: SocketAddr, now: Time) -> Effects {
         self.now = now;
         self.me.addr = addr;
-        // What it said of itself before counts less.
+        // This supersedes its earlier statements about itself.
         self.incarnation = self.incarnation.saturating_add(1);
         self.pass_on(Topic::Member(self.me.node), None);
         self.finish()
     }
 
-    /// Says goodbye.
+    /// Announces that this node leaves.
     pub fn leave(&mut self, now: Time) -> Effects {
         self.now = now;
         self.choose_partners();
@@ -331,7 +311,8 @@ impl Membership {
         self.finish()
     }
 
-    /// What to tell another member that we meet: all that we know of members, ourselves first, and what the living say.
+    /// A snapshot for another member: all known members, this node first, and the records of the
+    /// living.
     pub fn snapshot(&self) -> (Vec<Member>, Vec<Record>) {
         let live = self.roster.live();
         let of_the_living = self.records.iter().filter(|r| r.node == self.me.node || live.contains_key(&r.node));
@@ -349,14 +330,14 @@ impl Membership {
         self.roster.suspects()
     }
 
-    /// One of those with whom this node talks, another for each number.
+    /// A partner of this node, another for each number.
     pub fn partner(&self, number: u32) -> Option<Identity> {
         let partners: Vec<NodeId> = self.news.partners().collect();
         let node = partners.get(number as usize % partners.len().max(1))?;
         self.live().get(node).copied()
     }
 
-    /// How often this node had to deny that it is dead, or that another is at its address.
+    /// Denials so far: of this node's death, or of another node at its address.
     pub const fn denials(&self) -> u64 {
         self.denials
     }
@@ -367,12 +348,13 @@ impl Membership {
         if self.forming { talk.max(TALK_FORMING) } else { talk }
     }
 
-    /// How often notes are to be compared with another.
+    /// The interval at which this node exchanges snapshots.
     pub fn sync_every(&self) -> Duration {
         SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32) * self.level.slowness()
     }
 
-    /// Many members are coming, on machines that are busy starting: be slow to suspect and to bury.
+    /// Makes suspicion and burial slower while many members join on machines that are busy
+    /// starting.
     pub fn set_forming(&mut self, forming: bool) {
         self.forming = forming;
     }
@@ -382,7 +364,7 @@ impl Membership {
         self.roster.get(node).is_some()
     }
 
-    /// All records, of the dead too until they are swept out.
+    /// All records, those of dead members included until the next sweep.
     pub const fn records(&self) -> &Records {
         &self.records
     }
@@ -403,7 +385,7 @@ impl Membership {
         self.level == Level::Backbone || identity.zone == self.me.zone
     }
 
-    /// A node seems to live: if we hold it for dead, it is to be greeted.
+    /// Handles a sign of life: if the node is held for dead, it is to be greeted.
     fn doubt(&mut self, node: NodeId) {
         if self.roster.get(node).is_some_and(|known| known.state == State::Down) {
             self.doubts.insert(node);
@@ -419,7 +401,7 @@ impl Membership {
         Head { level: self.level, from: self.me, incarnation: self.incarnation, to, purpose }
     }
 
-    /// Takes in what another says of a member, if it can be believed.
+    /// Takes in a statement about a member, if it can be believed.
     fn hear_of(&mut self, member: Member, from: Option<NodeId>) {
         if member.is_sound() {
             self.learn_member(member, from);
@@ -435,7 +417,7 @@ impl Membership {
             return;
         }
         if identity.addr == self.me.addr {
-            // Who died here before us, as far as this node is concerned, unless it is said to have come later.
+            // A dead member at our address precedes us, unless it is said to have come later.
             return self.contest(member);
         }
         let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
@@ -476,9 +458,9 @@ impl Membership {
         self.pass_on(Topic::Member(identity.node), from);
     }
 
-    /// Whoever knows nobody else has just come: it stands behind all who are here, whatever its clock says. The answer tells
-    /// it so.
-    fn usher(&self, newcomer: &mut Member) {
+    /// Puts a newcomer last in the chain, whatever its clock says: a node that knows no other has
+    /// just started. The answer tells it its generation.
+    fn place_last(&self, newcomer: &mut Member) {
         let Identity { node, generation, .. } = newcomer.identity;
         let others = self.live().values().chain([&self.me]).filter(|other| other.node != node);
         let latest = others.map(|other| other.generation).max().unwrap_or_default();
@@ -496,7 +478,7 @@ impl Membership {
         }
     }
 
-    /// Takes in a record that came from `teller`; `from` is not told of it again.
+    /// Takes in a record that came from `teller`; it is not passed on to `from`.
     fn take_record(&mut self, record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
         let key = RecordKey { node: record.node, image: record.image() };
         let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
@@ -506,10 +488,11 @@ impl Membership {
         }
     }
 
-    /// Somebody has just come and says what it has. Who will take chunks from it is to know that at once, and it from whom it
-    /// is to take them: gossip is slower than a room that is switched on, in which those two may not have heard of each other.
+    /// Introduces a newcomer: its downstream learns its holding at once, and it learns its
+    /// upstream's. When a room is switched on, gossip is too slow for that, and the two may not
+    /// know each other yet.
     fn introduce(&mut self, newcomer: &Identity, key: RecordKey) {
-        let Some((before, after)) = self.roster.beside(newcomer).in_order() else { return };
+        let Some((before, after)) = self.roster.partners_of(newcomer).in_order() else { return };
         let record = |node: NodeId| self.records.get(&RecordKey { node, ..key }).cloned();
         for (to, record) in [(after, record(newcomer.node)), (newcomer.node, record(before))] {
             if let (Some(to), Some(record)) = (self.live().get(&to).copied(), record) {
@@ -527,13 +510,13 @@ impl Membership {
             Topic::Record(..) => RECORDS_EVERY * self.talk(),
         };
         self.news.push(topic, from, self.now);
-        let at = (self.now + NEWS_AFTER).max(self.told + every);
+        let at = (self.now + NEWS_AFTER).max(self.last_sent + every);
         self.tell_at = Some(self.tell_at.map_or(at, |set| set.min(at)));
     }
 
     /// Tells all partners all the news.
     fn tell(&mut self) {
-        self.told = self.now;
+        self.last_sent = self.now;
         let partners: Vec<NodeId> = self.news.partners().collect();
         for node in partners {
             for _ in 0..DATAGRAMS_AT_ONCE {
@@ -542,7 +525,7 @@ impl Membership {
                 }
             }
         }
-        self.tell_at = (!self.news.is_told()).then(|| self.now + RECORDS_EVERY);
+        self.tell_at = (!self.news.all_sent()).then(|| self.now + RECORDS_EVERY);
     }
 
     /// Sends a datagram with as much news for its receiver as fits.
@@ -577,17 +560,17 @@ impl Membership {
         self.effects.datagrams.push((to.addr, draft.finish()));
     }
 
-    /// What it says of itself.
+    /// This node's statement about itself.
     pub const fn myself(&self) -> Member {
         Member { identity: self.me, incarnation: self.incarnation, state: State::Alive }
     }
 
     fn choose_partners(&mut self) {
         (self.choose_at, self.chosen, self.chosen_of) = (None, self.now, self.live().len());
-        let partners = self.roster.beside(&self.me).all();
+        let partners = self.roster.partners_of(&self.me).all();
         self.news.set_partners(&partners, self.now);
         self.watch.keep(&partners, self.now);
-        if !self.news.is_told() && self.tell_at.is_none() {
+        if !self.news.all_sent() && self.tell_at.is_none() {
             self.tell_at = Some(self.now + NEWS_AFTER);
         }
     }

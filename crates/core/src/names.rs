@@ -1,6 +1,7 @@
-//! The names of an image: what it may be called, and the set of names that a node says it has.
+//! The names of an image: the rules for a name, and the set of names that a node announces.
 //!
-//! Invariant of what [`Names::is_sound`]: one name at least, each once, in order, no more than fit into a gossip datagram.
+//! Invariant of [`Names::is_sound`]: at least one name, each once, ascending, short enough for a
+//! gossip datagram.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,8 +12,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Between two names: no name has it.
 const BETWEEN: char = '/';
 
-/// True if an image may be called so: names become file names and are shown on terminals, so they are 1 to
-/// [`NAME_BYTES_MAX`] bytes without `/` and control characters, and not `.` or `..`.
+/// True for a valid image name. Names become file names and are shown on terminals. So a name has 1
+/// to [`NAME_BYTES_MAX`] bytes without `/` and control characters, and is not `.` or `..`.
 pub fn is_image_name(name: &str) -> bool {
     let odd = |c: char| c == BETWEEN || c.is_control();
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(odd) && name != "." && name != ".."
@@ -26,19 +27,20 @@ pub struct Names(String);
 /// Names that no image can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadNames {
-    /// See [`is_image_name`].
+    /// The text breaks a rule of [`is_image_name`].
     #[error("{0:?} is no name for an image (1 to 255 bytes without '/' and control characters)")]
     Name(String),
     /// More than [`Names::BYTES_MAX`].
     #[error("the names of one image take {0} bytes, {max} are possible", max = Names::BYTES_MAX)]
     Many(usize),
-    /// None.
+    /// The set is empty.
     #[error("an image without a name")]
     None,
 }
 
 impl Names {
-    /// Length of all names of an image together: two of the longest, and a record with them still fits a datagram.
+    /// Length of all names of an image together: two of the longest, and a record with them still
+    /// fits a datagram.
     pub const BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 
     /// A set of names, in any order, some perhaps more than once.
@@ -62,12 +64,12 @@ impl Names {
         Self::of(self.iter()).is_ok_and(|names| names == *self)
     }
 
-    /// All names, in order.
+    /// All names, ascending.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.split(BETWEEN)
     }
 
-    /// All names, with a slash between two of them.
+    /// All names, separated by slashes.
     pub fn joined(&self) -> &str {
         &self.0
     }
@@ -89,7 +91,7 @@ impl Names {
 }
 
 impl<T: Into<String>> From<T> for Names {
-    /// One name, or several with slashes between them, sound or not.
+    /// One or several names separated by slashes, sound or not.
     fn from(joined: T) -> Self {
         Self(joined.into())
     }

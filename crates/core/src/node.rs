@@ -1,10 +1,11 @@
 //! The outermost machine: one node of the field, without its sockets, files, clock and bytes.
 //!
-//! The shell feeds [`Input`]s with the time, then takes all [`Output`]s with [`Node::poll`] until there
-//! are none, then sleeps until [`Node::next_wake`] at the latest. Every input may produce any number of
-//! outputs; none is produced without an input. The same inputs at the same times give the same outputs.
+//! The shell feeds [`Input`]s with the time, then takes all [`Output`]s with [`Node::poll`] until
+//! there are none, then sleeps until [`Node::next_wake`] at the latest. Every input may produce any
+//! number of outputs; none is produced without an input. The same inputs at the same times give the
+//! same outputs.
 //!
-//! A read that hits the shell's store, and a peer's request that does, never come here.
+//! A read or a peer's request that hits the shell's store never comes here.
 
 mod backbone;
 mod choosing;
@@ -50,36 +51,36 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Something that happened outside.
+/// An event outside of the core.
 #[derive(Debug)]
 pub enum Input {
-    /// A wake-up that was asked for; costs nothing if it was not.
+    /// The requested wake-up; it costs nothing if none was requested.
     Wake,
-    /// A gossip datagram came.
+    /// A gossip datagram arrived.
     Datagram(Vec<u8>),
     /// A node greeted us, or answered our greeting.
     Met(Identity),
     /// A node was called at an address, and greeted: [`Output::Call`], or the first call of all.
     Answered {
-        /// Where.
+        /// The address that was called.
         addr: SocketAddr,
-        /// Who is there.
+        /// The node that answered there.
         identity: Identity,
     },
-    /// Others can connect to this node at the address that they are told of it, or cannot: then nobody can read its stores. It
-    /// is taken for granted until something else is found.
+    /// Others can connect to this node at its announced address, or cannot: then its stores serve
+    /// nobody. The default is true.
     Reachable(bool),
-    /// Others are to be told this address of the node from now on.
+    /// A new address of this node, to be announced from now on.
     Readdress(SocketAddr),
-    /// Addresses at which the node was told to find its field.
-    Doors(Vec<SocketAddr>),
-    /// A node told us what it knows.
+    /// The bootstrap addresses: those at which the node was configured to find its field.
+    Bootstrap(Vec<SocketAddr>),
+    /// The snapshot of another node.
     Learned(Snapshot),
     /// A reader of this machine wants data chunks and waits for the first of them.
     Read {
         /// The reader's number, answered with [`Output::Answer`].
         token: Token,
-        /// Of which image; of one that is not here the reader is told so.
+        /// The image. If it is not here, the read fails.
         image: ImageId,
         /// Data chunks, not empty.
         chunks: Range<u64>,
@@ -88,52 +89,55 @@ pub enum Input {
     CancelRead(Token),
     /// Data chunks, or hash pages of them, will probably be read.
     Prefetch {
-        /// Of which image.
+        /// The image to prefetch from.
         image: ImageId,
-        /// Any chunks.
+        /// Any range of chunks.
         chunks: Range<u64>,
         /// [`Priority::Demand`] if a client said so, [`Priority::ReadAhead`] if it is a guess.
         priority: Priority,
     },
-    /// A peer asked for a chunk that the shell does not have.
+    /// A peer requested a chunk that is not in the shell's store.
     Asked {
-        /// Who waits.
+        /// The peer's connection and request.
         asker: Asker,
         /// For which image.
         image: ImageId,
         /// For what of it.
         chunk: Chunk,
-        /// How urgently.
+        /// The priority of the request.
         priority: Priority,
     },
-    /// A peer no longer wants what it asked for.
+    /// A peer cancelled a request.
     CancelAsked(ConnectionId, u64),
     /// A peer's connection to us has ended.
     AskerGone(ConnectionId),
     /// The answer to a request has come, has been verified, and is in the shell's store.
     Arrived {
-        /// Which request.
+        /// The answered request.
         request: RequestId,
-        /// For how long the peer waited for it itself, as it says.
+        /// How long the peer itself waited for the chunk, by its own account.
         waited: Duration,
         /// For a hash page: the runs of its children that are all zeros.
         zeros: Vec<Range<u64>>,
     },
-    /// Chunks that nobody was asked for have been verified, and are in the shell's store: an earlier process left them.
+    /// Chunks found in the shell's store and verified, without a request: an earlier process left
+    /// them.
     Found {
-        /// Of which image.
+        /// The image they belong to.
         image: ImageId,
-        /// Which, in any order.
+        /// The chunks found, in any order.
         chunks: Vec<Chunk>,
-        /// Of the hash pages among them: the runs of their children that are all zeros.
+        /// For the hash pages among them: the runs of their children that are all zeros.
         zeros: Vec<Range<u64>>,
     },
-    /// All that an earlier process left of an image has been looked at.
+    /// The survey of an image is complete: all chunks that an earlier process left have been
+    /// checked.
     Surveyed(ImageId),
     /// The answer did not match its hash.
     Corrupt(RequestId),
-    /// The answer came, but could not be checked or kept: the page with its hash has been dropped
-    /// meanwhile, or there was no memory. It is asked for again, after a pause that grows with each time.
+    /// The answer came, but could not be verified or stored: the page with its hash was dropped
+    /// meanwhile, or memory was full. The chunk is requested again after a pause that doubles each
+    /// time.
     Unusable(RequestId),
     /// The peer refused.
     Refused(RequestId, Refusal),
@@ -143,104 +147,108 @@ pub enum Input {
     Lost(RequestId),
     /// A part of an answer came from this peer.
     Progress(NodeId),
-    /// This peer cannot be reached, or its connection broke.
+    /// This peer is unreachable, or its connection broke.
     Broken(NodeId),
-    /// This peer broke the protocol on a connection that we made to it. Connections that others make prove nothing of who
-    /// they are, so their misconduct never comes here.
+    /// This peer broke the protocol on a connection that this node opened. On incoming connections
+    /// the identity is unproven, so misconduct there is never reported here.
     Misbehaved(NodeId),
-    /// This node takes part in an image no more, and the shell has none of it from now on.
+    /// This node leaves an image; from now on the shell has nothing of it.
     Drop(ImageId),
-    /// The node is to go: others are to take over what only it holds.
+    /// The node is about to leave: others are to take over chunks that only it holds.
     Leave,
-    /// It stays after all.
+    /// This node stays after all.
     Stay,
-    /// The node goes now.
+    /// The node leaves now.
     Gone,
 }
 
-/// Something that is to happen outside.
+/// An action outside of the core.
 #[derive(Debug)]
 pub enum Output {
     /// Send a gossip datagram.
     Datagram(SocketAddr, Vec<u8>),
-    /// This node had to deny what others say of it: they may not hear it any more. What it says from now on is to be sealed in
-    /// another way than before; comes before the denial.
+    /// This node had to deny a statement about itself: others may have stopped accepting its
+    /// messages. From now on its datagrams need a new seal. It comes before the denial.
     Denied,
-    /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer [`Input::Learned`].
+    /// Exchange [`Snapshot`]s with this node: ours is [`Node::snapshot`] for it, its answer
+    /// [`Input::Learned`].
     Sync(Identity),
-    /// Greet whoever is at this address, and exchange [`Snapshot`]s with it: [`Input::Answered`], [`Input::Learned`].
+    /// Greet the node at this address, and exchange [`Snapshot`]s with it: [`Input::Answered`],
+    /// [`Input::Learned`].
     Call(SocketAddr),
     /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.
     Request {
-        /// Which.
+        /// The id of the request.
         request: RequestId,
-        /// Whom.
+        /// The peer to ask.
         peer: Identity,
-        /// For what.
+        /// The image it is for.
         image: ImageId,
         /// For what of it.
         chunk: Chunk,
-        /// How urgently.
+        /// The priority it is sent with.
         priority: Priority,
-        /// How far it may be passed on.
+        /// The reach: how far the peer may pass the request on.
         reach: Reach,
         /// True if the origin's advice to ask another did not help.
         insists: bool,
         /// True if that node is an origin of the image.
         origin: bool,
     },
-    /// Nobody waits for this any more; its answer may still come.
+    /// Cancel a request; its answer may still come.
     CancelRequest(RequestId, NodeId),
-    /// Send a chunk, which is in the store, to a peer that asked for it.
+    /// Send a stored chunk to a peer that requested it.
     Serve {
-        /// Who.
+        /// The peer's connection and request.
         asker: Asker,
-        /// Of which image.
+        /// The image it belongs to.
         image: ImageId,
-        /// What.
+        /// The chunk, data or page.
         chunk: Chunk,
         /// As it asked.
         priority: Priority,
-        /// For how long it waited because the chunk was not here; it is told.
+        /// How long the request waited for the chunk to arrive; the peer is told.
         waited: Duration,
     },
-    /// Tell a peer that it will not get what it asked for.
+    /// Refuse a peer's request.
     Refuse(Asker, Refusal),
     /// Tell a reader to go on: the first chunk it waits for is here, or never will be.
     Answer(Token, Result<(), ReadError>),
     /// Drop a chunk from the store.
     Evict(ImageId, Chunk),
-    /// From now on the store is to hold another part of this image: what [`ImageConfig::kept`] is to be for those who
-    /// come after this process.
+    /// The store's share of this image changed. [`ImageConfig::kept`] of the next process is to be
+    /// this value.
     Committed(ImageId, Commitment),
-    /// Something a person may want to know.
+    /// An event for logs and status.
     Notice(Notice),
 }
 
-/// See [`Output::Notice`].
+/// Events for logs and status; see [`Output::Notice`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A member is new, or back.
     Up(Identity),
     /// A member died or left.
     Down(Departed),
-    /// A member says that others cannot connect to it, or that they can again: nobody is to be sent there meanwhile.
+    /// A member announced that others cannot connect to it, or can again. Meanwhile no node is sent
+    /// there.
     Reachable(NodeId, bool),
-    /// A peer sent wrong bytes, or broke the protocol, and is put aside for so long.
+    /// A peer sent wrong bytes, or broke the protocol, and is banned for this time.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.
     Coverage(ImageId, bool),
-    /// This node's store has all it is to hold.
+    /// The fill of this node's store is complete.
     Filled(ImageId),
 }
 
-/// So many places for outputs are kept once all have been taken: a node that learns of a whole room has more to say, once.
+/// Capacity kept for outputs once all have been taken. Only a node that learns a whole room needs
+/// more.
 const OUTPUTS_KEPT: usize = 16;
 
-/// When a timer is due, and its number.
+/// When a timer is due, and its unique number.
 pub(crate) type TimerKey = (Time, u64);
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug)]
 enum Timer {
     Member,
@@ -252,7 +260,7 @@ enum Timer {
     Resume(ImageNumber, Chunk),
     Remap,
     MapOutside,
-    Stand,
+    GatewayRole,
     Gather,
     Fill(ImageNumber),
     Announce(ImageNumber),
@@ -264,7 +272,7 @@ enum Timer {
     Sweep,
 }
 
-/// One node.
+/// One node of the field.
 pub struct Node {
     config: Config,
     now: Time,
@@ -272,13 +280,14 @@ pub struct Node {
     /// The members of this node's zone.
     membership: Membership,
     outside: outside::Outside,
-    /// When membership is going to be woken.
+    /// When membership is due next.
     member_at: Option<Time>,
-    /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them at once.
+    /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them
+    /// at once.
     mapped: u64,
     peers: Peers,
     images: BTreeMap<ImageId, Box<Image>>,
-    /// Their ids, by [`ImageNumber`]; [`dropping::NONE`] stands for each that was dropped.
+    /// The images' ids, by [`ImageNumber`]; [`dropping::NONE`] stands for each dropped image.
     numbered: Vec<ImageId>,
     requests: Numbered<Request>,
     /// Requests numbered, hedges among them.
@@ -289,19 +298,19 @@ pub struct Node {
     /// A look at all requests is due before long.
     checking: bool,
     outstanding_bytes: u64,
-    /// Most of them: the widest of what its images need.
+    /// The bound of those bytes: the greatest of its images' windows.
     window_bytes: u64,
-    /// Until when it asks nobody for chunks, in a field of zones.
+    /// Until when it sends no requests for chunks, in a field of zones.
     gathers_until: Time,
-    /// Chunks in line, by [`Turn`]; entries may be out of date.
+    /// Queued chunks, by [`Turn`]; entries may be out of date.
     lines: [VecDeque<(ImageNumber, Chunk)>; Turn::ALL.len()],
-    /// Chunks that wait until a peer can take more, by peer and [`Turn`], in the order of the image, since that
-    /// is the order in which readers come; entries may be out of date.
+    /// Parked chunks, by peer and [`Turn`], in the order of the image, since readers come in that
+    /// order. Entries may be out of date.
     parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; Turn::ALL.len()]>,
-    /// What peers wait for.
+    /// The open requests of peers.
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
-    /// When readers are going to be looked at whose time may be up.
+    /// When the next readers may time out.
     expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
     reading_until: Time,
@@ -309,14 +318,15 @@ pub struct Node {
     timers_set: u64,
     retrying: bool,
     remap_set: bool,
-    /// Since when members were counted that came, and how many; until when a room is being switched on.
+    /// Since when members were counted that came, and how many; until when a room is being switched
+    /// on.
     forming: (Time, u32),
     forming_until: Time,
     syncs: u32,
     leaving: bool,
-    /// Others cannot connect to it.
+    /// True while others cannot connect to this node.
     unreachable: bool,
-    /// Members that say so of themselves.
+    /// Members that announce so about themselves.
     unreachable_members: BTreeSet<NodeId>,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
@@ -370,7 +380,7 @@ impl Node {
         node
     }
 
-    /// Who it is.
+    /// This node's identity.
     pub fn me(&self) -> &Identity {
         self.membership.me()
     }
@@ -389,7 +399,7 @@ impl Node {
             Input::Answered { addr, identity } => self.answered_at(addr, identity),
             Input::Reachable(reachable) => self.reachable(reachable),
             Input::Readdress(addr) => self.readdress(addr),
-            Input::Doors(doors) => self.look_behind(&doors),
+            Input::Bootstrap(addrs) => self.set_bootstrap(&addrs),
             Input::Learned(snapshot) => self.learned(snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
             Input::CancelRead(token) => self.cancel_read(token),
@@ -424,7 +434,7 @@ impl Node {
         self.pump();
     }
 
-    /// The next thing to do outside, if there is one.
+    /// The next output, if there is one.
     pub fn poll(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
         if self.outputs.is_empty() && self.outputs.capacity() > OUTPUTS_KEPT {
@@ -433,7 +443,7 @@ impl Node {
         output
     }
 
-    /// When to call with [`Input::Wake`] if nothing else happens before.
+    /// When to call with [`Input::Wake`] if no other input comes before.
     pub fn next_wake(&self) -> Option<Time> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
@@ -476,7 +486,7 @@ impl Node {
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),
-                Timer::Stand => self.stand(),
+                Timer::GatewayRole => self.update_gateway_role(),
                 Timer::Fill(image) => self.fill(self.id_of(image)),
                 Timer::Announce(image) => self.announce(self.id_of(image)),
                 Timer::Recount(image) => self.recount(self.id_of(image)),

@@ -1,13 +1,14 @@
-//! A table of what bears ever higher numbers: a few entries stay long while thousands come and go.
+//! A table with ascending keys: few entries stay long while thousands come and go.
 //!
-//! The latest lie in a row, where each is found without a search; those that the row has outgrown are in a tree.
+//! Recent entries are in a row, where a lookup needs no search. Older ones move to a tree.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The row may have so many places without an entry before its oldest entries go to the tree, besides half as many as there are entries.
+/// Empty places that the row may have, besides half as many as there are entries. Beyond that its
+/// oldest entries go to the tree.
 const GAPS: usize = 32;
 
-/// See the module.
+/// Entries by ascending number.
 #[derive(Debug)]
 pub struct Numbered<T> {
     old: BTreeMap<u64, T>,
@@ -25,14 +26,15 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    /// One more. Its number has to be higher than all before: false, and nothing changes, if it is not.
+    /// Inserts an entry. Its number has to exceed all before; if not, returns false and changes
+    /// nothing.
     pub fn insert(&mut self, number: u64, entry: T) -> bool {
         let next = self.first + self.row.len() as u64;
         if number < next {
             return false;
         }
         if number - next > GAPS as u64 {
-            // Nothing has to be between: whoever leaves out many begins a new row.
+            // A gap may be long: a number far ahead begins a new row.
             self.shorten(0);
             self.first = number;
         }
@@ -44,7 +46,7 @@ impl<T> Numbered<T> {
         true
     }
 
-    /// Leaves so many places at most in the row.
+    /// Shortens the row to at most `most` places.
     fn shorten(&mut self, most: usize) {
         while self.row.len() > most
             && let Some(place) = self.row.pop_front()
@@ -65,7 +67,7 @@ impl<T> Numbered<T> {
         }
     }
 
-    /// See [`Numbered::get`].
+    /// Like [`Numbered::get`], mutable.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         match number.checked_sub(self.first) {
             Some(at) => self.row.get_mut(at as usize)?.as_mut(),
@@ -91,7 +93,7 @@ impl<T> Numbered<T> {
         (self.count, self.row, self.old) = (0, VecDeque::new(), BTreeMap::new());
     }
 
-    /// All entries, in the order of their numbers.
+    /// All entries, by number.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let row = self.row.iter().zip(self.first..);
         self.old
@@ -100,7 +102,7 @@ impl<T> Numbered<T> {
             .chain(row.filter_map(|(entry, number)| Some((number, entry.as_ref()?))))
     }
 
-    /// How many.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.old.len() + self.count
     }

@@ -1,27 +1,31 @@
-//! Outbidding: how high a number may be that somebody says of another node, and still be believed.
+//! Outbidding: the highest number about another node that is believed.
 //!
-//! Generations and versions only grow, and the highest counts. Anybody may say any of them, so a number is believed only
-//! if its node can answer with a higher one that is believed as well. Clocks may say anything up to [`CLAIM_MAX`]. Beyond
-//! it a number grows by [`STEP`] at a time from what is known already: no single message reaches the end.
+//! Generations and versions only grow, and the highest counts. Any node may claim any number about
+//! another. So a number is believed only if its node can answer with a higher one that is believed
+//! too. Clocks may have any value up to [`CLAIM_MAX`]. Beyond it a number grows by at most [`STEP`]
+//! from the known one: no single message reaches the end.
 //!
-//! Used by [`crate::membership`] for generations and by [`crate::record`] for versions.
+//! [`crate::membership`] uses it for generations, [`crate::record`] for versions.
 
-/// Anybody may say so much at once: half of [`FIRST_MAX`]. As a generation, in milliseconds, it is the year 144 683.
+/// The highest number that any node may claim at once: half of [`FIRST_MAX`]. As a generation, in
+/// milliseconds, it is the year 144 683.
 pub const CLAIM_MAX: u64 = 1 << 52;
-/// Beyond [`CLAIM_MAX`], so much more than is known. A node answers with one more each time. With a larger step the end
-/// is nearer: from `CLAIM_MAX` to `FIRST_MAX` there are 2^36 steps, each of which takes a message. With a smaller one a
-/// node that has missed many answers believes the next one late, when it has forgotten the first.
+/// Largest believed growth beyond [`CLAIM_MAX`]. A node answers with one more each time. With a
+/// larger step the end is nearer: from `CLAIM_MAX` to `FIRST_MAX` there are 2^36 steps of one
+/// message each. With a smaller one a node that has missed many answers believes the next one late.
 pub const STEP: u64 = 1 << 16;
-/// The highest number of a node of which nothing is known, or that is dead: a newcomer has to believe numbers that have
-/// grown.
+/// The highest number of a node of which nothing is known, or that is dead: a newcomer has to
+/// believe numbers that have grown.
 pub const FIRST_MAX: u64 = 1 << 53;
 
-/// The highest number that is believed of a live node of which `known` is known. One below is answered by this one.
+/// The highest number that is believed of a live node of which `known` is known. One below is
+/// answered by this one.
 pub const fn latest_believed(known: u64) -> u64 {
     (if known > CLAIM_MAX { known } else { CLAIM_MAX }) + STEP
 }
 
-/// The highest number that is believed of a node that is not alive, of which `known` is remembered, if anything is.
+/// The highest number that is believed of a node that is not alive, of which `known` is remembered,
+/// if anything is.
 pub fn latest_believed_anew(known: Option<u64>) -> u64 {
     FIRST_MAX.max(known.map_or(0, latest_believed))
 }

@@ -1,35 +1,38 @@
-//! How fast a peer sends what it has, whatever it has to wait for itself.
+//! The pace of a peer: how fast it sends, apart from the time that it waits itself.
 //!
-//! In a chain all wait for all before them: if one falls behind, its neighbour hears as little as everybody after it. So an
-//! answer says how long its sender waited for it, and what is measured is the rest: from the moment in which the sender could begin,
-//! after the answer before, until it was here. That grows where a link or a machine has become slow, and nowhere else.
+//! In a chain each node waits for all before it. If one falls behind, its downstream hears as
+//! little as all nodes after it. So an answer says how long its sender waited for it. The pace
+//! measures the rest: from the moment at which the sender could begin, after the answer before,
+//! until the arrival. That time grows only where a link or a machine has become slow.
 //!
-//! What is to be expected of a peer is not how fast single answers were, though: those that leave an idle machine go out at once,
-//! past whatever limits a stream of them. So it is held to what it has delivered as well.
+//! Single fast answers are no measure: an idle machine sends them at once, past any limit on a
+//! stream. So the peer is compared with what it has delivered too.
 
 use crate::time::Time;
 use std::time::Duration;
 
-/// So long are answers added up before they are judged, and so many: a machine that was busy for a moment delivers what it
-/// owes late, and all at once.
+/// Length of a span, and its fewest answers. A machine that was busy for a moment delivers late,
+/// and all at once, so answers are judged together.
 const SPAN: Duration = Duration::from_millis(200);
 const SPAN_ANSWERS: u32 = 3;
-/// Of the best rate a part of 2 to the power of this is forgotten each span that is not slow: half of it in two seconds.
+/// In each span that is not slow, the best rate decays by 2 to the power of minus this: by half in
+/// two seconds.
 const BEST_SHIFT: u32 = 4;
-/// One that sends at less than this part of its best rate is slow. A link that falls back to the next slower kind is ten
-/// times as slow; rates of nodes that share one with a few others differ by less.
+/// A peer is slow below this part of its best rate. A link that falls back to the next slower kind
+/// is ten times as slow. The rates of nodes that share a link with a few others differ by less.
 const SLOW_BELOW: u64 = 6;
-/// Its best rate counts as at most so many times what it delivered meanwhile: with a busy link it is hardly more than that.
+/// Bound of the best rate, as a multiple of what the peer delivered meanwhile. With a busy link it
+/// is hardly more than that.
 const BURST: u64 = 2;
-/// So many spans in a row: about half a second.
+/// Slow spans in a row that make a peer slow: about half a second.
 const SLOW_SPANS: u32 = 2;
 
-/// See the module.
+/// The measured pace of one peer.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
     /// When its last answer came.
     last: Time,
-    /// Of this span, which began then.
+    /// The beginning of this span.
     since: Time,
     bytes: u64,
     busy: Duration,
@@ -41,7 +44,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// An answer of so many bytes has come, which its sender could have begun at `ready`.
+    /// Notes an answer of `bytes` that its sender could have begun at `ready`.
     pub fn came(&mut self, bytes: u64, ready: Time, now: Time) {
         self.busy += now - ready.max(self.last).min(now);
         self.last = now;
@@ -59,7 +62,7 @@ impl Pace {
         if self.rate < self.best / SLOW_BELOW {
             self.slow_spans += 1;
         } else {
-            // What came late came all at once after that: the better of two is luck.
+            // A late span is followed by a burst; use the worse of the two spans.
             let best = self.rate.min(before).min(delivered.saturating_mul(BURST));
             self.best = best.max(self.best - (self.best >> BEST_SHIFT));
             self.slow_spans = 0;
@@ -71,12 +74,12 @@ impl Pace {
         self.slow_spans >= SLOW_SPANS
     }
 
-    /// From now on the rate that it has is what is to be expected of it.
+    /// Makes the current rate the expected one.
     pub fn accept(&mut self) {
         (self.best, self.slow_spans) = (self.rate, 0);
     }
 
-    /// Judged anew, by the best rate that it had, and at once.
+    /// Judges the peer anew, by its best rate, and at once.
     pub fn try_again(&mut self) {
         (self.bytes, self.busy, self.answers) = (0, Duration::ZERO, 0);
         self.slow_spans = SLOW_SPANS - 1;
@@ -90,8 +93,8 @@ mod tests {
     const CHUNK: u64 = 64 << 10;
     const MS: Duration = Duration::from_millis(1);
 
-    /// Answers that came one after the other, each so long after the one before, and waited for by their sender until so
-    /// long before they were here.
+    /// Answers at intervals of `every`. Their sender waited for each until `own` before its
+    /// arrival.
     fn answers(pace: &mut Pace, now: &mut Time, count: u32, every: Duration, own: Duration) {
         for _ in 0..count {
             *now = *now + every;
@@ -100,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_not_slow_and_who_is_slow_is_found() {
+    fn a_waiting_peer_is_not_slow_and_a_slow_one_is_found() {
         let (mut pace, mut now) = (Pace::default(), Time::default());
         answers(&mut pace, &mut now, 200, MS * 10, MS * 10);
         assert!(!pace.is_slow());
-        // All before it are slow: it sends at once what it gets.
+        // All nodes before it are slow: it sends each answer at once.
         answers(&mut pace, &mut now, 50, MS * 100, MS * 11);
         assert!(!pace.is_slow());
-        // It is slow itself, whether it has what it is asked for or not.
+        // It is slow itself, whether it has the chunks or not.
         let mut again = pace.clone();
         answers(&mut pace, &mut now.clone(), 9, MS * 100, MS * 100);
         answers(&mut again, &mut now, 9, MS * 100, MS * 2000);
@@ -128,7 +131,7 @@ mod tests {
             answers(&mut pace, &mut now, 40, MS / 10, MS * 700);
             assert!(!pace.is_slow());
         }
-        // Three more who share its link.
+        // Three more nodes share its link.
         answers(&mut pace, &mut now, 200, MS * 40, MS * 40);
         assert!(!pace.is_slow());
     }
@@ -136,11 +139,12 @@ mod tests {
     #[test]
     fn bursts_of_an_idle_link_are_no_measure() {
         let (mut pace, mut now) = (Pace::default(), Time::default());
-        // It waits for what it passes on, and each chunk then leaves faster than the link could send two.
+        // It waits for chunks from upstream, and then sends each faster than the link could carry
+        // two.
         answers(&mut pace, &mut now, 1000, MS * 20, MS);
         answers(&mut pace, &mut now, 200, MS * 30, MS * 30);
         assert!(!pace.is_slow());
-        // It has fallen behind all the same if it delivers a tenth of what it did.
+        // It has fallen behind all the same if it delivers a tenth of its rate.
         answers(&mut pace, &mut now, 9, MS * 200, MS * 200);
         assert!(pace.is_slow());
     }

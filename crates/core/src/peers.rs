@@ -1,7 +1,8 @@
-//! Peers: how each has answered so far, and whom to ask next.
+//! Peers: how each has answered so far, and which one to ask next.
 //!
-//! Owned by [`crate::node::Node`]. Measures delay, counts what is outstanding, remembers stalls and broken
-//! links, and each peer's [`Standing`]. Decides only between peers that it is given; who has a chunk is placement's to say.
+//! Owned by [`crate::node::Node`]. It measures delay, counts what is outstanding, and remembers
+//! stalls, broken links and each peer's [`Standing`]. It decides only between given peers;
+//! placement says which peers have a chunk.
 
 use crate::config::{PEER_DELAY, PEER_WINDOW_FIRST};
 use crate::identity::NodeId;
@@ -14,50 +15,55 @@ use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A peer that has requests and delivers no byte for so long is asked no more until it delivers again.
-/// Below a second, so that a read that hung on it is answered elsewhere within one (promise P2).
+/// Silence after which a peer with open requests gets no more until it delivers again. Below a
+/// second, so that a read that hung on it is answered elsewhere within one (promise P2).
 pub const STALL: Duration = Duration::from_millis(600);
-/// On a link that has become slow everybody is silent for longer; see [`Peers::stall`]. At most so long.
+/// Longest stall timeout. On a link that has become slow all peers are silent for longer; see
+/// [`Peers::stall`].
 const STALL_MAX: Duration = Duration::from_secs(5);
-/// A stalled peer is tried again after this, in case that all it owed us was lost with a connection.
+/// A stalled peer is tried again after this, in case that all it owed us was lost with a
+/// connection.
 const STALL_RETRY: Duration = Duration::from_secs(5);
-/// Later by so much than all others of late is late alone.
+/// A reply this much later than every recent reply is an outlier; hedge it.
 const LATE_ALONE: Duration = Duration::from_millis(200);
-/// A peer whose link is broken is not dialled for so long. Dead ones are forgotten by membership.
+/// How long a peer with a broken link is not dialled. Membership forgets dead ones.
 const BROKEN_RETRY: Duration = Duration::from_millis(500);
-/// So many are remembered; beyond it those who lied are forgotten once they may be asked again. Ids are free to choose.
+/// Most remembered peers. Beyond it, liars whose ban has ended are forgotten. A liar may choose new
+/// ids freely.
 const PEERS_MAX: usize = 4096;
-/// A neighbour in the chain that is not in step is not asked to pass chunks on for so long, doubled each time.
-const ASIDE: Duration = Duration::from_millis(10);
-/// So many refusals may mean that the neighbour has not begun: nodes that start together wait for each other.
+/// First backoff after an upstream in the chain was out of step; it doubles each time.
+const BACKOFF: Duration = Duration::from_millis(10);
+/// Refusals that may mean that the upstream has not begun: nodes that start together wait for each
+/// other.
 const BEGINNINGS: u32 = 4;
-const ASIDE_MAX: Duration = Duration::from_secs(2);
-/// One that has become slow is left alone for so long, doubled each time.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// First backoff of a peer that has become slow; it doubles each time.
 const LAGGARD: Duration = Duration::from_secs(4);
 const LAGGARD_MAX: Duration = Duration::from_secs(30);
 /// If two lag within this, it is this node's own link that is slow.
 const OWN_FAULT: Duration = Duration::from_secs(30);
-/// So many candidates are all compared: chunks often have three holders. Of more, two choices do most of the good, and
-/// nodes that fill are not led to ask ever more of their peers.
-const FEW: usize = 3;
+/// Candidates up to which all are compared: chunks often have three holders. Among more, two
+/// choices do most of the good, and nodes that fill do not ask ever more of their peers.
+const ALL_COMPARED_MAX: usize = 3;
 /// Weight of a new delay in the mean (RFC 6298: 1/8 for the mean, 1/4 for the deviation).
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
 
-/// What is known of one peer.
+/// The state of one peer.
 #[derive(Debug, Clone, Default)]
 pub struct Peer {
     /// Requests sent and not answered.
     pub outstanding: u32,
     /// Bytes they ask for, by priority.
     outstanding_bytes: [u64; 3],
-    /// By priority, while something waits for room: the bytes that are left of the last [batch](Self::batch).
-    granted: [Option<u64>; 3],
+    /// By priority, while something waits for room: the bytes that are left of the last
+    /// [batch](Self::batch).
+    credit: [Option<u64>; 3],
     delay_us: u64,
     deviation_us: u64,
-    /// When it last delivered a byte, or was first asked for one.
+    /// When it last delivered a byte, or got its first request.
     progress: Time,
-    /// When it last gave a whole answer, or was first asked for one.
+    /// When it last gave a whole answer, or got its first request.
     answered: Time,
     stalled_since: Option<Time>,
     broken_until: Option<Time>,
@@ -65,7 +71,7 @@ pub struct Peer {
     /// See [`Peer::window`]; 0 before anything was delivered.
     window: u64,
     pace: Pace,
-    /// How often it has lagged.
+    /// Times it has lagged.
     lags: u32,
     /// True if it has passed chunks on and not refused since.
     in_step: bool,
@@ -73,7 +79,7 @@ pub struct Peer {
     has_begun: bool,
     /// Refusals to pass a chunk on since it last did.
     out_of_step: u32,
-    aside_until: Option<Time>,
+    backoff_until: Option<Time>,
 }
 
 impl Peer {
@@ -82,20 +88,20 @@ impl Peer {
         Duration::from_micros(self.delay_us + 4 * self.deviation_us)
     }
 
-    /// Most bytes to be asked for at once.
+    /// Most bytes to request of it at once.
     fn window(&self) -> u64 {
         if self.window == 0 { PEER_WINDOW_FIRST } else { self.window }
     }
 
-    /// How many bytes more it may be asked for with this priority: it owes some already that it sends no later.
+    /// Bytes that it may be asked for now with this priority, beyond those that it sends earlier.
     fn room(&self, priority: Priority) -> u64 {
         let before: u64 = self.outstanding_bytes[..=priority as usize].iter().sum();
-        // Whoever owes nothing may be asked for one, however long it is.
+        // A peer that owes nothing may get one request of any length.
         if before == 0 { u64::MAX } else { self.window().saturating_sub(before) }
     }
 
-    /// What nobody waits for is asked for so many bytes at a time once the window is full: a request for each answer would
-    /// be a packet each, and wake whoever gets it.
+    /// Bytes of a batch: once the window is full, requests without a waiting reader go out in
+    /// batches. A request for each answer would be a packet each, and wake the receiver.
     fn batch(&self) -> u64 {
         self.window() / 8
     }
@@ -103,7 +109,7 @@ impl Peer {
     fn is_usable(&self, now: Time) -> bool {
         let over = |until: Option<Time>| until.is_none_or(|until| until <= now);
         let stalled = self.stalled_since.is_some_and(|since| now - since < STALL_RETRY);
-        !stalled && over(self.broken_until) && self.standing.is_good(now)
+        !stalled && over(self.broken_until) && !self.standing.is_banned(now)
     }
 }
 
@@ -112,13 +118,13 @@ impl Peer {
 pub struct Peers {
     peers: BTreeMap<NodeId, Peer>,
     round_robin: bool,
-    /// Who has lagged last, and when.
+    /// The peer that lagged last, and when.
     laggard: Option<(NodeId, Time)>,
     slowest: Slowest,
     tally: Tally,
 }
 
-/// The longest that an answer took which came in this span of [`STALL`], or in the one before it.
+/// The longest answer time in this span of [`STALL`], and in the one before it.
 #[derive(Debug, Default)]
 struct Slowest {
     since: Time,
@@ -146,33 +152,33 @@ impl Slowest {
 }
 
 impl Peers {
-    /// Nobody yet. Without `round_robin` the first candidate is taken.
+    /// No peers yet. Without `round_robin` the first candidate is taken.
     pub fn new(round_robin: bool) -> Self {
         let (slowest, tally) = (Slowest::default(), Tally::default());
         Self { peers: BTreeMap::new(), round_robin, laggard: None, slowest, tally }
     }
 
-    /// What is known of one.
+    /// The state of one peer; `None` if it was never asked.
     pub fn of(&self, node: NodeId) -> Option<&Peer> {
         self.peers.get(&node)
     }
 
-    /// True unless it is known to be stalled or broken, or put aside for what it did.
+    /// True unless the peer is known to be stalled or broken, or banned.
     pub fn is_usable(&self, node: NodeId, now: Time) -> bool {
         self.peers.get(&node).is_none_or(|peer| peer.is_usable(now))
     }
 
-    /// True unless it has too often refused what it says that it has.
+    /// True unless the peer refused announced chunks too often.
     pub fn is_believed(&self, node: NodeId, now: Time) -> bool {
         self.peers.get(&node).is_none_or(|peer| peer.standing.is_believed(now))
     }
 
-    /// True if it counts as a holder of what it says that it has.
+    /// True if the peer counts as a holder of the chunks it announces.
     pub fn counts(&self, node: NodeId, now: Time) -> bool {
         self.peers.get(&node).is_none_or(|peer| peer.standing.counts(now))
     }
 
-    /// The state for people: what is the matter with its [`Standing`], `unreachable`, `stalled`, or nothing special.
+    /// The state for display: that of its [`Standing`], `unreachable`, `stalled`, or `None`.
     pub fn trouble(&self, node: NodeId, now: Time) -> Option<&'static str> {
         let peer = self.peers.get(&node)?;
         peer.standing.trouble(now).or_else(|| {
@@ -181,14 +187,14 @@ impl Peers {
         })
     }
 
-    /// What all of them did that they should not have.
+    /// Counts of all peers' misdeeds.
     pub const fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Chooses whom to ask: of two random candidates the one that should answer sooner, by its measured
-    /// delay and by what it owes us already (Mitzenmacher's two choices, 2001); of a few, all are compared. All must be
-    /// usable. `dice` is any number, another one each time.
+    /// Chooses the peer to ask: the better of two random candidates, by measured delay and by what
+    /// each owes (Mitzenmacher's two choices, 2001). Of up to three candidates all are compared.
+    /// All must be usable. `dice` is a random number, new for each call.
     pub fn choose(&self, candidates: &[NodeId], dice: u64) -> Option<NodeId> {
         if !self.round_robin || candidates.len() < 2 {
             return candidates.first().copied();
@@ -198,7 +204,7 @@ impl Peers {
         };
         let mut left = candidates.to_vec();
         let mut best: Option<(u64, NodeId)> = None;
-        let looks = if candidates.len() <= FEW { FEW } else { 2 };
+        let looks = if candidates.len() <= ALL_COMPARED_MAX { ALL_COMPARED_MAX } else { 2 };
         for look in 0..looks.min(candidates.len()) {
             let node = left.swap_remove((mix(dice.wrapping_add(look as u64)) % left.len() as u64) as usize);
             if best.is_none_or(|(least, _)| cost(node) < least) {
@@ -216,56 +222,58 @@ impl Peers {
         }
         peer.outstanding += 1;
         peer.outstanding_bytes[priority as usize] += bytes;
-        let granted = &mut peer.granted[priority as usize];
-        *granted = granted.map(|granted| granted.saturating_sub(bytes));
+        let credit = &mut peer.credit[priority as usize];
+        *credit = credit.map(|credit| credit.saturating_sub(bytes));
     }
 
-    /// True if it may be asked for `bytes` more: what it owes, and sends no later than that, is little
-    /// enough to come within [`PEER_DELAY`].
+    /// True if the peer may be asked for `bytes` more: together with what it owes and sends no
+    /// later, they come within [`PEER_DELAY`].
     pub fn has_room(&self, node: NodeId, bytes: u64, priority: Priority) -> bool {
         self.peers.get(&node).is_none_or(|peer| {
             let room = peer.room(priority);
-            // What waits already comes first.
-            let granted = peer.granted[priority as usize].filter(|_| room != u64::MAX).unwrap_or(room);
-            peer.stalled_since.is_some() || bytes <= granted.min(room)
+            // Parked chunks come first.
+            let credit = peer.credit[priority as usize].filter(|_| room != u64::MAX).unwrap_or(room);
+            peer.stalled_since.is_some() || bytes <= credit.min(room)
         })
     }
 
-    /// Something waits until it may be asked for more with this priority.
+    /// Notes that chunks are parked for it with this priority.
     pub fn waited_for(&mut self, node: NodeId, priority: Priority) {
         if let Some(peer) = self.peers.get_mut(&node)
             && priority != Priority::Demand
             && peer.room(priority) < peer.batch()
         {
-            peer.granted[priority as usize].get_or_insert(0);
+            peer.credit[priority as usize].get_or_insert(0);
         }
     }
 
-    /// How many bytes of what waits for it may be asked for now, with this priority.
+    /// Bytes of parked chunks that may be requested now with this priority.
     pub fn room(&self, node: NodeId, priority: Priority) -> u64 {
         self.peers.get(&node).map_or(PEER_WINDOW_FIRST, |peer| {
             let room = peer.room(priority);
-            if peer.granted[priority as usize].is_some() && room < peer.batch() { 0 } else { room }
+            if peer.credit[priority as usize].is_some() && room < peer.batch() { 0 } else { room }
         })
     }
 
-    /// So many bytes of what waits for it are asked for now; `None` if nothing waits any more.
-    pub fn grant(&mut self, node: NodeId, priority: Priority, bytes: Option<u64>) {
+    /// Sets the bytes of parked chunks that are requested now; `None` if nothing is parked any
+    /// more.
+    pub fn set_credit(&mut self, node: NodeId, priority: Priority, bytes: Option<u64>) {
         if let Some(peer) = self.peers.get_mut(&node)
             && priority != Priority::Demand
         {
-            peer.granted[priority as usize] = bytes;
+            peer.credit[priority as usize] = bytes;
         }
     }
 
-    /// Bytes that it has been asked for and has not delivered.
+    /// Bytes requested of it and not yet delivered.
     pub fn owed(&self, node: NodeId) -> u64 {
         self.peers.get(&node).map_or(0, |peer| peer.outstanding_bytes.iter().sum())
     }
 
-    /// It delivered `bytes` after `delay`, when it owed `owed` in all: so much comes in such a time, and the
-    /// window moves towards what comes in [`PEER_DELAY`] (FAST TCP's rule; Jin, Wei and Low, 2004). It grows by no
-    /// more than was delivered and shrinks by no more than an eighth, and never exceeds `window_max`.
+    /// Notes `bytes` delivered after `delay`, when it owed `owed` in all. The window moves towards
+    /// the bytes that come in [`PEER_DELAY`] (FAST TCP's rule; Jin, Wei and Low, 2004). It grows by
+    /// no more than was delivered, shrinks by no more than an eighth, and never exceeds
+    /// `window_max`.
     pub fn delivered(&mut self, node: NodeId, bytes: u64, delay: Duration, owed: u64, window_max: u64) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let window = peer.window();
@@ -274,14 +282,14 @@ impl Peers {
         peer.window = target.clamp(window - window / 8, window + bytes).clamp(bytes, window_max.max(bytes));
     }
 
-    /// It delivered `bytes`, which it could have begun to send at `ready`.
+    /// Notes `bytes` delivered, which the peer could have begun to send at `ready`.
     pub fn paced(&mut self, node: NodeId, bytes: u64, ready: Time, now: Time) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.pace.came(bytes, ready, now);
         }
     }
 
-    /// True if one that others wait for has become much slower than it was; it is put aside then.
+    /// True if a peer that others wait for has become much slower; it then backs off.
     pub fn lags(&mut self, node: NodeId, now: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&node).filter(|peer| peer.pace.is_slow()) else { return false };
         let own_fault = self.laggard.is_some_and(|(other, at)| other != node && now - at < OWN_FAULT);
@@ -292,25 +300,25 @@ impl Peers {
         }
         let pause = (LAGGARD * 2u32.saturating_pow(peer.lags.min(16))).min(LAGGARD_MAX);
         peer.lags += 1;
-        (peer.in_step, peer.aside_until) = (false, Some(now + pause));
+        (peer.in_step, peer.backoff_until) = (false, Some(now + pause));
         peer.pace.try_again();
         true
     }
 
-    /// It passed a chunk on along the chain.
+    /// Notes that it passed a chunk on along the chain.
     pub fn in_step(&mut self, node: NodeId) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        (peer.in_step, peer.has_begun, peer.out_of_step, peer.aside_until) = (true, true, 0, None);
+        (peer.in_step, peer.has_begun, peer.out_of_step, peer.backoff_until) = (true, true, 0, None);
     }
 
-    /// Nobody is held to be out of step any more.
+    /// Forgets that peers are out of step.
     pub fn begin(&mut self) {
         for peer in self.peers.values_mut() {
-            (peer.out_of_step, peer.aside_until) = (0, None);
+            (peer.out_of_step, peer.backoff_until) = (0, None);
         }
     }
 
-    /// Bytes that those who pass chunks on, and these `origins`, deliver in [`PEER_DELAY`].
+    /// Bytes that peers in step, and these `origins`, deliver in [`PEER_DELAY`].
     pub fn passing(&self, origins: &[NodeId]) -> u64 {
         let passing = self.peers.iter().filter(|(node, peer)| peer.in_step || origins.contains(node));
         passing.map(|(_, peer)| peer.window()).sum()
@@ -321,33 +329,34 @@ impl Peers {
         self.peers.get(&node).is_some_and(|peer| peer.in_step)
     }
 
-    /// It would not pass a chunk on.
+    /// Notes that it refused to pass a chunk on.
     pub fn out_of_step(&mut self, node: NodeId, now: Time) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        let pause = (ASIDE * 2u32.saturating_pow(peer.out_of_step.min(16))).min(ASIDE_MAX);
+        let pause = (BACKOFF * 2u32.saturating_pow(peer.out_of_step.min(16))).min(BACKOFF_MAX);
         // The refusals of one burst count once.
-        if peer.aside_until.is_none_or(|until| until <= now) {
+        if peer.backoff_until.is_none_or(|until| until <= now) {
             peer.in_step = false;
             peer.out_of_step += 1;
-            peer.aside_until = Some(now + pause);
+            peer.backoff_until = Some(now + pause);
         }
     }
 
-    /// True if it has refused to pass chunks on a moment ago and for the first times: it may only just begin. One
-    /// that passes others on refuses for another reason: perhaps it waits for us, and must not be waited for.
+    /// True if it has refused to pass chunks on recently and for the first times: it may only just
+    /// begin. A peer that passes others on refuses for another reason. Perhaps it waits for this
+    /// node, and must not be waited for.
     pub fn may_begin(&self, node: NodeId, now: Time) -> bool {
         let begins = |peer: &Peer| !peer.has_begun && peer.out_of_step <= BEGINNINGS;
         !self.may_be_in_step(node, now) && self.peers.get(&node).is_some_and(begins)
     }
 
-    /// For how long it is left alone yet.
-    pub fn aside_for(&self, node: NodeId, now: Time) -> Duration {
-        self.peers.get(&node).and_then(|peer| peer.aside_until).map_or(Duration::ZERO, |until| until - now)
+    /// The rest of its backoff.
+    pub fn backoff_left(&self, node: NodeId, now: Time) -> Duration {
+        self.peers.get(&node).and_then(|peer| peer.backoff_until).map_or(Duration::ZERO, |until| until - now)
     }
 
     /// True unless it has refused to pass chunks on lately.
     pub fn may_be_in_step(&self, node: NodeId, now: Time) -> bool {
-        self.peers.get(&node).is_none_or(|peer| peer.aside_until.is_none_or(|until| until <= now))
+        self.peers.get(&node).is_none_or(|peer| peer.backoff_until.is_none_or(|until| until <= now))
     }
 
     /// A request ended; `delay` if it was answered, from being sent.
@@ -379,27 +388,27 @@ impl Peers {
         peer.broken_until = None;
     }
 
-    /// True if it owes us something and has been silent for so long.
+    /// How long the peer has been silent while it owes something; zero if it owes nothing.
     pub fn silent_for(&self, node: NodeId, now: Time) -> Duration {
         self.peers.get(&node).filter(|peer| peer.outstanding > 0).map_or(Duration::ZERO, |peer| now - peer.progress)
     }
 
-    /// Whoever owes something and is silent for so long has stalled: [`STALL`], or as long as the answers took that came
-    /// of late. If those are late as well, it is this node's own link that is slow, and what is asked of others because of it
-    /// would make it slower still.
+    /// The stall timeout: [`STALL`], or the longest recent answer time if that is longer. If recent
+    /// answers are late too, this node's own link is slow, and requests elsewhere would make it
+    /// slower still.
     pub fn stall(&self, now: Time) -> Duration {
         self.slowest.lately(now).clamp(STALL, STALL_MAX)
     }
 
-    /// True if an answer that has not come after this time is later than all that came of late: what it waits for is not what all
-    /// wait for.
+    /// True if an answer of this age is later than every recent one: its peer is slow, not all of
+    /// them.
     pub fn is_late_alone(&self, age: Duration, now: Time) -> bool {
         let lately = self.slowest.lately(now);
         !lately.is_zero() && age >= lately + LATE_ALONE
     }
 
-    /// It accepts requests and does not answer; true if that is news, or still so after it was tried again. The time from
-    /// which it is tried again does not move while it is only looked at.
+    /// Notes that the peer accepts requests and does not answer. True if that is new, or still so
+    /// after a retry. Repeated calls do not move the time of the retry.
     pub fn stalled(&mut self, node: NodeId, now: Time) -> bool {
         let peer = self.peers.entry(node).or_default();
         let news = peer.stalled_since.is_none_or(|since| now - since >= STALL_RETRY);
@@ -409,12 +418,12 @@ impl Peers {
         news
     }
 
-    /// It cannot be reached.
+    /// Notes that the peer cannot be reached.
     pub fn broken(&mut self, node: NodeId, now: Time) {
         self.peers.entry(node).or_default().broken_until = Some(now + BROKEN_RETRY);
     }
 
-    /// It sent wrong bytes, or broke the protocol. Returns for how long it is put aside.
+    /// Notes wrong bytes or a broken protocol. Returns the length of the ban.
     pub fn lied(&mut self, node: NodeId, now: Time) -> Duration {
         self.tally.lies += 1;
         if self.peers.len() >= PEERS_MAX {
@@ -426,40 +435,42 @@ impl Peers {
         self.peers.entry(node).or_default().standing.lied(now)
     }
 
-    /// True if it was asked for `bytes` with this reach, by now `age` ago, and has given nobody a whole answer for so long
-    /// that it is put aside: bytes that trickle, and promises that are not kept.
-    pub fn drags(&mut self, node: NodeId, reach: Reach, bytes: u64, age: Duration, now: Time) -> bool {
+    /// True if a request for `bytes` with this reach, sent `age` ago, has timed out: the peer gave
+    /// no whole answer for so long that it is banned. This covers trickling bytes and broken
+    /// promises.
+    pub fn times_out(&mut self, node: NodeId, reach: Reach, bytes: u64, age: Duration, now: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
         let within = whole_within(reach, bytes);
         if age < within || now - peer.answered < within {
             return false;
         }
-        // What it owes by then does not count against it a second time.
-        peer.answered = now + peer.standing.dragged(now);
-        self.tally.drags += 1;
+        // Debts of the time of the ban do not count a second time.
+        peer.answered = now + peer.standing.timed_out(now);
+        self.tally.timeouts += 1;
         true
     }
 
-    /// It refused what it says that it has.
-    /// True if its claims are not believed from now on.
+    /// Notes the refusal of an announced chunk. True if the peer's claims are not believed from now
+    /// on.
     pub fn claimed_falsely(&mut self, node: NodeId, now: Time) -> bool {
         self.tally.false_claims += 1;
         self.peers.get_mut(&node).is_some_and(|peer| peer.standing.claimed_falsely(now))
     }
 
-    /// It delivered what it says that it has.
-    pub fn kept_its_word(&mut self, node: NodeId) {
+    /// Notes the delivery of an announced chunk.
+    pub fn delivered_as_claimed(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
-            peer.standing.kept_its_word();
+            peer.standing.delivered_as_claimed();
         }
     }
 
-    /// Forgets all that are gone and owe nothing, but for their lies, which [`Peers::lied`] bounds.
+    /// Forgets departed peers that owe nothing, but for liars, which [`Peers::lied`] bounds.
     pub fn sweep(&mut self, is_there: impl Fn(NodeId) -> bool) {
         self.peers.retain(|node, peer| is_there(*node) || peer.outstanding > 0 || peer.standing.has_lied());
     }
 
-    /// Forgets one that is gone, but for its lies. If it owes something, [`Peers::sweep`] does so later.
+    /// Forgets a departed peer, unless it lied. If it owes something, [`Peers::sweep`] forgets it
+    /// later.
     pub fn forget(&mut self, node: NodeId) {
         if self.peers.get(&node).is_some_and(|peer| !peer.standing.has_lied() && peer.outstanding == 0) {
             self.peers.remove(&node);

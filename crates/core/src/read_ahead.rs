@@ -1,20 +1,20 @@
-//! Read-ahead: recognises sequential readers and says what they will want next.
+//! Read-ahead: recognises sequential readers and predicts their next chunks.
 //!
-//! Lives beside the export, not in [`crate::node::Node`]: it sees every read, hits too, and speaks up only
-//! when there is something to fetch. Pure arithmetic over chunk numbers.
+//! It is beside the export, not in [`crate::node::Node`]: it sees every read, hits too, and
+//! suggests a range only when there is something to fetch. Pure arithmetic over chunk numbers.
 
 use std::ops::Range;
 
-/// How many sequential readers are told apart; more push out the one that was quiet longest.
+/// Sequential readers tracked at once; a new one replaces the least recently active.
 const STREAMS: usize = 16;
-/// A reader may skip, or come out of order, by so many chunks and still count as sequential: clients with
-/// several connections or requests in flight do (nbdcopy: 4 x 16 requests of 256 KiB).
+/// Chunks that a reader may skip, or read out of order, and still count as sequential. Clients with
+/// several connections or requests in flight do so (nbdcopy: 4 x 16 requests of 256 KiB).
 const SLACK: u64 = 64;
-/// Of so many chunks up to the furthest that was read, more than half have to have been read. In an image of a few
-/// thousand chunks the [`STREAMS`] with their slack lie nearly everywhere, so that reads all over it fit one of
-/// them by chance; but they leave gaps.
+/// Chunks up to the furthest read, of which more than half have to have been read. In an image of a
+/// few thousand chunks the [`STREAMS`] with their slack cover nearly everything. Random reads then
+/// fit one of them by chance, but leave gaps.
 const DENSE: u64 = 64;
-/// The window begins with so many chunks and doubles as the reader goes on.
+/// First window in chunks; it doubles as the reader goes on.
 const WINDOW_MIN: u64 = 4;
 
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,8 @@ struct Stream {
     from: u64,
     /// One past the highest chunk read.
     next: u64,
-    /// Which of the last [`DENSE`] chunks before `next` were read; bit 0 is the one right before it.
+    /// A bit set of the last [`DENSE`] chunks before `next` that were read; bit 0 is the one right
+    /// before it.
     seen: u64,
     /// One past the last chunk suggested.
     suggested: u64,
@@ -43,7 +44,7 @@ impl Stream {
         self.seen |= lowest(self.next - read.start) & !lowest(self.next - read.end);
     }
 
-    /// True if what was read leaves few gaps.
+    /// True if the reads leave few gaps.
     fn is_dense(&self) -> bool {
         let span = self.next.saturating_sub(self.from).min(DENSE);
         u64::from((self.seen & lowest(span)).count_ones()) * 2 > span
@@ -70,7 +71,8 @@ impl ReadAhead {
         Self { streams: Vec::new(), window_max, chunks, clock: 0 }
     }
 
-    /// Notes a read of `read` (data chunks) and returns what to fetch now because of it, often nothing.
+    /// Notes a read of `read` (data chunks) and returns what to fetch now because of it, often
+    /// nothing.
     pub fn note(&mut self, read: Range<u64>) -> Range<u64> {
         self.clock += 1;
         if self.window_max == 0 || read.is_empty() {
@@ -90,7 +92,7 @@ impl ReadAhead {
             return 0..0;
         }
         stream.suggested = stream.suggested.max(stream.next);
-        // Suggest in batches: only when half of what was suggested has been read.
+        // Suggest in batches: only when half of the last suggestion has been read.
         if stream.suggested - stream.next > stream.window / 2 {
             return 0..0;
         }

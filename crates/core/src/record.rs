@@ -1,46 +1,48 @@
-//! Records: what each node says about each image it has, and the table of all of them.
+//! Records: each node's announcements about its images, and the table of all of them.
 //!
-//! A record is replaced by one of the same node and image with a higher version, never changed. The table
-//! is the same on all nodes once news has spread; it is bounded, since anybody may gossip anything. All nodes say something about a
-//! few images, so what is said of the image itself, which is most of a record, is in memory once for all of them.
+//! A record is replaced by one of the same node and image with a higher version, never changed. The
+//! table converges on all nodes. It is bounded, since any node may gossip anything. All nodes
+//! announce a few images. So the subject, which is most of a record, is in memory once for all of
+//! them.
 
-use crate::few::Few;
 use crate::identity::NodeId;
 use crate::image::{Header, ImageId};
 use crate::names::Names;
 use crate::outbid::{FIRST_MAX, latest_believed};
 use crate::placement::{Arc, Filled};
+use crate::small_list::SmallList;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc as Shared;
 
-/// The image that a record is about.
+/// The subject of a record: the image, its names and its header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject {
-    /// Which.
+    /// The image's id.
     pub image: ImageId,
-    /// What it is called.
+    /// The image's names.
     pub names: Names,
     /// [`Header::encode`]; whether it belongs to `image` is found out with the top page.
     pub header: [u8; Header::BYTES],
 }
 
-/// What one node says about one image.
+/// One node's announcement about one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who says it.
+    /// The node that says so.
     pub node: NodeId,
-    /// Grows with each statement of that node about that image.
+    /// The version; it grows with each record of that node about that image.
     pub version: u64,
-    /// Of which image.
+    /// The image, its names and its header.
     pub subject: Shared<Subject>,
     /// True if the node can read all of it from a file.
     pub origin: bool,
-    /// What the node's store is to hold.
+    /// The arc that the node's store is to hold.
     pub arc: Arc,
-    /// How much of that it holds.
+    /// The filled part of the arc.
     pub filled: Filled,
-    /// True while nobody should count on the node: it is about to go and still serves, or others cannot connect to it.
+    /// True while nobody should count on the node: it is about to go and still serves, or others
+    /// cannot connect to it.
     pub leaving: bool,
 }
 
@@ -83,13 +85,13 @@ impl<'de> Deserialize<'de> for Record {
 }
 
 impl Record {
-    /// Of which image.
+    /// The id of the image.
     pub fn image(&self) -> ImageId {
         self.subject.image
     }
 
-    /// True if its node says that it has nothing of the image, and that nobody is to count on it: it has dropped the image, or
-    /// nobody can connect to it.
+    /// True if the node announces that it has nothing of the image: it has dropped the image, or
+    /// others cannot connect to it.
     pub fn offers_nothing(&self) -> bool {
         self.leaving && !self.origin && self.arc.length == 0
     }
@@ -111,36 +113,37 @@ impl Record {
     }
 }
 
-/// Names one statement: of whom and about what.
+/// The key of a record: node and image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordKey {
-    /// Who.
+    /// The node that says so.
     pub node: NodeId,
     /// About which image.
     pub image: ImageId,
 }
 
-/// At most so many records are kept: 16 images on 4 000 nodes, 20 MB.
+/// Most records: 16 images on 4 000 nodes, 20 MB.
 const RECORDS_MAX: usize = 1 << 16;
-/// At most so many of one node, which cannot fill the table.
+/// Most records of one node, which so cannot fill the table.
 pub const RECORDS_OF_ONE_MAX: usize = 256;
-/// So many subjects are kept besides, before those are dropped that no record is about any more.
+/// Unused subjects that are kept besides, before they are dropped.
 const SUBJECTS_MIN: usize = 16;
 
 /// All records, the newest of each node and image.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// Of each node, in the order of images.
-    table: BTreeMap<NodeId, Few<Record>>,
+    /// The records of each node, by image.
+    table: BTreeMap<NodeId, SmallList<Record>>,
     count: usize,
-    /// What they are about, each once.
+    /// Their subjects, each once.
     subjects: BTreeSet<Shared<Subject>>,
     /// Grows with each change.
     changes: u64,
 }
 
 impl Records {
-    /// Takes a record in; true if it was news. One that its node could not replace any more is not believed.
+    /// Takes a record in; true if it is news. A record that its node could not replace any more is
+    /// not believed.
     pub fn learn(&mut self, mut record: Record) -> bool {
         let (node, image) = (record.node, record.image());
         let of_node = self.table.get(&node);
@@ -150,7 +153,7 @@ impl Records {
             return false;
         }
         let room = self.count < RECORDS_MAX && of_node.is_none_or(|records| records.len() < RECORDS_OF_ONE_MAX);
-        // What is known already has been looked at.
+        // A known subject has been checked already.
         let subject = self.subjects.get(&record.subject);
         if (subject.is_none() && !record.is_sound()) || (known.is_none() && !room) {
             return false;
@@ -180,7 +183,7 @@ impl Records {
         self.subjects.insert(Shared::clone(subject));
     }
 
-    /// Forgets what was said by nodes that `alive` does not know.
+    /// Forgets the records of nodes for which `alive` is false.
     pub fn retain(&mut self, alive: impl Fn(NodeId) -> bool) {
         let before = self.count;
         self.table.retain(|node, _| alive(*node));
@@ -188,8 +191,8 @@ impl Records {
         self.changes += u64::from(self.count != before);
     }
 
-    /// True if there is room for what nodes say that were only heard of: half of the table is for those who speak for
-    /// themselves.
+    /// True if there is room for records of nodes known by hearsay only. Half of the table is for
+    /// nodes that speak for themselves.
     pub const fn has_room_for_hearsay(&self) -> bool {
         self.count < RECORDS_MAX / 2
     }

@@ -1,8 +1,8 @@
-//! Snapshots: what a node tells another when they meet, and how little of it goes over the wire.
+//! Snapshots: the state that two nodes exchange when they meet, and its compact form.
 //!
-//! All members say something about a few images, and each record names its image, with a name and a header: as they are,
-//! records are four times as long as they need be, and one node that a thousand join through would send nothing else for most of
-//! a second. So in a snapshot images stand once.
+//! All members have records about a few images, and each record names its image, with a name and a
+//! header. Uncompressed, records are four times as long as they need be. One node that a thousand
+//! join through would send nothing else for most of a second. So a snapshot has each image once.
 
 use crate::identity::NodeId;
 use crate::membership::Member;
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 
-/// At most so many records are in each of the two lists: more than a mebibyte of snapshot leaves room for with their members.
-/// They are longer in memory than on the wire.
+/// Most records in each of the two lists: what a snapshot above one mebibyte has room for, with the
+/// members. In memory they are longer than on the wire.
 pub const RECORDS_MAX: usize = 1 << 14;
 
-/// What a node tells another when they meet.
+/// The state that a node sends to another when they meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Packed", try_from = "Packed")]
 pub struct Snapshot {
     /// Itself, then, if both are in one zone, all members it knows of there, the dead too.
     pub members: Vec<Member>,
-    /// What they have said.
+    /// The records of these members.
     pub records: Vec<Record>,
-    /// Gateways: between two of them all, the sender first, else a few.
+    /// Gateways: between two gateways all of them, the sender first; else a few.
     pub gateways: Vec<Member>,
-    /// What these have said; else for each image what somebody said of it.
+    /// The records of these gateways; else one record of each image.
     pub outside: Vec<Record>,
     /// True between two gateways.
     pub backbone: bool,
@@ -36,7 +36,7 @@ pub struct Snapshot {
 #[derive(Serialize, Deserialize)]
 struct Line {
     node: NodeId,
-    /// Which of the subjects.
+    /// The index of the subject.
     subject: usize,
     version: u64,
     origin: bool,

@@ -1,8 +1,8 @@
-//! What is signed of an image: its name, its id and what its header says, as a few lines of text that people can
-//! read and that any tool can sign.
+//! The signed statement about an image: its name, id and header, as a few lines of text. The text
+//! is readable, and any tool can sign it.
 //!
-//! The id stands for every byte (it hashes the header and the top page), so a signature of this text is one of the
-//! image under that name. The text of an image is always the same, byte for byte.
+//! The id stands for every byte (it hashes the header and the top page), so the signature covers
+//! the image under that name. The text of an image is always the same, byte for byte.
 
 use crate::chunk::ChunkSize;
 use crate::image::{Header, ImageId};
@@ -13,14 +13,14 @@ use std::str::FromStr;
 /// First line: what it is, and the version of its form.
 const FIRST: &str = "vfield-image 1";
 
-/// See the module.
+/// The content of a signed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What the image is called.
+    /// The image's name.
     pub name: String,
-    /// What it is.
+    /// The image's id.
     pub id: ImageId,
-    /// How it is cut.
+    /// The image's length and chunk size.
     pub header: Header,
 }
 
@@ -57,7 +57,7 @@ impl FromStr for Statement {
             is_image_name(&name).then_some(Self { name, id, header })
         };
         let statement = parse().filter(|_| first == Some(FIRST)).ok_or(BadStatement)?;
-        // Only its own form: what is signed has one spelling.
+        // Only the canonical form is valid: a statement has one spelling.
         if statement.to_string() == text { Ok(statement) } else { Err(BadStatement) }
     }
 }

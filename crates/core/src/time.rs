@@ -1,4 +1,5 @@
-//! Time as core sees it: nanoseconds since some moment that the shell chose. Core never asks for it.
+//! Time as core sees it: nanoseconds since some moment that the shell chose. Core never asks for
+//! it.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -11,17 +12,17 @@ impl Time {
     /// The shell's start.
     pub const ZERO: Self = Self(0);
 
-    /// So long after the start; 584 years at most.
+    /// The time `elapsed` after the start; 584 years at most.
     pub fn after_start(elapsed: Duration) -> Self {
         Self(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// How long this is after the start.
+    /// The time from the start to this moment.
     pub const fn since_start(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// How long this is after `earlier`; zero if it is not.
+    /// The time from `earlier` to this moment; zero if it is not earlier.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,10 +1,11 @@
-//! What nodes say to each other over TCP: a greeting, then frames. Parsing only; no sockets.
+//! The TCP protocol between nodes: a greeting, then frames. Parsing only; no sockets.
 //!
-//! Both sides begin with a greeting ([`greeting`], [`Greeting`]): magic, protocol version, length, who I am.
-//! After it the dialling side asks and the other answers, many requests in flight, answers in any order.
-//! A frame is a [`FrameHeader`] of 16 bytes and a payload whose length is bounded by its kind, so nobody
-//! can make a node allocate more than a chunk. All integers are little-endian.
-//! The reference of the format is docs/reference/protocol.md.
+//! Both sides begin with a greeting ([`greeting`], [`Greeting`]): magic, protocol version, length,
+//! identity. After it the dialling side sends requests and the other answers. Many requests are in
+//! flight, and answers come in any order. A frame is a [`FrameHeader`] of 16 bytes and a payload.
+//! Its kind bounds the payload's length, so no peer can make a node allocate more than a chunk. All
+//! integers are little-endian. The format is in
+//! docs/reference/protocol.md.
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::identity::{Identity, NodeId};
@@ -23,7 +24,7 @@ pub const MAGIC_STARTING: [u8; 8] = *b"VF-WAIT\n";
 pub const VERSION: u32 = 7;
 /// Magic, version, length of the rest.
 pub const GREETING_HEAD: usize = 16;
-/// Longest rest of a greeting: an identity takes about 40 bytes.
+/// Most bytes after the head of a greeting: an identity takes about 40.
 const GREETING_MAX: u32 = 1 << 10;
 /// Longest snapshot: 4 000 nodes with an image each.
 const SNAPSHOT_MAX: u32 = 1 << 20;
@@ -40,7 +41,8 @@ const DIAL_BACK_PAYLOAD: u32 = 1;
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
 
-/// What is wrong with bytes from a peer. The peer is at fault in each case; the connection ends.
+/// A violation of the protocol in bytes from a peer. The peer is at fault in each case; the
+/// connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The other side does not speak this protocol at all.
@@ -49,10 +51,10 @@ pub enum WireError {
     /// Another version of it.
     #[error("speaks protocol version {0}, this node speaks {VERSION}")]
     Version(u32),
-    /// It has just been started; nobody is at fault.
+    /// The node is still starting; neither side is at fault.
     #[error("not ready yet: hashing, {percent} %")]
     Starting {
-        /// How much of its files is hashed, 0 to 100.
+        /// The hashed share of its files, 0 to 100.
         percent: u32,
     },
     /// A frame kind that does not exist.
@@ -62,24 +64,25 @@ pub enum WireError {
     #[error("a frame with a bad {0}")]
     Field(&'static str),
     /// Longer than its kind allows.
-    #[error("a frame of {length} bytes where {max} are possible")]
+    #[error("a frame of {length} bytes, at most {max} are possible")]
     Length {
-        /// As sent.
+        /// The announced length in bytes.
         length: u32,
-        /// Allowed.
+        /// The greatest allowed length in bytes.
         max: u32,
     },
     /// A payload that does not parse.
-    #[error("a payload that cannot be read")]
+    #[error("an invalid payload")]
     Payload,
 }
 
-/// Who is on the other side.
+/// The identity of the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// The speaker.
+    /// The identity of the sender.
     pub identity: Identity,
-    /// The speaker's address of the other side: what a node that listens on `0.0.0.0` is called.
+    /// The receiver's address as the sender sees it: the guess for a node that listens on
+    /// `0.0.0.0`.
     pub you: std::net::SocketAddr,
 }
 
@@ -93,7 +96,7 @@ pub fn greeting(greeting: &Greeting) -> Vec<u8> {
     out
 }
 
-/// What a node says in place of a greeting while it hashes what it is to serve.
+/// The bytes that a node sends in place of a greeting while it hashes its files.
 pub fn starting(percent: u32) -> [u8; GREETING_HEAD] {
     let mut out = [0; GREETING_HEAD];
     out[..8].copy_from_slice(&MAGIC_STARTING);
@@ -117,7 +120,7 @@ pub fn greeting_length(head: &[u8; GREETING_HEAD]) -> Result<usize, WireError> {
     bounded(u32_at(head, 12), GREETING_MAX)
 }
 
-/// What kind of frame follows.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Asks for a chunk: a [`Get`].
@@ -126,11 +129,11 @@ pub enum Kind {
     Data,
     /// No chunk: a [`Refusal`] instead.
     Refuse,
-    /// No chunk: ask that node, to whom it was sent lately. A node id of 8 bytes.
+    /// No chunk: ask that node, which got it recently. A node id of 8 bytes.
     Redirect,
     /// The asker no longer wants an answer; may come too late.
     Cancel,
-    /// Here is what I know of the field ([`Snapshot`]); tell me what you know.
+    /// The sender's [`Snapshot`] of the field, with a request for the other's.
     Sync,
     /// The answer to [`Kind::Sync`].
     Synced,
@@ -138,24 +141,24 @@ pub enum Kind {
     Prove,
     /// The answer to [`Kind::Prove`]: a [`Proof`].
     Proof,
-    /// Nothing to send yet, but your requests are in hand: what tells a holder that waits itself from one
-    /// that has stopped.
+    /// Nothing to send yet, but the requests are in hand. This tells a holder that waits itself
+    /// from a stopped one.
     Patience,
-    /// Connect to me at the address of my greeting, and tell me what came of it. One byte: 1 if the asker cannot connect to
-    /// the address of the other's greeting.
+    /// Connect to the address of the sender's greeting, and report the result. One byte: 1 if the
+    /// sender cannot connect to the address of the other's greeting.
     DialBack,
     /// The answer to [`Kind::DialBack`]: a [`DialledBack`] of one byte.
     DialledBack,
 }
 
-/// What came of connecting to a node that asked for it.
+/// The result of connecting back to a node that asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialledBack {
-    /// It answered.
+    /// The node answered.
     Reached,
-    /// Nobody answered: a firewall, or an address that leads nowhere.
+    /// No answer: a firewall, or a wrong address.
     Silence,
-    /// The connection was refused: nobody listens there.
+    /// The connection was refused: no process listens there.
     Refused,
     /// Another node is there, or something else.
     Another,
@@ -164,7 +167,7 @@ pub enum DialledBack {
 impl DialledBack {
     const ALL: [Self; 4] = [Self::Reached, Self::Silence, Self::Refused, Self::Another];
 
-    /// For people.
+    /// The name for display.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reached => "reached",
@@ -175,31 +178,32 @@ impl DialledBack {
     }
 }
 
-/// Why a request for a chunk was not answered with its bytes.
+/// The reason why a request for a chunk was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Not here, and not to be had from here.
+    /// Not here, and not obtainable from here.
     NotHeld,
-    /// This node has nothing to do with that image.
+    /// This node does not take part in that image.
     NoSuchImage,
     /// This node is the image's origin and its file no longer has those bytes.
     SourceChanged,
-    /// Too much to do.
+    /// The node has too many requests.
     Busy,
 }
 
 /// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What follows.
+    /// The kind of the frame.
     pub kind: Kind,
     /// For [`Kind::Get`]: how soon, see [`Priority`].
     pub priority: Priority,
     /// For [`Kind::Get`], to an origin: its advice to ask another node did not help.
     pub insists: bool,
-    /// For [`Kind::Refuse`].
+    /// The reason, for [`Kind::Refuse`].
     pub refusal: Option<Refusal>,
-    /// For [`Kind::Data`]: for how long the sender waited for it itself, in milliseconds; all of a minute if longer.
+    /// For [`Kind::Data`]: for how long the sender waited for it itself, in milliseconds; all of a
+    /// minute if longer.
     pub waited_ms: u16,
     /// Bytes of payload that follow.
     pub length: u32,
@@ -244,7 +248,8 @@ impl FrameHeader {
         Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
     }
 
-    /// Kind, priority with insistence, zero and refusal or milliseconds waited (2), length (4), request (8).
+    /// Kind, priority with insistence, zero and refusal or milliseconds waited (2), length (4),
+    /// request (8).
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[0] = match self.kind {
@@ -320,7 +325,7 @@ impl FrameHeader {
         };
         let waited_ms = if kind == Kind::Data { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
-        // Of these nothing but the longest is possible.
+        // Of these kinds only the greatest length is valid.
         let fixed = matches!(kind, Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack);
         if fixed && length != max {
             return Err(WireError::Field("length"));
@@ -332,11 +337,11 @@ impl FrameHeader {
 /// Asks for one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Get {
-    /// Of which image.
+    /// The image it belongs to.
     pub image: ImageId,
-    /// Which; whether the image has it is for the receiver to check.
+    /// The chunk; the receiver checks whether the image has it.
     pub chunk: Chunk,
-    /// How far it may be passed on.
+    /// The reach: how far the request may be passed on.
     pub reach: Reach,
 }
 
@@ -361,7 +366,7 @@ impl Get {
     }
 }
 
-/// What shows that somebody stands for an image; nobody who passes it on has to be believed.
+/// The proof that a signer vouches for an image. It holds whoever passes it on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// The text of a [`crate::statement::Statement`].
@@ -402,7 +407,8 @@ pub fn decode_proof(payload: &[u8]) -> Result<Proof, WireError> {
     decode(payload)
 }
 
-/// A whole frame that asks to be connected to; `lost` if the other cannot be, at the address of its greeting.
+/// A whole frame that asks to be connected to; `lost` if the other cannot be, at the address of its
+/// greeting.
 pub fn dial_back_frame(request: u64, lost: bool) -> Vec<u8> {
     byte_frame(Kind::DialBack, request, u8::from(lost))
 }
@@ -416,7 +422,7 @@ pub fn decode_dial_back(payload: &[u8]) -> Result<bool, WireError> {
     }
 }
 
-/// A whole frame that says what came of it.
+/// A whole frame that reports the result.
 pub fn dialled_back_frame(request: u64, what: DialledBack) -> Vec<u8> {
     let number = DialledBack::ALL.iter().position(|known| *known == what).unwrap_or_default();
     byte_frame(Kind::DialledBack, request, number as u8)
@@ -449,7 +455,8 @@ pub fn decode_redirect(payload: &[u8]) -> Result<NodeId, WireError> {
     Ok(NodeId(u64_at(payload, 0)))
 }
 
-/// A whole frame that carries a snapshot; records that do not fit are left out (they will be gossiped).
+/// A whole frame that carries a snapshot; records that do not fit are left out (they will be
+/// gossiped).
 pub fn snapshot_frame(kind: Kind, request: u64, mut snapshot: Snapshot) -> Vec<u8> {
     snapshot.records.truncate(snapshot::RECORDS_MAX);
     snapshot.outside.truncate(snapshot::RECORDS_MAX);

@@ -1,4 +1,4 @@
-//! A member that says that it has what it has not: its store does not count once it was caught.
+//! A member with false claims: its store does not count once it was caught.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn member(node: NodeId) -> Member {
     Member { identity: identity(node), incarnation: 0, state: State::Alive }
 }
 
-/// An origin, or one whose store has everything, as it says.
+/// A record of an origin, or of a store that claims to have everything.
 fn record(node: NodeId, origin: bool) -> Record {
     let size = Geometry::new(header()).chunks();
     let length = if origin { 0 } else { size };
@@ -52,7 +52,7 @@ fn record(node: NodeId, origin: bool) -> Record {
 /// A reader without a store, beside the two.
 struct Bench {
     node: Node,
-    /// The two, who live.
+    /// Two honest members.
     others: [Node; 2],
     now: Time,
     tokens: u64,
@@ -74,7 +74,7 @@ impl Bench {
         Self { node, others, now, tokens: 0, delivers: false, boaster_asked: 0 }
     }
 
-    /// Time goes on.
+    /// Advances the time.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -138,14 +138,14 @@ impl Bench {
         }
     }
 
-    /// What it says of the field's stores: to people, and to those who wait for it.
+    /// The node's view of the coverage: in its status, and in its notices.
     fn covered(&self) -> (bool, bool) {
         (self.node.images()[0].coverage.multiplicity_min > 0, self.node.is_covered(1))
     }
 }
 
 #[test]
-fn who_was_caught_not_holding_what_it_says_does_not_count() {
+fn a_peer_with_false_claims_does_not_count() {
     let mut bench = Bench::new();
     assert!(Geometry::new(header()).is_data(Chunk(DATA - 1)));
     bench.pass(Duration::from_millis(200));
@@ -153,7 +153,7 @@ fn who_was_caught_not_holding_what_it_says_does_not_count() {
     bench.read(0..200);
     assert!(bench.boaster_asked >= 32);
     assert_eq!(bench.covered(), (false, false));
-    // It is asked again after a while, since stores move; it counts when it has delivered.
+    // It is asked again after a while, since stores move; it counts once it has delivered.
     bench.pass(Duration::from_secs(100));
     assert_eq!(bench.covered(), (false, false));
     bench.delivers = true;

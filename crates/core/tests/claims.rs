@@ -1,4 +1,4 @@
-//! What is said of images: who speaks later does not silence who spoke before.
+//! Claims about images: a later claim does not displace an earlier one.
 
 use std::net::SocketAddr;
 use vfield_core::chunk::ChunkSize;
@@ -21,7 +21,7 @@ fn alive(identity: Identity) -> Member {
     Member { identity, incarnation: 0, state: State::Alive }
 }
 
-/// An origin says that image `image` is called so and has so many chunks.
+/// An origin's record of image `image` with this name and so many chunks.
 fn record(node: u64, image: u8, name: &str, chunks: u64) -> Record {
     let header = Header::new(chunks * ChunkSize::MIN.bytes(), ChunkSize::MIN, chunks).expect("a header").encode();
     let subject = Subject { image: ImageId([image; 32]), names: name.into(), header }.into();
@@ -54,13 +54,13 @@ fn all_that_is_said_of_an_image_is_known() {
     hears(&mut node, Snapshot { members, records: vec![record(9, 8, "root", 5)], ..Snapshot::default() });
     let root = || "root".to_owned();
     assert_eq!(claims(&node), [(8, root(), 5, 1), (9, root(), 5, 2), (9, root(), 7, 1)]);
-    // Who comes from elsewhere is told of all of them.
+    // A newcomer of another zone gets all of them.
     let told = node.snapshot(&identity(20, "elsewhere")).outside;
     assert_eq!(told.len(), 3);
 }
 
 #[test]
-fn what_other_zones_say_is_bounded_for_each_image() {
+fn claims_of_other_zones_are_bounded_for_each_image() {
     let mut node = Node::new(identity(1, "here"), Config::default(), 7, Time::ZERO);
     let said =
         |outside: Vec<Record>| Snapshot { members: vec![alive(identity(2, "there"))], outside, ..Snapshot::default() };

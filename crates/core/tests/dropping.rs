@@ -1,4 +1,5 @@
-//! A node that drops an image: nobody waits for it in vain, nobody counts on it, and what was under way does no harm.
+//! A node that drops an image: no reader waits in vain, no node counts on it, and late answers do
+//! no harm.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl Pair {
         while self.origin.poll().is_some() {}
     }
 
-    /// What the node asks for until it asks for nothing more.
+    /// The node's requests, until it sends no more.
     fn requests(&mut self, input: Input) -> Vec<(RequestId, ImageId, Chunk)> {
         let asked = self.input(input).into_iter().filter_map(|output| match output {
             Output::Request { request, image, chunk, .. } => Some((request, image, chunk)),
@@ -98,11 +99,11 @@ impl Pair {
 }
 
 #[test]
-fn whoever_waits_for_it_is_told() {
+fn waiting_readers_get_an_error_when_an_image_is_dropped() {
     let mut pair = Pair::new();
     let mut outputs = pair.input(Input::Read { token: Token(1), image: DROPPED, chunks: 3..5 });
     let asker = Asker { connection: ConnectionId(9), request: 4, reach: Reach::READER };
-    // The page above is on its way for the reader: whoever asks for it waits with it.
+    // The page above is under way for the reader; a peer that requests it joins that fetch.
     let page = outputs.iter().find_map(|output| match output {
         Output::Request { image: DROPPED, chunk, .. } => Some(*chunk),
         _ => None,
@@ -122,7 +123,7 @@ fn whoever_waits_for_it_is_told() {
     );
     assert!(has(&|output| matches!(output, Output::CancelRequest(..))) >= open.max(1), "{told:?}");
     assert_eq!(pair.node.images().len(), 1);
-    // Who comes later is told at once.
+    // A later reader gets the error at once.
     let later = pair.input(Input::Read { token: Token(2), image: DROPPED, chunks: 0..1 });
     assert!(matches!(later[..], [Output::Answer(Token(2), Err(ReadError::Dropped))]), "{later:?}");
 }
@@ -144,14 +145,14 @@ fn nobody_counts_on_it_any_more() {
     assert_eq!((share(&pair, DROPPED), share(&pair, OTHER)), (0.0, 1.0));
     let unreachable = |output| matches!(output, Output::Notice(Notice::Reachable(_, false)));
     assert!(!std::iter::from_fn(|| pair.origin.poll()).any(unreachable), "others still connect to it");
-    // Of an image that everybody has dropped nobody says anything.
+    // No node has a record of an image that all have dropped.
     pair.origin.handle(pair.now, Input::Drop(DROPPED));
     let known: Vec<ImageId> = pair.origin.claims().iter().map(|claim| claim.subject.image).collect();
     assert_eq!(known, [OTHER]);
 }
 
 #[test]
-fn what_was_under_way_belongs_to_nothing_and_it_can_be_taken_up_again() {
+fn late_answers_of_a_dropped_image_belong_to_nothing_and_it_can_be_joined_again() {
     let mut pair = Pair::new();
     let open = pair.requests(Input::Read { token: Token(1), image: DROPPED, chunks: 3..5 });
     let (late, ..) = *open.iter().find(|(_, image, _)| *image == DROPPED).expect("it asks");

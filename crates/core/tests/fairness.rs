@@ -1,5 +1,5 @@
-//! What one asks for costs the others no more than its share: this machine's readers go before peers' wishes, what nobody
-//! waits for any more is not asked for, and what cannot be used is asked for ever more seldom.
+//! Fairness: one client costs the others no more than its share. Local readers go before peers,
+//! abandoned reads are not requested, and useless requests grow rare.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ fn image(origin: bool) -> ImageConfig {
     ImageConfig { id: IMAGE, names: "image".into(), header, origin, capacity_bytes: 0, kept: None }
 }
 
-/// A node without a store, beside an origin that lives and whose answers this makes.
+/// A node without a store, beside a live origin whose answers the bench makes.
 struct Bench {
     node: Node,
     origin: Node,
@@ -84,7 +84,7 @@ impl Bench {
         }
     }
 
-    /// The origin lives, and says so.
+    /// The origin is alive and announces it.
     fn tell_origin(&mut self, bytes: Vec<u8>) {
         self.origin.handle(self.now, Input::Datagram(bytes));
         while let Some(output) = self.origin.poll() {
@@ -105,7 +105,7 @@ impl Bench {
         some
     }
 
-    /// Lets time go on, answering at once.
+    /// Advances the time, answering at once.
     fn pass(&mut self, time: Duration, answer: impl Fn(RequestId) -> Input + Copy) {
         let end = self.now + time;
         loop {
@@ -133,7 +133,7 @@ fn arrived(request: RequestId) -> Input {
 }
 
 #[test]
-fn what_cannot_be_used_is_asked_for_ever_more_seldom() {
+fn useless_requests_grow_rare() {
     let mut bench = Bench::new();
     bench.input(Input::Read { token: Token(1), image: IMAGE, chunks: 5..6 });
     bench.pass(Duration::from_secs(20), Input::Unusable);
@@ -154,13 +154,13 @@ fn a_reader_goes_before_the_wishes_of_peers() {
         assert!(bench.answer(1, arrived), "nothing is under way");
         answers += 1;
     }
-    // The chunk and its pages, behind what was under way already: a window, of all peers together.
+    // The chunk and its pages, behind the requests under way: one window, over all peers.
     let window = (Config::default().window_bytes / ChunkSize::MIN.bytes()) as usize;
     assert!(answers <= window + 3, "{answers} answers, {before} requests before");
 }
 
 #[test]
-fn what_nobody_waits_for_any_more_is_not_asked_for() {
+fn abandoned_reads_are_not_requested() {
     let mut bench = Bench::new();
     (1..=8).for_each(|connection| bench.ask_for_much(connection));
     let before = bench.asked;
@@ -174,7 +174,7 @@ fn what_nobody_waits_for_any_more_is_not_asked_for() {
     assert_eq!(bench.node.images()[0].transient, before as u64);
 }
 
-/// What a peer wished and a reader of this machine wants as well is asked for, whoever goes.
+/// A chunk that both a peer and a local reader want is requested even if one of them goes.
 #[test]
 fn a_reader_keeps_what_a_peer_no_longer_wants() {
     let mut bench = Bench::new();

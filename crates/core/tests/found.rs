@@ -1,4 +1,5 @@
-//! A node that takes up what an earlier process has left: nothing is asked for that is found, nothing announced that is not here.
+//! A node that takes up an earlier process's store: found chunks are not requested, and only
+//! present chunks are announced.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -36,7 +37,7 @@ struct Bench {
     node: Node,
     origin: Node,
     now: Time,
-    /// What the shell's store has.
+    /// Chunks in the shell's store.
     here: BTreeSet<Chunk>,
     asked: Vec<Chunk>,
     called_off: usize,
@@ -66,7 +67,7 @@ impl Bench {
         self.settle(answers);
     }
 
-    /// Does what the node wants, and checks what it says of itself.
+    /// Carries out the node's outputs, and checks its announcements.
     fn settle(&mut self, answers: bool) {
         loop {
             while self.node.next_wake().is_some_and(|at| at <= self.now) {
@@ -99,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// The origin lives, and says so.
+    /// The origin is alive and announces it.
     fn tell_origin(&mut self, bytes: Vec<u8>) {
         self.origin.handle(self.now, Input::Datagram(bytes));
         while let Some(output) = self.origin.poll() {
@@ -109,7 +110,7 @@ impl Bench {
         }
     }
 
-    /// Lets time go on.
+    /// Advances the time.
     fn pass(&mut self, time: Duration, answers: bool) {
         let end = self.now + time;
         while let Some(at) = self.node.next_wake().filter(|at| *at <= end) {
@@ -135,11 +136,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn only_what_was_not_found_is_fetched(
+    fn only_missing_chunks_are_fetched(
         capacity in 1u64..700,
         (start, from) in (0u64..603, 0u64..603),
         lost in prop::collection::btree_set(0u64..603, 0..20),
-        // Of a store that was larger, too.
+        // The earlier store may have been larger, too.
         had in 1u64..=603,
         batch in 1usize..200,
     ) {
@@ -171,9 +172,9 @@ proptest! {
 }
 
 #[test]
-fn a_reader_goes_on_with_what_is_found_and_nobody_is_asked_any_more() {
+fn a_reader_goes_on_with_found_chunks_and_asks_no_peer() {
     let mut bench = Bench::new(603, Some(Commitment { start: 0, from: 0 }));
-    // The page with its hash is asked for first.
+    // The page with its hash is requested first.
     bench.input(Input::Read { token: Token(1), image: IMAGE, chunks: 3..4 }, false);
     assert_eq!(bench.asked, [Chunk(602)]);
     bench.find(vec![Chunk(602), Chunk(600)], false);
@@ -183,7 +184,7 @@ fn a_reader_goes_on_with_what_is_found_and_nobody_is_asked_any_more() {
 }
 
 #[test]
-fn what_cannot_be_is_not_taken_up() {
+fn impossible_commitments_are_not_taken_up() {
     for kept in [Commitment { start: 603, from: 0 }, Commitment { start: 0, from: u64::MAX }] {
         let mut bench = Bench::new(100, Some(kept));
         assert_eq!(bench.committed.len(), 1);

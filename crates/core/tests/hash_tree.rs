@@ -31,7 +31,7 @@ impl Naive {
     }
 }
 
-/// The image's tree, told its chunks in the order `order`; zero chunks are told only if `tell_zeros`.
+/// The image's tree, built in the order `order`; zero chunks are added only if `tell_zeros`.
 fn build(image: &[u8], chunk_size: ChunkSize, backwards: bool, tell_zeros: bool) -> (Header, ImageId, HashTree) {
     let mut builder = TreeBuilder::new(image.len() as u64, chunk_size).expect("a builder");
     let mut chunks: Vec<(u64, &[u8])> = (0..).zip(image.chunks(chunk_size.bytes() as usize)).collect();
@@ -50,7 +50,7 @@ fn small() -> ChunkSize {
     ChunkSize::MIN
 }
 
-/// An image of so many bytes with a byte set in some places.
+/// An image of `length` bytes with a byte set in some places.
 fn image(length: usize, marks: &[(usize, u8)]) -> Vec<u8> {
     let mut image = vec![0; length];
     for (at, byte) in marks {
@@ -166,7 +166,7 @@ fn largest_image_has_a_tree() {
 
 #[test]
 #[should_panic(expected = "told twice")]
-fn chunk_told_twice_is_a_bug() {
+fn a_chunk_added_twice_is_a_bug() {
     let mut builder = TreeBuilder::new(100, small()).expect("a builder");
     builder.add(Chunk(0), Hash([1; 32]));
     builder.add(Chunk(0), Hash([2; 32]));

@@ -1,4 +1,4 @@
-//! What others name, and how little of it a node acts upon: dials, members and contacts stay within bounds whatever a frame says.
+//! Hearsay: dials, members and contacts stay within bounds, whatever a frame names.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ fn node() -> Node {
     Node::new(identity(0, zone("here")), Config::default(), 42, at(0))
 }
 
-/// Whom the node dials.
+/// The nodes that this node dials.
 fn dials(node: &mut Node) -> Vec<NodeId> {
     let outputs = std::iter::from_fn(|| node.poll());
     outputs.filter_map(|output| if let Output::Sync(to) = output { Some(to.node) } else { None }).collect()
@@ -67,7 +67,7 @@ fn a_frame_that_names_thousands_makes_a_node_dial_few() {
     }
     let many = dials(&mut node).len() + few.len();
     assert!((few.len() + 1..=32).contains(&many), "{many} dials");
-    // Who comes later is heard.
+    // A later teller is heard.
     node.handle(at(1100), names(2, 5..7));
     let named: BTreeSet<NodeId> = dials(&mut node).into_iter().collect();
     assert!([5, 6].iter().all(|number| named.contains(&identity(*number, zone("here")).node)), "{named:?}");
@@ -91,7 +91,8 @@ fn a_frame_that_names_thousands_of_zones_leaves_room_for_others() {
     assert!([3, 4].iter().all(|number| known.contains(&elsewhere(*number).identity.node)));
 }
 
-/// 32 767 that were made up, in one frame: others who are heard of are admitted, and who comes is in any case.
+/// One frame with 32 767 invented members does not keep out members known by hearsay, nor
+/// newcomers.
 #[test]
 fn members_that_were_made_up_do_not_keep_others_out() {
     let mut node = node();
@@ -104,7 +105,7 @@ fn members_that_were_made_up_do_not_keep_others_out() {
     node.handle(at(1), learned(ghosts(100_000)));
     node.handle(at(2), learned(vec![member(1, here), member(2, here)]));
     assert!(knows(&node, 1) && knows(&node, 2), "of {}", node.members().len());
-    // One who says so again and again.
+    // The same teller, again and again.
     for frame in 2..12 {
         node.handle(at(frame), learned(ghosts(frame * 100_000)));
     }
@@ -114,7 +115,8 @@ fn members_that_were_made_up_do_not_keep_others_out() {
     assert!(node.members().len() < 20_000, "{}", node.members().len());
 }
 
-/// Who is said to be dead may not be heard any more: the shell is told so before the denial is sent.
+/// The shell hears of a denial before it is sent, since others may have stopped accepting this
+/// node.
 #[test]
 fn a_node_that_denies_its_death_says_so_before() {
     let mut node = node();
@@ -133,7 +135,8 @@ fn a_node_that_denies_its_death_says_so_before() {
     assert!(denied.is_some() && datagram.is_some_and(|datagram| denied < Some(datagram)), "{outputs:?}");
 }
 
-/// Records of members that were made up leave room for what this node says, and those who speak to it.
+/// Records of invented members leave room for this node's own, and for those of members that it
+/// met.
 #[test]
 fn records_that_were_made_up_do_not_keep_others_out() {
     let mut node = node();

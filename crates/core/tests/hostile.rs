@@ -1,4 +1,5 @@
-//! A core that is told anything, in any order: it does not panic, and the same inputs give the same outputs.
+//! A core with arbitrary inputs in any order: it does not panic, and equal inputs give equal
+//! outputs.
 
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -42,7 +43,7 @@ enum Step {
     Misbehaved(u64),
     /// An image goes.
     Drop(u8),
-    /// It is there, again or still.
+    /// The image is added, again or still.
     Add(u8),
     Leave,
     Gone,
@@ -145,7 +146,7 @@ fn config_of(image: u8) -> ImageConfig {
     ImageConfig { id, names: format!("image-{image}").into(), header, origin, capacity_bytes, kept: None }
 }
 
-/// A core under test, and what is needed to keep it company.
+/// A core under test, and its surroundings.
 struct Bench {
     node: Node,
     now: Time,
@@ -256,7 +257,7 @@ impl Bench {
             Step::Gone => Input::Gone,
         };
         self.node.handle(self.now, input);
-        // What is due now comes to an end without time going on.
+        // All work that is due ends without time going on.
         let mut wakes = 0;
         while self.node.next_wake().is_some_and(|next| next <= self.now) {
             wakes += 1;

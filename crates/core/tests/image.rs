@@ -10,7 +10,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes that other machines have: if this test fails, the format has changed and needs a new version.
+/// Bytes that other machines have: if this test fails, the format has changed and needs a new
+/// version.
 #[test]
 fn golden_header() {
     let header = Header::new(0x0123_4567_89ab, ChunkSize::DEFAULT, 0x4567).expect("a header");
@@ -18,8 +19,8 @@ fn golden_header() {
     assert_eq!(hexadecimal(&header.encode()), expected);
 }
 
-/// The image of 100 000 bytes that count 0, 1, ... 250, 0, 1 and so on, in chunks of 16 KiB. The ids here were
-/// computed apart from this code, with `b3sum`.
+/// The image of 100 000 bytes that count 0, 1, ... 250, 0, 1 and so on, in chunks of 16 KiB. The
+/// ids here were computed apart from this code, with `b3sum`.
 #[test]
 fn golden_image_id() {
     let image: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();

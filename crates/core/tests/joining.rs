@@ -1,4 +1,4 @@
-//! A node that has just come: how often it compares notes, and with whom.
+//! A newcomer: how often it exchanges snapshots, and with which members.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn identity(number: u8, generation: u64) -> Identity {
     Identity { addr, node: NodeId(number.into()), generation, zone: Zone::default() }
 }
 
-/// Each pause after a join is made, and at the end of each the node asks the eldest, who knows most.
+/// The node makes each pause after a join, and at its end asks the eldest, which knows most.
 #[test]
 fn notes_are_compared_five_times_soon_after_joining() {
     let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);

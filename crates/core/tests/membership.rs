@@ -1,5 +1,5 @@
-//! Members alone, without chunks: who joins is known to all, who dies is missed by all, who lives is not, and
-//! nobody has to talk with more than a few.
+//! Members alone, without chunks: all learn of joins and deaths, no live member is buried, and none
+//! has more than a few partners.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -15,16 +15,16 @@ use vfield_core::placement::{Arc, Filled, mix};
 use vfield_core::record::{Record, RecordKey, Subject};
 use vfield_core::time::Time;
 
-/// What a datagram takes on its way.
+/// Time of a datagram on its way.
 const DELAY: Duration = Duration::from_millis(1);
 const COMPARE_EVERY: Duration = vfield_core::config::SYNC_EVERY;
 
 enum Event {
     Datagram(usize, Vec<u8>),
     Tick(usize),
-    /// The first exchanges notes with the second.
+    /// The first exchanges snapshots with the second.
     Sync(usize, usize),
-    /// A member compares notes with a partner, as nodes do now and then.
+    /// A member exchanges snapshots with a partner, as nodes do now and then.
     Compare(usize, u32),
 }
 
@@ -37,7 +37,7 @@ struct Room {
     what: BTreeMap<u64, Event>,
     numbered: u64,
     wakes: Vec<Option<Time>>,
-    /// With whom each has exchanged datagrams.
+    /// The members with which each has exchanged datagrams.
     contacts: Vec<BTreeSet<usize>>,
     datagrams: u64,
     loses: Box<dyn Fn(u64, usize, usize) -> bool>,
@@ -61,7 +61,7 @@ impl Room {
         }
     }
 
-    /// A member that knows the first one and exchanges notes with it as nodes do.
+    /// A member that knows the first one and exchanges snapshots with it as nodes do.
     fn join(&mut self) -> usize {
         let at = self.members.len();
         let addr = SocketAddr::from(([198, 18, (at >> 8) as u8, at as u8], 4000));
@@ -193,7 +193,7 @@ fn a_room_that_comes_up_at_once_knows_itself_soon() {
 }
 
 #[test]
-fn nobody_talks_with_more_than_a_few() {
+fn no_member_has_more_than_a_few_partners() {
     for count in [50, 200] {
         let mut room = room(count);
         room.run(Duration::from_secs(30));
@@ -295,9 +295,9 @@ fn record(node: NodeId, version: u64, capacity: u64) -> Record {
 }
 
 #[test]
-fn who_takes_chunks_from_a_newcomer_knows_at_once_what_it_has() {
+fn the_downstream_of_a_newcomer_knows_its_holding_at_once() {
     const COUNT: usize = 60;
-    // So many come while one exchanges notes, and are not in them.
+    // Nodes that join during one snapshot exchange, and are missing from it.
     const AT_A_TIME: usize = 10;
     let mut room = Room::new();
     for at in 0..COUNT + AT_A_TIME {
@@ -322,7 +322,7 @@ fn who_takes_chunks_from_a_newcomer_knows_at_once_what_it_has() {
     }
 }
 
-/// One that starts with a clock that says `generation`, and those who then exchanged notes with `introducer`.
+/// A newcomer whose clock says `generation`, and the members that then met `introducer`.
 fn comes(introducer: &mut Membership, number: u64, generation: u64) -> Membership {
     let addr = SocketAddr::from(([198, 18, 1, number as u8], 4000));
     let me = Identity { addr, node: NodeId(mix(100 + number)), generation, zone: Zone::default() };
@@ -335,7 +335,7 @@ fn comes(introducer: &mut Membership, number: u64, generation: u64) -> Membershi
 }
 
 #[test]
-fn who_comes_stands_behind_all_who_are_here_whatever_clocks_say() {
+fn newcomers_are_last_in_the_chain_whatever_their_clocks_say() {
     let me = Identity { generation: 5000, ..*room(1).members[0].me() };
     let mut introducer = Membership::new(Level::Zone, me, Time::ZERO);
     let mut before = me.arrival();
@@ -349,7 +349,7 @@ fn who_comes_stands_behind_all_who_are_here_whatever_clocks_say() {
 }
 
 #[test]
-fn whoever_says_that_it_comes_from_afar_takes_nobody_along() {
+fn a_claimed_far_generation_moves_no_other_member() {
     let mut introducer = Membership::new(Level::Zone, *room(1).members[0].me(), Time::ZERO);
     let liar = comes(&mut introducer, 1, FIRST_MAX);
     assert!(introducer.live().contains_key(&liar.me().node));
@@ -381,12 +381,13 @@ fn tell(room: &mut Room, at: usize, said: Vec<Member>) {
     room.apply(at, effects);
 }
 
-/// The latest generation that is believed of a member whose clock is right.
+/// The latest believed generation of a member whose clock is right.
 const LATEST: u64 = latest_believed(0);
 
-/// However late a life it is said to have died in, or by whatever process to have been replaced.
+/// It denies its death, whatever generation the claim names, and whatever process is said to
+/// replace it.
 #[test]
-fn whoever_is_said_to_be_dead_comes_back_by_denying_it() {
+fn a_member_reported_dead_comes_back_by_denying_it() {
     let later = |generation: u64| [generation, generation + 1, LATEST];
     for (state, generation) in [State::Suspect, State::Down, State::Left].into_iter().zip(later(1012)) {
         let mut room = room(20);
@@ -407,7 +408,7 @@ fn whoever_is_said_to_be_dead_comes_back_by_denying_it() {
     }
     room.until_agreed(Duration::from_secs(10));
     assert!(room.members[12].denials() > 0);
-    // It can die all the same.
+    // It can still die.
     room.dead.insert(12);
     room.until_agreed(Duration::from_secs(4));
 }
@@ -440,14 +441,14 @@ fn whisper(room: &mut Room, to: usize, items: &[Item]) {
     room.apply(to, effects);
 }
 
-/// The room without the stranger who whispered, who is buried in time.
+/// All but the hidden stranger know the room; the stranger is buried in time.
 fn knows_itself(room: &mut Room) {
     room.until_agreed(Duration::from_secs(20));
 }
 
-/// One datagram to the victim: somebody is at its address who came as late as can be said.
+/// One datagram to the victim: another node is at its address, with the latest possible generation.
 #[test]
-fn whoever_is_said_to_be_replaced_stays_whatever_number_the_other_has() {
+fn a_member_reported_replaced_stays_whatever_the_generation() {
     for generation in [2000, CLAIM_MAX, LATEST - 1, LATEST, LATEST + 1, FIRST_MAX, (1 << 53) - 1, 1 << 53, u64::MAX] {
         for tell in [&[12][..], &[3], &[3, 12, 3]] {
             let mut room = room(20);
@@ -459,13 +460,13 @@ fn whoever_is_said_to_be_replaced_stays_whatever_number_the_other_has() {
             }
             knows_itself(&mut room);
             assert!(room.deaths.iter().all(|(_, _, who)| *who == 12));
-            // What it says is heard: it can still deny its death, and die.
+            // Its statements count: it can still deny its death, and die.
             tell_death(&mut room, 12);
         }
     }
 }
 
-/// One that is said to be dead denies it; then it dies.
+/// A member that is reported dead denies it; then it dies.
 fn tell_death(room: &mut Room, victim: usize) {
     let identity = *room.members[victim].me();
     let denials = room.members[victim].denials();
@@ -477,9 +478,9 @@ fn tell_death(room: &mut Room, victim: usize) {
     room.until_agreed(Duration::from_secs(8));
 }
 
-/// One datagram says that it lives elsewhere: it is where it is, and everybody comes to know.
+/// One datagram gives it another address: it keeps its own, and all members learn so.
 #[test]
-fn whoever_is_said_to_live_elsewhere_says_where_it_lives() {
+fn a_member_reported_elsewhere_corrects_its_address() {
     let numbers = [
         (1012, 0),
         (1012, 1),
@@ -531,7 +532,7 @@ fn a_denial_leaves_room_for_the_next() {
     }
 }
 
-/// What is said of a member's store by somebody else is outdone by the member.
+/// A false record about a member's store is outdone by the member.
 #[test]
 fn a_record_about_oneself_is_outdone() {
     let versions = [1, 2, 1000, CLAIM_MAX, LATEST, LATEST + 1, FIRST_MAX, FIRST_MAX + 1, u64::MAX - 1, u64::MAX];
@@ -553,7 +554,7 @@ fn a_record_about_oneself_is_outdone() {
                 })
             };
             assert!(believed(&room, &mine), "version {version}");
-            // What it says next is heard as well, though whoever says it counts from where it was.
+            // Its next record counts too, though its own version restarts.
             let next = Record { version: 2, arc: Arc { start: 0, length: 50 }, ..mine };
             let effects = room.members[12].announce(next.clone(), room.now);
             room.apply(12, effects);

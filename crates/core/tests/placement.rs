@@ -39,10 +39,10 @@ fn places_and_chunks_are_inverse_for_every_small_size() {
     }
 }
 
-/// What is held once is spread: stores of 40, 70 and 55 % hold 35 % of the image once in any case, but not most of that in
-/// one of them.
+/// Chunks held once are spread. Stores of 40, 70 and 55 % hold 35 % of the image once in any case,
+/// but no node holds most of that.
 #[test]
-fn what_is_held_once_is_not_all_with_one_node() {
+fn chunks_held_once_are_spread_over_nodes() {
     let size = 1000;
     for (tie, lengths) in (0..20).flat_map(|tie| [[400, 700, 550], [700, 550, 400], [550, 400, 700]].map(|l| (tie, l)))
     {
@@ -58,8 +58,9 @@ fn what_is_held_once_is_not_all_with_one_node() {
     }
 }
 
-/// Any window of neighbouring chunks falls on `count` equal arcs in nearly equal parts: for golden steps the
-/// discrepancy grows with the logarithm of the window, for a random order with its square root.
+/// Any window of adjacent chunks falls on `count` equal arcs in nearly equal parts. With golden
+/// steps the discrepancy grows with the logarithm of the window, in a random order with its square
+/// root.
 #[test]
 fn windows_are_spread_over_equal_arcs() {
     for (size, count, window) in
@@ -76,7 +77,8 @@ fn windows_are_spread_over_equal_arcs() {
             let off = shares.iter().map(|share| (*share as f64 - mean).abs());
             worst = off.fold(worst, f64::max);
         }
-        // Three standard deviations of a random order, which the worst of so many windows would exceed.
+        // Three standard deviations of a random order; the worst of so many windows would exceed
+        // it.
         let random = 3.0 * (window as f64 / count as f64).sqrt();
         assert!(worst <= 4.0, "size {size}: off by {worst}");
         assert!(worst < random, "size {size}: off by {worst}, a random order by {random}");
@@ -95,7 +97,7 @@ fn full_holders_take_equal_turns() {
             let window = 40 * count;
             let mut firsts = vec![0u64; count as usize];
             for number in start..start + window {
-                firsts[(map.homes(Chunk(number))[0].node.0 / 77) as usize] += 1;
+                firsts[(map.homes_in_turn(Chunk(number))[0].node.0 / 77) as usize] += 1;
             }
             assert!(firsts.iter().all(|first| first.abs_diff(40) <= 5), "{count} nodes: {firsts:?}");
         }
@@ -201,7 +203,8 @@ proptest! {
         }
     }
 
-    /// The homes are those whose arcs lie over the chunk, each once, in the same order for all viewers.
+    /// The homes are those whose arcs lie over the chunk, each once, in the same order for all
+    /// viewers.
     #[test]
     fn homes_are_the_same_for_all((size, holdings) in a_field()) {
         let (map, mut reversed) = (map_of(size, &holdings), holdings.clone());
@@ -209,8 +212,8 @@ proptest! {
         let other = map_of(size, &reversed);
         for number in 0..size {
             let chunk = Chunk(number);
-            let homes = map.homes(chunk);
-            prop_assert_eq!(&homes, &other.homes(chunk));
+            let homes = map.homes_in_turn(chunk);
+            prop_assert_eq!(&homes, &other.homes_in_turn(chunk));
             let nodes: BTreeSet<NodeId> = homes.iter().map(|home| home.node).collect();
             prop_assert_eq!(nodes.len(), homes.len());
             let place = map.ring().place(chunk);
@@ -219,7 +222,7 @@ proptest! {
         }
     }
 
-    /// No place on the ring is worth more than the one that is chosen.
+    /// No place on the ring has a greater gain than the chosen one.
     #[test]
     fn the_least_covered_place_is_found((size, holdings) in a_field(), length: u64, tie: u64, mine: usize) {
         let map = map_of(size, &holdings);
@@ -232,7 +235,7 @@ proptest! {
         prop_assert_eq!(Some(map.gain(chosen, me)), best);
     }
 
-    /// What is lost with a node, counted place by place.
+    /// The loss with a node, counted place by place.
     #[test]
     fn the_worst_loss_agrees_with_a_count((size, holdings) in a_field()) {
         let alone = |holding: &&Holding| {
@@ -244,7 +247,8 @@ proptest! {
         prop_assert_eq!(map_of(size, &holdings).worst_loss().map_or(0, |(_, places)| places), worst);
     }
 
-    /// A node that must not lose anything keeps all that no other has in full, and does what good it can.
+    /// A node that must not lose anything keeps all that no other has in full, and does what good
+    /// it can.
     #[test]
     fn a_move_can_keep_what_nobody_else_has((size, holdings) in a_field(), arc in (0u64..80, 0u64..80), tie: u64) {
         let me = NodeId(1);
@@ -259,7 +263,8 @@ proptest! {
         prop_assert!(map.gain(chosen, me) <= map.gain(map.least_covered(arc.length, me, tie), me));
     }
 
-    /// One after the other, as long as anybody does: then as much is covered as all arcs together have room for.
+    /// Nodes move up one after the other. At the end the stores cover as much as they have room
+    /// for.
     #[test]
     fn moving_up_covers_what_there_is_room_for((size, mut holdings) in a_field()) {
         let covered = |holdings: &[Holding]| holdings.iter().flat_map(|h| places(h.arc, size)).collect::<BTreeSet<u64>>();
@@ -282,7 +287,7 @@ proptest! {
         prop_assert_eq!(before.len() as u64, room.min(size));
     }
 
-    /// Whatever others say about themselves, a map can be made of it.
+    /// Any set of announcements makes a map.
     #[test]
     fn hostile_holdings_are_harmless(size in 1u64..2_000, claims in prop::collection::vec(any::<[u64; 4]>(), 0..6), chunk: u64) {
         let claim = |(node, claim): (usize, &[u64; 4])| {
@@ -293,7 +298,7 @@ proptest! {
         let map = map_of(size, &holdings);
         prop_assert_eq!(map.participants().len(), holdings.len());
         let chunk = Chunk(chunk % size);
-        let _ = map.homes(chunk).iter().filter(|home| map.has(home, chunk)).count();
+        let _ = map.homes_in_turn(chunk).iter().filter(|home| map.has(home, chunk)).count();
         let _ = (map.coverage(|_| true), map.coverage(|node| node != NodeId(0)), map.least_covered(size / 2, NodeId(0), 1));
     }
 

@@ -1,4 +1,4 @@
-//! The wire format: golden bytes, round trips, and whatever a peer may send instead.
+//! The wire format: golden bytes, round trips, and hostile bytes.
 
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -64,8 +64,8 @@ fn record() -> Record {
     }
 }
 
-/// Nodes of one protocol version have to agree on these bytes. **Changing this breaks nodes of the same
-/// protocol version: bump [`wire::VERSION`].**
+/// Nodes of one protocol version have to agree on these bytes. **Changing this breaks nodes of the
+/// same protocol version: bump [`wire::VERSION`].**
 mod golden {
     use super::*;
 
@@ -288,12 +288,13 @@ fn greetings_of_others_are_told_apart() {
     assert_eq!(head(|head| head[14] = 1), Err(WireError::Length { length: 65_566, max: 1024 }));
 }
 
-/// What does not fit into a frame is left out, not sent as a frame that the other side would refuse.
+/// An oversized item is left out; the other side would refuse the frame.
 #[test]
 fn a_record_of_no_image_is_refused() {
     let frame = wire::snapshot_frame(Kind::Sync, 0, Snapshot { records: vec![record()], ..Snapshot::default() });
     let body = &frame[HEADER..];
-    // What comes after the number of the image: a version of two bytes, the rest of the record, two empty lists and a flag.
+    // Behind the image's number: a version of two bytes, the rest of the record, two empty lists
+    // and a flag.
     let at = body.len() - 16;
     let with = |subject| [&body[..at], &[subject], &body[at + 1..]].concat();
     assert_eq!(wire::decode_snapshot(&with(0)).map(|snapshot| snapshot.records), Ok(vec![record()]));

@@ -1,4 +1,4 @@
-//! Entering a field through any of its members.
+//! Bootstrap: entering a field through any of its members.
 
 use crate::driver::Driver;
 use crate::greet::{self, GreetError};
@@ -11,10 +11,10 @@ use vfield_core::node::Input;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
 
-/// How long a member may take to tell what it knows.
+/// Timeout for the snapshot of a member.
 const SNAPSHOT: Duration = Duration::from_secs(5);
 
-/// Meets one member: both learn what the other knows.
+/// Exchanges snapshots with one member.
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
     let me = driver.look(|core| *core.me());
     let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
@@ -36,10 +36,10 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
     Ok(())
 }
 
-/// Meets whoever is at an address, if anybody is.
+/// Exchanges snapshots with the node at an address, if there is one.
 pub async fn call(driver: Arc<Driver>, addr: SocketAddr) {
     if let Err(error) = meet(&driver, addr).await {
-        tracing::debug!(%addr, %error, "called in vain");
+        tracing::debug!(%addr, %error, "call failed");
     }
 }
 

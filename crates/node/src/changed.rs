@@ -1,8 +1,8 @@
-//! Tells people that the file behind an image is no longer what was published: on its origin, and on nodes that
-//! ask there.
+//! Reports that the file behind an image differs from the published one: on its origin, and on
+//! nodes that ask there.
 //!
-//! Each image is told of once on each node: in the log, and in `status` from then on. Nothing is decided here: what may be
-//! sent is the origin's matter ([`crate::origin`]), what a reader gets the core's.
+//! Each node reports each image once in the log, and in `status` from then on. This module decides
+//! nothing: [`crate::origin`] decides what may be sent, and the core what a reader gets.
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::image::ImageId;
 
-/// How often a file is looked at that nobody is kept from writing to: an `fstat`, and soon enough for a person.
+/// Interval at which a file without a lease is checked, with an `fstat`; soon enough for a person.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Watches the file of an image that this node serves, until it has changed.
@@ -22,7 +22,7 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>) {
     if origin.guard().broken().wait_for(|broken| *broken).await.is_err() {
         return;
     }
-    tracing::info!("{}: writers are not kept out; each chunk is checked", origin.path().display());
+    tracing::info!("{}: no read lease on this file; each chunk is verified", origin.path().display());
     loop {
         let changed = matches!(origin.state(), OriginState::Changed { .. });
         if (changed || origin.is_written()) && image.tell_of_change() {
@@ -38,7 +38,8 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>) {
     }
 }
 
-/// The node at `addr`, an origin or one that asked there, has refused a chunk since the file has another one by now.
+/// Reports that an origin, or a node that asked there, has refused a chunk because the file has
+/// changed.
 pub fn refused(driver: &Arc<Driver>, id: ImageId, addr: SocketAddr) {
     let Some(image) = driver.image(id).filter(|image| image.tell_of_change()) else { return };
     driver.warn(format!(

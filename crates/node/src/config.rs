@@ -1,4 +1,4 @@
-//! What a node is told at start: plain values, already parsed and checked by whoever read them.
+//! The settings of a node at its start: plain values, already parsed and checked by the caller.
 
 use crate::keeper::Keeper;
 use std::fmt;
@@ -20,20 +20,21 @@ pub const DEFAULT_PORT: u16 = 4440;
 /// Everything a [`crate::Node`] needs to start.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// Where to listen, TCP for chunks and UDP for gossip.
+    /// The listening address, TCP for chunks and UDP for gossip.
     pub listen: SocketAddr,
     /// True if [`NodeConfig::listen`]'s port may be replaced by a free one when it is taken.
     pub any_port: bool,
-    /// The address that others are told; without it the listening address, or, where that is
-    /// unspecified (`0.0.0.0`), the one this machine uses towards the bootstrap nodes.
+    /// The announced address. Without it, the listening address; if that is unspecified
+    /// (`0.0.0.0`), the one that this machine uses towards the bootstrap nodes.
     pub advertise: Option<SocketAddr>,
-    /// True if a person said so; what is only a guess may be replaced.
+    /// True if the address was configured; a guessed one may be replaced.
     pub advertised: bool,
     /// The nodes with which it shares what it holds: see [`Zone`].
     pub zone: Zone,
     /// Any members of the field; empty for its first node.
     pub bootstrap: Vec<SocketAddr>,
-    /// How long its bootstrap nodes are waited for, and a field's first image; `None`: for ever.
+    /// How long to retry the bootstrap nodes, and to wait for a field's first image; `None`: for
+    /// ever.
     pub retry: Option<Duration>,
     /// True for a node that begins a field by itself if none of them answers.
     pub founds: bool,
@@ -41,60 +42,60 @@ pub struct NodeConfig {
     pub serve: Vec<ServeConfig>,
     /// Images to join; empty with bootstrap nodes: the field's only image.
     pub join: Vec<ImageSelector>,
-    /// How much of each joined image to hold.
+    /// The store size for each joined image.
     pub store: StoreSize,
-    /// Most bytes that the stores of all joined images have together, but for those that an earlier process left; none
-    /// where a person has said how much.
+    /// Most bytes in the stores of all joined images, except those kept from an earlier process;
+    /// `None` if store sizes were configured.
     pub stores_max_bytes: Option<u64>,
-    /// How eagerly a joining node fills its store.
+    /// Share of time in which the stores fill.
     pub join_boost: JoinBoost,
-    /// How long a read waits for a chunk without a live holder; `None`: for ever.
+    /// How long a read blocks while its chunk has no reachable holder; `None`: for ever.
     pub io_timeout: Option<Duration>,
     /// Threads for hashing at publish.
     pub hash_threads: usize,
-    /// The field's keys, the first of them spoken; none for an open field.
+    /// The field's keys, the first of them used for sending; none for an open field.
     pub field_keys: Option<KeyRing>,
-    /// Whose signatures the joined images must have; none if any image is read.
+    /// The signers whose signatures joined images need; `None` if any image is read.
     pub trusted: Option<TrustedKeys>,
-    /// Who keeps the stores' memory for the next process of this node.
+    /// The keeper of the stores' memory for the next process of this node.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// What measurements may switch off.
+    /// Switches for measurements.
     pub tuning: Tuning,
 }
 
-/// One file to publish.
+/// A file to publish.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
     /// A regular file or a block device.
     pub path: PathBuf,
-    /// The same, if it was opened by somebody else: then the path is what it is called, and is not opened.
+    /// The open file, if the caller opened it: then the path is only its name, and is not opened.
     pub file: Option<Arc<OwnedFd>>,
     /// The image's name; the file's name without it.
     pub name: Option<String>,
     /// Its chunk size.
     pub chunk_size: ChunkSize,
-    /// A signature of it, for those who want to see one.
+    /// A signature of the image, for nodes that ask for one.
     pub proof: Option<Proof>,
 }
 
-/// How a user names an image.
+/// A user's way to name an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSelector {
     /// By name, or by the beginning of its id.
     Name(String),
     /// By its full id.
     Id(ImageId),
-    /// By the beginning of its id, and it is called so here, whatever others are.
+    /// By the beginning of its id, under a name of its own on this node.
     Pinned {
-        /// What it is called.
+        /// The name on this node.
         name: String,
-        /// How its id begins.
+        /// The beginning of its id.
         id: IdDigits,
     },
 }
 
 impl ImageSelector {
-    /// What it is to be called, if that was said.
+    /// The requested name, if there is one.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Name(name) | Self::Pinned { name, .. } => Some(name),
@@ -102,7 +103,7 @@ impl ImageSelector {
         }
     }
 
-    /// How an id begins that may be meant. All digits of an id are an id, and no name.
+    /// The beginning of an id that may be meant. All digits of an id are an id, and no name.
     pub fn digits(&self) -> Option<IdDigits> {
         match self {
             Self::Name(name) => IdDigits::new(name),
@@ -116,7 +117,7 @@ impl ImageSelector {
         matches!(self, Self::Pinned { .. })
     }
 
-    /// What to say to have the image `id` instead.
+    /// The argument that selects the image `id` instead.
     pub fn pin(&self, id: ImageId) -> String {
         self.name().map_or_else(|| id.to_string(), |name| format!("{name}={}", id.short()))
     }
@@ -132,10 +133,10 @@ impl fmt::Display for ImageSelector {
     }
 }
 
-/// How much of an image a node holds in memory.
+/// The amount of an image that a node holds in memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StoreSize {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// A share of the image, 0 to 100.
     Percent(f64),
@@ -169,7 +170,7 @@ pub struct Tuning {
     pub pool: bool,
     /// Ask several peers at once; without it one request is in flight at a time.
     pub parallel: bool,
-    /// Take turns among holders; without it the first holder is asked for everything.
+    /// Take turns among holders; without it the first holder gets all requests.
     pub round_robin: bool,
     /// Read ahead of sequential readers.
     pub read_ahead: bool,

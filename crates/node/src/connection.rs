@@ -1,6 +1,8 @@
-//! A connection to a peer after the greeting, its two halves, and the seal on each if the field has a key.
+//! A connection to a peer after the greeting: its two halves, each with a seal if the field has a
+//! key.
 //!
-//! Made by [`crate::greet`], taken apart by those who serve and those who ask. Knows bytes, not frames.
+//! [`crate::greet`] makes it; the serving and the asking side take it apart. It knows bytes, not
+//! frames.
 
 use crate::incoming::Incoming;
 use std::io;
@@ -10,14 +12,14 @@ use vfield_trust::KeyId;
 use vfield_trust::handshake::Channel;
 use vfield_trust::record::Sealer;
 
-/// See the module.
+/// A greeted connection to a peer.
 #[derive(Debug)]
 pub struct Connection {
-    /// The socket.
+    /// The TCP socket.
     pub stream: TcpStream,
-    /// What comes.
+    /// The receiving half.
     pub incoming: Incoming,
-    /// The seal on what goes.
+    /// The seal of the sending half, if the field has a key.
     pub sealer: Option<Sealer>,
     /// The key that both sides proved to have.
     pub key: Option<KeyId>,
@@ -29,7 +31,7 @@ impl Connection {
         Self { stream, incoming: Incoming::new(None), sealer: None, key: None }
     }
 
-    /// Sealed by two who have proved themselves.
+    /// A connection sealed by two nodes that have proved themselves.
     pub fn sealed(stream: TcpStream, channel: Channel) -> Self {
         let Channel { sealer, opener, key } = channel;
         Self { stream, incoming: Incoming::new(Some(opener)), sealer: Some(sealer), key: Some(key) }
@@ -44,7 +46,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for so many bytes, and takes them.
+    /// Receives this many bytes.
     pub async fn receive(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
         while self.incoming.content().len() < bytes {
             let missing = bytes - self.incoming.content().len();
@@ -61,7 +63,7 @@ impl Connection {
 /// The half that asks a peer: small frames, gathered until the socket takes them.
 #[derive(Debug)]
 pub struct Outbound {
-    /// Where to.
+    /// The socket to write to.
     pub stream: Arc<TcpStream>,
     /// The seal, if there is one.
     pub sealer: Option<Sealer>,
@@ -71,7 +73,7 @@ impl Outbound {
     /// Sends the front of `out`; a connection that is broken takes everything.
     pub fn send(&mut self, out: &mut Vec<u8>) -> Written {
         write(&self.stream, self.sealer.as_mut(), out).unwrap_or_else(|_| {
-            // Noticed by the side that reads, also if it was the seal that gave out.
+            // Noticed by the side that reads, also if it was the seal that failed.
             let _ = rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Both);
             out.clear();
             Written::All
@@ -79,7 +81,7 @@ impl Outbound {
     }
 }
 
-/// How far a write came.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// The kernel has all of it.

@@ -1,8 +1,8 @@
-//! The driver: gives a core its inputs and does what it asks for.
+//! The driver: feeds a core with inputs and carries out its outputs.
 //!
-//! Owns the core, in a mutex that is held for one event at a time and never across an await or a system
-//! call on a socket. Called from whichever task has an event (a reader that misses, a connection that
-//! received a chunk), so that no event waits for a task switch. Reads that hit never come here.
+//! It owns the core, in a mutex held for one event at a time and never across an await or a system
+//! call on a socket. Any task with an event calls it (a reader that misses, a connection that
+//! received a chunk), so no event waits for a task switch. Reads that hit never come here.
 
 use crate::bootstrap;
 use crate::event::{Event, EventSink};
@@ -10,11 +10,11 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
 use crate::links::{Ask, Lane, Links};
+use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
 use crate::server::{Bounds, Gate, Offenders};
 use crate::store::found::Adopted;
-use crate::told::Told;
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
@@ -35,25 +35,25 @@ use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
 use vfield_trust::KeyRing;
 
-/// What a peer's connection to us is told to send.
+/// The core's answer to a peer's request, for the peer's connection.
 #[derive(Debug)]
 pub enum Reply {
     /// A chunk that is in the store now.
     Chunk {
-        /// Who.
+        /// The peer's connection and request.
         asker: Asker,
-        /// Of which image.
+        /// The image it belongs to.
         image: ImageId,
-        /// Which.
+        /// The chunk, data or page.
         chunk: Chunk,
         /// As it asked.
         priority: Priority,
-        /// For how long the core has waited for it.
+        /// How long the core waited for it.
         waited: Duration,
     },
-    /// A refusal.
+    /// A refusal, to this asker.
     Refuse(Asker, Refusal),
-    /// What came of dialling back, or that it was not done.
+    /// The result of dialling back; `None` if it was refused.
     DialledBack(u64, Option<DialledBack>),
 }
 
@@ -67,20 +67,21 @@ struct Machine {
 }
 
 impl Machine {
-    /// When it is to be woken next; what is due at `now` is not put off.
+    /// When it is to be woken next; work due at `now` is not put off.
     fn wake_at(&self, now: Time) -> Option<Time> {
         let at = self.core.next_wake()?;
         Some(if at <= now { at } else { at.max(self.woken + WAKE_EVERY) })
     }
 }
 
-/// The core is woken for its timers at most this often: it has one for each request under way, which would
-/// otherwise wake the process nearly a thousand times a second. The shortest that is measured by them is 50 ms.
+/// Shortest interval between wake-ups for the core's timers. It has one for each request under way,
+/// which would otherwise wake the process nearly a thousand times a second. Its shortest timer is
+/// 50 ms.
 const WAKE_EVERY: Duration = Duration::from_millis(5);
 /// A pause without an end, in a form that no timer overflows with.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// See the module.
+/// The owner of a core, shared by all tasks of a node.
 pub struct Driver {
     machine: Mutex<Machine>,
     start: Instant,
@@ -89,38 +90,38 @@ pub struct Driver {
     connections: Mutex<HashMap<ConnectionId, mpsc::UnboundedSender<Reply>>>,
     numbers: AtomicU64,
     wake: Notify,
-    /// Counts changes that somebody may wait for: fills, coverage.
+    /// Counts changes that tasks wait for: fills, coverage.
     changes: watch::Sender<u64>,
     hints: mpsc::UnboundedSender<Input>,
     warnings: Mutex<Vec<String>>,
     /// Connections to peers.
     pub links: Links,
-    /// What was moved.
+    /// Counters of transferred bytes.
     pub counters: Counters,
-    /// Who belongs.
+    /// The keys of the field.
     pub keys: Arc<FieldKeys>,
-    /// Who stands for the images.
+    /// Signatures of the images.
     pub proofs: Proofs,
-    /// What was done on connections that should not have been.
+    /// Misconduct on connections.
     pub misdeeds: Misdeeds,
-    /// Who is connected.
+    /// The bounds on connections.
     pub gate: Arc<Gate>,
     /// Addresses whose connections broke the protocol.
     pub offenders: Offenders,
-    /// Where others find this node, and this node others.
+    /// The announced address of this node, and the reachable ones of others.
     pub whereabouts: Whereabouts,
-    /// Liars that people were told of.
-    told: Told,
+    /// Limits the log lines about liars.
+    log_limit: LogLimit,
     gossip: Gossip,
     events: EventSink,
 }
 
-/// So many warnings are kept for `status`.
+/// Most warnings kept for `status`.
 const WARNINGS_MAX: usize = 100;
 
 impl Driver {
-    /// Drives `core`, whose time starts now; talks with those that `gossip` understands. Its address is `guessed` or was given. The second value is to be handed to
-    /// [`Driver::run`].
+    /// Drives `core`, whose time starts now, with the members that `gossip` serves. `guessed` is
+    /// true unless its address was configured. The second value belongs to [`Driver::run`].
     pub fn new(
         core: impl FnOnce(Time) -> Core,
         gossip: Gossip,
@@ -149,14 +150,14 @@ impl Driver {
             gate: Gate::new(Bounds::of_process()),
             offenders: Offenders::default(),
             whereabouts: Whereabouts::new(guessed),
-            told: Told::default(),
+            log_limit: LogLimit::default(),
             gossip,
             events,
         };
         (Arc::new(driver), hinted)
     }
 
-    /// Wakes the core when it asked for it, and takes in hints; never returns.
+    /// Wakes the core when it is due, and takes in hints; never returns.
     pub async fn run(self: Arc<Self>, mut hinted: mpsc::UnboundedReceiver<Input>) {
         let mut pause = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
@@ -186,7 +187,7 @@ impl Driver {
         }
     }
 
-    /// Tells the core what happened and does what it asks for.
+    /// Gives the core an input and carries out its outputs.
     pub fn apply(self: &Arc<Self>, input: Input) {
         self.with_core(|core, now| {
             let input = self.still_true(core, input);
@@ -194,13 +195,13 @@ impl Driver {
         });
     }
 
-    /// Takes part in an image from now on.
+    /// Joins an image.
     pub fn add_image(self: &Arc<Self>, image: Arc<LocalImage>, config: ImageConfig) {
         self.images.write().unwrap_or_else(PoisonError::into_inner).insert(config.id, image);
         self.with_core(|core, now| core.add_image(now, config));
     }
 
-    /// Takes part in an image no more.
+    /// Leaves an image.
     pub fn drop_image(self: &Arc<Self>, id: ImageId) {
         let dropped = self.images.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         dropped.iter().for_each(|image| image.set_dropped());
@@ -208,7 +209,7 @@ impl Driver {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Tells the core without waiting for it: for those who must not wait for the network side.
+    /// Queues an input for the core: for callers that must not wait for the network side.
     pub fn hint(&self, input: Input) {
         // The receiver lives as long as the node; after it nobody needs hints.
         let _ = self.hints.send(input);
@@ -247,7 +248,7 @@ impl Driver {
         receiver
     }
 
-    /// Nobody waits for this token any more.
+    /// Ends the wait for this token.
     pub fn give_up(self: &Arc<Self>, token: Token) {
         if lock(&self.readers).remove(&token).is_some() {
             self.apply(Input::CancelRead(token));
@@ -277,7 +278,7 @@ impl Driver {
         lock(&self.warnings).clone()
     }
 
-    /// Remembers a warning and tells people.
+    /// Logs a warning and keeps it for `status`.
     pub fn warn(&self, warning: String) {
         let mut warnings = lock(&self.warnings);
         if warnings.len() == WARNINGS_MAX {
@@ -288,30 +289,32 @@ impl Driver {
         (self.events)(Event::Warning(warning));
     }
 
-    /// Other keys from now on: whoever has none of them is hung up on, and not heard any more.
+    /// Replaces the keys. Peers with none of them are disconnected, and their datagrams are
+    /// dropped.
     pub fn replace_keys(&self, ring: KeyRing) {
         self.keys.replace(ring);
         self.gossip.keys_changed();
         self.links.close_strangers(&self.keys);
     }
 
-    /// Tells people of somebody who was turned away, if they have not heard of it a moment ago.
+    /// Logs a rejected node, unless its address was logged a moment ago.
     pub fn turned_away(&self, addr: SocketAddr) {
         if self.keys.turned_away(addr) {
             self.warn(format!("{} was turned away: it does not have the field's key", addr.ip()));
         }
     }
 
-    /// A connection that somebody made to this node broke the protocol. Whose it is nobody knows: its address is charged.
+    /// Notes that an incoming connection broke the protocol. Its identity is unproven: its address
+    /// is charged.
     pub fn broke_in(&self, addr: SocketAddr, error: &WireError) {
         self.misdeeds.broken_frames.add();
         self.offenders.charge(addr.ip(), Instant::now());
-        if self.told.tell(addr.ip()) {
+        if self.log_limit.allows(addr.ip()) {
             self.warn(format!("{} sent a broken frame on a connection that it opened: {error}", addr.ip()));
         }
     }
 
-    /// Tells people what happens.
+    /// Passes an event on to the log.
     pub fn event(&self, event: Event) {
         (self.events)(event);
     }
@@ -327,13 +330,13 @@ impl Driver {
         }
     }
 
-    /// Lets the core do something; true if it is to be woken sooner than [`Driver::run`] knows.
+    /// Changes the core; true if it is to be woken sooner than [`Driver::run`] knows.
     fn drive(self: &Arc<Self>, change: impl FnOnce(&mut Machine, Time)) -> bool {
         let mut outputs = Vec::new();
         let mut machine = lock(&self.machine);
         let now = self.now();
         change(&mut machine, now);
-        // What is due at once, like a store's next wishes, needs no task switch.
+        // Work that is due at once, like a store's next requests, needs no task switch.
         if machine.core.next_wake().is_some_and(|at| at <= now) {
             machine.core.handle(now, Input::Wake);
         }
@@ -384,12 +387,12 @@ impl Driver {
         if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id)
             && let Err(error) = image.store().commit(image.names(), commitment)
         {
-            tracing::warn!(%error, "what the store is to hold cannot be written down");
+            tracing::warn!(%error, "writing the label of a store failed");
         }
     }
 
-    /// True if what is about to be asked for lies here: an earlier process left it, or it was dropped and somebody still
-    /// reads it. Then no peer is asked.
+    /// True if the wanted chunk is here after all, so that no peer is asked: an earlier process
+    /// left it, or it was evicted while a reader holds it.
     fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
         let Some(image) = self.image(id) else { return false };
         let mut adopted = Adopted::default();
@@ -401,7 +404,8 @@ impl Driver {
             return false;
         }
         let here = adopted.chunks.contains(&chunk);
-        // Not at once: what follows may be the next request of this kind, and so on for a whole store.
+        // Not at once: what follows may be the next request of this kind, and so on for a whole
+        // store.
         let Adopted { chunks, zeros } = adopted;
         self.hint(Input::Found { image: id, chunks, zeros });
         if here {
@@ -410,8 +414,8 @@ impl Driver {
         here
     }
 
-    /// An input as it is true now, under the machine's lock: chunks are dropped under that lock only, so what was put into
-    /// a store a moment ago may have gone meanwhile, and must not be booked.
+    /// The input as it is true now, under the machine's lock. Chunks are evicted under that lock
+    /// only, so a chunk stored a moment ago may have gone meanwhile, and must not be counted.
     fn still_true(&self, core: &Core, input: Input) -> Input {
         let resident = |id: ImageId, chunk: Chunk| {
             self.image(id).is_some_and(|image| image.store().is_resident(chunk) || image.store().is_zero(chunk))
@@ -448,7 +452,7 @@ impl Driver {
                     let _ = reader.send(result);
                 }
             }
-            // Done by those who call this.
+            // The callers of this function carry these out.
             Output::Evict(..) | Output::Committed(..) | Output::Request { .. } => {}
             Output::Notice(notice) => self.note(notice),
         }
@@ -493,7 +497,7 @@ impl Driver {
         let addr = self.look(|core| {
             core.members().iter().find(|member| member.identity.node == node).map(|member| member.identity.addr)
         });
-        if addr.is_some_and(|addr| !self.told.tell(addr.ip())) {
+        if addr.is_some_and(|addr| !self.log_limit.allows(addr.ip())) {
             return;
         }
         let addr = addr.map_or_else(|| node.to_string(), |addr| addr.to_string());

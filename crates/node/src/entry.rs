@@ -1,6 +1,8 @@
-//! Entering a field: all doors are tried at once, again and again, until one opens or the node's patience is over.
+//! Entry into a field: all bootstrap addresses are tried at once, again and again, until one
+//! answers or the node's patience ends.
 //!
-//! Called once, at a node's start; afterwards the core calls the doors that did not open ([`vfield_core::node::Input::Doors`]).
+//! Called once, at a node's start. Afterwards the core calls the addresses that did not answer
+//! ([`vfield_core::node::Input::Bootstrap`]).
 
 use crate::bootstrap;
 use crate::driver::Driver;
@@ -13,12 +15,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// The pause before the second try, and the longest: a machine that boots is joined a second after it can be.
+/// The pause before the second try, and the longest: a machine that boots is joined a second after
+/// it can be.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
-/// The same about the same door is said this often.
+/// Shortest interval between log lines with the same error of the same address.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
-/// Doors that did not open, each with the reason.
+/// Addresses that did not answer as members, each with the reason.
 pub type Tried = Vec<(SocketAddr, GreetError)>;
 
 /// Until when a node waits for others.
@@ -26,7 +29,7 @@ pub type Tried = Vec<(SocketAddr, GreetError)>;
 pub struct Patience(Option<Instant>);
 
 impl Patience {
-    /// For so long from now on; `None`: for ever.
+    /// Patience for this time from now on; `None`: for ever.
     pub fn of(time: Option<Duration>) -> Self {
         Self(time.map(|time| Instant::now() + time))
     }
@@ -37,14 +40,14 @@ impl Patience {
     }
 }
 
-/// Meets whoever is behind one of the doors; returns how those did not open that were tried last. A node that is about to open is
-/// waited for as long as it says so, unless there is no patience at all.
-pub async fn enter(driver: &Arc<Driver>, doors: &[SocketAddr], patience: Option<Duration>) -> Result<(), Tried> {
+/// Enters the field through any of the addresses. Returns the last errors if none answered. A node
+/// that is starting is waited for as long as it says so, unless there is no patience at all.
+pub async fn enter(driver: &Arc<Driver>, addrs: &[SocketAddr], patience: Option<Duration>) -> Result<(), Tried> {
     let waits = patience != Some(Duration::ZERO);
     let patience = Patience::of(patience);
     let (mut pause, mut said) = (PAUSES.0, Said::default());
     loop {
-        let Err(tried) = knock(driver, doors).await else { return Ok(()) };
+        let Err(tried) = knock(driver, addrs).await else { return Ok(()) };
         let opens = waits && tried.iter().any(|(_, error)| error.is_starting());
         let may_open = tried.iter().any(|(_, error)| error.may_pass());
         if !opens && (patience.is_over() || !may_open) {
@@ -58,10 +61,10 @@ pub async fn enter(driver: &Arc<Driver>, doors: &[SocketAddr], patience: Option<
     }
 }
 
-/// Tries all doors at once; one that opens is enough, and nobody waits for the others.
-async fn knock(driver: &Arc<Driver>, doors: &[SocketAddr]) -> Result<(), Tried> {
+/// Tries all addresses at once; one answer is enough, and no address delays the others.
+async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<(), Tried> {
     let mut meetings = JoinSet::new();
-    for &addr in doors {
+    for &addr in addrs {
         let driver = Arc::clone(driver);
         meetings.spawn(async move { (addr, bootstrap::meet(&driver, addr).await) });
     }
@@ -82,14 +85,14 @@ async fn knock(driver: &Arc<Driver>, doors: &[SocketAddr]) -> Result<(), Tried> 
             (addr, Err(error)) => tried.push((addr, error)),
         }
     }
-    if doors.is_empty() {
+    if addrs.is_empty() {
         return Ok(());
     }
-    tried.sort_by_key(|(addr, _)| doors.iter().position(|door| door == addr));
+    tried.sort_by_key(|(addr, _)| addrs.iter().position(|other| other == addr));
     Err(tried)
 }
 
-/// What was said of doors, and when.
+/// The last log line about each address, and when.
 #[derive(Default)]
 struct Said(BTreeMap<SocketAddr, (std::mem::Discriminant<GreetError>, Instant)>);
 

@@ -1,40 +1,40 @@
-//! What happens in a node that a person at a terminal wants to know of.
+//! Events of a node, for a person at a terminal.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use vfield_core::membership::Departure;
 
-/// Something worth a line or a progress bar.
+/// An event worth a line or a progress bar.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A file is being hashed; sent some times a second, and once with `done_bytes == total_bytes`.
     Hashing {
         /// Name of the image to be.
         image: String,
-        /// Bytes looked at so far; holes count.
+        /// Bytes hashed so far; holes count.
         done_bytes: u64,
         /// Length of the file.
         total_bytes: u64,
     },
     /// An image can be served.
     Published {
-        /// Its name.
+        /// Name of the image.
         image: String,
         /// Its id in hexadecimal.
         id: String,
-        /// Its length.
+        /// Length of the image in bytes.
         size_bytes: u64,
     },
     /// The node accepts connections.
     Listening {
-        /// Where.
+        /// The listening address.
         addr: SocketAddr,
     },
-    /// A bootstrap node did not answer; it will be tried again.
+    /// A bootstrap node did not answer; the node will retry.
     BootstrapFailed {
-        /// Which.
+        /// The member's address.
         addr: SocketAddr,
-        /// Why, in lower case.
+        /// The reason, in lower case.
         why: String,
     },
     /// The node is a member and has the image's header.
@@ -43,43 +43,43 @@ pub enum Event {
         image: String,
         /// Its id in hexadecimal.
         id: String,
-        /// Its length.
+        /// Length of the image in bytes.
         size_bytes: u64,
-        /// What this node will hold.
+        /// Bytes that this node will hold.
         capacity_bytes: u64,
     },
     /// The store of an image is smaller than it is by default, since memory is short.
     Capped {
         /// The image's name.
         image: String,
-        /// What this node will hold.
+        /// Bytes that this node will hold.
         capacity_bytes: u64,
-        /// What it would hold.
+        /// Bytes that it would hold by default.
         default_bytes: u64,
     },
-    /// What an earlier process held was looked at, and counts.
+    /// The store of an earlier process has been checked, and counts.
     TakenOver {
         /// The image's name.
         image: String,
-        /// Bytes that were right.
+        /// Bytes of right chunks.
         adopted_bytes: u64,
-        /// Chunks that were not, and were dropped.
+        /// Chunks that were wrong, and were dropped.
         spoiled: u64,
     },
     /// The store grew; sent some times a second while it fills.
     Filling {
         /// The image's name.
         image: String,
-        /// Bytes held.
+        /// Bytes in the store.
         held_bytes: u64,
         /// Bytes to be held.
         goal_bytes: u64,
     },
-    /// The store holds all it is to hold.
+    /// The store is full.
     Filled {
         /// The image's name.
         image: String,
-        /// Bytes held.
+        /// Bytes in the store.
         held_bytes: u64,
     },
     /// The stores of the field hold the whole image: the origin may leave.
@@ -92,70 +92,71 @@ pub enum Event {
         /// The image's name.
         image: String,
     },
-    /// A member was found dead or said goodbye.
+    /// A member died or left.
     NodeGone {
         /// Its id in hexadecimal.
         node: String,
-        /// Its address.
+        /// The member's last address.
         addr: SocketAddr,
-        /// How it went.
+        /// How it departed.
         how: Departure,
     },
     /// A member joined.
     NodeJoined {
         /// Its id in hexadecimal.
         node: String,
-        /// Its address.
+        /// The member's own address.
         addr: SocketAddr,
     },
-    /// Others are told another address of this node from now on, since somebody came by it, or could not come by the first.
+    /// The announced address of this node changed, after a node connected to another one or could
+    /// not connect to the first.
     Readdressed {
-        /// What they were told before.
+        /// The address announced before.
         from: SocketAddr,
-        /// What they are told now.
+        /// The address announced now.
         to: SocketAddr,
     },
     /// Others can connect to this node, and could not before.
     Reachable {
-        /// Where.
+        /// The peer's own address.
         addr: SocketAddr,
     },
     /// The field has no image yet; it is waited for.
     NoImages,
-    /// A reader of this machine has waited for long, for a chunk that nobody can be asked for.
+    /// A local reader has waited for long, for a chunk that no peer can be asked for.
     ReadWaits {
         /// The image's name.
         image: String,
         /// The chunk's number.
         chunk: u64,
-        /// For how long.
+        /// The seconds waited so far.
         for_s: u64,
-        /// Why, in a few words.
+        /// The reason in a few words.
         why: String,
-        /// Who had it last, if that is known.
+        /// The last holder, if it is known.
         holder: Option<Holder>,
     },
     /// No reader of that image waits any more.
     ReadGoesOn {
         /// The image's name.
         image: String,
-        /// For how long the first of them has waited, about.
+        /// About how long the first of them waited, in seconds.
         for_s: u64,
     },
-    /// Something a person should look at: a lying peer, a changed source file.
+    /// A fact that needs a person's attention: a lying peer, a changed source file.
     Warning(String),
 }
 
-/// Who had a chunk last.
+/// The last holder of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Where it was.
+    /// Its last known address.
     pub addr: SocketAddr,
-    /// How it went.
+    /// How it departed.
     pub how: Departure,
     /// Seconds since then.
     pub ago_s: u64,
 }
 
-/// Takes events; called from any thread, must not block.
+/// A receiver of events; called from any thread, must not block.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;

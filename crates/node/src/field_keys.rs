@@ -1,28 +1,30 @@
-//! The field's keys as this node has them now: none in an open field; replaced as a whole while it runs.
+//! The field's keys as this node has them now: none in an open field. They are replaced as a whole
+//! at run time.
 //!
-//! Owns the answer to "does it belong?", and the count of those who did not. Links and gossip ask it.
+//! It decides whether a node belongs to the field, and counts those that do not. Links and gossip
+//! ask it.
 
-use crate::told::Told;
+use crate::log_limit::LogLimit;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use vfield_trust::{KeyId, KeyRing};
 
-/// See the module.
+/// The keys in use, with the counts of rejected messages.
 #[derive(Debug)]
 pub struct FieldKeys {
     ring: watch::Sender<Option<KeyRing>>,
-    /// Connections turned away, and datagrams dropped.
+    /// Connections rejected, and datagrams dropped.
     turned_away: AtomicU64,
     dropped: AtomicU64,
-    told: Told,
+    log_limit: LogLimit,
 }
 
 impl FieldKeys {
-    /// These; none for an open field.
+    /// The keys of a field; none for an open one.
     pub fn new(ring: Option<KeyRing>) -> Self {
         let (turned_away, dropped) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { ring: watch::Sender::new(ring), turned_away, dropped, told: Told::default() }
+        Self { ring: watch::Sender::new(ring), turned_away, dropped, log_limit: LogLimit::default() }
     }
 
     /// The keys in force.
@@ -30,12 +32,12 @@ impl FieldKeys {
         self.ring.borrow().clone()
     }
 
-    /// Other keys from now on.
+    /// Replaces the keys.
     pub fn replace(&self, ring: KeyRing) {
         self.ring.send_replace(Some(ring));
     }
 
-    /// Changes with the keys.
+    /// A receiver that changes with the keys.
     pub fn changes(&self) -> watch::Receiver<Option<KeyRing>> {
         self.ring.subscribe()
     }
@@ -49,10 +51,10 @@ impl FieldKeys {
         }
     }
 
-    /// Counts a connection of somebody who was turned away; true if people should hear of it.
+    /// Counts a rejected connection; true if it is to be logged.
     pub fn turned_away(&self, addr: SocketAddr) -> bool {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
-        self.told.tell(addr.ip())
+        self.log_limit.allows(addr.ip())
     }
 
     /// Counts a datagram that was not sealed with any key of the field, or came a second time.
@@ -60,12 +62,12 @@ impl FieldKeys {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections that were turned away.
+    /// Connections that were rejected.
     pub fn turned_away_count(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that were dropped.
+    /// Number of dropped datagrams.
     pub fn dropped_count(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

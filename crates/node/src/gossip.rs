@@ -1,7 +1,8 @@
-//! Gossip's socket, and the seal on each datagram if the field has a key. What strangers send is dropped unread.
+//! Gossip's socket, with the seal on each datagram if the field has a key. Datagrams of strangers
+//! are dropped unread.
 //!
-//! Other members may use up the numbers of this one's salt, so that nobody hears it any more. It then has to deny its death,
-//! and does so under another salt.
+//! Other members may use up the numbers of this node's salt, so that its datagrams are dropped. It
+//! then has to deny its death, and does so under another salt.
 
 use crate::field_keys::FieldKeys;
 use std::net::SocketAddr;
@@ -12,15 +13,15 @@ use vfield_core::membership::message::DATAGRAM_MAX;
 use vfield_trust::KeyRing;
 use vfield_trust::envelope::{OVERHEAD, Opening, Sealing};
 
-/// What arrives is cut to this; nobody sends half as much.
+/// Longest datagram received; members send less than half of that.
 const RECEIVE: usize = 4 << 10;
-/// Another salt is drawn this often at most: a member that is slandered all the time does not fill what others remember
-/// of senders.
+/// Another salt is drawn this often at most: a member that is slandered all the time does not fill
+/// what others remember of senders.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Headers of IPv6 and UDP.
 const HEADERS: usize = 48;
 
-/// See the module.
+/// The socket for gossip, and its seals.
 #[derive(Debug)]
 pub struct Gossip {
     socket: UdpSocket,
@@ -32,7 +33,7 @@ pub struct Gossip {
 #[derive(Debug, Default)]
 struct Seals {
     sealing: Option<Sealing>,
-    /// When its salt was drawn because others did not hear this node.
+    /// When the salt was last drawn because others stopped accepting it.
     renewed: Option<Instant>,
     opening: Opening,
 }
@@ -45,7 +46,7 @@ impl Gossip {
         gossip
     }
 
-    /// Seals with what is the first key now, and forgets who spoke keys that are gone.
+    /// Seals with the present first key, and forgets the senders that used removed keys.
     pub fn keys_changed(&self) {
         let Some(ring) = self.keys.ring() else { return };
         let mut seals = self.seals();
@@ -53,7 +54,7 @@ impl Gossip {
         seals.opening.keep(&ring);
     }
 
-    /// Others may not hear this node any more: what it says from now on is sealed under another salt.
+    /// Seals with another salt from now on: others may have stopped accepting the present one.
     pub fn renew(&self, now: Instant) {
         let Some(ring) = self.keys.ring() else { return };
         let mut seals = self.seals();
@@ -89,7 +90,7 @@ impl Gossip {
         match self.seals().opening.open(&ring, bytes, self.start.elapsed()) {
             Ok(datagram) => Some(datagram.to_vec()),
             Err(error) => {
-                // Whoever is in the field by mistake without its key is told of by its connections.
+                // A node without the field's key is reported by its connections.
                 tracing::debug!(%from, %error, "gossip dropped");
                 self.keys.dropped();
                 None
@@ -102,7 +103,7 @@ impl Gossip {
     }
 }
 
-/// A salt is drawn anew each time: a key that comes back must not meet the numbers it has used.
+/// Draws a new salt each time: a returning key must not meet the numbers it has used.
 fn sealing(ring: &KeyRing) -> Sealing {
     let mut salt = [0; 8];
     let drawn = rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty());
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
     use vfield_trust::FieldKey;
 
-    /// So many datagrams may overtake one.
+    /// Datagrams that may overtake one.
     const HEARD: usize = 64;
 
     async fn member() -> Gossip {
@@ -126,7 +127,7 @@ mod tests {
         Gossip::new(socket, Arc::new(FieldKeys::new(Some(ring))))
     }
 
-    /// What this member would send.
+    /// A datagram that this member would send.
     fn said(member: &Gossip) -> Vec<u8> {
         member.seals().sealing.as_mut().unwrap().seal(b"news")
     }
@@ -146,7 +147,7 @@ mod tests {
         let now = Instant::now();
         victim.renew(now);
         assert!(hears(said(&victim)));
-        // Not at every word.
+        // Not with each datagram.
         let salt_of = |datagram: &[u8]| datagram[4..12].to_vec();
         let salt = salt_of(&said(&victim));
         victim.renew(now + RENEW_EVERY / 2);

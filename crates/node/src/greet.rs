@@ -1,8 +1,8 @@
-//! The first exchange on a connection between nodes: both prove that they belong, if the field has a key, and say who
-//! they are.
+//! The first exchange on a connection between nodes: each proves its membership if the field has a
+//! key, and says its identity.
 //!
-//! A stranger is left without a word, and without having cost a signature. What the dialling side says about a
-//! connection that did not come about is its own guess: it was told nothing.
+//! If the knock is invalid, the node closes the connection silently, before any public-key
+//! operation. So the dialling side can only guess why a connection failed.
 
 use crate::connection::Connection;
 use rustix::net::sockopt;
@@ -17,47 +17,48 @@ use vfield_core::wire::{self, Greeting, MAGIC, MAGIC_STARTING, WireError};
 use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
 use vfield_trust::{KeyRing, record};
 
-/// How long connecting may take: many times a LAN's delay, and short enough for a reader to wait once.
+/// Timeout for connecting: many times a LAN's delay, and short enough for a reader to wait once.
 const CONNECT: Duration = Duration::from_millis(500);
-/// How long a greeting may take once connected. A busy machine answers late; a hostile one never.
+/// Timeout for a greeting on an open connection. A busy machine answers late; a hostile one never.
 pub const GREET: Duration = Duration::from_secs(5);
 
-/// After so long without a word the kernel asks whether the other machine is still there.
+/// Idle time after which the kernel probes whether the other machine is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
-/// What was sent and not acknowledged for so long ends a connection: as long as a peer may take no byte of an answer
-/// (a machine that is stopped for a moment keeps its connections). Otherwise a flow whose packets are dropped silently
-/// would hold its memory until the kernel has tried for a quarter of an hour.
+/// How long sent data may remain unacknowledged before the connection ends: as long as a peer may
+/// take no byte of an answer, so that short stops of a machine cost no connection. Without it a
+/// flow whose packets are dropped silently would hold its memory until the kernel gives up after 15
+/// minutes.
 const UNACKNOWLEDGED: Duration = crate::server::TAKEN_WITHIN;
 
-/// Why two nodes did not come together.
+/// The reason why two nodes could not connect.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
-    /// No connection.
+    /// The connection failed.
     #[error("{}", plain(.0))]
     Io(#[from] io::Error),
-    /// Nobody there, or a firewall that says nothing.
+    /// No answer, or a silent firewall.
     #[error("no answer")]
     TimedOut,
-    /// It has just been started, and does not take part in anything yet.
+    /// The node is starting, and does not take part yet.
     #[error("not ready yet: hashing, {0} %")]
     Starting(u32),
-    /// It answers with something else.
+    /// The answer is no valid greeting.
     #[error(transparent)]
     Wire(WireError),
     /// The connection leads back to this node.
     #[error("this is the node itself")]
     Myself,
-    /// It ended the connection where a member would have answered.
+    /// It closed the connection where a member would have answered.
     #[error("it hung up: {}", hung_up(*.with_key))]
     HungUp {
         /// True if this node has a key.
         with_key: bool,
     },
-    /// It greets in the clear.
+    /// It greets in the clear: its field has no key.
     #[error("its field is open, and this node was given a field key")]
     OpenField,
-    /// It does not have the field's key, or not this one.
+    /// It has no key of the field, or another one.
     #[error(transparent)]
     Stranger(#[from] HandshakeError),
 }
@@ -77,7 +78,7 @@ impl GreetError {
         matches!(self, Self::Starting(_))
     }
 
-    /// True if trying again may help: whoever does not answer may be about to start.
+    /// True if a retry may help: a node that does not answer may be about to start.
     pub const fn may_pass(&self) -> bool {
         matches!(self, Self::Io(_) | Self::TimedOut | Self::Starting(_))
     }
@@ -91,7 +92,7 @@ const fn hung_up(with_key: bool) -> &'static str {
     }
 }
 
-/// The operating system's words without its error number.
+/// The operating system's message without its error number.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -154,7 +155,7 @@ pub async fn put_off(stream: TcpStream, keys: Option<KeyRing>, percent: u32) -> 
     let said = async {
         let mut connection = prove(stream, keys.map(Handshake::answer)).await?;
         connection.send(&wire::starting(percent)).await?;
-        // What was not read would be answered with a reset, which may overtake what was sent.
+        // Unread bytes would cause a reset, which may overtake the sent ones.
         let head = connection.receive(wire::GREETING_HEAD).await?;
         let body = wire::greeting_length(head.first_chunk().expect("as long as was asked for"))?;
         connection.receive(body).await?;
@@ -169,7 +170,8 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// No delay for small frames; and a machine that vanished without a word does not hold a connection for ever.
+/// Sets no delay for small frames, and keep-alive, so that a vanished machine holds no connection
+/// for ever.
 fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

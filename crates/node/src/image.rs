@@ -1,7 +1,7 @@
 //! One image on this machine: its store, and its file if this node is an origin.
 //!
-//! What a read or a peer's request can be answered from without asking anybody. Shared by exports'
-//! readers, by senders to peers and by receivers; takes no lock.
+//! It answers reads and peers' requests without asking a peer. Exports' readers, senders to peers
+//! and receivers share it. It takes no lock.
 
 use crate::origin::Origin;
 use crate::store::Store;
@@ -17,28 +17,28 @@ use vfield_core::names::Names;
 use vfield_core::source::Piece;
 use vfield_core::time::Time;
 
-/// See the module.
+/// The local sources of one image.
 pub struct LocalImage {
-    /// What it is called here.
+    /// Its names on this node.
     names: Names,
     store: Arc<Store>,
     origin: Option<Origin>,
     complete: AtomicBool,
     dropped: AtomicBool,
-    /// To whom chunks of the file were sent lately.
+    /// The nodes to which chunks of the file were sent recently.
     directory: Mutex<Directory>,
     pages: Notify,
-    /// People know that the file has changed, here or at an origin.
-    change_told: AtomicBool,
+    /// True once a change of the file was logged, here or at an origin.
+    change_reported: AtomicBool,
 }
 
-/// A chunk, or why it cannot be given.
+/// A chunk, or the reason why it is unavailable.
 pub enum Local {
     /// Here it is.
     Here(Piece),
-    /// It is not here.
+    /// The chunk is not here.
     Missing,
-    /// It should be, but the file no longer has what was published.
+    /// It should be here, but the file has changed.
     SourceChanged,
 }
 
@@ -53,7 +53,7 @@ impl LocalImage {
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             pages: Notify::new(),
-            change_told: AtomicBool::new(false),
+            change_reported: AtomicBool::new(false),
         }
     }
 
@@ -67,21 +67,21 @@ impl LocalImage {
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             pages: Notify::new(),
-            change_told: AtomicBool::new(false),
+            change_reported: AtomicBool::new(false),
         }
     }
 
-    /// What it is called here, by those who want one name.
+    /// Its first name on this node.
     pub fn name(&self) -> &str {
         self.names.first()
     }
 
-    /// What it is called here.
+    /// All its names on this node.
     pub const fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Its id.
+    /// The image's id.
     pub fn id(&self) -> ImageId {
         self.store.id()
     }
@@ -101,9 +101,9 @@ impl LocalImage {
         self.origin.as_ref()
     }
 
-    /// True if people are to be told now that the file has changed: the first time that this is asked.
+    /// True if the change of the file is to be logged: at the first call.
     pub fn tell_of_change(&self) -> bool {
-        !self.change_told.swap(true, Ordering::Relaxed)
+        !self.change_reported.swap(true, Ordering::Relaxed)
     }
 
     /// A whole chunk, data or page.
@@ -117,7 +117,8 @@ impl LocalImage {
         }
     }
 
-    /// Whom an asker is to be sent to instead of being sent a chunk, on an origin; see [`Directory`].
+    /// On an origin, the node to which an asker is redirected in place of an answer; see
+    /// [`Directory`].
     pub fn instead(&self, chunk: Chunk, asker: NodeId, insists: bool, now: Time) -> Option<NodeId> {
         self.origin.as_ref()?;
         let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,23 +129,25 @@ impl LocalImage {
         directory.instead(chunk, asker, now)
     }
 
-    /// A node is gone: nobody is sent to it any more.
+    /// A node is gone: no asker is redirected to it any more.
     pub fn forget(&self, gone: NodeId) {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).forget(gone);
     }
 
-    /// Nobody can connect to a node, or others can again.
+    /// Others cannot connect to a node, or can again.
     pub fn set_reachable(&self, node: NodeId, reachable: bool) {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_reachable(node, reachable);
     }
 
-    /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its length.
+    /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its
+    /// length.
     pub fn pieces(&self, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
         match &self.origin {
             None => self.store.pieces_prefix(extent, pieces),
             Some(origin) if origin.read_extent(extent, pieces).is_ok() => extent.len(),
             Some(origin) => {
-                // A bad place in the file: up to it chunk by chunk; there the store may have it from a peer.
+                // A bad place in the file: up to it chunk by chunk; there the store may have it
+                // from a peer.
                 let first = self.geometry().covering(extent).start;
                 let part = self.geometry().extent(Chunk(first)).clip(extent);
                 let read = origin.read_extent(part, pieces);
@@ -153,7 +156,7 @@ impl LocalImage {
         }
     }
 
-    /// A hash page has come: what was found below it can be verified.
+    /// Notes that a hash page has come: found chunks below it can be verified.
     pub fn note_page(&self) {
         self.pages.notify_one();
     }
@@ -163,12 +166,12 @@ impl LocalImage {
         self.pages.notified().await;
     }
 
-    /// True once this node takes part in it no more, though somebody still has it in hand.
+    /// True once this node takes part in it no more, though callers still have it.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// This node takes part in it no more.
+    /// Notes that this node takes part in it no more.
     pub fn set_dropped(&self) {
         self.dropped.store(true, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! What comes in on a connection, in one buffer: sealed bytes are opened where they lie and close up to the content
-//! before them, so that a frame's payload is in one piece whether the field has a key or not. Never waits.
+//! The receive buffer of a connection. Sealed bytes are opened in place and close up to the content
+//! before them. So a frame's payload is in one piece with or without a key. It never waits.
 //!
-//! The buffer holds content that was not taken yet, then sealed bytes that lack the rest of their record. It is as
-//! long as the most content that was ever wanted at once, until [`Incoming::shrink`].
+//! The buffer has the unread content, then the sealed bytes of an incomplete record. It is as long
+//! as the most content that was ever wanted at once, until [`Incoming::shrink`].
 
 use crate::reading::{self, Taken};
 use std::io;
@@ -10,10 +10,10 @@ use std::ops::Range;
 use tokio::net::TcpStream;
 use vfield_trust::record::{self, HEAD, Opener};
 
-/// What is read where no length is known yet: a few answers without a payload, or 64 requests.
+/// Bytes to read if no length is known yet: a few answers without a payload, or 64 requests.
 const FIRST: usize = 4 << 10;
 
-/// See the module.
+/// The receive buffer of a connection.
 #[derive(Debug)]
 pub struct Incoming {
     opener: Option<Opener>,
@@ -29,12 +29,12 @@ impl Incoming {
         Self { opener, buffer: Vec::new(), content: 0..0, sealed: 0..0 }
     }
 
-    /// What has come.
+    /// The unread content.
     pub fn content(&self) -> &[u8] {
         &self.buffer[self.content.clone()]
     }
 
-    /// Takes so much off the front of the content.
+    /// Removes `bytes` from the front of the content.
     pub fn consume(&mut self, bytes: usize) {
         self.content.start += bytes;
         assert!(self.content.start <= self.content.end, "taken is what has come");
@@ -45,14 +45,14 @@ impl Incoming {
         !self.content.is_empty() || !self.sealed.is_empty()
     }
 
-    /// Gives back the memory of what was long, if nothing is there.
+    /// Frees the memory of long content, if the buffer is empty.
     pub fn shrink(&mut self) {
         if !self.is_partial() {
             (self.buffer, self.content, self.sealed) = (Vec::new(), 0..0, 0..0);
         }
     }
 
-    /// So many bytes at least have still to come before there is so much more content.
+    /// Fewest bytes that are missing until there are `content` more bytes of content.
     pub fn lacking(&self, content: usize) -> usize {
         if self.opener.is_none() {
             return content;
@@ -61,8 +61,9 @@ impl Incoming {
         record::sealed_length(content).max(record).saturating_sub(self.sealed.len())
     }
 
-    /// Reads once: so much more content, or what is there if nobody knows how much that is; if `unasked`, even though
-    /// the socket has not said that there is something. The end of the stream is an error, and so is a broken seal.
+    /// Reads once: `wanted` bytes of content, or all that is there if that is `None`. With
+    /// `unasked`, reads even though the socket has not reported data. The end of the stream is an
+    /// error, and so is a broken seal.
     pub fn read(&mut self, stream: &TcpStream, wanted: Option<usize>, unasked: bool) -> io::Result<Taken> {
         if self.opener.is_none() {
             let wanted = wanted.unwrap_or_else(|| FIRST.max(self.buffer.len() - self.content.end));
@@ -73,7 +74,8 @@ impl Incoming {
             return Ok(taken);
         }
         self.make_room(self.lacking(wanted.unwrap_or(FIRST)).max(HEAD));
-        // Records do not end where frames do, so there is no better place to stop than the end of the buffer.
+        // Records do not end where frames do, so there is no better place to stop than the end of
+        // the buffer.
         let room = &mut self.buffer[self.sealed.end..];
         let taken = reading::take(stream, room, unasked)?;
         self.sealed.end += taken.bytes;
@@ -101,12 +103,12 @@ impl Incoming {
         Ok(head.map(record::length).transpose()?)
     }
 
-    /// Where what is read next goes.
+    /// The position of the next byte read.
     fn end(&self) -> usize {
         if self.opener.is_some() { self.sealed.end } else { self.content.end }
     }
 
-    /// Moves what is there to the front, and makes the buffer longer, if so much would not fit behind it.
+    /// Moves the content to the front, or grows the buffer, if `bytes` do not fit behind it.
     fn make_room(&mut self, bytes: usize) {
         if self.end() + bytes <= self.buffer.len() {
             return;

@@ -1,7 +1,7 @@
-//! Interviews: members are asked something over connections of their own, before this node takes part in an image.
+//! Interviews: requests to members over connections of their own, before this node joins an image.
 //!
-//! Whom to ask first follows from what is claimed, and a claim proves nothing: so nobody is waited for alone, nobody is
-//! blamed for an answer, and the number of those who are asked at once is bounded.
+//! Claims decide whom to ask first, and a claim proves nothing. So the node waits for no single
+//! member, blames none for an answer, and bounds the number of members asked at once.
 
 use crate::connection::Connection;
 use crate::driver::Driver;
@@ -16,19 +16,19 @@ use tokio::time::{Instant, sleep_until, timeout};
 use vfield_core::node::Claim;
 use vfield_core::wire::{FrameHeader, HEADER, Kind};
 
-/// How long a member may take to answer: as long as a chunk takes on a link that fifty others want something of.
+/// Timeout of an answer: the time of a chunk on a link that fifty others share.
 const ANSWER: Duration = Duration::from_secs(5);
-/// So many members are asked at most: most of those who are claimed to have an image may not exist.
+/// Most members asked: many claimed holders of an image may not exist.
 const ASKED_MAX: usize = 256;
 
-/// How members are asked.
+/// The way to ask members.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner {
-    /// So many at once.
+    /// Members asked at once.
     pub at_once: usize,
-    /// The next one is asked so long after the one before, or when that one has answered.
+    /// The next member is asked this long after the one before, or after its answer.
     pub pace: Duration,
-    /// All of it ends after so long.
+    /// Timeout of the whole interview.
     pub within: Duration,
 }
 
@@ -76,7 +76,7 @@ pub async fn ask_all<T, F>(
 pub struct Guest(Connection);
 
 impl Guest {
-    /// Greets it.
+    /// Connects to a member and greets it.
     pub async fn at(driver: &Driver, addr: SocketAddr) -> Result<Self, GreetError> {
         let me = driver.look(|core| *core.me());
         Ok(Self(greet::dial(addr, me, driver.keys.ring()).await?.0))
@@ -99,8 +99,8 @@ impl Guest {
     }
 }
 
-/// Whom to ask about an image of which this is claimed: those who were met and have it, then stores and origins in turns,
-/// each node beginning with others, then whoever may know them.
+/// The members to ask about an image with these claims, in order: the met ones that have it, then
+/// stores and origins in turns, then any other met one. Each node begins with another.
 pub fn whom(driver: &Arc<Driver>, claims: &[&Claim], met: &[SocketAddr]) -> Vec<SocketAddr> {
     let me = driver.look(|core| *core.me());
     let tellers = || claims.iter().flat_map(|claim| &claim.tellers);

@@ -1,7 +1,8 @@
 //! The daemon: sockets, connection pool, hashing, store memory; drives core.
 //!
-//! [`node::Node`] is the way in. [`driver`] gives the core its events and does what it asks for; [`links`]
-//! asks peers, [`server`] answers them, [`store`] and [`origin`] hold the bytes, [`reader`] is what exports see.
+//! [`node::Node`] is the way in. [`driver`] feeds the core with events and carries out its outputs.
+//! [`links`] asks peers, [`server`] answers them, [`store`] and [`origin`] hold the bytes,
+//! [`reader`] serves exports.
 
 pub mod bootstrap;
 mod changed;
@@ -19,6 +20,7 @@ mod interview;
 pub mod keeper;
 pub mod links;
 mod lobby;
+mod log_limit;
 mod low_water;
 pub mod misdeeds;
 mod namesakes;
@@ -33,7 +35,6 @@ pub mod server;
 pub mod status;
 pub mod store;
 mod survey;
-mod told;
 pub mod traffic;
 mod waits;
 pub mod whereabouts;

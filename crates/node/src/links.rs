@@ -1,9 +1,9 @@
-//! Links: the pool of connections that this node keeps to its peers.
+//! Links: the pool of connections from this node to its peers.
 //!
-//! For each peer two lanes, one for what readers wait for and one for everything else, so that a small
-//! read never stands behind a large fill; many requests are in flight on each. A lane connects when it is
-//! first used and stays; when it ends, it is forgotten. Every request ends in exactly one input to the core. Knows connections
-//! and frames; whom to ask for what is the core's to say.
+//! Each peer has two lanes, one for demand requests and one for all others, so that a small read
+//! never waits behind a large fill. Many requests are in flight on each. A lane connects at its
+//! first use and stays; when it ends, it is forgotten. Every request ends in exactly one input to
+//! the core. This module knows connections and frames; the core chooses the peers.
 
 mod inbound;
 mod lane;
@@ -31,9 +31,9 @@ pub struct Ask {
     pub image: ImageId,
     /// For what of it.
     pub chunk: Chunk,
-    /// How urgently.
+    /// The priority it is sent with.
     pub priority: Priority,
-    /// How far it may be passed on.
+    /// The reach it is sent with.
     pub reach: Reach,
     /// True if the origin's advice to ask another did not help.
     pub insists: bool,
@@ -41,7 +41,7 @@ pub struct Ask {
     pub origin: bool,
 }
 
-/// Which lane of a peer.
+/// The lanes of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
     Demand,
@@ -49,14 +49,14 @@ enum Purpose {
 }
 
 impl Purpose {
-    /// What comes along the chain is one long stream in the order of the image: on two lanes it would come in
-    /// two orders, and its two halves would fight for the link.
+    /// Chunks along the chain are one long stream in the order of the image. On two lanes they
+    /// would come in two orders, and both halves would compete for the link.
     fn of(ask: &Ask) -> Self {
-        if ask.priority == Priority::Demand && !ask.reach.is_crowd() { Self::Demand } else { Self::Bulk }
+        if ask.priority == Priority::Demand && !ask.reach.is_chain() { Self::Demand } else { Self::Bulk }
     }
 }
 
-/// See the module.
+/// All lanes of this node.
 pub struct Links {
     pool: bool,
     lanes: Mutex<HashMap<(NodeId, Purpose), Arc<Lane>>>,
@@ -68,7 +68,7 @@ impl Links {
         Self { pool, lanes: Mutex::default() }
     }
 
-    /// Lines up a request; the lane it went to is to be flushed.
+    /// Queues a request, and returns its lane, which is to be flushed.
     pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) -> Option<Arc<Lane>> {
         let lane = if self.pool { self.lane(driver, peer, Purpose::of(&ask)) } else { Lane::open(driver, peer, true) };
         if !lane.request(ask) {
@@ -114,7 +114,7 @@ impl Links {
         }
     }
 
-    /// Closes the connections to those who do not belong any more.
+    /// Closes the connections to peers that no longer belong to the field.
     pub fn close_strangers(&self, keys: &FieldKeys) {
         self.lanes().retain(|_, lane| {
             let stays = lane.belongs(keys);
@@ -171,7 +171,7 @@ mod tests {
         Driver::new(|now| Core::new(me, Config::default(), 1, now), gossip, keys, true, false, Arc::new(|_| {})).0
     }
 
-    /// Nobody is there, somebody hangs up: either way nothing is kept of any of them.
+    /// One address does not answer, another closes the connection: neither lane is kept.
     #[tokio::test]
     async fn lanes_that_have_ended_are_forgotten() {
         let driver = driver().await;

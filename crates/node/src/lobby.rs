@@ -1,6 +1,7 @@
-//! The lobby: who comes while this node still hashes what it is to serve is told how far that is, and comes again.
+//! The lobby: while this node hashes its files, visitors hear of the progress, and come again.
 //!
-//! Kept by [`crate::node::Node::start`] with the listener that peers use afterwards. Nobody becomes a member here.
+//! [`crate::node::Node::start`] runs it with the listener that peers use afterwards. It admits no
+//! members.
 
 use crate::field_keys::FieldKeys;
 use crate::greet;
@@ -12,12 +13,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// So many are in the lobby at once, for a round trip each; others wait in the kernel.
+/// Most visitors at once, for a round trip each; others wait in the kernel.
 const AT_ONCE: usize = 64;
 /// After an error of the listener, most likely for want of descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Tells all who come that `percent` is done, for as long as it is polled.
+/// Tells all visitors that `percent` is done, for as long as it is polled.
 pub async fn keep(listener: &TcpListener, keys: &FieldKeys, percent: &AtomicU32) -> Infallible {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut guests = JoinSet::new();
@@ -31,7 +32,7 @@ pub async fn keep(listener: &TcpListener, keys: &FieldKeys, percent: &AtomicU32)
         let (keys, percent) = (keys.ring(), percent.load(Ordering::Relaxed));
         guests.spawn(async move {
             if let Err(error) = greet::put_off(stream, keys, percent).await {
-                tracing::debug!(%addr, %error, "not put off");
+                tracing::debug!(%addr, %error, "answer in the lobby failed");
             }
             drop(place);
         });

@@ -1,17 +1,17 @@
-//! How often strangers and peers did on connections what they should not have. Relaxed atomics: read by people only.
+//! Counts of misconduct by strangers and peers on connections. Relaxed atomics, for display only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module; what the core counts is [`vfield_core::standing::Tally`].
+/// All counts; [`vfield_core::standing::Tally`] has those of the core.
 #[derive(Debug, Default)]
 pub struct Misdeeds {
     /// Connections that did not greet in time.
     pub silent: Count,
     /// Frames that did not come whole in time.
     pub slow_frames: Count,
-    /// Answers that were asked for and not read.
+    /// Answers that were requested and not read.
     pub unread: Count,
-    /// What was no frame, or one that does not belong there.
+    /// Invalid frames, and valid ones out of place.
     pub broken_frames: Count,
 }
 
@@ -20,12 +20,12 @@ pub struct Misdeeds {
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Once more.
+    /// Adds one to the count.
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often.
+    /// The count so far.
     pub fn so_far(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
-//! Namesakes: other images that members have under a name that an image has here. Most often a file was replaced and its origin
-//! started again: two images of one name are in the field, and some nodes read the one, some the other.
+//! Namesakes: other images that members have under the name of an image here. Mostly a file was
+//! replaced and its origin restarted. Then two images of one name are in the field, and nodes read
+//! either of them.
 //!
-//! Only says so, at both ends: what a node reads does not change under its readers. What members say proves nothing, so
-//! nothing follows from it.
+//! Both ends only report it: the image that a node reads does not change under its readers. Claims
+//! of members prove nothing, so nothing follows from them.
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
@@ -13,23 +14,24 @@ use std::time::Duration;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Claim, ImageView};
 
-/// How often it is looked for them, and whether served files are still where they were.
+/// Interval of the search for namesakes, and of the check whether served files are still in their
+/// place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So many are told of and shown: who makes up names does not fill a log.
-const TOLD_MAX: usize = 16;
+/// Most namesakes reported and shown: invented names cannot fill a log.
+const REPORTED_MAX: usize = 16;
 
-/// See the module.
+/// Another image under the name of an image here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namesake {
     /// The name that both have.
     pub name: String,
     /// The other image.
     pub id: ImageId,
-    /// Somebody who has it, an origin if there is one.
+    /// A node that has it, an origin if there is one.
     pub addr: Option<SocketAddr>,
     /// True if that is one.
     pub served: bool,
-    /// How many members speak of it.
+    /// The number of members that claim it.
     pub nodes: usize,
 }
 
@@ -44,7 +46,9 @@ pub fn of(image: &LocalImage, claims: &[Claim]) -> Vec<Namesake> {
         let (id, nodes) = (claim.subject.image, claim.tellers.len());
         match found.iter().position(|known| known.id == id) {
             Some(at) => found[at].nodes += nodes,
-            None if found.len() < TOLD_MAX => found.push(Namesake { name: name.to_owned(), id, addr, served, nodes }),
+            None if found.len() < REPORTED_MAX => {
+                found.push(Namesake { name: name.to_owned(), id, addr, served, nodes })
+            }
             None => {}
         }
     }
@@ -53,14 +57,14 @@ pub fn of(image: &LocalImage, claims: &[Claim]) -> Vec<Namesake> {
 
 /// Says so once of each namesake, and of each served file that is not where it was; never returns.
 pub async fn watch(driver: Arc<Driver>) {
-    let (mut told, mut moved) = (BTreeSet::new(), BTreeSet::new());
+    let (mut reported, mut moved) = (BTreeSet::new(), BTreeSet::new());
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let (claims, views) = driver.look(|core| (core.claims(), core.images()));
         for image in driver.images() {
             let Some(view) = views.iter().find(|view| view.id == image.id()) else { continue };
             for namesake in of(&image, &claims) {
-                if told.len() < TOLD_MAX && told.insert((image.id(), namesake.id, namesake.served)) {
+                if reported.len() < REPORTED_MAX && reported.insert((image.id(), namesake.id, namesake.served)) {
                     driver.warn(text(&namesake, view));
                 }
             }
@@ -77,7 +81,7 @@ pub async fn watch(driver: Arc<Driver>) {
     }
 }
 
-/// Who has the other image, and how it stands with the one that is here.
+/// The holders of the other image, and its relation to the image here.
 fn text(namesake: &Namesake, here: &ImageView) -> String {
     let Namesake { name, id, addr, served, nodes } = namesake;
     let (id, own) = (id.short(), here.id.short());

@@ -1,8 +1,8 @@
-//! Naming: which image a wish means, by what members say and by what can be proved of it.
+//! Naming: finds the image that a selector means, from the claims of members and from proofs.
 //!
-//! Invariant: what is chosen has a header that belongs to its id, which a top page has shown; and the name that was wished for
-//! means no other image of which the same is true. Where two are left nothing is chosen, and both are shown: a person
-//! says which, or a signature does. Called by [`crate::node`] before it takes part in an image.
+//! Invariant: the chosen image has a header that belongs to its id, shown by a top page. No other
+//! image with the wanted name has such a proof. Of two candidates none is chosen, and both are
+//! shown: a person decides, or a signature. [`crate::node`] calls it before it joins an image.
 
 use crate::config::ImageSelector;
 use crate::driver::Driver;
@@ -22,21 +22,21 @@ use vfield_core::names::Names;
 use vfield_core::node::Claim;
 use vfield_trust::signature::TrustedKeys;
 
-/// How long an image may take to show up: whoever has it may have joined a moment ago too.
+/// How long an image may take to show up: its holder may have joined a moment ago too.
 const SHOWS_UP: Duration = Duration::from_secs(3);
 /// An image is looked for again this often meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// So many images that a wish may mean are proved; those that more members speak of come first.
+/// Most candidates that are proved, beginning with those that most members claim.
 const CANDIDATES_MAX: usize = 16;
 
 /// An image that the field has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Its id.
+    /// The id of the image.
     pub id: ImageId,
-    /// What it is called.
+    /// Its announced names.
     pub names: Names,
-    /// Its header.
+    /// The header of the image.
     pub header: Header,
 }
 
@@ -45,23 +45,23 @@ pub struct Known {
 pub struct Chosen {
     /// The image, with the names that it has in the field.
     pub known: Known,
-    /// What it is called here.
+    /// Its names on this node.
     pub here: Names,
     /// Its top page, if a member has shown it.
     pub page: Option<Vec<u8>>,
 }
 
-/// All that is said of one image.
+/// All claims about one image.
 #[derive(Debug, Clone)]
 pub struct Offer {
-    /// The image.
+    /// The image's id.
     pub id: ImageId,
-    /// What is said of it: names, headers, by whom.
+    /// The claims: names, headers, tellers.
     pub claims: Vec<Claim>,
 }
 
 impl Offer {
-    /// Everything that the field is said to have.
+    /// All images that the field claims to have.
     pub fn all(driver: &Driver) -> Vec<Self> {
         let mut offers: BTreeMap<ImageId, Vec<Claim>> = BTreeMap::new();
         for claim in driver.look(|core| core.claims()) {
@@ -83,12 +83,12 @@ impl Offer {
         self.claims.iter().any(|claim| claim.subject.names.contains(name))
     }
 
-    /// How many members speak of it.
-    fn told(&self) -> usize {
+    /// The number of members that claim it.
+    fn tellers(&self) -> usize {
         self.claims.iter().map(|claim| claim.tellers.len()).sum()
     }
 
-    /// What it is called, its id, and who says so, for people.
+    /// Its names, its id, and the tellers, for display.
     fn text(&self) -> String {
         let names = Names::of(self.claims.iter().flat_map(|claim| claim.subject.names.iter()));
         let names = names.map_or_else(|_| "an image of many names".to_owned(), |names| names.to_string());
@@ -112,7 +112,7 @@ struct Sure {
 }
 
 impl Sure {
-    /// The claims with the right header, those that more members make first.
+    /// The claims with the right header, those of most tellers first.
     fn claims(&self) -> Vec<&Claim> {
         let header = self.proved.header.encode();
         let mut claims: Vec<&Claim> = self.offer.claims.iter().filter(|claim| claim.subject.header == header).collect();
@@ -139,8 +139,8 @@ impl Sure {
         self.signed.as_ref().map_or_else(said, |signed| signed.iter().any(|own| own == name))
     }
 
-    /// What to call it here if nobody said how: all its names, if those who speak of it agree on them. Who asked for
-    /// its id wants it whatever it is called: then those that most speak of.
+    /// The names on this node if none was requested: all its names, if the tellers agree on them. A
+    /// user who selects by id gets the image whatever its name: then the names of most tellers.
     fn names(&self, by_id: bool) -> Result<Names, StartError> {
         if let Some(signed) = &self.signed {
             let first = || signed.first().map(String::as_str);
@@ -151,14 +151,14 @@ impl Sure {
         let claims = self.claims();
         let covers = |names: &Names| claims.iter().all(|claim| names.contains_all(&claim.subject.names));
         let agreed = claims.iter().map(|claim| &claim.subject.names).find(|names| covers(names));
-        let most_told = claims.first().map(|claim| &claim.subject.names).filter(|_| by_id);
-        agreed.or(most_told).cloned().ok_or_else(|| StartError::ManyNames {
+        let most_tellers = claims.first().map(|claim| &claim.subject.names).filter(|_| by_id);
+        agreed.or(most_tellers).cloned().ok_or_else(|| StartError::ManyNames {
             id: self.offer.id,
             names: claims.iter().map(|claim| claim.subject.names.to_string()).collect(),
         })
     }
 
-    /// As it is announced and exported; called `name` here, if somebody said how.
+    /// The image as it is announced and exported; called `name` here, if that was requested.
     fn chosen(&self, name: Option<&str>, by_id: bool) -> Result<Chosen, StartError> {
         let here = name.map_or_else(|| self.names(by_id), |name| Ok(name.into()))?;
         let claims = self.claims();
@@ -169,24 +169,24 @@ impl Sure {
     }
 }
 
-/// Where images are looked for.
+/// The sources of a search for images.
 pub struct Search<'a> {
-    /// Who is asked through.
+    /// The driver that asks members.
     pub driver: &'a Arc<Driver>,
-    /// What is wished for; nothing: the field's only image.
+    /// The selectors; none: the field's only image.
     pub wanted: &'a [ImageSelector],
-    /// What an earlier process of this node has left.
+    /// The stores that an earlier process of this node left.
     pub held: &'a [Known],
-    /// Members that this node was told of by whoever started it.
+    /// Members that this node was configured with.
     pub met: &'a [SocketAddr],
-    /// Whose signatures are wanted.
+    /// The signers whose signatures are needed.
     pub trusted: Option<&'a TrustedKeys>,
 }
 
 impl Search<'_> {
-    /// Finds what is wished for. Waits a little for it to show up, unless `alone`; what nobody has is looked for among what
-    /// is held here.
-    /// A field without any image is waited for with `patience`: whoever brings the first one may be about to start.
+    /// Finds the wanted images. It waits a little for them to show up, unless `alone`, then
+    /// searches the kept stores. It waits with `patience` for a field without any image: its first
+    /// node may be about to start.
     pub async fn find(&self, alone: bool, patience: Patience) -> Result<Vec<Chosen>, StartError> {
         let end = Instant::now() + if alone { Duration::ZERO } else { SHOWS_UP };
         let mut said = false;
@@ -209,7 +209,7 @@ impl Search<'_> {
             sure = self.believe(sure, trusted).await?;
         }
         match choose(&sure, &tried, self.wanted) {
-            // Only whoever has nothing else goes by what was left.
+            // A kept store is used only if there is nothing else.
             Err(error @ StartError::Unproved { .. }) if self.trusted.is_none() => self.held_here().map_err(|_| error),
             chosen => chosen,
         }
@@ -228,7 +228,7 @@ impl Search<'_> {
         choose(&sure, &[], self.wanted)
     }
 
-    /// Proves offers, all at once; also says of those that could not be proved what was tried.
+    /// Proves offers, all at once; returns the failed attempts too.
     async fn prove(&self, offers: Vec<Offer>) -> (Vec<Sure>, Vec<(Offer, Tried)>) {
         let mut proving = JoinSet::new();
         for offer in offers {
@@ -246,12 +246,12 @@ impl Search<'_> {
                 (offer, Err(tried)) => failed.push((offer, tried)),
             }
         }
-        // In the order of their ids, whoever answered first.
+        // By id, whatever the order of the answers.
         sure.sort_by_key(|sure: &Sure| sure.offer.id);
         (sure, failed)
     }
 
-    /// Those that are signed by somebody trusted; why not, if there is none.
+    /// The images with a trusted signature; the reason, if there is none.
     async fn believe(&self, sure: Vec<Sure>, trusted: &TrustedKeys) -> Result<Vec<Sure>, StartError> {
         let (mut believed, mut refused) = (Vec::new(), None);
         for mut sure in sure {
@@ -273,26 +273,27 @@ impl Search<'_> {
         refused.filter(|_| believed.is_empty()).map_or(Ok(believed), Err)
     }
 
-    /// Another image of this name that is served and proved: what is served here may not be called so as well.
+    /// Another proved image of this name that is served: then this node must not serve one under
+    /// that name.
     pub async fn namesake(&self, name: &str, id: ImageId) -> Option<String> {
         let others = Offer::all(self.driver).into_iter().filter(|offer| offer.id != id && offer.has_name(name));
-        let (sure, _) = self.prove(most_told(others.collect())).await;
-        // Nodes that still read what was served before keep nobody from serving something else.
+        let (sure, _) = self.prove(most_tellers(others.collect())).await;
+        // Nodes that still read an earlier image do not prevent another one from being served.
         let is_served =
             |sure: &&Sure| sure.claims().iter().any(|claim| claim.tellers.iter().any(|teller| teller.origin));
         sure.iter().filter(is_served).find(|sure| sure.has_name(name)).map(|sure| sure.offer.text())
     }
 }
 
-/// What a label says is held, as if somebody had said it.
+/// A label's content in the form of a claim.
 fn claim(known: &Known) -> Claim {
     let subject =
         vfield_core::record::Subject { image: known.id, names: known.names.clone(), header: known.header.encode() };
     Claim { subject: subject.into(), tellers: Vec::new() }
 }
 
-fn most_told(mut offers: Vec<Offer>) -> Vec<Offer> {
-    offers.sort_by_key(|offer| std::cmp::Reverse(offer.told()));
+fn most_tellers(mut offers: Vec<Offer>) -> Vec<Offer> {
+    offers.sort_by_key(|offer| std::cmp::Reverse(offer.tellers()));
     offers.truncate(CANDIDATES_MAX);
     offers
 }
@@ -309,10 +310,10 @@ fn meant(offers: &[Offer], wanted: &[ImageSelector]) -> Result<Vec<Offer>, Start
         }
     }
     let meant = |offer: &&Offer| wanted.is_empty() || wanted.iter().any(|wanted| offer.is_meant(wanted));
-    Ok(most_told(offers.iter().filter(meant).cloned().collect()))
+    Ok(most_tellers(offers.iter().filter(meant).cloned().collect()))
 }
 
-/// The images that are wished for, of those that are sure.
+/// The wanted images among the proved ones.
 fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> Result<Vec<Chosen>, StartError> {
     let unproved = |meant: &dyn Fn(&Offer) -> bool| {
         let failed = tried.iter().find(|(offer, _)| meant(offer));
@@ -347,7 +348,7 @@ fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> 
     wanted.iter().map(one).collect()
 }
 
-/// How to ask for each of the images that have a name which another one has as well.
+/// The selectors of images that share a name with another one.
 fn pins_of_namesakes(sure: &[Sure]) -> Vec<String> {
     let shared = |name: &str| sure.iter().filter(|sure| sure.has_name(name)).count() > 1;
     let pin = |one: &Sure| {
@@ -371,7 +372,7 @@ mod tests {
         Header::new(chunks * ChunkSize::MIN.bytes(), ChunkSize::MIN, chunks).expect("a header")
     }
 
-    /// Image `image` has these names (with `/` between them), as so many origins say.
+    /// Image `image` has these names (separated by `/`), as claimed by `tellers` origins.
     fn claim(image: u8, names: &str, tellers: u64) -> Claim {
         let subject = Subject { image: ImageId([image; 32]), names: names.into(), header: header(5).encode() };
         let identity = |node| Identity {
@@ -418,7 +419,7 @@ mod tests {
         assert_eq!((known.len(), pins), (2, vec!["root=010101010101".to_owned(), "root=020202020202".to_owned()]));
         let apart = [both[0].clone(), sure(vec![claim(2, "home", 1)])];
         assert!(matches!(chosen(&apart, &[]), Err(StartError::ChooseImage { pins, .. }) if pins.is_empty()));
-        // Of two that are signed as something, a signature decides.
+        // A signature decides between two images.
         let signed = |mut sure: Sure, name: &str| {
             sure.signed = Some(vec![name.to_owned()]);
             sure
@@ -451,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_says_is_named_with_what_is_there() {
+    fn an_unknown_name_is_reported_with_the_known_ones() {
         let offers = [sure(vec![claim(1, "root", 1)]).offer];
         let Err(StartError::UnknownImage { wanted, known }) = meant(&offers, &name("boot")) else { panic!("found") };
         assert_eq!((wanted.as_str(), known.join("; ")), ("boot", offers[0].text()));

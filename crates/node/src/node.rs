@@ -1,4 +1,4 @@
-//! A running node: starts the parts, hands out its images, says how it is, leaves.
+//! A running node: starts the parts, hands out its images, reports its status, leaves.
 
 mod holding;
 mod publishing;
@@ -38,9 +38,9 @@ use vfield_core::node::{Input, Node as Core};
 use vfield_core::source::BlockSource;
 use vfield_trust::KeyRing;
 
-/// How often a leaving node looks whether others have taken over.
+/// Interval at which a leaving node checks whether others have taken over.
 const LEAVE_POLL: Duration = Duration::from_millis(50);
-/// How often it is looked whether a condition holds that no event tells of: counting copies takes a millisecond or so.
+/// Interval of checks for conditions without an event: counting copies takes a millisecond or so.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A node that was started without a field key cannot be given one.
@@ -51,37 +51,38 @@ pub struct OpenField;
 /// A state that `status --wait` can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// This node's stores hold all they are to hold.
+    /// This node's stores are full.
     Filled,
-    /// The stores of the field hold every image of this node so many times, origins not counted.
+    /// The field's stores hold every image of this node this many times, origins not counted.
     Covered(u64),
 }
 
-/// How a leave went.
+/// The result of a leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leaving {
     /// Chunks that only this node held and that others have taken over.
     pub handed_over: u64,
-    /// Chunks that only this node holds and nobody took within the bound.
+    /// Chunks that only this node held and no other took in time.
     pub lost: u64,
 }
 
 /// An image of a node, to be read.
 #[derive(Clone)]
 pub struct NodeImage {
-    /// Which.
+    /// The id of the image.
     pub id: ImageId,
-    /// Its bytes, and what it is called here.
+    /// Its bytes and its names on this node.
     pub source: Arc<dyn BlockSource>,
 }
 
-/// One running node. Dropping it ends it at once; [`Node::leave`] is the polite way.
+/// One running node. Dropping it ends it at once; [`Node::leave`] lets others take over first.
 pub struct Node {
     driver: Arc<Driver>,
-    /// What it was told at start, which counts for images that are added as well; without the field's keys.
+    /// The settings of its start, which also count for images added later; without the field's
+    /// keys.
     config: NodeConfig,
     held: Mutex<Vec<Held>>,
-    /// One image is added at a time: each has to be another one than those before it.
+    /// One image is added at a time, since each has to differ from those before it.
     adding: tokio::sync::Mutex<()>,
     listening: SocketAddr,
     started: Instant,
@@ -111,7 +112,7 @@ impl Node {
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
-        driver.apply(Input::Doors(config.bootstrap.clone()));
+        driver.apply(Input::Bootstrap(config.bootstrap.clone()));
 
         let config = NodeConfig { field_keys: None, ..config };
         let (started, tasks) = (Instant::now(), Mutex::new(tasks));
@@ -119,7 +120,7 @@ impl Node {
             Self { driver, config, held: Mutex::default(), adding: Default::default(), listening, started, tasks };
         let taken_part = node.take_part(origins).await;
         if taken_part.is_err() {
-            // Others may know this node by now: it does not stay in their lists as one that died.
+            // Others may know this node by now: it must not look like a dead one.
             node.driver.apply(Input::Gone);
         }
         taken_part?;
@@ -129,7 +130,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Enters the field, and adds the images to it that this node serves, and to itself those it joins.
+    /// Enters the field, adds the images that this node serves, and joins the others.
     async fn take_part(&self, origins: Vec<Published>) -> Result<(), StartError> {
         let config = &self.config;
         let mut kept = KeptStores::take(config.keeper.clone());
@@ -151,7 +152,7 @@ impl Node {
         Ok(())
     }
 
-    /// Looks for `wanted`, also in what is `held`.
+    /// A search for `wanted`, also in the stores that are `held`.
     fn search<'a>(&'a self, wanted: &'a [ImageSelector], held: &'a [Known]) -> Search<'a> {
         let (met, trusted) = (&self.config.bootstrap[..], self.config.trusted.as_ref());
         Search { driver: &self.driver, wanted, held, met, trusted }
@@ -162,12 +163,13 @@ impl Node {
         lock(&self.tasks).spawn(task)
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn listening(&self) -> SocketAddr {
         self.listening
     }
 
-    /// Goes on with other field keys: who has none of them is hung up on. Nothing but a start opens or closes a field.
+    /// Replaces the field keys; peers with none of them are disconnected. Only a start opens or
+    /// closes a field.
     pub fn replace_keys(&self, ring: KeyRing) -> Result<(), OpenField> {
         if self.driver.keys.ring().is_none() {
             return Err(OpenField);
@@ -198,12 +200,13 @@ impl Node {
         }
     }
 
-    /// What would be lost with this node now, as far as it knows.
+    /// The data that would be lost with this node now, as far as it knows.
     pub fn sole(&self) -> Vec<Sole> {
         report::sole(&self.driver)
     }
 
-    /// Hands over what only it holds, tells the field, and stops serving peers; takes at most `bound`.
+    /// Hands over the chunks that only it holds, announces its departure, and stops serving peers,
+    /// within `bound`.
     pub async fn leave(&self, bound: Duration) -> Leaving {
         let left = self.hand_over(bound).await;
         self.driver.apply(Input::Gone);
@@ -216,15 +219,15 @@ impl Node {
         self.driver.apply(Input::Stay);
     }
 
-    /// Says that it is about to go, and waits, for at most `bound`, until others have what only it holds. It then goes with
-    /// [`Node::leave`] or [stays](Node::stay).
+    /// Says that it is about to go, and waits, for at most `bound`, until others have what only it
+    /// holds. It then goes with [`Node::leave`] or [stays](Node::stay).
     pub async fn hand_over(&self, bound: Duration) -> Leaving {
         let sole = || self.driver.look(|core| core.sole_chunks());
         let alone = || self.driver.look(|core| core.members().len() == 1);
         let before = sole();
         self.driver.apply(Input::Leave);
         let end = Instant::now() + bound;
-        // What the others announce comes with gossip; there is no single event to wait for.
+        // Announcements come with gossip; there is no single event to wait for.
         while sole() > 0 && !alone() && Instant::now() < end {
             tokio::time::sleep(LEAVE_POLL).await;
         }
@@ -232,10 +235,11 @@ impl Node {
         Leaving { handed_over: before.saturating_sub(lost), lost }
     }
 
-    /// Enters the field. True if nobody of it is there, and this node is to be its first one, with what it serves or holds.
+    /// Enters the field. True if it is empty, and this node is its first one, with what it serves
+    /// or holds.
     async fn enter_or_begin(&self, search: &Search<'_>) -> Result<bool, StartError> {
         let config = &self.config;
-        // Who trusts no member wants to see a signature first, which only others have.
+        // A node with trusted signers needs a signature first, which only others have.
         let has_some = config.trusted.is_none() && search.held_here().is_ok();
         let begins = config.founds || has_some;
         let patience = if begins { Some(Duration::ZERO) } else { config.retry };
@@ -277,14 +281,15 @@ async fn listen(config: &NodeConfig) -> Result<(TcpListener, UdpSocket, SocketAd
     }
 }
 
-/// True if nobody said which address others are to be told.
+/// True if the announced address was not configured.
 const fn guesses(config: &NodeConfig, listening: SocketAddr) -> bool {
     !config.advertised && listening.ip().is_unspecified()
 }
 
-/// The address that others are told.
+/// The announced address.
 fn advertised(config: &NodeConfig, listening: SocketAddr) -> SocketAddr {
-    // Where no other node is known yet, the way to anywhere outside is the best guess (TEST-NET-1, RFC 5737).
+    // Without a known node, the route to any outside address is the best guess (TEST-NET-1, RFC
+    // 5737).
     const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
     if let Some(addr) = config.advertise {
         return SocketAddr::new(addr.ip(), if addr.port() == 0 { listening.port() } else { addr.port() });

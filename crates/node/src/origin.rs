@@ -1,15 +1,17 @@
-//! An origin's file: publishing a regular file or block device as an image, and reading it afterwards.
+//! An origin's file: publishing a regular file or block device as an image, and reading it
+//! afterwards.
 //!
-//! Owns the open file, the image's [`HashTree`] and the read lease that keeps writers out. Invariant: no
-//! byte leaves that is not the published one. While the lease is held nobody can have changed the file,
-//! and its pages go out as they are; without one (block devices, other people's files, or after a writer
-//! knocked) every chunk is copied, hashed and compared first ("checked"). Called by the driver, for
-//! publishing at start and for each chunk that is asked of this origin, and by exports of the same node.
-//! Does not hold chunks (the store does) and never writes.
+//! It owns the open file, the image's [`HashTree`] and the read lease that keeps writers out.
+//! Invariant: no byte leaves that differs from the published one. While the lease is held the file
+//! cannot change, and its pages go out unchecked. Without one (block devices, other users' files,
+//! or after a writer came) every chunk is copied, hashed and compared first ("checked"). The driver
+//! calls it, for publishing at start and for each chunk requested of this origin, and so do exports
+//! of the same node. It does not hold chunks (the store does) and never writes.
 //!
-//! What remains unprotected: bytes that a local reader's socket still holds when the lease ends
-//! ([`guard`] says how long that is waited for), and a process that was stopped for longer than the
-//! kernel holds writers back (45 s), between a piece was handed out and its bytes were taken.
+//! Two cases remain unprotected. First, bytes that a local reader's socket still holds when the
+//! lease ends; [`guard`] says how long that is waited for. Second, a process that was stopped for
+//! longer than the kernel holds writers back (45 s), after it handed out a piece and before its
+//! bytes were taken.
 
 mod cache;
 mod file;
@@ -43,13 +45,13 @@ pub enum PublishError {
     /// Nothing is there.
     #[error("{0}: no such file")]
     Missing(PathBuf),
-    /// It has no byte.
+    /// The file is empty.
     #[error("{0}: is empty")]
     Empty(PathBuf),
     /// This user may not read it.
     #[error("{0}: permission denied")]
     Unreadable(PathBuf),
-    /// It is a directory.
+    /// The path is a directory.
     #[error("{0}: is a directory, not an image")]
     Directory(PathBuf),
     /// A socket, pipe or character device.
@@ -58,15 +60,15 @@ pub enum PublishError {
     /// No name for an image, see [`is_image_name`].
     #[error("{0}: {1:?} is no name for an image (1 to 255 bytes without '/' and control characters)")]
     BadName(PathBuf, String),
-    /// Somebody wrote to it meanwhile; the image would be of no moment in its life.
+    /// The file changed while it was hashed; the image would match no moment of it.
     #[error("{0}: changed while it was read")]
     ChangedWhileHashing(PathBuf),
-    /// Reading failed.
+    /// A read failed.
     #[error("{path}: {source}")]
     Io {
         /// The file as given.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -75,11 +77,11 @@ pub enum PublishError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// The file has other bytes there than were published, or has become shorter.
-    #[error("{path}: chunk {chunk} is no longer what was published")]
+    #[error("{path}: chunk {chunk} differs from the published one")]
     Changed {
         /// The file as given.
         path: PathBuf,
-        /// The chunk.
+        /// The affected chunk.
         chunk: Chunk,
     },
     /// The kernel could not read it.
@@ -87,9 +89,9 @@ pub enum SourceError {
     Io {
         /// The file as given.
         path: PathBuf,
-        /// The chunk.
+        /// The affected chunk.
         chunk: Chunk,
-        /// What the kernel said.
+        /// The kernel's error.
         error: String,
     },
 }
@@ -110,8 +112,8 @@ impl Origin {
     /// Hashes the file or block device at `path` with `threads` threads and serves it from then on.
     ///
     /// Takes as long as reading and hashing its data; holes of a regular file are not read. Blocks.
-    /// `name` is the file's own name if `None`. `progress` is called from the hashing threads, about
-    /// four times for each MiB.
+    /// `name` is the file's own name if `None`. `progress` is called from the hashing threads,
+    /// about four times for each MiB.
     pub fn publish(
         path: &Path,
         name: Option<&str>,
@@ -122,7 +124,7 @@ impl Origin {
         Self::publish_file(SourceFile::open(path)?, name, chunk_size, threads, progress)
     }
 
-    /// The same of a file that somebody else has opened, and calls `path`.
+    /// Publishes a file that the caller has opened, under the name of `path`.
     pub fn publish_open(
         file: Arc<OwnedFd>,
         path: &Path,
@@ -178,30 +180,32 @@ impl Origin {
         self.tree.geometry()
     }
 
-    /// All its hashes.
+    /// All hashes of the image.
     pub const fn tree(&self) -> &HashTree {
         &self.tree
     }
 
-    /// What is known about the file now. May ask the kernel; does not read the file.
+    /// The known state of the file now. May ask the kernel; does not read the file.
     pub fn state(&self) -> OriginState {
         self.health
             .changed()
             .unwrap_or_else(|| if self.guard.is_leased() { OriginState::Intact } else { OriginState::Checked })
     }
 
-    /// True if the file's times or length say that somebody has written to it. Asks the kernel; does not read the file.
+    /// True if the file's times or length differ from the published ones. Asks the kernel; does not
+    /// read the file.
     pub fn is_written(&self) -> bool {
-        // One that is empty by now has no fingerprint.
+        // An empty file has no fingerprint.
         !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published))
     }
 
-    /// What has become of the name under which the file was opened; `None` if that is still this file. Asks the kernel.
+    /// The present state of the name under which the file was opened; `None` if it is still this
+    /// file. Asks the kernel.
     pub fn moved(&self) -> Option<Moved> {
         self.file.moved()
     }
 
-    /// The lease, for those who hand the file's pages to sockets.
+    /// The lease, for callers that hand the file's pages to sockets.
     pub const fn guard(&self) -> &Arc<Guard> {
         &self.guard
     }

@@ -1,6 +1,7 @@
 //! The top page of an image, which proves that a header belongs to an id: both hash to it together.
 //!
-//! Asked of members before this node takes part in the image, so that nothing that was only said decides how it is cut.
+//! Members are asked for it before this node joins the image, so no mere claim decides about the
+//! header.
 
 use crate::driver::Driver;
 use crate::greet::GreetError;
@@ -14,23 +15,23 @@ use vfield_core::node::Claim;
 use vfield_core::reach::Reach;
 use vfield_core::wire::{self, Get, Kind, Priority, Refusal};
 
-/// The page is asked of one member after the other, since it is as long as a chunk: of the next one after what a LAN needs for
-/// it a hundred times.
+/// One member is asked after the other, since the page is as long as a chunk. The pause is a
+/// hundred times the page's time on a LAN.
 const MANNER: Manner = Manner { at_once: 16, pace: Duration::from_millis(150), within: Duration::from_secs(10) };
-/// A node to which an origin has sent the page a moment ago has it after so many milliseconds, and is asked again meanwhile: a
-/// room that is switched on asks one origin, whose link is to carry each chunk once.
+/// Retry pauses for a node to which an origin has just sent the page. When a room is switched on,
+/// all nodes ask one origin, whose link is to carry each chunk once.
 const PAUSES_MS: [u64; 4] = [10, 20, 40, 80];
 
 /// A header that belongs to its id, and the page that shows it.
 #[derive(Debug, Clone)]
 pub struct Proved {
-    /// How the image is cut.
+    /// The proved header of the image.
     pub header: Header,
     /// Its top page; not there if only what an earlier process of this node left says so.
     pub page: Option<Vec<u8>>,
 }
 
-/// What is wrong with the answers, in words, each with whose answer it was.
+/// Failed answers in words, each with the address it came from.
 pub type Tried = Vec<(SocketAddr, String)>;
 
 /// Finds out which of the claimed headers of an image is the right one.
@@ -39,12 +40,12 @@ pub async fn prove(driver: &Arc<Driver>, id: ImageId, claims: &[&Claim], met: &[
     for claim in claims {
         let Ok(header) = Header::decode(&claim.subject.header) else { continue };
         match headers.iter_mut().find(|(_, known)| *known == header) {
-            Some((told, _)) => *told += claim.tellers.len(),
+            Some((tellers, _)) => *tellers += claim.tellers.len(),
             None => headers.push((claim.tellers.len(), header)),
         }
     }
-    // The most told one first: each answer is tried with all.
-    headers.sort_by_key(|(told, _)| std::cmp::Reverse(*told));
+    // The header with most tellers first: each answer is tried with all.
+    headers.sort_by_key(|(tellers, _)| std::cmp::Reverse(*tellers));
     headers.truncate(HEADERS_MAX);
     let headers: Arc<[Header]> = headers.into_iter().map(|(_, header)| header).collect();
     let (mut proved, mut tried) = (None, Tried::new());
@@ -63,7 +64,7 @@ pub async fn prove(driver: &Arc<Driver>, id: ImageId, claims: &[&Claim], met: &[
     proved.ok_or(tried)
 }
 
-/// So many headers of one image are tried; more are claimed by those who make them up.
+/// Most headers of one image that are tried; more of them are invented.
 const HEADERS_MAX: usize = 8;
 
 /// Asks one member, with each of the headers.
@@ -79,11 +80,7 @@ async fn of_member(driver: &Driver, addr: SocketAddr, id: ImageId, headers: &[He
             Err(error) => return Err(error.to_string()),
         }
     }
-    if headers.len() > 1 {
-        Err(format!("{why}, as far as {} headers that are claimed go", headers.len()))
-    } else {
-        Err(why)
-    }
+    if headers.len() > 1 { Err(format!("{why}, with any of {} claimed headers", headers.len())) } else { Err(why) }
 }
 
 /// The top page by one header, if the member sends it, or another to which it sends this node.
@@ -111,7 +108,7 @@ async fn page(
     Ok(Some(body).filter(|body| answer.kind == Kind::Data && right(body)))
 }
 
-/// What a node has to which an origin sends this one.
+/// The page from a node to which an origin redirects this one.
 async fn advised(driver: &Driver, node: NodeId, get: &Get) -> Option<Vec<u8>> {
     let members = driver.look(|core| core.members());
     let addr = members.iter().find(|member| member.identity.node == node)?.identity.addr;

@@ -1,8 +1,9 @@
-//! Proofs: the signatures of images, handed on by every node that has some, believed by those who trust the signer.
+//! Proofs: the signatures of images, passed on by every node that has some, believed by nodes that
+//! trust the signer.
 //!
-//! A node that trusts somebody reads nothing that is not signed by them under the name that it has in the field.
-//! A node that trusts nobody keeps what it is told, for the sake of those who do. It cannot tell a good signature from
-//! another one, so it keeps several, and those who trust ask several nodes.
+//! A node with trusted signers reads only images that they signed under their name in the field. A
+//! node without any keeps the proofs it gets, for the sake of the others. It cannot tell a good
+//! signature from a bad one. So it keeps several, and the others ask several nodes.
 
 use crate::driver::Driver;
 use crate::greet::GreetError;
@@ -18,14 +19,17 @@ use vfield_core::statement::Statement;
 use vfield_core::wire::{self, Kind, Proof, WireError};
 use vfield_trust::signature::{self, SignatureError, Signed, TrustedKeys};
 
-/// So many proofs of an image are kept: for some names, by some signers, and some that others made up; 4 KiB each at most.
+/// Most proofs kept of an image: for some names, by some signers, and some invented; 4 KiB each at
+/// most.
 const KEPT_MAX: usize = 16;
-/// So many are taken from one member, which so cannot fill the place of all others.
+/// Most proofs taken from one member, which so cannot displace those of all others.
 const OF_ONE_MEMBER_MAX: usize = 4;
-/// Proofs are short: many are asked at once. Most may not exist, and each of those takes its time.
+/// Proofs are short, so many members are asked at once. Many may not exist, and each of those takes
+/// its time.
 const MANNER: Manner = Manner { at_once: 64, pace: Duration::ZERO, within: Duration::from_secs(10) };
 
-/// So many members are asked by one that trusts nobody: enough to have a good proof among those that others made up.
+/// Members asked by a node without trusted signers: enough to find a good proof among invented
+/// ones.
 const RELAY_ASKS: usize = 8;
 
 /// Why an image is not believed.
@@ -34,7 +38,7 @@ pub enum Disbelief {
     /// No member has a signature of it.
     #[error("it is not signed")]
     Unsigned,
-    /// See [`SignatureError`].
+    /// The signature is invalid; see [`SignatureError`].
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// A good signature of something else.
@@ -46,7 +50,7 @@ pub enum Disbelief {
 #[derive(Debug, Clone)]
 struct Held {
     proof: Arc<Proof>,
-    /// Who signed it, if that is one of the trusted.
+    /// The signer, if it is a trusted one.
     signed: Option<Signed>,
 }
 
@@ -57,7 +61,8 @@ pub struct Proofs {
 }
 
 impl Proofs {
-    /// Keeps a proof, to be handed on; `signed` if its signer is trusted here, whose proofs make room for nobody.
+    /// Keeps a proof, to be passed on. `signed` is its trusted signer, if there is one; such a
+    /// proof is not displaced.
     pub fn keep(&self, image: ImageId, proof: Proof, signed: Option<Signed>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let held = held.entry(image).or_default();
@@ -82,7 +87,7 @@ impl Proofs {
         held.get(&image)?.get(number).map(|held| Arc::clone(&held.proof))
     }
 
-    /// Who signed it, if that is one of the trusted.
+    /// The signer, if it is a trusted one.
     pub fn signed(&self, image: ImageId) -> Option<Signed> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(&image)?.iter().find_map(|held| held.signed.clone())
@@ -96,15 +101,15 @@ pub fn is_about(proof: &Proof, known: &Known) -> bool {
     statement.is_ok_and(|said| said.id == *id && names.contains(&said.name) && said.header == *header)
 }
 
-/// The name that a proof gives to an image, and who signed it; or why it is of no use.
+/// The name and the signer in a valid proof; or why it is of no use.
 fn judge(proof: &Proof, known: &Known, trusted: &TrustedKeys) -> Result<(String, Signed), Disbelief> {
     let signed = trusted.verify(proof.statement.as_bytes(), &proof.signature)?;
     let statement: Statement = proof.statement.parse().map_err(|_| Disbelief::OtherImage)?;
     if is_about(proof, known) { Ok((statement.name, signed)) } else { Err(Disbelief::OtherImage) }
 }
 
-/// Those names of an image that are signed by somebody trusted, or why there is none. Asks until one is found for which it
-/// is `enough`.
+/// The names of an image that have a trusted signature, or why there are none. Asks until it finds
+/// one that is `enough`.
 pub async fn believed(
     driver: &Arc<Driver>,
     known: &Known,
@@ -136,7 +141,7 @@ pub async fn pass_on(driver: Arc<Driver>, known: Known, met: Vec<SocketAddr>) {
     let mut whom = interview::whom(&driver, &claims, &met);
     whom.truncate(RELAY_ASKS);
     ask(&driver, known.id, whom, |proof| {
-        // Who trusts nobody cannot say more of it than that it is a signature.
+        // Without trusted signers nothing but the form of a signature can be checked.
         if is_about(&proof, &known) && signature::is_one(&proof.signature) {
             driver.proofs.keep(known.id, proof, None);
         }
@@ -145,7 +150,7 @@ pub async fn pass_on(driver: Arc<Driver>, known: Known, met: Vec<SocketAddr>) {
     .await;
 }
 
-/// Asks those who are to be asked first, all at once, until `enough` of the proofs that they have.
+/// Asks the given members, all at once, until `enough` of their proofs are found.
 async fn ask(driver: &Arc<Driver>, id: ImageId, whom: Vec<SocketAddr>, mut enough: impl FnMut(Proof) -> bool) {
     let ask = |addr| {
         let driver = Arc::clone(driver);
@@ -164,7 +169,7 @@ async fn of_member(driver: &Driver, addr: SocketAddr, image: ImageId) -> Result<
         match answer.kind {
             Kind::Proof => {
                 let proof = wire::decode_proof(&body)?;
-                // It knows one only, and says so again.
+                // It knows only one, and repeats it.
                 if proofs.contains(&proof) {
                     break;
                 }
@@ -186,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_say_is_bounded_and_gives_way() {
+    fn claims_of_strangers_are_bounded_and_give_way() {
         let (proofs, image) = (Proofs::default(), ImageId([1; 32]));
         (0..2 * KEPT_MAX).for_each(|number| proofs.keep(image, proof(number), None));
         let kept = |number| proofs.of(image, number).map(|kept| kept.statement.clone());

@@ -1,7 +1,7 @@
-//! An image as exports read it: hits at once from memory, misses through the core.
+//! An image for exports to read: hits at once from memory, misses through the core.
 //!
-//! A hit touches the store's atomics and nothing else. A miss registers a token, tells the core, and
-//! waits; dropping the wait cancels it.
+//! A hit touches the store's atomics and nothing else. A miss registers a token, tells the core,
+//! and waits; dropping the wait cancels it.
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
@@ -16,18 +16,20 @@ use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
 use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 
-/// Of a long extent so much is asked for at once: enough to keep many peers busy, and a small part of
-/// what may be kept for a while, so that the end of an answer does not push out its beginning.
+/// Bytes of a long extent requested at once. It keeps many peers busy. It is a small part of the
+/// transient cache, so the end of an answer does not evict its beginning.
 const WANT_BYTES: u64 = 4 << 20;
 /// A block status of more runs is answered in parts.
 const RUNS_MAX: usize = 4096;
-/// A chunk that was dropped again before its reader came to it is waited for after this, twice as long each time: if
-/// that happens often, others need the room, and a reader that asks without a pause would take a processor from them.
+/// First pause after a chunk was evicted before its reader came to it; it doubles each time. If
+/// that happens often, others need the room, and a reader that retries without a pause would take
+/// their CPU time.
 const AGAIN_AFTER: Duration = Duration::from_millis(1);
-/// The longest of these pauses: well below the second in which a read is answered while somebody has its bytes.
+/// The longest of these pauses: well below the second in which a read is answered while a node has
+/// its bytes.
 const AGAIN_AFTER_MAX: Duration = Duration::from_millis(256);
 
-/// See the module.
+/// A reader of one image.
 pub struct ImageReader {
     driver: Arc<Driver>,
     image: Arc<LocalImage>,
@@ -54,7 +56,8 @@ impl ImageReader {
         Self { driver, image, ahead: Mutex::new(ahead) }
     }
 
-    /// Notes a read and fetches ahead if it looks sequential. Two readers at one moment: one goes unnoted.
+    /// Notes a read and fetches ahead if it looks sequential. Two readers at one moment: one goes
+    /// unnoted.
     fn note(&self, extent: Extent) {
         if self.image.is_complete() {
             return;
@@ -102,7 +105,7 @@ impl ImageReader {
         self.note(wanted);
         for round in 0.. {
             self.wait(self.image.geometry().covering(wanted), round).await?;
-            // It can have been dropped again between the core's answer and now; then once more.
+            // The chunk may have been evicted between the core's answer and now; then once more.
             if self.image.pieces(extent, &mut pieces) > 0 {
                 break;
             }

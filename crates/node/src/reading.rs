@@ -1,26 +1,26 @@
-//! One read from a peer's socket, as both sides of a connection do it. Never waits.
+//! One read from a peer's socket, for both sides of a connection. It never waits.
 
 use rustix::io::{read, retry_on_intr};
 use std::io;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// So many bytes; none if nothing is there.
+    /// The bytes read; 0 if none were there.
     pub bytes: usize,
-    /// That was all: there will be word of the next byte, so it need not be tried.
+    /// True if those were all: the socket reports the next byte, so no retry is needed.
     pub all: bool,
 }
 
-/// Reads what is there into `room`, which is not empty; if `unasked`, even though the socket has not said
-/// that there is something. The end of the stream is an error.
+/// Reads the available bytes into `room`, which is not empty. With `unasked`, reads even though the
+/// socket has not reported data. The end of the stream is an error.
 pub fn take(stream: &TcpStream, room: &mut [u8], unasked: bool) -> io::Result<Taken> {
     let mut bytes = 0;
     let mut attempt = || {
         bytes = retry_on_intr(|| read(stream, &mut *room))?;
-        // Less than was asked for is all there is; said like this, readiness is taken back without another call.
+        // A short read has taken all. This return value clears the readiness without another call.
         if bytes == 0 || bytes == room.len() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     };
     let done = if unasked { attempt() } else { stream.try_io(Interest::READABLE, attempt) };

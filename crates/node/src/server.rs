@@ -1,9 +1,12 @@
 //! The serving side: accepts peers' connections and answers their requests.
 //!
-//! Chunks that are here are sent straight from the store's memory file with `sendfile` (under seal, read from it into
-//! the record that is sent), without the core hearing of it; others are the core's to get or refuse. Bounded in connections
-//! ([`gate`]), in requests a connection may have open, in the time that a frame takes to come and an answer to be taken,
-//! and in memory: an answer that waits costs a few words, not a chunk, and few long frames are under way at once.
+//! Stored chunks go straight from the store's memory file with `sendfile`, without the core. Under
+//! seal they are read from it into the record. The core gets or refuses other chunks. Bounds:
+//!
+//! - connections ([`gate`]), and the open requests of each,
+//! - the time for a frame to come, and for an answer to be taken,
+//! - memory: a waiting answer costs a few words, not a chunk, and few long frames are under way at
+//!   once.
 
 mod answers;
 mod gate;
@@ -42,22 +45,24 @@ use vfield_trust::record::Sealer;
 
 /// Most requests of one connection that are open; more wait in the socket.
 const OPEN_MAX: usize = 1024;
-/// A peer that waits for an answer hears so often at least that it is not forgotten: well within the silence after
-/// which it would ask another ([`vfield_core::config::HEDGE_AFTER`]).
+/// Interval at which a waiting peer hears that its request is in hand: well within the silence
+/// after which it would hedge ([`vfield_core::config::HEDGE_AFTER`]).
 const BEAT: Duration = Duration::from_millis(50);
 /// A frame is to come whole within this: the longest needs half a megabit a second.
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
-/// Of an answer some byte is to be taken within this: longer than machines are stopped for a moment.
+/// Time within which a peer has to take some byte of an answer: longer than short stops of a
+/// machine.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
-/// All of an answer is to be taken at this rate at least, after so long: a byte a second would keep a chunk in place for
-/// a day. In bytes per second: a hundredth of a link of 10 Mbit/s, so that as many peers may share one.
+/// Lowest rate in bytes per second at which an answer has to be taken, after that time. At a byte a
+/// second a chunk would be pinned for a day. It is a hundredth of 10 Mbit/s, so that as many peers
+/// may share a link.
 const TAKEN_RATE_MIN: u64 = 16 << 10;
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
-/// So many long frames and answers are under way at once, of all connections: a megabyte each at worst.
+/// Most long frames and answers under way, over all connections: a megabyte each at worst.
 const LONG_AT_ONCE: usize = 16;
-/// So much of the answers may wait in the kernel: two chunks keep a link of 10 Gbit/s busy for 100 us, and what
-/// is more urgent is not behind more than that.
+/// Most answer bytes queued in the kernel. Two chunks keep a link of 10 Gbit/s busy for 100 us, and
+/// more urgent answers wait no longer than that.
 const QUEUED_MAX: usize = 128 << 10;
 
 /// Accepts peers until the task is dropped.
@@ -83,7 +88,7 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
     }
 }
 
-/// Greets whoever connected, if it greets in time and is not shown out meanwhile.
+/// Greets the connecting node, if it greets in time and keeps its place meanwhile.
 async fn greet(
     driver: &Arc<Driver>,
     stream: TcpStream,
@@ -177,17 +182,17 @@ enum End {
     Closed,
     #[error("its key is not the field's any more")]
     Stranger,
-    #[error("its place was wanted for another")]
+    #[error("another connection needed its place")]
     ShownOut,
-    #[error("a frame did not come whole in time")]
+    #[error("timeout of an incomplete frame")]
     Slow,
-    #[error("it does not read what it asked for")]
+    #[error("it does not read the answers it requested")]
     Unread,
     #[error("too many long frames at once")]
     Crowded,
 }
 
-/// One peer's connection to us.
+/// One peer's connection to this node.
 struct Serving<'a> {
     driver: &'a Arc<Driver>,
     id: ConnectionId,
@@ -204,22 +209,22 @@ struct Serving<'a> {
     coming: Option<OwnedSemaphorePermit>,
     going: Option<OwnedSemaphorePermit>,
     answers: Answers,
-    /// Of which image proofs were told, and how many.
+    /// The image whose proofs were sent, and how many.
     proved: Option<(ImageId, usize)>,
-    /// This node dials back, as the peer asked.
+    /// True while this node dials back for the peer.
     dialling: bool,
-    /// The image asked for last: nearly always the one asked for next.
+    /// The image requested last: nearly always the one requested next.
     image: Weak<LocalImage>,
 }
 
 impl Serving<'_> {
     async fn run(&mut self, mut replies: mpsc::UnboundedReceiver<Reply>) -> End {
         let counters = self.driver.counters.peer(&self.peer);
-        // The answer on its way, the only one whose chunk is kept in place, and since when it is.
+        // The answer under way, the only one whose chunk is pinned, and since when.
         let mut outgoing: Option<Outgoing> = None;
         let mut begun = Instant::now();
         let mut beat = pin!(tokio::time::sleep(BEAT));
-        // What is left of the answer on its way, and since when.
+        // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
         loop {
             let mut sent = false;
@@ -243,7 +248,7 @@ impl Serving<'_> {
                 sealer.rest();
             }
             let room = self.answers.open() < OPEN_MAX;
-            // What is not read cannot become whole.
+            // An unread frame cannot become complete.
             self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
             let due = self.partial.map(|since| since + WHOLE_WITHIN);
             stuck = outgoing.as_ref().map(|sending| {
@@ -289,7 +294,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Takes in what has come.
+    /// Receives the available bytes.
     fn receive(&mut self) -> Result<(), End> {
         if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
             return Ok(());
@@ -377,7 +382,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Connects to the peer where it says that it is; one that asks again meanwhile is refused.
+    /// Connects to the peer's announced address; a second request meanwhile is refused.
     fn dial_back(&mut self, request: u64, lost: bool) {
         self.answers.opened();
         let (Ok(from), Ok(local)) = (self.stream.peer_addr(), self.stream.local_addr()) else { return };
@@ -409,7 +414,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Finds the bytes of an answer whose turn has come.
+    /// Gets the bytes of the next answer.
     fn prepare(&mut self, answer: Answer) -> Outgoing {
         let request = answer.request;
         let (image, chunk, waited) = match answer.body {
@@ -446,7 +451,8 @@ impl Serving<'_> {
         proof
     }
 
-    /// What this node knows of its field; if that is long, and others are being told as much, the peer asks again later.
+    /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks
+    /// again later.
     fn snapshot(&mut self, request: u64) -> Outgoing {
         let frame = wire::snapshot_frame(Kind::Synced, request, self.driver.look(|core| core.snapshot(&self.peer)));
         if frame.len() > LONG {
@@ -468,8 +474,8 @@ impl Serving<'_> {
     }
 }
 
-/// When the peer is hung up on that has taken nothing of an answer since `stuck`, and has had its `length` bytes before
-/// it since `begun`.
+/// The deadline for a peer that has taken nothing of an answer since `stuck`, after `length` bytes
+/// since `begun`.
 fn taken_by(begun: Instant, stuck: Instant, length: u64) -> Instant {
     let whole = TAKEN_WITHIN + Duration::from_secs(length / TAKEN_RATE_MIN);
     (stuck + TAKEN_WITHIN).min(begun + whole)
@@ -491,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_trickles_is_hung_up_on_as_who_takes_nothing_is() {
+    fn trickling_and_silent_readers_are_disconnected() {
         let (begun, second) = (Instant::now(), Duration::from_secs(1));
         assert_eq!(taken_by(begun, begun, 64 << 10) - begun, TAKEN_WITHIN);
         assert_eq!(taken_by(begun, begun + second, 1 << 20) - begun, TAKEN_WITHIN + second);

@@ -1,4 +1,4 @@
-//! What a node can say about itself and its field: the object behind `vfield status --json`.
+//! The status of a node and its view of the field: the object behind `vfield status --json`.
 //!
 //! Field names are an interface for scripts: they are added to, not renamed.
 
@@ -11,16 +11,16 @@ pub struct Status {
     pub node: String,
     /// The address it is known by, `ip:port`.
     pub addr: String,
-    /// Program version.
+    /// Version of the program.
     pub version: String,
     /// Seconds since the node started.
     pub uptime_s: f64,
     /// Images this node serves or has joined.
     pub images: Vec<ImageStatus>,
-    /// The zone it is in, and what it knows of others.
+    /// Its own zone, and its view of the others.
     #[serde(default)]
     pub zone: ZoneStatus,
-    /// All nodes it knows, itself first; a gateway also knows those of other zones.
+    /// All known nodes, this node first; a gateway also knows those of other zones.
     pub nodes: Vec<NodeStatus>,
     /// Members of its zone that went within ten minutes, the latest first.
     #[serde(default)]
@@ -29,52 +29,52 @@ pub struct Status {
     pub traffic: Traffic,
     /// Bytes from each peer, most first.
     pub peers: Vec<PeerTraffic>,
-    /// Who may be in the field.
+    /// The keys of the field.
     pub field: FieldStatus,
-    /// What strangers and peers did that they should not have.
+    /// Misconduct of strangers and peers.
     #[serde(default)]
     pub misdeeds: MisdeedsStatus,
     /// Things a person should know: a changed source file, a lying peer.
     pub warnings: Vec<String>,
 }
 
-/// What a node knows of zones.
+/// A node's view of the zones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneStatus {
-    /// The name of its own; empty for the zone of those who were told none.
+    /// The name of its own zone; empty without a configured zone.
     pub name: String,
     /// True if chunks come into its zone through it.
     pub gateway: bool,
     /// Zones it has heard of, its own among them.
     pub zones: u64,
-    /// Gateways it knows: those of its zone, and if it is one itself those of all zones.
+    /// Known gateways: those of its zone, and on a gateway those of all zones.
     pub gateways: u64,
 }
 
-/// Who may be in the field.
+/// The keys of the field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldStatus {
-    /// True if there is a key: nodes prove that they have it, and what they say is encrypted.
+    /// True if there is a key: nodes prove that they have it, and their messages are encrypted.
     pub closed: bool,
     /// Names of the keys in force, 8 hexadecimal digits each, the spoken one first.
     pub keys: Vec<String>,
-    /// Connections of those who did not have any of them.
+    /// Rejected connections, without any of the keys.
     pub turned_away: u64,
     /// Datagrams that were not sealed with any of them, or came a second time.
     pub dropped_datagrams: u64,
 }
 
-/// How often strangers and peers did what they should not have done, since the node started.
+/// Counts of misconduct by strangers and peers since the node started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MisdeedsStatus {
     /// Wrong bytes, and broken protocols: each put its peer aside for a minute or more.
     pub lies: u64,
-    /// Refusals of what a peer says that it has.
+    /// Refusals of announced chunks.
     pub false_claims: u64,
-    /// Times that a peer was put aside since nothing whole came from it.
+    /// Times that a peer was banned because nothing whole came from it in time.
     pub drags: u64,
-    /// False words of this node's own death that it denied.
+    /// Denials of false statements about this node's death.
     pub denials: u64,
     /// Connections that did not greet in time.
     pub silent: u64,
@@ -82,18 +82,18 @@ pub struct MisdeedsStatus {
     pub shown_out: u64,
     /// Frames that did not come whole in time.
     pub slow_frames: u64,
-    /// What was no frame, or one that does not belong there.
+    /// Invalid frames, and valid ones out of place.
     pub broken_frames: u64,
-    /// Connections over which answers were asked for and not read.
+    /// Connections whose answers were requested and not read.
     pub unread: u64,
 }
 
-/// What would be lost of an image with one node.
+/// The data of an image that would be lost with one node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sole {
-    /// Its name.
+    /// Name of the image.
     pub image: String,
-    /// How many bytes no other node holds.
+    /// Bytes that no other node holds.
     pub bytes: u64,
     /// Their share of the image, 0 to 1.
     pub share: f64,
@@ -102,7 +102,7 @@ pub struct Sole {
 /// The node with which most of an image would be lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RiskStatus {
-    /// Its address.
+    /// Address of the node.
     pub addr: String,
     /// The share of the image that no other store is to hold, 0 to 1.
     pub share: f64,
@@ -113,12 +113,12 @@ pub struct RiskStatus {
 pub struct ImageStatus {
     /// Its name; of several, the first.
     pub name: String,
-    /// All its names.
+    /// All names of the image.
     #[serde(default)]
     pub names: Vec<String>,
     /// Its id, 64 hexadecimal digits.
     pub id: String,
-    /// Exact length.
+    /// Exact length in bytes.
     pub size_bytes: u64,
     /// Unit of verification and transfer.
     pub chunk_size_bytes: u64,
@@ -128,10 +128,11 @@ pub struct ImageStatus {
     pub multiplicity_min: u64,
     /// True once the stores hold all of it: no origin is needed any more.
     pub origin_may_leave: bool,
-    /// With whom most of it would be lost once no origin is there; none if each chunk is held twice.
+    /// The node with which most of it would be lost if there were no origin; `null` if each chunk
+    /// is held twice.
     #[serde(default)]
     pub at_risk: Option<RiskStatus>,
-    /// Live origins.
+    /// Number of live origins.
     pub origins: u64,
     /// True if this node is one, with the file's path.
     pub source: Option<SourceStatus>,
@@ -144,9 +145,9 @@ pub struct ImageStatus {
     /// Bytes that it took over from an earlier process of this node, each verified.
     #[serde(default)]
     pub taken_over_bytes: u64,
-    /// Bytes it keeps besides its store, for a while.
+    /// Bytes in the transient cache.
     pub transient_bytes: u64,
-    /// Who signed it, if that is one of those whom this node trusts.
+    /// The signer, if this node trusts it.
     pub signed: Option<SignatureStatus>,
     /// Other images that members have under one of its names.
     #[serde(default)]
@@ -165,15 +166,15 @@ impl ImageStatus {
 /// Another image of the same name, as members say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamesakeStatus {
-    /// The name.
+    /// Name of both images.
     pub name: String,
     /// The other image's id, 64 hexadecimal digits.
     pub id: String,
-    /// Where it is, `ip:port`; an origin if there is one.
+    /// Address of a holder, `ip:port`; an origin if there is one.
     pub addr: String,
     /// True if that is one.
     pub served: bool,
-    /// How many members speak of it.
+    /// Number of members that claim it.
     pub nodes: u64,
 }
 
@@ -193,7 +194,8 @@ pub struct SourceStatus {
     pub path: String,
     /// `intact` (a lease keeps writers out), `checked` (each read is hashed) or `changed`.
     pub state: String,
-    /// What has become of the file's name: `unlinked`, or `replaced` by another file; empty if it is where it was.
+    /// State of the file's name: `unlinked`, or `replaced` by another file; empty if it is in its
+    /// place.
     #[serde(default)]
     pub moved: String,
 }
@@ -203,9 +205,9 @@ pub struct SourceStatus {
 pub struct WaitingChunk {
     /// Its number: data chunks first, then hash pages.
     pub chunk: u64,
-    /// For how long.
+    /// The seconds waited so far.
     pub for_s: f64,
-    /// Why, in a few words.
+    /// Reason in a few words.
     pub why: String,
 }
 
@@ -214,20 +216,20 @@ pub struct WaitingChunk {
 pub struct NodeStatus {
     /// Its id, 16 hexadecimal digits.
     pub id: String,
-    /// `ip:port`.
+    /// Its address, `ip:port`.
     pub addr: String,
-    /// `alive`, `suspect`, `stalled`, `unreachable`, `doubted` (it refuses what it says that it has), `dragging`
-    /// (nothing whole comes from it), `blamed` (it lied) or `self`.
+    /// `alive`, `suspect`, `stalled`, `unreachable`, `doubted` (it refuses announced chunks),
+    /// `dragging` (nothing whole comes from it in time), `blamed` (it lied) or `self`.
     pub state: String,
-    /// Its zone; empty for the zone of those who were told none.
+    /// Its zone; empty without a configured zone.
     #[serde(default)]
     pub zone: String,
     /// True if it is a gateway of its zone.
     #[serde(default)]
     pub gateway: bool,
-    /// Sum of what it has committed to hold; 0 for nodes of other zones, of whom this is not known.
+    /// Sum of its committed stores in bytes; 0 for nodes of other zones, of which it is unknown.
     pub capacity_bytes: u64,
-    /// Sum of what it holds, likewise.
+    /// Sum of the bytes in them, likewise.
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
@@ -238,7 +240,7 @@ pub struct NodeStatus {
 pub struct GoneStatus {
     /// Its id, 16 hexadecimal digits.
     pub id: String,
-    /// `ip:port`.
+    /// Its address, `ip:port`.
     pub addr: String,
     /// `left`, `died` or `replaced` (another process has its address).
     pub how: String,
@@ -246,7 +248,7 @@ pub struct GoneStatus {
     pub ago_s: f64,
 }
 
-/// Where bytes came from and went to, since the node started.
+/// Bytes transferred since the node started, by source and target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Delivered to local readers out of this node's memory (or its own source file).
@@ -259,14 +261,14 @@ pub struct Traffic {
     pub to_peers_bytes: u64,
 }
 
-/// What came from one peer.
+/// Bytes transferred from and to one peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeerTraffic {
     /// Its node id.
     pub id: String,
-    /// `ip:port`.
+    /// Its address, `ip:port`.
     pub addr: String,
-    /// Its zone; empty for the zone of those who were told none.
+    /// Its zone; empty without a configured zone.
     #[serde(default)]
     pub zone: String,
     /// True if it is an origin of the image.

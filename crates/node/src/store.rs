@@ -1,12 +1,14 @@
 //! The store: the chunks of one image that this machine holds, in memory.
 //!
-//! Owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i` times the
-//! chunk size, and one word for each chunk that says whether it is there ([`slot`]). The file may outlive the process
-//! ([`label`], [`found`]). Invariant: what is
-//! resident is right (whoever inserts has asked [`Store::check`] first) and stays in place while a [`Pin`]
-//! lives; a slot is never overwritten: its pages go back to the kernel before it is used again. Called by
-//! the driver (insert, evict), by exports and by senders to peers (pieces). Readers take no lock, and no
-//! operation waits. Does not decide what to hold: the protocol core does.
+//! It owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i`
+//! times the chunk size. One word for each chunk says whether it is there ([`slot`]). The file may
+//! outlive the process ([`label`], [`found`]).
+//!
+//! Invariant: resident bytes are right, since every caller of insert has asked [`Store::check`]
+//! first. They stay in place while a [`Pin`] lives. A slot is never overwritten: its pages go back
+//! to the kernel before it is used again. The driver calls it (insert, evict), and so do exports
+//! and senders to peers (pieces). Readers take no lock, and no operation waits. The protocol core
+//! decides what to hold.
 
 pub mod found;
 pub mod label;
@@ -47,26 +49,26 @@ pub enum StoreError {
     MemoryFile(#[from] io::Error),
 }
 
-/// What [`Store::insert`] did.
+/// The result of [`Store::insert`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
-    /// The chunk was not here and now is; also if it had been dropped and somebody still reads it.
+    /// The chunk was not here and now is; also if it was evicted while a reader still holds it.
     New,
-    /// It was here, or is known to be zero; nothing was done.
+    /// It was here, or is known to be zero; the store is unchanged.
     Already,
-    /// Another thread writes the slot, or gives its pages back, this very moment; nothing was done. The bytes can be
-    /// used as they are; inserting again succeeds soon.
+    /// Another thread writes the slot, or gives its pages back, this very moment; nothing was done.
+    /// The bytes can be used as they are; inserting again succeeds soon.
     Busy,
 }
 
-/// What [`Store::check`] found.
+/// The result of [`Store::check`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// These are the chunk's bytes.
     Good,
     /// They are not: of the wrong length or with the wrong hash.
     Bad,
-    /// Cannot be told: the page that holds its hash is not here.
+    /// Unknown: the page with its hash is not here.
     Unknown,
 }
 
@@ -83,14 +85,14 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store for the image `id`, whose header `geometry` was made from. Costs nothing for what
-    /// is not held: 2 ms and 20 KiB for 1 TiB.
+    /// An empty store for the image `id` with this geometry. Missing chunks cost nothing: 2 ms and
+    /// 20 KiB for 1 TiB.
     pub fn new(id: ImageId, geometry: &Geometry) -> Result<Arc<Self>, StoreError> {
         let length_bytes = Self::file_bytes(geometry).ok_or(StoreError::TooLarge(geometry.chunks()))?;
         Ok(Arc::new(Self::of(id, geometry, MemoryFile::new(length_bytes)?)))
     }
 
-    /// Nothing is known of what lies in `memory`.
+    /// A store in which nothing is known of the bytes in `memory`.
     fn of(id: ImageId, geometry: &Geometry, memory: MemoryFile) -> Self {
         Self {
             id,
@@ -103,20 +105,22 @@ impl Store {
         }
     }
 
-    /// Length of the memory file, the chunks and the label; `None` if they are more than can be held.
+    /// Length of the memory file, the chunks and the label; `None` if they are more than can be
+    /// held.
     fn file_bytes(geometry: &Geometry) -> Option<u64> {
         let chunks = geometry.chunks();
         let bytes = chunks.checked_mul(geometry.chunk_bytes())?.checked_add(Label::BYTES as u64)?;
         (chunks <= Slots::CHUNKS_MAX && bytes <= i64::MAX as u64).then_some(bytes)
     }
 
-    /// Writes down, at the end of the memory file, for whom it is kept: what image this is, and what it is to hold.
+    /// Writes the label at the end of the memory file: the image, its names, and the committed
+    /// share.
     pub fn commit(&self, names: &Names, commitment: Commitment) -> io::Result<()> {
         let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment };
         self.memory.write(self.geometry().chunks() * self.geometry().chunk_bytes(), &label.encode())
     }
 
-    /// The image whose chunks it holds.
+    /// The id of the image.
     pub const fn id(&self) -> ImageId {
         self.id
     }
@@ -131,7 +135,7 @@ impl Store {
         &self.zeros
     }
 
-    /// Memory taken by chunks, in bytes: those that can be read, and evicted ones that are still read.
+    /// Memory taken by chunks, in bytes: readable ones, and evicted ones that are still read.
     pub fn resident_bytes(&self) -> u64 {
         self.resident_bytes.load(Ordering::Relaxed)
     }
@@ -141,15 +145,15 @@ impl Store {
         self.slots.load(chunk).is_resident()
     }
 
-    /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that of any
-    /// page above it.
+    /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that
+    /// of any page above it.
     pub fn is_zero(&self, chunk: Chunk) -> bool {
         let above = |chunk: &Chunk| self.geometry().parent(*chunk).map(|(page, _)| page);
         std::iter::successors(Some(chunk), above).any(|chunk| self.slots.load(chunk).is_zero())
     }
 
-    /// Remembers that these chunks, data or pages, are zero. [`Store::insert`] does it by itself for the
-    /// children of the pages it gets.
+    /// Remembers that these chunks, data or pages, are zero. [`Store::insert`] does it by itself
+    /// for the children of the pages it gets.
     pub fn mark_zero(&self, chunks: Range<u64>) {
         for number in chunks {
             self.slots.change(Chunk(number), |slot| Some(slot.mark_zero()));
@@ -161,7 +165,8 @@ impl Store {
         self.try_pin(chunk).then(|| Pin::new(self, chunk.0..chunk.0 + 1))
     }
 
-    /// Says whether `bytes`, from anywhere, are those of `chunk`. Hashes them on the calling thread.
+    /// Checks whether `bytes`, from any source, are those of `chunk`. Hashes them on the calling
+    /// thread.
     pub fn check(&self, chunk: Chunk, bytes: &[u8]) -> Check {
         let good = if bytes.len() as u64 != self.geometry().length(chunk) {
             false
@@ -176,8 +181,8 @@ impl Store {
         if good { Check::Good } else { Check::Bad }
     }
 
-    /// What `chunk` must hash to, as its parent page says; `None` if that is not here, and for the top
-    /// page, whose bytes are checked against the image id instead.
+    /// The hash of `chunk` in its parent page. `None` if that is not here, and for the top page,
+    /// whose bytes are checked against the image id instead.
     pub fn read_hash(&self, chunk: Chunk) -> Option<Hash> {
         let (page, index) = self.geometry().parent(chunk)?;
         if self.is_zero(chunk) {
@@ -192,8 +197,8 @@ impl Store {
         read.ok().map(|()| Hash(hash))
     }
 
-    /// Puts a chunk into its slot. `bytes` must be its bytes: ask [`Store::check`] before. For a page, its
-    /// children that are zero are marked first.
+    /// Puts a chunk into its slot. `bytes` must be its bytes: ask [`Store::check`] before. For a
+    /// page, its zero children are marked first.
     ///
     /// # Errors
     /// If the kernel has no memory for it; the chunk is then not here.
@@ -225,8 +230,8 @@ impl Store {
         Ok(Inserted::New)
     }
 
-    /// Drops a chunk: no new reader sees it, and its memory goes back to the kernel when the last pin is
-    /// gone, at once if there is none. False if it was not here.
+    /// Evicts a chunk: no new reader sees it. Its memory goes back to the kernel with the last pin,
+    /// at once without any. False if it was not here.
     pub fn evict(&self, chunk: Chunk) -> bool {
         match self.slots.change(chunk, Slot::evict) {
             None => false,
@@ -239,7 +244,8 @@ impl Store {
         }
     }
 
-    /// Takes a chunk back that was dropped while somebody reads it; false if its bytes are gone, or were never here.
+    /// Takes back an evicted chunk that is still read; false if its bytes are gone, or were never
+    /// here.
     pub fn revive(&self, chunk: Chunk) -> bool {
         self.slots.change(chunk, Slot::revive).is_some()
     }
@@ -254,19 +260,19 @@ impl Store {
         }
     }
 
-    /// Called by the one whose transition emptied the slot.
+    /// Frees the pages of a slot. The caller's transition emptied it.
     fn punch(&self, chunk: Chunk) {
         let place = self.slot_extent(chunk);
         if let Err(error) = self.memory.punch(place.start(), self.geometry().chunk_bytes()) {
             // The slot stays `Dropping` for good: unused memory, but never overwritten in flight.
-            tracing::error!(%chunk, %error, "memory of an evicted chunk cannot be given back");
+            tracing::error!(%chunk, %error, "freeing the memory of an evicted chunk failed");
             return;
         }
         self.resident_bytes.fetch_sub(place.len(), Ordering::Relaxed);
         self.slots.change(chunk, |slot| Some(slot.punched()));
     }
 
-    /// Where a chunk lies in the memory file.
+    /// The extent of a chunk in the memory file.
     fn slot_extent(&self, chunk: Chunk) -> Extent {
         let start = chunk.0 * self.geometry().chunk_bytes();
         Extent::from(start..start + self.geometry().length(chunk))

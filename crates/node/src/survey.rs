@@ -1,9 +1,9 @@
-//! The survey of what an earlier process has left of an image: all of it is verified, in the background, and what is right
-//! is told to the core.
+//! The survey of an earlier process's store for an image. It verifies all chunks in the background,
+//! and reports the right ones to the core.
 //!
-//! Nobody waits for it: whoever wants a chunk that lies here and was not looked at yet looks at it ([`look`]), and a request
-//! to a peer for such a chunk is not sent. What cannot be verified because its hash page is not here is looked at again when a
-//! page has come, and given up when the store has all it is to hold.
+//! No task waits for it. A task that wants an unchecked chunk checks that one itself ([`look`]),
+//! and no request for it goes to a peer. Chunks whose hash page is missing are checked again when a
+//! page has come. They are dropped when the store is full.
 
 use crate::driver::Driver;
 use crate::event::Event;
@@ -14,10 +14,11 @@ use std::sync::Arc;
 use vfield_core::chunk::Chunk;
 use vfield_core::node::Input;
 
-/// So many chunks are verified in one go, 10 ms of work at the default size: a node that ends waits for no more.
+/// Chunks verified in one go, 10 ms of work at the default size: a node that ends waits no longer.
 const CHUNKS: u64 = 256;
 
-/// Looks at found `chunks` of an image, on the calling thread, and tells the core of those that are right.
+/// Checks found `chunks` of an image, on the calling thread, and reports the right ones to the
+/// core.
 pub fn look(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
     if image.store().found() == 0 {
         return;

@@ -1,4 +1,4 @@
-//! Counters of what was moved, in all and by peer. Relaxed atomics: read by people only.
+//! Counters of transferred bytes, in all and by peer. Relaxed atomics, for display only.
 
 use crate::status::{PeerTraffic, Traffic};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use vfield_core::identity::{Identity, NodeId, Zone};
 
-/// What was moved between this node and one peer.
+/// Bytes transferred from and to one peer.
 #[derive(Debug)]
 pub struct PeerCounters {
     addr: SocketAddr,
@@ -30,7 +30,7 @@ impl PeerCounters {
     }
 }
 
-/// So many peers are told apart; of those who are gone the ones with least are added up.
+/// Most peers counted separately; of departed ones those with the least traffic are added up.
 const PEERS_MAX: usize = 1024;
 
 /// All counters of a node.
@@ -43,12 +43,13 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct Table {
     peers: BTreeMap<NodeId, Arc<PeerCounters>>,
-    /// What was moved between this node and those who are not told apart any more.
+    /// Bytes transferred from and to peers that are no longer counted separately.
     others: Traffic,
 }
 
 impl Table {
-    /// Adds up those of no connection that moved least, half of all if there are as many.
+    /// Adds up the peers without a connection that have the least traffic, half of all if there are
+    /// as many.
     fn forget(&mut self) {
         let moved = |peer: &PeerCounters| peer.received.load(Ordering::Relaxed) + peer.sent.load(Ordering::Relaxed);
         let gone = self.peers.iter().filter(|(_, peer)| Arc::strong_count(peer) == 1);
@@ -66,7 +67,7 @@ impl Table {
 }
 
 impl Counters {
-    /// Bytes went to a reader of this machine without asking anybody.
+    /// Counts bytes that a local reader got without any request to a peer.
     pub fn from_store(&self, bytes: u64) {
         self.from_store.fetch_add(bytes, Ordering::Relaxed);
     }

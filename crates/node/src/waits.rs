@@ -1,6 +1,6 @@
-//! Reads of this machine that wait for long: people are told once when it begins, and once when it is over.
+//! Long waits of local reads: the log gets one line at the beginning, and one at the end.
 //!
-//! One pair of lines for each image, however many reads and chunks it is about.
+//! One pair of lines for each image, whatever the number of reads and chunks.
 
 use crate::driver::Driver;
 use crate::event::{Event, Holder};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use vfield_core::image::ImageId;
 use vfield_core::node::{LongestWait, Node as Core};
 
-/// A wait of so long is told: most deaths are over by then.
+/// Waiting time from which it is logged: most deaths are handled by then.
 const LONG: Duration = Duration::from_secs(10);
-/// How often it is looked whether somebody waits.
+/// Interval of checks for waiting reads.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells of waits for as long as it is polled.
+/// Reports waits for as long as it is polled.
 pub async fn tell(driver: Arc<Driver>) {
-    let mut told: BTreeMap<ImageId, (String, Instant)> = BTreeMap::new();
+    let mut reported: BTreeMap<ImageId, (String, Instant)> = BTreeMap::new();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let waits = driver.look(Core::longest_waits);
-        told.retain(|id, (image, since)| {
+        reported.retain(|id, (image, since)| {
             let waits = waits.iter().any(|longest| longest.image == *id);
             if !waits {
                 driver.event(Event::ReadGoesOn { image: image.clone(), for_s: since.elapsed().as_secs() });
@@ -29,11 +29,11 @@ pub async fn tell(driver: Arc<Driver>) {
             waits
         });
         for LongestWait { image: id, waited, holder } in waits {
-            let Some(image) = driver.image(id).filter(|_| waited.wait >= LONG && !told.contains_key(&id)) else {
+            let Some(image) = driver.image(id).filter(|_| waited.wait >= LONG && !reported.contains_key(&id)) else {
                 continue;
             };
             let name = image.name().to_owned();
-            told.insert(id, (name.clone(), Instant::now().checked_sub(waited.wait).unwrap_or_else(Instant::now)));
+            reported.insert(id, (name.clone(), Instant::now().checked_sub(waited.wait).unwrap_or_else(Instant::now)));
             let holder = holder.map(|(former, ago)| Holder {
                 addr: former.identity.addr,
                 how: former.how,

@@ -1,11 +1,13 @@
-//! The address that others are told of this node: whether it leads here, and what is done if it does not.
+//! The announced address of this node: whether others can connect to it, and how to correct it.
 //!
-//! A node that listens on all addresses of its machine can only guess which of them others see. While nobody else is a member,
-//! the address by which somebody comes is a better guess. Whoever joins asks a member to dial back; if that finds nobody, the
-//! address from which the member was reached is the next guess. An address that was given is never replaced, only said to be wrong.
+//! A node that listens on all addresses of its machine can only guess which one others see. While
+//! it has no other members, the address of an incoming connection is a better guess. A joining node
+//! asks a member to dial back. If that fails, the next guess is the local address of its connection
+//! to the member. A configured address is never replaced, only reported as wrong.
 //!
-//! A node that others cannot connect to says that it has nothing ([`Input::Reachable`]), and asks again until they can. Other
-//! nodes may say a wrong address as well: whoever has reached one at another keeps to that one, a detour.
+//! A node that others cannot connect to announces that it has nothing ([`Input::Reachable`]), and
+//! asks again until they can. Other nodes may announce wrong addresses too. A node that has reached
+//! one of them elsewhere keeps that address, a detour.
 
 use crate::driver::Driver;
 use crate::event::Event;
@@ -21,46 +23,47 @@ use vfield_core::identity::Identity;
 use vfield_core::node::Input;
 use vfield_core::wire::{self, DialledBack, FrameHeader, HEADER, Kind};
 
-/// How long dialling back may take to connect: two packets may be lost, and a firewall that drops them is not found sooner.
+/// Timeout for dialling back: two packets may be lost, and a dropping firewall is not found sooner.
 const CONNECT: Duration = Duration::from_millis(3500);
-/// How long a member may take to dial back and say so.
+/// Timeout for a member to dial back and report.
 const ANSWER: Duration = Duration::from_secs(12);
 /// The pause before the first time that a node which cannot be reached asks again, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
-/// So many are dialled back at once: a room that is switched on waits a moment, and nobody makes this node dial in a flood.
+/// Most nodes dialled back at once. A room that is switched on waits a moment, and no flood of
+/// requests makes this node dial as much.
 const AT_ONCE: usize = 16;
-/// So many detours are kept, and so many addresses told of: more wrong ones are one wrong network.
+/// Most detours kept, and addresses reported: more wrong ones mean one wrong network.
 const WRONG_MAX: usize = 64;
-/// So many members are asked besides those that the node was told to join through.
+/// Members asked besides the bootstrap nodes.
 const MEMBERS_ASKED: usize = 3;
 
-/// See the module.
+/// The addresses of this node and others.
 #[derive(Debug)]
 pub struct Whereabouts {
-    /// Nobody said which address others are to be told.
+    /// True if the announced address was not configured.
     guessed: bool,
-    /// That others cannot connect to this node, in words.
+    /// The reason, in words, why others cannot connect to this node.
     unreached: Mutex<Option<String>>,
-    /// Where members are reached that say another address.
+    /// The reachable addresses of members that announce other ones.
     detours: RwLock<BTreeMap<SocketAddr, SocketAddr>>,
-    /// Of whom people were told, and which address was wrong.
-    told: Mutex<BTreeSet<(IpAddr, SocketAddr)>>,
+    /// Nodes that were logged, each with the wrong address.
+    reported: Mutex<BTreeSet<(IpAddr, SocketAddr)>>,
     dialling: Semaphore,
 }
 
 impl Whereabouts {
-    /// `guessed` if nobody said which address others are to be told.
+    /// `guessed` unless the announced address was configured.
     pub fn new(guessed: bool) -> Self {
         Self {
             guessed,
             unreached: Mutex::default(),
             detours: RwLock::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             dialling: Semaphore::new(AT_ONCE),
         }
     }
 
-    /// Where a node is reached that says that it is at `addr`.
+    /// The reachable address of a node that announces `addr`.
     pub fn way_to(&self, addr: SocketAddr) -> SocketAddr {
         self.detours.read().unwrap_or_else(PoisonError::into_inner).get(&addr).copied().unwrap_or(addr)
     }
@@ -83,8 +86,8 @@ impl Whereabouts {
 
     /// True the first time.
     fn tell(&self, whose: IpAddr, addr: SocketAddr) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.len() < WRONG_MAX && told.insert((whose, addr))
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.len() < WRONG_MAX && reported.insert((whose, addr))
     }
 }
 
@@ -93,7 +96,7 @@ fn plain(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
-/// Somebody has connected to this node at `local`: while it is alone, that is what others are told.
+/// Notes an incoming connection at `local`: while this node is alone, it announces that address.
 pub fn came_by(driver: &Arc<Driver>, local: SocketAddr) {
     let (local, (me, alone)) = (plain(local), driver.look(|core| (core.me().addr, core.is_alone())));
     let worse = local.ip().is_loopback() && !me.ip().is_loopback();
@@ -105,7 +108,8 @@ pub fn came_by(driver: &Arc<Driver>, local: SocketAddr) {
     driver.event(Event::Readdressed { from: me, to });
 }
 
-/// A member was met at `addr`. If it says another address, at which it is not, it is spoken to at this one.
+/// Handles a member that was met at `addr`. If it announces another address and is not there, its
+/// detour is this one.
 pub async fn check_member(driver: &Arc<Driver>, addr: SocketAddr, member: Identity) {
     let (said, addr) = (member.addr, plain(addr));
     if plain(said) == addr || driver.whereabouts.way_to(said) == addr {
@@ -120,13 +124,13 @@ pub async fn check_member(driver: &Arc<Driver>, addr: SocketAddr, member: Identi
     if driver.whereabouts.tell(addr.ip(), said) {
         let ip = addr.ip();
         driver.event(Event::Warning(format!(
-            "{addr} tells others that it is at {said}, where it is not to be reached from here; other nodes may not find it: \
+            "{addr} announces the address {said}, which is unreachable from here; other nodes may not find it: \
              start it with --advertise {ip}"
         )));
     }
 }
 
-/// Connects to a node that has asked for it, if not too many others have.
+/// Connects to a node that asked for it, unless too many others have.
 pub async fn dial_back(driver: &Arc<Driver>, peer: Identity, from: SocketAddr) -> Option<DialledBack> {
     let _permit = driver.whereabouts.dialling.try_acquire().ok()?;
     let me = driver.look(|core| *core.me());
@@ -142,29 +146,29 @@ pub async fn dial_back(driver: &Arc<Driver>, peer: Identity, from: SocketAddr) -
     if what != DialledBack::Reached && driver.whereabouts.tell(ip, said) {
         let why = what.name();
         driver.event(Event::Warning(if said.ip() == ip {
-            format!("nobody can read what {said} holds, which does not count: {why}; TCP {} must be open there", said.port())
+            format!("nobody can read the store of {said}, which does not count: {why}; TCP {} must be open there", said.port())
         } else {
-            format!("nobody can read what {ip} holds, which tells others that it is at {said}: {why}; start it with --advertise {ip}")
+            format!("nobody can read the store of {ip}, which announces the address {said}: {why}; start it with --advertise {ip}")
         }));
     }
     Some(what)
 }
 
-/// Somebody reached this node at `local`, and could not at the address that it tells.
+/// Notes that a node reached this one at `local`, and could not at the announced address.
 pub fn lost_by(driver: &Driver, from: SocketAddr, local: SocketAddr) {
     let (from, local, me) = (plain(from).ip(), plain(local).ip(), driver.look(|core| core.me().addr));
     if local != me.ip() && driver.whereabouts.tell(from, me) {
         driver.event(Event::Warning(format!(
-            "{from} cannot connect to {me}, which others are told of this node, but can to {local}: start it with --advertise {local}"
+            "{from} cannot connect to {me}, the announced address of this node, but can to {local}: start it with --advertise {local}"
         )));
     }
 }
 
 /// Finds out whether others can connect to this node, and goes on until they can.
-pub async fn watch(driver: Arc<Driver>, doors: Vec<SocketAddr>) {
+pub async fn watch(driver: Arc<Driver>, addrs: Vec<SocketAddr>) {
     let mut pause = AGAIN.0;
     loop {
-        if judge(&driver, &doors).await {
+        if judge(&driver, &addrs).await {
             return;
         }
         tokio::time::sleep(pause).await;
@@ -172,10 +176,10 @@ pub async fn watch(driver: Arc<Driver>, doors: Vec<SocketAddr>) {
     }
 }
 
-/// True if somebody has connected to this node where it says that it is.
-async fn judge(driver: &Arc<Driver>, doors: &[SocketAddr]) -> bool {
+/// True if a node has connected to this one at its announced address.
+async fn judge(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> bool {
     let members = driver.look(|core| core.some_members(MEMBERS_ASKED));
-    for addr in doors.iter().copied().chain(members.into_iter().map(|addr| driver.whereabouts.way_to(addr))) {
+    for addr in addrs.iter().copied().chain(members.into_iter().map(|addr| driver.whereabouts.way_to(addr))) {
         let Ok(first) = ask(driver, addr).await else { continue };
         if first.what == DialledBack::Reached {
             reached(driver);
@@ -202,7 +206,7 @@ async fn judge(driver: &Arc<Driver>, doors: &[SocketAddr]) -> bool {
     false
 }
 
-/// What a member found.
+/// The findings of a member.
 struct Found {
     what: DialledBack,
     /// The member's address, and that of this node on the way there.
@@ -226,7 +230,7 @@ async fn ask(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Found, GreetError
             match header.kind {
                 Kind::Patience => {}
                 Kind::DialledBack => return Ok::<_, GreetError>(wire::decode_dialled_back(&body)?),
-                // It has others to dial.
+                // It has other nodes to dial.
                 _ => return Err(GreetError::TimedOut),
             }
         }
@@ -249,9 +253,7 @@ fn unreached(driver: &Arc<Driver>, found: &Found) {
         format!("{by} cannot connect to you on TCP {}: nobody can read your store ({why})", me.port())
     } else {
         let right = found.local.ip();
-        format!(
-            "{by} cannot connect to you at {me}: nobody can read your store ({why}); --advertise {right} may cure it"
-        )
+        format!("{by} cannot connect to you at {me}: nobody can read your store ({why}); --advertise {right} may help")
     };
     if driver.whereabouts.set_unreached(Some(text.clone())).is_none() {
         driver.event(Event::Warning(text));

@@ -1,4 +1,4 @@
-//! Publishing files of all shapes, and what readers get when somebody writes to them.
+//! Publishing files of all shapes, and reads while another process writes to them.
 
 use proptest::prelude::*;
 use std::fs::{File, OpenOptions};
@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_published_is_told_apart() {
+fn unpublishable_files_have_distinct_errors() {
     let directory = directory();
     let at = |name: &str| directory.path().join(name);
     File::create(at("empty")).expect("created");
@@ -165,7 +165,7 @@ fn what_cannot_be_published_is_told_apart() {
 }
 
 #[test]
-fn unreadable_files_are_told_apart() {
+fn unreadable_files_have_distinct_errors() {
     let directory = directory();
     let (path, _) = noise_file(&directory, 10);
     Command::new("chmod").arg("000").arg(&path).status().expect("chmod of coreutils");
@@ -216,7 +216,7 @@ fn writer_ends_the_lease() {
     file.write_all_at(b"other", 9 * SIZE).expect("written");
     for number in 0..10 {
         let extent = origin.geometry().extent(Chunk(number));
-        // What was checked before may still be in memory; it is right then.
+        // A checked chunk may still be in the cache; then it is right.
         match read(&origin, extent) {
             Ok(read) => assert_eq!(read, bytes[extent.start() as usize..extent.end() as usize]),
             Err(error) => assert!(matches!(error, SourceError::Changed { .. }) && [3, 9].contains(&number)),
@@ -301,7 +301,7 @@ fn truncated_file_fails_to_read() {
     assert_eq!(read(&origin, Extent::from(0..SIZE)).as_deref(), Ok(&bytes[..SIZE as usize]));
     assert!(matches!(origin.read(Chunk(3)), Err(SourceError::Changed { .. })));
     assert!(matches!(origin.read(Chunk(99)), Err(SourceError::Changed { .. })));
-    // It comes back with the bytes.
+    // Its size comes back with the bytes.
     open_for_writing(&path).write_all(&bytes).expect("written");
     assert_eq!(read_all(&origin), Ok(bytes));
     assert!(matches!(origin.state(), OriginState::Changed { .. }));
@@ -399,7 +399,8 @@ fn block_devices_are_checked() {
     drop((writer, origin));
 }
 
-/// A file that somebody else has opened is guarded like any other, and its name is watched if it leads there.
+/// A file that the caller has opened is guarded like any other, and its name is watched if it leads
+/// there.
 #[test]
 fn a_file_comes_as_a_descriptor() {
     let directory = directory();
@@ -419,7 +420,7 @@ fn a_file_comes_as_a_descriptor() {
     std::fs::rename(&other, &path).expect("renamed");
     assert_eq!(origin.moved().map(|moved| moved.to_string()).as_deref(), Some("replaced"));
     assert_eq!((unnamed.moved(), read_all(&unnamed)), (None, Ok(bytes)));
-    // What is no file is refused, as by its name.
+    // A descriptor of no file is refused, as its name would be.
     let directory_itself = std::sync::Arc::new(File::open(directory.path()).expect("a directory").into());
     let refused = Origin::publish_open(directory_itself, &path, None, ChunkSize::MIN, NonZeroUsize::MIN, &|_| {});
     assert!(matches!(refused, Err(PublishError::Directory(_))));

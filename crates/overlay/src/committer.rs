@@ -1,7 +1,8 @@
-//! Flushes of an overlay in a folder: one thread that puts changes on the disk, for all who wait at once.
+//! Flushes of an overlay in a folder: one thread writes changes to the disk, for all waiting
+//! callers at once.
 //!
-//! Order of a commit: the granules, then the journal's record about them. So a journal never speaks of bytes that
-//! are not on the disk. The thread ends with the overlay. An overlay in memory has none.
+//! Order of a commit: the granules, then the journal's record about them. So a journal never names
+//! bytes that are not on the disk. The thread ends with the overlay. An overlay in memory has none.
 
 use crate::granule::Area;
 use crate::inner::{Inner, lock};
@@ -14,12 +15,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use vfield_core::device::WriteError;
 
-/// Changes that nobody flushes are committed after so long all the same: what file systems do (ext4's `commit`).
+/// Interval of commits without a flush, as in file systems (ext4's `commit`).
 const COMMIT_EVERY: Duration = Duration::from_secs(5);
 
 type Answer = oneshot::Sender<Result<(), WriteError>>;
 
-/// The thread.
+/// The committing thread.
 #[derive(Debug)]
 pub struct Committer {
     /// Taken when it ends.
@@ -28,7 +29,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(inner: Arc<Inner>) -> io::Result<Self> {
         let (orders, waiting) = channel();
         let thread = std::thread::Builder::new().name("overlay".into()).spawn(move || work(&inner, &waiting))?;
@@ -45,10 +46,10 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// Commits what is left and lets go of the folder: when this returns, it can be opened again.
+    /// Commits the rest and releases the folder: when this returns, it can be opened again.
     fn drop(&mut self) {
         self.orders = None;
-        // A thread that panicked has said so, and has let go as well.
+        // A panicked thread has reported it, and has released the folder too.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -61,11 +62,11 @@ fn work(inner: &Inner, waiting: &Receiver<Answer>) {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        // Everybody who waits by now is served by one commit.
+        // One commit serves all callers that wait by now.
         let others: Vec<Answer> = waiting.try_iter().collect();
         let result = commit(inner);
         for answer in first.into_iter().chain(others) {
-            // Who asked may have gone.
+            // The caller may have gone.
             let _ = answer.send(result.clone());
         }
     }
@@ -74,7 +75,7 @@ fn work(inner: &Inner, waiting: &Receiver<Answer>) {
 }
 
 fn commit(inner: &Inner) -> Result<(), WriteError> {
-    inner.commit().inspect_err(|error| tracing::error!(%error, "changes could not be put on the disk"))
+    inner.commit().inspect_err(|error| tracing::error!(%error, "writing changes to the disk failed"))
 }
 
 impl Inner {
@@ -106,8 +107,8 @@ impl Inner {
             if is_full(&error) { WriteError::Full } else { WriteError::Io(error.to_string()) }
         })?;
         if let Err(error) = journal.shorten() {
-            // Everything is said, only at length.
-            tracing::warn!(%error, "the index of an overlay could not be shortened");
+            // The journal is complete, only long.
+            tracing::warn!(%error, "shortening the index of an overlay failed");
         }
         Ok(())
     }

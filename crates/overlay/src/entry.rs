@@ -1,6 +1,6 @@
 //! An entry of a file: the number of an area, and the states of its granules.
 //!
-//! The unit of which journals and saved overlays are made: 72 bytes, little-endian.
+//! The unit of journals and saved overlays: 72 bytes, little-endian.
 
 use crate::granule::{AREA_STATES_BYTES, Area, Cut};
 
@@ -23,14 +23,14 @@ pub fn decode(bytes: &[u8; ENTRY_BYTES], cut: Cut) -> Option<(u64, Area)> {
     Some((area, Area::decode(states.first_chunk()?, cut.granules_of(area))?))
 }
 
-/// Takes a number off the front of `bytes`; 0 if there are too few, which callers rule out.
+/// Takes a number off the front of `bytes`; 0 if they are too short, which callers rule out.
 pub fn take_u64(bytes: &mut &[u8]) -> u64 {
     let Some((number, rest)) = bytes.split_first_chunk() else { return 0 };
     *bytes = rest;
     u64::from_le_bytes(*number)
 }
 
-/// As [`take_u64`].
+/// Like [`take_u64`], with 4 bytes.
 pub fn take_u32(bytes: &mut &[u8]) -> u32 {
     let Some((number, rest)) = bytes.split_first_chunk() else { return 0 };
     *bytes = rest;

@@ -1,5 +1,5 @@
-//! What can go wrong around an overlay's files, with the path at fault. What goes wrong with a change is the
-//! core's `WriteError`.
+//! Errors around an overlay's files, with the path at fault. Failed changes are the core's
+//! `WriteError`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use vfield_core::image::ImageId;
 /// Why an overlay could not be opened. Nothing was changed when it is returned.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no memory file to be had.
+    /// No memory file is available.
     #[error("no memory for an overlay: {0}")]
     Memory(io::Error),
     /// The system refused something.
@@ -16,7 +16,7 @@ pub enum OpenError {
     System {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process has the folder.
@@ -25,37 +25,37 @@ pub enum OpenError {
     /// The changes belong to another image.
     #[error("{} holds changes to image {}, not to {}", path.display(), found.short(), wanted.short())]
     OtherImage {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Whose changes they are.
+        /// The image of its changes.
         found: ImageId,
-        /// Whose changes were looked for.
+        /// The wanted image.
         wanted: ImageId,
     },
     /// A later version of this program wrote it.
     #[error("{} has format {version}, newer than this program knows", path.display())]
     Newer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Its format's version.
         version: u32,
     },
-    /// It is not what was written.
+    /// Its content is damaged.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage in words.
         what: &'static str,
     },
-    /// There is more in it than may be held.
+    /// It holds more than the bound.
     #[error("{} holds {held_bytes} bytes of changes, and {max_bytes} are allowed", path.display())]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it holds.
+        /// Bytes that it holds.
         held_bytes: u64,
-        /// What may be held.
+        /// Most bytes that may be held.
         max_bytes: u64,
     },
 }
@@ -66,28 +66,28 @@ pub enum RestoreError {
     /// The system refused something.
     #[error("{}: {source}", path.display())]
     System {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is something else.
+    /// It is another kind of file.
     #[error("{} is no saved overlay", .0.display())]
     Foreign(PathBuf),
     /// A later version of this program wrote it.
     #[error("{} is a saved overlay of format {version}, newer than this program knows", path.display())]
     Newer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Its format's version.
         version: u32,
     },
     /// It was saved over another image.
     #[error("{} was saved over image {}, not over {}", path.display(), found.short(), wanted.short())]
     OtherImage {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Whose changes they are.
+        /// The image of its changes.
         found: ImageId,
         /// Over which they were to be laid.
         wanted: ImageId,
@@ -95,32 +95,32 @@ pub enum RestoreError {
     /// Its length is not what its header says.
     #[error("{} is truncated: it has {found_bytes} bytes of {wanted_bytes}", path.display())]
     Truncated {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its length.
+        /// Its length in bytes.
         found_bytes: u64,
         /// The length it should have.
         wanted_bytes: u64,
     },
-    /// Its checksum is wrong, or it says what cannot be.
+    /// Its checksum is wrong, or its content impossible.
     #[error("{} is corrupt: {what}", path.display())]
     Corrupt {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage in words.
         what: &'static str,
     },
-    /// There is more in it than may be held.
+    /// It holds more than the bound.
     #[error("{} holds {held_bytes} bytes of changes, and {max_bytes} are allowed", path.display())]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it holds.
+        /// Bytes that it holds.
         held_bytes: u64,
-        /// What may be held.
+        /// Most bytes that may be held.
         max_bytes: u64,
     },
-    /// There are changes already, which would be lost.
+    /// The overlay has changes already, which would be lost.
     #[error("there are changes already, which {} would replace", .0.display())]
     NotEmpty(PathBuf),
 }
@@ -139,18 +139,18 @@ pub enum SaveError {
     Medium(io::Error),
 }
 
-/// Why a file could not take another's place. What was there is still there.
+/// Why a file could not be replaced. The old file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceError {
     /// The system refused something.
     #[error("{}: {source}", path.display())]
     System {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is something at the path that must not be replaced.
+    /// The file at the path must not be replaced.
     #[error("{} exists and is no saved overlay", .0.display())]
     Foreign(PathBuf),
 }

@@ -1,8 +1,12 @@
 //! A folder of overlays: one process at a time, and three files for each image.
 //!
-//! `NAME.data` holds granules; `NAME.index` is the [`journal`](crate::journal) that says which of them count, and
-//! `NAME.live` says which did when the last process of this boot ended ([`live`](crate::live)). The folder is locked
-//! as long as this value or an overlay in it lives; the kernel drops the lock with the process, however that ends.
+//! - `NAME.data` holds granules.
+//! - `NAME.index` is the [`journal`](crate::journal) of the granules that count.
+//! - `NAME.live` has the granules that counted when the last process of this boot ended
+//!   ([`live`](crate::live)).
+//!
+//! The folder is locked as long as this value or an overlay in it lives. The kernel drops the lock
+//! with the process, however that ends.
 
 use crate::error::OpenError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -22,10 +26,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Takes the folder at `path`, which is made if it is not there, readable by its owner only.
+    /// Opens and locks the folder at `path`. A missing one is created, readable by its owner only.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if another process has it, [`OpenError::System`] if it cannot be had.
+    /// [`OpenError::InUse`] if another process has it, [`OpenError::System`] if the system refuses.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let failed = OpenError::at;
         match DirBuilder::new().mode(0o700).create(path) {
@@ -41,17 +45,17 @@ impl Folder {
         }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file that says which granules of an image are held.
+    /// The path of the journal of an image.
     pub(crate) fn index(&self, image: &str) -> PathBuf {
         self.path.join(format!("{image}.index"))
     }
 
-    /// The file that says which are at this moment.
+    /// The path of the live file of an image.
     pub(crate) fn live(&self, image: &str) -> PathBuf {
         self.path.join(format!("{image}.live"))
     }
@@ -61,7 +65,7 @@ impl Folder {
         self.path.join(format!("{image}.data"))
     }
 
-    /// Makes what was created or renamed in it durable.
+    /// Makes created and renamed files durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.dir)?)
     }

@@ -1,18 +1,18 @@
-//! Granules: the units in which changes are kept, and the states of an area of them.
+//! Granules: the units of changes, and the states of an area of them.
 //!
-//! Pure arithmetic over values. An area is what one lock, one entry of a journal and one entry of a saved
-//! overlay are about: 256 granules, 1 MiB.
+//! Pure arithmetic over values. An area is the unit of a lock, of a journal's entry and of a saved
+//! overlay's entry: 256 granules, 1 MiB.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vfield_core::extent::Extent;
 
-/// Length of a granule: the page of the kernel and the block of file systems, so that what they write is whole
-/// granules and the base need not be read.
+/// Length of a granule in bytes: the page of the kernel and the block of file systems. So file
+/// systems write whole granules, and the base need not be read.
 pub const GRANULE_BYTES: u64 = vfield_core::device::GRANULE_BYTES as u64;
 
-/// Granules of an area. With 256 the states of an area fill a cache line, and an area is as long as the longest
-/// request of the kernel's clients.
+/// Granules of an area. With 256 the states of an area fill a cache line, and an area is as long as
+/// the longest request of the kernel's clients.
 pub const AREA_GRANULES: u64 = 256;
 
 /// Length of an area of the device.
@@ -30,7 +30,7 @@ const WORD_GRANULES: usize = 32;
 /// Every other bit of a word, the low ones of its granules.
 const LOW: u64 = 0x5555_5555_5555_5555;
 
-/// Where the bytes of a granule are.
+/// The source of a granule's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// As the base has them.
@@ -51,7 +51,8 @@ impl State {
     }
 }
 
-/// The states of an area's granules: two bits each, the first granule in the lowest bits of the first word.
+/// The states of an area's granules: two bits each, the first granule in the lowest bits of the
+/// first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Area(pub(crate) [u64; WORDS]);
 
@@ -73,17 +74,17 @@ impl Area {
         }
     }
 
-    /// How many granules are held.
+    /// The number of held granules.
     pub fn held(&self) -> u64 {
         self.0.iter().map(|word| u64::from((word & LOW).count_ones())).sum()
     }
 
-    /// How many granules are zeros.
+    /// The number of zero granules.
     pub fn zeros(&self) -> u64 {
         self.0.iter().map(|word| u64::from((word >> 1 & LOW).count_ones())).sum()
     }
 
-    /// How many of `granules` are held.
+    /// The number of held ones among `granules`.
     pub fn held_in(&self, granules: Range<usize>) -> u64 {
         granules.filter(|granule| self.get(*granule) == State::Held).count() as u64
     }
@@ -93,12 +94,12 @@ impl Area {
         self.0 == [0; WORDS]
     }
 
-    /// Where the run of one state that begins with `granules` ends within them.
+    /// The end, within `granules`, of the run of one state at their start.
     pub fn run_end(&self, granules: Range<usize>) -> usize {
         let state = self.get(granules.start);
         let mut at = granules.start;
         while at < granules.end && self.get(at) == state {
-            // Whole words of one state are what most words are.
+            // Most words have one state throughout.
             let same = at.is_multiple_of(WORD_GRANULES) && self.0[at / WORD_GRANULES] == LOW * state.bits();
             at += if same { WORD_GRANULES } else { 1 };
         }
@@ -121,7 +122,7 @@ impl Area {
         })
     }
 
-    /// As files have it: eight words, little-endian.
+    /// The file format: eight words, little-endian.
     pub fn encode(&self) -> [u8; AREA_STATES_BYTES] {
         let mut bytes = [0; AREA_STATES_BYTES];
         for (place, word) in bytes.chunks_exact_mut(8).zip(self.0) {
@@ -130,8 +131,8 @@ impl Area {
         bytes
     }
 
-    /// The inverse of [`Area::encode`]; `None` for states that there are not, and for granules from `granules` on
-    /// that are not the base's: the device ends there.
+    /// The inverse of [`Area::encode`]. `None` for invalid states, and for changed granules from
+    /// `granules` on: the device ends there.
     pub fn decode(bytes: &[u8; AREA_STATES_BYTES], granules: usize) -> Option<Self> {
         let mut area = Self::default();
         for (word, bytes) in area.0.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -147,7 +148,7 @@ impl Area {
 /// Areas that are not all the base's, by number.
 pub type Areas = BTreeMap<u64, Area>;
 
-/// How a device is cut into granules and areas.
+/// The division of a device into granules and areas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     size_bytes: u64,
@@ -164,12 +165,12 @@ impl Cut {
         self.size_bytes
     }
 
-    /// How many areas there are; the last one may be shorter.
+    /// The number of areas; the last one may be shorter.
     pub const fn areas(self) -> u64 {
         self.size_bytes.div_ceil(AREA_BYTES)
     }
 
-    /// How many granules an area has.
+    /// The number of granules in an area.
     pub fn granules_of(self, area: u64) -> usize {
         let bytes = self.size_bytes.saturating_sub(area.saturating_mul(AREA_BYTES)).min(AREA_BYTES);
         bytes.div_ceil(GRANULE_BYTES) as usize
@@ -180,7 +181,8 @@ impl Cut {
         self.size_bytes.next_multiple_of(GRANULE_BYTES)
     }
 
-    /// The part of `extent` that is whole granules; the device's end ends a granule. Empty at its start if none is.
+    /// The part of `extent` that is whole granules; the device's end ends a granule. Empty at its
+    /// start if none is.
     pub fn whole(self, extent: Extent) -> Extent {
         let start = extent.start().next_multiple_of(GRANULE_BYTES);
         let end =

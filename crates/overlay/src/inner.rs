@@ -1,8 +1,9 @@
-//! What an overlay's readers, writers and housekeepers share, and the locks between them.
+//! The shared state of an overlay's readers, writers and maintenance, and the locks between them.
 //!
-//! Invariants: the states and the bytes of an area change only under its lock held for writing, and bytes are
-//! copied out of the medium only under the lock held for reading; no lock is held while the base is read. Locks
-//! are taken in this order: the journal's, those of areas by number, the set of areas to be committed.
+//! Invariants: the states and the bytes of an area change only under its lock held for writing.
+//! Bytes are copied out of the medium only under the lock held for reading. No lock is held while
+//! the base is read. Locks are taken in this order: the journal's, those of areas by number, the
+//! set of uncommitted areas.
 
 use crate::granule::{Area, Cut};
 use crate::journal::Journal;
@@ -23,7 +24,7 @@ use vfield_core::source::BlockSource;
 /// Locks, shared by areas whose numbers differ by a multiple of it: more than there are writers.
 const LOCKS: usize = 64;
 
-/// See the module.
+/// The state of an overlay.
 pub struct Inner {
     pub base: Arc<dyn BlockSource>,
     pub image: ImageId,
@@ -33,7 +34,7 @@ pub struct Inner {
     pub room: Room,
     /// Bytes whose last change failed.
     pub refused: Refused,
-    /// Who has it open.
+    /// The count of users.
     pub users: Users,
     /// Granules that are zeros.
     pub zeros: AtomicU64,
@@ -44,7 +45,7 @@ pub struct Inner {
     pub live: Option<Live>,
     /// Areas that have changed since the journal was written.
     pub uncommitted: Mutex<BTreeSet<u64>>,
-    /// Held by the one who saves, resets or restores.
+    /// Held during a save, reset or restore.
     pub housekeeping: Mutex<()>,
     pub saving: Mutex<Option<Arc<Saving>>>,
     /// True while `saving` is something. Set and cleared under all areas' locks.
@@ -86,17 +87,19 @@ impl Inner {
         self.locks[area as usize % LOCKS].write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody changes anything while this is held.
+    /// Locks all areas against changes.
     pub fn lock_all(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
         (0..LOCKS as u64).map(|area| self.lock_to_write(area)).collect()
     }
 
-    /// Says to the next process what an area is about to be, whose lock the caller holds: before anybody is answered.
+    /// Writes the coming states of an area for the next process, before any answer. The caller
+    /// holds the area's lock.
     pub fn tell(&self, area: u64, after: &Area) -> io::Result<()> {
         self.live.as_ref().map_or(Ok(()), |live| live.set(area, after))
     }
 
-    /// Makes `after` the states of an area whose lock the caller holds. Room is the caller's to take and give back.
+    /// Stores `after` as the states of an area whose lock the caller holds. The caller takes and
+    /// returns room.
     pub fn settle(&self, area: u64, before: &Area, after: &Area) {
         self.map.store(area, after);
         self.zeros.fetch_add(after.zeros(), Ordering::Relaxed);
@@ -104,7 +107,7 @@ impl Inner {
         self.note(area);
     }
 
-    /// Remembers that an area is to be committed.
+    /// Notes that an area is to be committed.
     pub fn note(&self, area: u64) {
         if self.journal.is_some() {
             lock(&self.uncommitted).insert(area);

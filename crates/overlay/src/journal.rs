@@ -1,13 +1,15 @@
 //! The journal of an overlay in a folder: which granules of its data file count.
 //!
-//! A header, then records. A record says for some areas what their granules are; the last word about an area
-//! holds. A record is written by a flush, after the granules that it is about are on the disk, and is on the disk
-//! itself when the flush is done: so a record cut short is one of a flush that was never answered, and is dropped,
-//! together with nothing else. A journal that has become long is replaced by one that says the same in one record.
+//! A header, then records. A record has the granules' states for some areas; of several the last
+//! one counts. A flush writes its record after the granules are on the disk, and ends when the
+//! record is there too. So an incomplete record belongs to a flush without an answer; it alone is
+//! dropped. A long journal is replaced by one with the same content in one record.
 //!
 //! ```text
-//! header   "VFOVIDX\0"  version: u32  granule: u32  image id: 32 bytes  size: u64  BLAKE3 of these: 32 bytes
-//! record   "VFIR"  entries: u32  number: u64  entries x (area: u64, states: 64 bytes)  BLAKE3 of these: 32 bytes
+//! header   "VFOVIDX\0"  version: u32  granule: u32  image id: 32 bytes  size: u64
+//!          BLAKE3 of these: 32 bytes
+//! record   "VFIR"  entries: u32  number: u64  entries x (area: u64, states: 64 bytes)
+//!          BLAKE3 of these: 32 bytes
 //! ```
 //! Numbers are little-endian; records are numbered from 1 on.
 
@@ -29,16 +31,16 @@ const VERSION: u32 = 1;
 const HASH_BYTES: usize = 32;
 const HEADER_BYTES: usize = 8 + 4 + 4 + 32 + 8 + HASH_BYTES;
 const RECORD_HEAD_BYTES: usize = 4 + 4 + 8;
-/// A journal is rewritten when it is twice as long as it need be, and this much longer: seldom enough to cost
-/// nothing, often enough that reading it at the start takes no time.
+/// A journal is rewritten when it is twice as long as necessary, plus this many bytes. That is
+/// seldom enough to cost nothing, and often enough for a fast start.
 const SLACK_BYTES: u64 = 1 << 20;
-/// How much is looked through at a time.
+/// Bytes searched at a time.
 const SCAN_BYTES: usize = 1 << 20;
 
 /// Why bytes are no journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bad {
-    /// They are not what was written; what is wrong.
+    /// The content is damaged, as described.
     Damaged(&'static str),
     /// A later version wrote them.
     Newer(u32),
@@ -46,23 +48,23 @@ pub enum Bad {
     OtherImage(ImageId),
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Debug, Default)]
 pub struct Replayed {
-    /// What is changed.
+    /// The changed areas.
     pub areas: Areas,
     /// Number of the last record.
     pub number: u64,
-    /// Where the last record ends; what follows was never answered for.
+    /// The end of the last record; no answer depends on the bytes after it.
     pub length_bytes: u64,
 }
 
-/// Of which image the changes are.
+/// The image and the device of the changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
-    /// Its id.
+    /// The image's id.
     pub image: ImageId,
-    /// The device.
+    /// The device's division.
     pub cut: Cut,
 }
 
@@ -73,7 +75,7 @@ impl Subject {
         bytes
     }
 
-    /// What a file about it begins with, whatever kind it is: magic, version, granule, image id, size.
+    /// The first bytes of each file about it, of any kind: magic, version, granule, image id, size.
     pub(crate) fn head(self, magic: &[u8; 8], version: u32) -> Vec<u8> {
         let (granule, size_bytes) = (GRANULE_BYTES as u32, self.cut.size_bytes());
         [magic, &version.to_le_bytes()[..], &granule.to_le_bytes(), &self.image.0, &size_bytes.to_le_bytes()].concat()
@@ -97,7 +99,7 @@ impl Subject {
             return Err(Bad::OtherImage(ImageId(image.try_into().unwrap_or_default())));
         }
         let same = (u64::from(granule), entry::take_u64(&mut rest)) == (GRANULE_BYTES, self.cut.size_bytes());
-        if same && version == VERSION { Ok(()) } else { Err(Bad::Damaged("its header says what cannot be")) }
+        if same && version == VERSION { Ok(()) } else { Err(Bad::Damaged("its header has impossible values")) }
     }
 }
 
@@ -123,7 +125,8 @@ fn record(number: u64, entries: &[(u64, Area)]) -> Vec<u8> {
 
 /// Reads a whole journal of `length_bytes`.
 ///
-/// Memory is bounded by one record, which is not longer than the file or than what can be said of all areas.
+/// Memory is bounded by one record. That is not longer than the file, nor than the states of all
+/// areas.
 ///
 /// # Errors
 /// `Ok(Err(_))` for a file that is no journal of `subject`.
@@ -142,7 +145,7 @@ pub fn replay(file: &File, length_bytes: u64, subject: Subject) -> io::Result<Re
     {
         for entry in bytes[RECORD_HEAD_BYTES..bytes.len() - HASH_BYTES].chunks_exact(ENTRY_BYTES) {
             let decoded = entry.first_chunk().and_then(|entry| entry::decode(entry, subject.cut));
-            let Some((area, states)) = decoded else { return Ok(Err(Bad::Damaged("a record says what cannot be"))) };
+            let Some((area, states)) = decoded else { return Ok(Err(Bad::Damaged("a record has impossible values"))) };
             if states.is_base() {
                 found.areas.remove(&area);
             } else {
@@ -152,7 +155,8 @@ pub fn replay(file: &File, length_bytes: u64, subject: Subject) -> io::Result<Re
         found.number += 1;
         found.length_bytes += bytes.len() as u64;
     }
-    // The last record may be cut short, and nothing can follow it; if something does, one in the middle is broken.
+    // The last record may be cut short, and nothing can follow it; if something does, one in the
+    // middle is broken.
     if record_after(file, found.length_bytes, length_bytes, subject.cut, found.number)? {
         return Ok(Err(Bad::Damaged("a record in the middle of it is broken")));
     }
@@ -215,12 +219,12 @@ pub struct Journal {
     length_bytes: u64,
     /// Its length when it was last known to have nothing in it twice, or when it was opened.
     short_bytes: u64,
-    /// Set when the disk has failed: what it has is not known any more.
+    /// Set when the disk has failed: its content is unknown from then on.
     broken: Option<String>,
 }
 
 impl Journal {
-    /// Opens the journal of an image, or begins one; what it says so far comes with it.
+    /// Opens the journal of an image, or begins one, and returns its content.
     ///
     /// # Errors
     /// If it is damaged, or another image's, or the system refuses. Nothing is changed then.
@@ -254,12 +258,13 @@ impl Journal {
         Self { folder, path, file, subject, number, length_bytes, short_bytes, broken: None }
     }
 
-    /// Throws away what follows the last sound record.
+    /// Removes all bytes after the last valid record.
     pub fn trim(&mut self) -> io::Result<()> {
         self.file.set_len(self.length_bytes)
     }
 
-    /// Says on the disk what some areas are from now on. An error leaves it as it was, or [`Self::broken`].
+    /// Writes the states of some areas to the disk. An error leaves the journal unchanged, or
+    /// [`Self::broken`].
     pub fn append(&mut self, entries: &[(u64, Area)]) -> io::Result<()> {
         let bytes = record(self.number + 1, entries);
         if let Err(error) = self.file.write_all_at(&bytes, self.length_bytes) {
@@ -273,14 +278,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Replaces it by one that says no more than `entries`, each about another area.
+    /// Replaces the journal by one with `entries` only, each about another area.
     pub fn restart(&mut self, entries: &[(u64, Area)]) -> io::Result<()> {
         (self.file, self.length_bytes) = write_new(&self.path, self.subject, entries)?;
         (self.number, self.short_bytes) = (u64::from(!entries.is_empty()), self.length_bytes);
         self.folder.sync().inspect_err(|error| self.broken = Some(error.to_string()))
     }
 
-    /// Replaces it by one that says the same in one record, if that is much shorter.
+    /// Replaces the journal by one with the same content in one record, if that is much shorter.
     pub fn shorten(&mut self) -> io::Result<()> {
         if self.length_bytes <= 2 * self.short_bytes + SLACK_BYTES {
             return Ok(());
@@ -290,8 +295,8 @@ impl Journal {
         self.restart(&replayed.areas.into_iter().collect::<Vec<_>>())
     }
 
-    /// Why nothing can be made durable any more. After a failed sync nobody knows what the disk has, and the
-    /// kernel says it only once.
+    /// The reason why no change can be made durable any more. After a failed sync the disk's
+    /// content is unknown, and the kernel reports the error only once.
     pub fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
@@ -302,7 +307,8 @@ impl Journal {
     }
 }
 
-/// A new journal at `path`, in place of what was there: all of it or nothing, once the folder is synced.
+/// Writes a new journal at `path` in place of the old one. It is atomic and durable once the folder
+/// is synced.
 fn write_new(path: &Path, subject: Subject, entries: &[(u64, Area)]) -> io::Result<(File, u64)> {
     let mut bytes = subject.header();
     if !entries.is_empty() {

@@ -1,18 +1,23 @@
 //! A private copy-on-write overlay: changes over a [`BlockSource`] that never changes itself.
 //!
-//! A crate of its own because it knows neither who writes (NBD, FUSE...) nor where the base comes from (a node,
-//! a file, a test's vector of bytes): it stands between two traits of the core, [`BlockSource`] below it and
-//! [`BlockDevice`] above, and exports can be tested with it as it can be without them.
+//! It is a crate of its own because it knows neither the writers (NBD, FUSE...) nor the source of
+//! the base (a node, a file, a test's vector of bytes). It is between two traits of the core:
+//! [`BlockSource`] below it and [`BlockDevice`] above. So exports can be tested with it and
+//! without.
 //!
-//! Changes are kept in granules of 4 KiB ([`granule`]), each at its own place in a sparse file ([`medium`]): a
-//! memory file, or a file in a [`Folder`] whose [`journal`] says which granules of it count after a power loss, and
-//! whose [`live`] file says it after a kill. The [`map`] says of each granule whether it is the base's, held, or
-//! zeros; readers of what is the base's take no lock. A [`saved`] overlay is one file with everything in it, of one
-//! moment.
+//! Changes are kept in granules of 4 KiB ([`granule`]), each at its own place in a sparse file
+//! ([`medium`]). That is a memory file, or a file in a [`Folder`]. The folder's [`journal`] says
+//! which granules count after a power loss, and its [`live`] file which ones count after a kill.
+//! The [`map`] has the state of each granule: the base's, held, or zeros. Readers of the base's
+//! granules take no lock. A [`saved`] overlay is one file with all changes of one moment.
 //!
-//! What an answer means: in memory nothing, as changes end with the process however it ends; in a folder, that the
-//! change is found there after a kill. What a flush means: that it is found there after a power loss, too, and, in
-//! memory as well, that nothing of what was to be changed was refused.
+//! Promises of an answer:
+//!
+//! - In memory: none, as changes end with the process however it ends.
+//! - In a folder: the change survives a kill.
+//!
+//! Promises of a flush: in a folder, the changes survive a power loss too. In both, no part of them
+//! was refused.
 //!
 //! [`BlockSource`]: vfield_core::source::BlockSource
 //! [`BlockDevice`]: vfield_core::device::BlockDevice

@@ -1,18 +1,22 @@
-//! What each granule of an overlay in a folder is at this moment, for the daemon that comes after a killed one.
+//! The live file of an overlay in a folder: the present state of each granule, for the daemon after
+//! a killed one.
 //!
-//! A kernel whose daemon was killed goes on with the next one as if nothing had happened: it repeats what was not
-//! answered, and takes for written what was. So whatever was answered has to be found again, flushed or not. Its
-//! bytes are, as the kernel keeps the pages of a file when a process ends; that they count says this file, which is
-//! written before the answer. It costs no wait, as nothing is put on the disk for it. After a power loss pages are
-//! gone, and the journal alone says what is left: the file names the boot that it is about, and counts in no other. Nor does
-//! it count beside other granules than those it was written for: files that somebody has put back in their place.
+//! A kernel whose daemon was killed goes on with the next one. It repeats unanswered requests, and
+//! relies on answered ones. So every answered change has to be found again, flushed or not. Its
+//! bytes are there, as the kernel keeps the pages of a file when a process ends. This file says
+//! that they count; it is written before the answer. It costs no wait, as nothing is forced to the
+//! disk for it.
+//!
+//! After a power loss pages are gone, and only the journal counts. So this file names its boot, and
+//! is invalid in any other. It is also invalid beside other granules than its own, if somebody has
+//! restored old files.
 //!
 //! ```text
-//! header   "VFOVLIV\0"  version: u32  granule: u32  image id: 32 bytes  size: u64  inode of the data: u64
-//!          boot id: 36 bytes, then zeros
+//! header   "VFOVLIV\0"  version: u32  granule: u32  image id: 32 bytes  size: u64
+//!          inode of the data: u64  boot id: 36 bytes, then zeros
 //! states   from 4096 on: for each area 64 bytes
 //! ```
-//! Invariant: what it says of an area is what the map says, or what the map is about to say.
+//! Invariant: its states of an area are those of the map, or the next ones.
 
 use crate::error::OpenError;
 use crate::folder::open_private;
@@ -28,14 +32,15 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"VFOVLIV\0";
 /// Raised when the file changes its meaning.
 const VERSION: u32 = 1;
-/// A page, so that the states of an area lie in one: a copy into one page is not cut short by a kill.
+/// A page, so that the states of an area lie in one: a copy into one page is not cut short by a
+/// kill.
 const HEADER_BYTES: u64 = 4096;
-/// How many areas are read at a time: those of 1 GiB of the device.
+/// Areas read at a time: those of 1 GiB of the device.
 const READ_AREAS: u64 = 1 << 10;
-/// Where the kernel says which boot this is (random(4)).
+/// The kernel's file with the id of this boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Where the file is, and what it begins with if it counts.
+/// The path of the file, and its header if it counts.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -52,7 +57,7 @@ pub struct Live {
 }
 
 impl Place {
-    /// That of a device whose granules are in `data`, in this boot of the machine.
+    /// The place for a device whose granules are in `data`, in this boot of the machine.
     ///
     /// # Errors
     /// If the system refuses.
@@ -63,7 +68,7 @@ impl Place {
         Ok(Self { path, cut: subject.cut, header })
     }
 
-    /// What a daemon that was killed has left; `None` if there was none.
+    /// Opens the file of a killed daemon; `None` if there was none.
     ///
     /// # Errors
     /// If it is damaged, or the system refuses. Nothing is changed.
@@ -86,11 +91,11 @@ impl Place {
         if live.file.metadata().map_err(failed())?.len() != live.place(self.cut.areas()) {
             return Err(damaged("its length is not the device's"));
         }
-        let areas = live.read().map_err(failed())?.ok_or_else(|| damaged("it says what cannot be"))?;
+        let areas = live.read().map_err(failed())?.ok_or_else(|| damaged("it has impossible values"))?;
         Ok(Some((live, areas)))
     }
 
-    /// Begins a file that says `areas`, in place of what was there.
+    /// Begins a file with the states of `areas`, in place of an old one.
     ///
     /// # Errors
     /// If the system refuses.
@@ -111,7 +116,7 @@ impl Live {
         HEADER_BYTES + area * AREA_STATES_BYTES as u64
     }
 
-    /// Says what an area is from now on, to whoever comes after this process.
+    /// Writes the states of an area, for the next process.
     pub fn set(&self, area: u64, states: &Area) -> io::Result<()> {
         self.file.write_all_at(&states.encode(), self.place(area))
     }
@@ -135,7 +140,7 @@ impl Live {
         }
     }
 
-    /// The areas that are not all the base's; `None` if what it says of one cannot be.
+    /// The areas with changed granules; `None` if the states of one are invalid.
     fn read(&self) -> io::Result<Option<Areas>> {
         let (mut areas, mut buffer) = (Areas::new(), vec![0; READ_AREAS as usize * AREA_STATES_BYTES]);
         for first in (0..self.cut.areas()).step_by(READ_AREAS as usize) {

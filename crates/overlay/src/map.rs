@@ -1,8 +1,8 @@
-//! What each granule is: two bits for each, in words that readers load without a lock.
+//! The state of each granule: two bits, in words that readers load without a lock.
 //!
-//! Invariant: an area is stored only by who holds its lock for writing; readers without the lock see it as it
-//! was or as it is. Pages of words are allocated when a granule of theirs first changes and cost 64 KiB for
-//! each GiB of the device. Used by the overlay only.
+//! Invariant: an area is stored only by the holder of its lock for writing; readers without the
+//! lock see the old or the new state. Pages of words are allocated when a granule of theirs first
+//! changes, and cost 64 KiB for each GiB of the device. Only the overlay uses it.
 
 use crate::granule::{AREA_GRANULES, Area, Cut, State, WORDS};
 use std::ops::Range;
@@ -51,8 +51,8 @@ impl Map {
         }
     }
 
-    /// The run of one state that begins with `granules` (of the device, not empty): the state, and where the run
-    /// ends within them.
+    /// The run of one state that begins with `granules` (of the device, not empty): the state, and
+    /// where the run ends within them.
     pub fn run(&self, granules: Range<u64>) -> (State, u64) {
         let state = self.load(granules.start / AREA_GRANULES).get((granules.start % AREA_GRANULES) as usize);
         let mut at = granules.start;

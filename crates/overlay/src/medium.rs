@@ -1,8 +1,8 @@
 //! The sparse file that holds granules, each at its own place: in memory, or in a folder.
 //!
-//! Invariant: bytes count only where the map says that a granule is held; whatever else lies in the file is
-//! rubbish, and nobody reads it. Who may touch a range when is the overlay's to say. The file's pages are
-//! never handed to sockets: unlike those of a store they change in place.
+//! Invariant: bytes count only for granules that the map has as held; all other bytes are never
+//! read. The overlay orders accesses to a range. The file's pages are never handed to sockets:
+//! unlike those of a store they change in place.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, fdatasync, ftruncate, memfd_create, seek};
 use rustix::io::{Errno, retry_on_intr};
@@ -31,7 +31,7 @@ impl Medium {
         Self { file, volatile: false }
     }
 
-    /// True if what it holds ends with the process.
+    /// True if its changes end with the process.
     pub const fn is_volatile(&self) -> bool {
         self.volatile
     }
@@ -46,18 +46,19 @@ impl Medium {
         self.file.write_all_at(bytes, offset)
     }
 
-    /// Gives the room of a range back; it reads as zeros. On a file system that cannot do that the room stays taken.
+    /// Gives the room of a range back; it reads as zeros. On a file system that cannot do that the
+    /// room stays taken.
     pub fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let (offset, length) = (range.start, range.end - range.start);
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| fallocate(&self.file, mode, offset, length)) {
-            // What is not held is never read, so nothing is lost but room.
+            // Only held granules are read, so this wastes room and nothing else.
             Err(Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Puts what was written on the disk.
+    /// Writes all changes to the disk.
     pub fn sync(&self) -> io::Result<()> {
         if self.volatile { Ok(()) } else { Ok(fdatasync(&self.file)?) }
     }

@@ -1,4 +1,4 @@
-//! The overlay as others see it: made, asked, written and read.
+//! The overlay's interface: create, query, write and read.
 
 use crate::committer::Committer;
 use crate::error::{OpenError, RestoreError, SaveError};
@@ -30,7 +30,7 @@ pub struct Overlay {
     committer: Option<Committer>,
 }
 
-/// How much of an overlay is used.
+/// The used room of an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes that take up room, whole granules.
@@ -39,8 +39,8 @@ pub struct Usage {
     pub zero_bytes: u64,
     /// Bytes that may be held.
     pub max_bytes: u64,
-    /// Bytes whose last change was refused: until they are written again or given up, no flush succeeds.
-    /// [`u64::MAX`] if they lie in too many places to be known.
+    /// Bytes whose last change was refused: no flush succeeds until they are written or discarded.
+    /// [`u64::MAX`] if they are in too many places to be known.
     pub refused_bytes: u64,
 }
 
@@ -52,22 +52,22 @@ impl Usage {
 }
 
 impl Overlay {
-    /// An overlay in memory, over `base`, which has the bytes of `image`; at most `max_bytes` are held, rounded
-    /// down to granules.
+    /// An overlay in memory, over `base`, which has the bytes of `image`. At most `max_bytes` are
+    /// held, rounded down to granules.
     ///
     /// # Errors
-    /// If there is no memory file to be had.
+    /// If no memory file is available.
     pub fn in_memory(base: Arc<dyn BlockSource>, image: ImageId, max_bytes: u64) -> Result<Self, OpenError> {
         let cut = cut_of(base.as_ref());
         let medium = Medium::in_memory(cut.file_bytes()).map_err(OpenError::Memory)?;
         Ok(Self { inner: Arc::new(Inner::new(base, image, cut, medium, max_bytes)), committer: None })
     }
 
-    /// An overlay in a folder, under the base's name, with the changes that are there already.
+    /// An overlay in a folder, under the base's name, with the existing changes.
     ///
     /// # Errors
-    /// If what is there is another image's, damaged, newer than this program or more than `max_bytes`, or if the
-    /// system refuses. What is there stays as it is then.
+    /// If the files are another image's, damaged, of a newer format or above `max_bytes`, or if the
+    /// system refuses. They are unchanged then.
     pub fn in_folder(
         base: Arc<dyn BlockSource>,
         image: ImageId,
@@ -80,7 +80,7 @@ impl Overlay {
         let fresh = !index.try_exists().map_err(OpenError::at(&index))?;
         let file = if fresh {
             let file = open_private(&data).map_err(failed())?;
-            // What a start that was cut short may have left.
+            // An interrupted start may have left a longer file.
             let made = file.set_len(0).and_then(|()| file.set_len(cut.file_bytes())).and_then(|()| file.sync_all());
             made.map_err(failed())?;
             file
@@ -107,7 +107,7 @@ impl Overlay {
         journal.trim().map_err(OpenError::at(&index))?;
         give_back_rubbish(&inner.medium, areas).map_err(failed())?;
         inner.journal = Some(Mutex::new(journal));
-        // What was answered and not flushed is for the next flush.
+        // Answered, unflushed changes are for the next flush.
         let differs = |area: &&u64| areas.get(area) != replayed.areas.get(area);
         areas.keys().chain(replayed.areas.keys()).filter(differs).for_each(|area| inner.note(*area));
         inner.live = Some(match left {
@@ -119,11 +119,11 @@ impl Overlay {
         Ok(Self { inner, committer: Some(committer) })
     }
 
-    /// Makes the changes in a saved overlay those of this one, which must have none and be used by nobody yet;
-    /// returns how many bytes are held then. In a folder they are durable when this returns. Blocks.
+    /// Loads the changes of a saved overlay into this one, which must be empty and unused. Returns
+    /// the bytes held then. In a folder they are durable when this returns. Blocks.
     ///
     /// # Errors
-    /// If the file is refused or cannot be read; the overlay is empty then.
+    /// If the file is refused or unreadable; the overlay is empty then.
     pub fn restore(&self, path: &Path) -> Result<u64, RestoreError> {
         let held = self.inner.restore(path)?;
         let committed = self.inner.commit();
@@ -135,8 +135,9 @@ impl Overlay {
         Ok(held)
     }
 
-    /// Saves the changes of this moment into a new and empty file, open for reading and writing, such as one of a
-    /// [`Replacement`](crate::Replacement). Returns its length. Blocks; reads and writes go on.
+    /// Saves the changes of this moment into a new and empty file, open for reading and writing,
+    /// such as one of a [`Replacement`](crate::Replacement). Returns its length. Blocks; reads and
+    /// writes go on.
     ///
     /// # Errors
     /// If the file cannot be written, or another save is under way.
@@ -144,8 +145,8 @@ impl Overlay {
         self.inner.save(file)
     }
 
-    /// Drops all changes, at once and durably. Whoever has some of them in a cache does not hear of it: file systems
-    /// should be unmounted before. Blocks for as long as the disk takes.
+    /// Drops all changes, at once and durably. Caches of them are not invalidated: unmount file
+    /// systems before. Blocks for as long as the disk takes.
     ///
     /// # Errors
     /// If a save is under way, or the disk fails.
@@ -153,7 +154,7 @@ impl Overlay {
         self.inner.reset()
     }
 
-    /// How much is used.
+    /// The used room.
     pub fn usage(&self) -> Usage {
         Usage {
             held_bytes: self.inner.room.held_bytes(),
@@ -173,7 +174,8 @@ fn cut_of(base: &dyn BlockSource) -> Cut {
     Cut::new(base.size_bytes().next_multiple_of(SECTOR_BYTES))
 }
 
-/// Gives back the room of granules that no record speaks of: written and never flushed before a crash.
+/// Gives back the room of granules that no record speaks of: written and never flushed before a
+/// crash.
 fn give_back_rubbish(medium: &Medium, areas: &Areas) -> io::Result<()> {
     let mut at = 0;
     while let Some(data) = medium.next_data(at)? {
@@ -256,7 +258,7 @@ impl BlockDevice for Overlay {
     }
 
     fn discard(&self, extent: Extent) -> Result<(), WriteError> {
-        // Nobody wants to have what it holds any more, whole granules or not; one that fails takes nothing away.
+        // The content is no longer wanted, whole granules or not; a failure loses nothing.
         let done = self.inner.clear(self.inner.cut.whole(extent));
         if done.is_ok() { self.inner.account(extent, done) } else { done }
     }
@@ -269,7 +271,7 @@ impl BlockDevice for Overlay {
     }
 
     fn flush(&self) -> Writing<'_> {
-        // Looked at before the commit: what is repeated during it is not durable by it.
+        // Checked before the commit: a change repeated during the commit is not made durable by it.
         let refused = self.inner.refused.check();
         match &self.committer {
             None => Box::pin(ready(refused)),

@@ -1,7 +1,8 @@
-//! Reading through an overlay: runs of the base's pieces, of copies of what is held, and of zeros.
+//! Reading through an overlay: runs of the base's pieces, of copies of held granules, and of zeros.
 //!
-//! What is the base's is read from it as if there were no overlay. What is held is copied, under its area's
-//! lock: its pages may be overwritten as soon as the lock is gone, when a socket may still be sending.
+//! The base's granules are read as without an overlay. Held granules are copied, under their area's
+//! lock: their pages may be overwritten as soon as the lock is gone, when a socket may still be
+//! sending.
 
 use crate::granule::{AREA_BYTES, GRANULE_BYTES, State, granules_in};
 use crate::inner::Inner;
@@ -13,7 +14,7 @@ use vfield_core::source::{Allocation, Piece, ReadError};
 /// Runs of one answer about allocation, as many as a node gives.
 const RUNS_MAX: usize = 4096;
 
-/// What begins an extent.
+/// The first run of an extent.
 enum Run {
     Base(Extent),
     Zero(u64),
@@ -46,14 +47,15 @@ impl Inner {
                 (State::Zero, part) => Run::Zero(part.len()),
                 (State::Held, part) => match self.copy(part)? {
                     Some(bytes) => Run::Held(bytes),
-                    // It has changed since.
+                    // The state has changed since.
                     None => continue,
                 },
             });
         }
     }
 
-    /// The bytes at the start of `extent`, as far as they are held within one area; `None` if they are not held.
+    /// The bytes at the start of `extent`, as far as they are held within one area; `None` if they
+    /// are not held.
     fn copy(&self, extent: Extent) -> io::Result<Option<Bytes>> {
         let area = extent.start() / AREA_BYTES;
         let part = extent.take(AREA_BYTES - extent.start() % AREA_BYTES);
@@ -84,7 +86,8 @@ impl Inner {
         true
     }
 
-    /// Appends the pieces of as long a part of `extent`, from its start, as needs no waiting; returns its length.
+    /// Appends the pieces of as long a part of `extent`, from its start, as needs no waiting;
+    /// returns its length.
     fn push_here(&self, extent: Extent, pieces: &mut Vec<Piece>) -> io::Result<u64> {
         let mut rest = extent;
         while !rest.is_empty() {
@@ -101,7 +104,8 @@ impl Inner {
         Ok(extent.len() - rest.len())
     }
 
-    /// As [`vfield_core::source::BlockSource::try_read`]; an error of the medium is told by [`Self::read`].
+    /// Like [`vfield_core::source::BlockSource::try_read`]; an error of the medium is left to
+    /// [`Self::read`].
     pub fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
         let before = pieces.len();
         let here = self.push_here(extent, pieces).is_ok_and(|length| length == extent.len());
@@ -111,7 +115,7 @@ impl Inner {
         here
     }
 
-    /// As [`vfield_core::source::BlockSource::read`].
+    /// The overlay's [`vfield_core::source::BlockSource::read`].
     pub async fn read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
         let mut pieces = Vec::new();
         let here = self.push_here(extent, &mut pieces);
@@ -124,7 +128,8 @@ impl Inner {
         if !later.is_empty() {
             self.prefetch(later, vfield_core::source::Urgency::Now);
         }
-        // Not padded: whoever needs more than the base has comes again. A part that the base has nothing of is here.
+        // Not padded: callers that need more than the base has ask again. A part beyond the base is
+        // here.
         let known = self.in_base(part);
         if known.is_empty() {
             return Ok(vec![Piece::Zero(part.len())]);
@@ -132,7 +137,7 @@ impl Inner {
         self.base.read(known).await
     }
 
-    /// As [`vfield_core::source::BlockSource::prefetch`].
+    /// The overlay's [`vfield_core::source::BlockSource::prefetch`].
     pub fn prefetch(&self, extent: Extent, urgency: vfield_core::source::Urgency) {
         let mut rest = extent;
         while !rest.is_empty() {
@@ -145,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// As [`vfield_core::source::BlockSource::allocation`].
+    /// The overlay's [`vfield_core::source::BlockSource::allocation`].
     pub async fn allocation(&self, extent: Extent) -> Result<Vec<Allocation>, ReadError> {
         let mut runs = Vec::new();
         let mut rest = extent;

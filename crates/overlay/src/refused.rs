@@ -1,11 +1,12 @@
 //! Bytes whose last change was refused.
 //!
-//! A writer may not hear of a refusal: the kernel's FUSE answers a request of which the first part was written
-//! with the length of that part, and the loop driver takes such an answer for success. So a refusal is
-//! remembered here, and as long as there is one, no flush succeeds. A byte is struck off when it is
-//! written again, zeroed, discarded or reset.
+//! A writer may not hear of a refusal. The kernel's FUSE answers a partly written request with the
+//! length of that part, and the loop driver takes such an answer for success. So refusals are kept
+//! here, and while there is one, no flush succeeds. A byte is removed when it is written again,
+//! zeroed, discarded or reset.
 //!
-//! Invariant: a byte whose last change failed is in here, or everything is. Used by the overlay only.
+//! Invariant: a byte whose last change failed is in here, or everything is. Only the overlay uses
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use vfield_core::device::WriteError;
 use vfield_core::extent::Extent;
 
-/// Runs that are remembered one by one: 256 KiB of memory. A writer that is refused in more places than that is
-/// helped by a reset only.
+/// Runs that are remembered one by one: 256 KiB of memory. A writer that is refused in more places
+/// than that is helped by a reset only.
 const RUNS_MAX: usize = 4096;
 
-/// See the module.
+/// The refused bytes, as disjoint ranges.
 #[derive(Debug, Default)]
 pub struct Refused {
     /// True while there is a refusal: what writers and flushes look at without a lock.
@@ -29,7 +30,7 @@ pub struct Refused {
 struct State {
     /// Start and end of each run; runs neither overlap nor touch.
     runs: BTreeMap<u64, u64>,
-    /// There were too many: only [`Refused::clear`] helps.
+    /// True after too many refusals: only [`Refused::clear`] helps.
     overflown: bool,
     /// Why the latest change was refused.
     cause: Option<WriteError>,
@@ -71,14 +72,14 @@ impl Refused {
         settled && self.any.swap(false, Ordering::AcqRel)
     }
 
-    /// All changes are dropped, the refused ones with them.
+    /// Forgets all refusals, as all changes are dropped.
     pub fn clear(&self) {
         let mut state = self.state();
         *state = State::default();
         self.any.store(false, Ordering::Release);
     }
 
-    /// How many bytes it is about; [`u64::MAX`] if nobody knows any more.
+    /// The number of refused bytes; [`u64::MAX`] if it is no longer known.
     pub fn bytes(&self) -> u64 {
         let state = self.state();
         if state.overflown { u64::MAX } else { state.runs.iter().map(|(start, end)| end - start).sum() }
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_then_only_a_reset_helps() {
+    fn the_list_of_refused_areas_is_bounded_and_then_needs_a_reset() {
         let refused = Refused::default();
         for place in 0..=RUNS_MAX as u64 {
             refused.add(Extent::from(place * 1024..place * 1024 + 512), &WriteError::Full);

@@ -1,7 +1,8 @@
-//! A file that is to take another's place: at once, when it is complete and on the disk, or not at all.
+//! Atomic replacement of a file: the new one takes the path once it is complete and on the disk, or
+//! never.
 //!
-//! Apart from the overlay, because the two need not be in one process: a daemon that may open no files writes into one that
-//! its client has opened.
+//! It is apart from the overlay, because the two may be in different processes. A daemon that may
+//! open no files writes into one that its client has opened.
 
 use crate::error::ReplaceError;
 use crate::saved::{Bad, HEADER_BYTES, Header};
@@ -13,7 +14,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A new file that takes another's place when it is complete. Gone with this value unless it was completed.
+/// A new file that takes another's place when it is complete. Gone with this value unless it was
+/// completed.
 #[derive(Debug)]
 pub struct Replacement {
     new: New,
@@ -24,15 +26,15 @@ pub struct Replacement {
 enum New {
     /// Without a name, so that nothing is left of it however the process ends.
     Nameless(File),
-    /// Where the file system has only files with names.
+    /// A hidden named file, on file systems without unnamed ones.
     Named(NamedTempFile),
 }
 
 impl Replacement {
-    /// A new file that can become the one at `path`, where there may be a saved overlay, an empty file, or nothing.
+    /// Begins a file that can replace the one at `path`: a saved overlay, an empty file, or none.
     ///
     /// # Errors
-    /// If something else is there, or nothing can be made beside it.
+    /// If another kind of file is there, or the folder is not writable.
     pub fn begin(path: &Path) -> Result<Self, ReplaceError> {
         let path = target(path)?;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -54,10 +56,10 @@ impl Replacement {
         }
     }
 
-    /// Puts it on the disk and in its place.
+    /// Writes the file to the disk and moves it to its path.
     ///
     /// # Errors
-    /// If the system refuses; what was there before is still there then.
+    /// If the system refuses; the old file is still there then.
     pub fn complete(self) -> Result<(), ReplaceError> {
         let named = self.file().sync_all().and_then(|()| match self.new {
             New::Named(file) => Ok(file.into_temp_path()),
@@ -78,7 +80,7 @@ impl Replacement {
 /// The path that is replaced, and whether it may be.
 fn target(path: &Path) -> Result<PathBuf, ReplaceError> {
     let failed = || ReplaceError::at(path);
-    // Links lead to what is replaced, which is not the link.
+    // Links are followed: their target is replaced.
     let path = match std::fs::canonicalize(path) {
         Ok(path) => path,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.to_owned()),
@@ -94,7 +96,7 @@ fn target(path: &Path) -> Result<PathBuf, ReplaceError> {
     if ours { Ok(path) } else { Err(ReplaceError::Foreign(path)) }
 }
 
-/// How the names of files begin that are on their way.
+/// The prefix of the names of incomplete files.
 fn hidden(path: &Path) -> String {
     format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
 }

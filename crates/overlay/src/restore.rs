@@ -1,7 +1,8 @@
 //! Restoring a saved overlay into an empty one.
 //!
-//! The file is hostile until its checksum was found right, and even then every entry is looked at: what cannot be
-//! is refused, and memory is bounded by one area whatever the file says. Nothing is changed before the checksum.
+//! The file is hostile until its checksum is verified, and even then every entry is checked:
+//! impossible ones are refused, and memory is bounded by one area whatever the file says. Nothing
+//! is changed before the checksum is verified.
 
 use crate::entry::{self, ENTRY_BYTES};
 use crate::error::RestoreError;
@@ -14,11 +15,10 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Looks at the header of a saved overlay, without reading the rest: what is wrong at first sight is known before
-/// anything is started.
+/// Reads the header of a saved overlay only: obvious errors are found before anything starts.
 ///
 /// # Errors
-/// If it is none, was not saved completely, or by a newer version.
+/// If it is no saved overlay, incomplete, or of a newer version.
 pub fn check(path: &Path) -> Result<Header, RestoreError> {
     open(path).map(|(_, header)| header)
 }
@@ -35,7 +35,7 @@ fn open(path: &Path) -> Result<(File, Header), RestoreError> {
     let header = Header::parse(&front).map_err(|bad| match bad {
         Bad::Foreign => RestoreError::Foreign(path.to_owned()),
         Bad::Newer(version) => RestoreError::Newer { path: path.to_owned(), version },
-        Bad::Corrupt => corrupt(path, "its header says what cannot be"),
+        Bad::Corrupt => corrupt(path, "its header has impossible values"),
     })?;
     let (found_bytes, wanted_bytes) = (metadata.len(), header.file_bytes().unwrap_or(u64::MAX));
     if found_bytes < wanted_bytes {
@@ -52,8 +52,8 @@ fn corrupt(path: &Path, what: &'static str) -> RestoreError {
 }
 
 impl Inner {
-    /// Makes the changes in a saved overlay those of this one, which has none. Returns how many bytes are held.
-    /// Blocks for as long as reading the file twice takes. Nobody else may use the overlay yet.
+    /// Loads the changes of a saved overlay into this empty one. Returns the bytes held. Blocks for
+    /// the time of reading the file twice. The overlay must have no users yet.
     pub fn restore(&self, path: &Path) -> Result<u64, RestoreError> {
         if !self.is_empty() {
             return Err(RestoreError::NotEmpty(path.to_owned()));
@@ -90,7 +90,7 @@ impl Inner {
         for index in 0..header.entries {
             let (area, states) = entry_at(file, index, self.cut)
                 .map_err(failed())?
-                .ok_or_else(|| corrupt(path, "an entry says what cannot be"))?;
+                .ok_or_else(|| corrupt(path, "an entry has impossible values"))?;
             left = match left.checked_sub(states.held()) {
                 Some(left) if last.is_none_or(|last| last < area) => left,
                 _ => return Err(corrupt(path, "its entries do not fit together")),

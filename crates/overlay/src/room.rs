@@ -1,6 +1,7 @@
-//! How much may be held, and how much is: a hard bound.
+//! The room of an overlay: the held granules and their hard bound.
 //!
-//! Room is taken before a granule is held and given back when its bytes are gone. Used by the overlay only.
+//! Room is taken before a granule is held and returned when its bytes are gone. Only the overlay
+//! uses it.
 
 use crate::granule::GRANULE_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ impl Room {
         Self { held: AtomicU64::new(0), granules_max: bytes / GRANULE_BYTES }
     }
 
-    /// Takes room for `granules`; false, and nothing taken, if there is not so much.
+    /// Takes room for `granules`; if there is less, returns false and takes none.
     pub fn take(&self, granules: u64) -> bool {
         let taken = |held: u64| held.checked_add(granules).filter(|held| *held <= self.granules_max);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()

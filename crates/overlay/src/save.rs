@@ -1,9 +1,10 @@
-//! Saving an overlay while it is written to: a file with the changes of one moment.
+//! Saving an overlay during writes: a file with the changes of one moment.
 //!
-//! The moment is when the save begins: all areas are locked for as long as it takes to copy the map. From then on
-//! each granule that was held has a place in the file. Whoever is about to change such a granule copies it there
-//! first, unless the saver has been faster. So the file has what was done before the save began, nothing that began
-//! later, and writers wait for one granule's copy at most.
+//! That moment is the beginning of the save: all areas are locked for as long as it takes to copy
+//! the map. From then on each held granule has a place in the file. A writer that is about to
+//! change such a granule copies it there first, unless the saver has been faster. So the file has
+//! all changes from before the save and none from after it. A writer waits for one granule's copy
+//! at most.
 
 use crate::entry;
 use crate::error::SaveError;
@@ -26,8 +27,8 @@ pub struct Saving {
     /// The areas of the moment, in order, and the place of each one's first held granule among all.
     areas: Vec<(u64, Area, u64)>,
     header: Header,
-    /// What of an area is not in the file yet; in the order of `areas`. Changed under the area's lock or by the
-    /// one saver under it for reading, so the mutex is for the compiler.
+    /// The unsaved part of each area, in the order of `areas`. It changes under the area's lock, or
+    /// under that lock for reading by the one saver, so the mutex is for the compiler.
     left: Vec<Mutex<Area>>,
     /// The first thing that went wrong with the file.
     failed: Mutex<Option<io::Error>>,
@@ -47,7 +48,7 @@ impl Saving {
         Self { file, areas, header, left, failed: Mutex::default() }
     }
 
-    /// Copies those of `granules` that are held and not yet in the file. The caller holds the area's lock.
+    /// Copies the held and unsaved ones among `granules`. The caller holds the area's lock.
     fn copy(&self, inner: &Inner, area: u64, granules: Range<usize>) {
         let Ok(index) = self.areas.binary_search_by_key(&area, |(number, ..)| *number) else { return };
         let (_, states, rank) = &self.areas[index];
@@ -89,7 +90,8 @@ impl Saving {
 }
 
 impl Inner {
-    /// Called before granules are changed, under their area's lock: a save that is under way needs them as they are.
+    /// Called before granules are changed, under their area's lock: a save that is under way needs
+    /// them as they are.
     pub fn preserve(&self, area: u64, granules: Range<usize>) {
         if self.is_saving.load(Ordering::Relaxed)
             && let Some(saving) = lock(&self.saving).clone()
@@ -98,8 +100,8 @@ impl Inner {
         }
     }
 
-    /// Saves what is changed now into `file`, which is new and empty and open for both; returns its length then. What it has is
-    /// not on the disk yet. Blocks; changes go on meanwhile.
+    /// Saves the present changes into `file`, which is new, empty, readable and writable; returns
+    /// its length. Its bytes are not on the disk yet. Blocks; changes go on meanwhile.
     pub fn save(&self, file: &File) -> Result<u64, SaveError> {
         let _turn = self.turn()?;
         let saving = {
@@ -152,7 +154,7 @@ impl Inner {
         if let (Some(journal), Some(live)) = (&mut journal, &self.live)
             && let Err(error) = live.rewrite(areas.iter().map(|area| (*area, Area::default())))
         {
-            // Nobody knows any more what is found after a kill.
+            // The state after a kill is unknown from here on.
             journal.give_up(error.to_string());
             return Err(SaveError::Medium(error));
         }

@@ -1,12 +1,14 @@
-//! The format of a saved overlay: one file that says all that was changed, and of which image.
+//! The format of a saved overlay: one file with all changes, and their image.
 //!
 //! ```text
-//! header    "VFOVERL\0"  version: u32  granule: u32  image id: 32 bytes  size: u64  entries: u64  held: u64
+//! header    "VFOVERL\0"  version: u32  granule: u32  image id: 32 bytes  size: u64
+//!           entries: u64  held: u64
 //! entries   (area: u64, states: 64 bytes), in the order of areas, each once
 //! granules  4096 bytes for each that is held, in the order of the device
 //! checksum  BLAKE3 of all before it: 32 bytes
 //! ```
-//! Numbers are little-endian. `held` is the number of granules, so the length of the file follows from the header.
+//! Numbers are little-endian. `held` is the number of granules, so the header decides the length of
+//! the file.
 
 use crate::entry::{self, ENTRY_BYTES};
 use crate::granule::{Cut, GRANULE_BYTES};
@@ -20,16 +22,16 @@ pub const HEADER_BYTES: usize = 8 + 4 + 4 + 32 + 8 + 8 + 8;
 /// Length of the checksum.
 pub const HASH_BYTES: usize = 32;
 
-/// What a saved overlay says of itself.
+/// The header of a saved overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The image that was changed.
     pub image: ImageId,
     /// Length of the device, in bytes.
     pub size_bytes: u64,
-    /// How many areas have changes.
+    /// Number of areas with changes.
     pub entries: u64,
-    /// How many granules follow.
+    /// Number of held granules.
     pub held: u64,
 }
 
@@ -40,7 +42,7 @@ pub enum Bad {
     Foreign,
     /// A later version wrote them.
     Newer(u32),
-    /// They say what cannot be.
+    /// The values are impossible.
     Corrupt,
 }
 
@@ -84,7 +86,7 @@ impl Header {
         if sound { Ok(header) } else { Err(Bad::Corrupt) }
     }
 
-    /// Where the granules begin.
+    /// The offset of the granules in bytes.
     pub const fn granules_at(&self) -> u64 {
         HEADER_BYTES as u64 + self.entries * ENTRY_BYTES as u64
     }

@@ -1,7 +1,7 @@
-//! Writing to an overlay: whole granules at once, parts of granules over what is there.
+//! Writing to an overlay: whole granules at once, parts of granules over their present bytes.
 //!
-//! A part of a granule that is still the base's needs the rest of it. That is read first, without a lock; then
-//! the area is locked and looked at again, since another writer may have been there in the meantime.
+//! A part of a granule of the base needs the rest of it. That is read first, without a lock. Then
+//! the area is locked and checked again, since another writer may have changed it in the meantime.
 
 use crate::granule::{AREA_BYTES, Area, GRANULE_BYTES, State, by_area, granules_in};
 use crate::inner::Inner;
@@ -18,19 +18,19 @@ use vfield_core::source::{Piece, ReadError};
 
 const GRANULE: usize = GRANULE_BYTES as usize;
 
-/// Where zeros come from.
+/// The source of zeros.
 static ZEROS: [u8; GRANULE] = [0; GRANULE];
 
 /// Granules of the base around the ends of a change: where each begins, and all of its bytes.
 #[derive(Default)]
 pub struct Ends(Vec<(u64, Vec<u8>)>);
 
-/// What becomes of a run of granules: their state, and what is written where.
+/// The change of a run of granules: their new state, and the bytes with their offset.
 type Step<'a> = (Range<usize>, State, Option<(u64, Cow<'a, [u8]>)>);
 
 impl Inner {
-    /// Granules of the base that a change of `extent` (not empty) needs: its first and its last, where it does not
-    /// cover them.
+    /// Granules of the base that a change of `extent` (not empty) needs: its first and its last,
+    /// where it does not cover them.
     fn needed(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
         let (first, last) = (self.cut.around(extent.start()), self.cut.around(extent.end() - 1));
         let ends = [Some(first), (last != first).then_some(last)];
@@ -98,7 +98,7 @@ impl Inner {
         self.room.has(self.not_held(self.cut.whole(extent)))
     }
 
-    /// How many granules of `whole` are not held at this moment.
+    /// The number of granules of `whole` that are not held now.
     fn not_held(&self, whole: Extent) -> u64 {
         let (mut at, end) = (whole.start() / GRANULE_BYTES, whole.end().div_ceil(GRANULE_BYTES));
         let mut count = 0;
@@ -110,9 +110,10 @@ impl Inner {
         count
     }
 
-    /// Writes `bytes` at the start of `extent`, which has their length. False if an end is missing in `ends`, as it
-    /// has become the base's since they were read: then read them again and repeat. What lies in several areas
-    /// takes its room before the first of them is changed, so it is refused whole.
+    /// Writes `bytes` at the start of `extent`, which has their length. False if an end is missing
+    /// in `ends`, as it has become the base's since they were read: then read them again and
+    /// repeat. A write to several areas takes its room before the first of them is changed, so it
+    /// is refused as a whole.
     pub fn put(&self, extent: Extent, bytes: &[u8], ends: &Ends) -> Result<bool, WriteError> {
         let mut claim = Claim { room: &self.room, granules: 0 };
         if extent.start() / AREA_BYTES != (extent.end().max(1) - 1) / AREA_BYTES {
@@ -127,8 +128,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// How many granules a write will hold that are not held now. An end may need none if it comes out as zeros, which
-    /// only bytes of zeros can bring about; that one is counted when it is known.
+    /// The number of granules that a write newly holds. An end that comes out as zeros needs none,
+    /// which only bytes of zeros can bring about; it is counted later.
     fn wanted(&self, extent: Extent, bytes: &[u8]) -> u64 {
         let whole = self.cut.whole(extent);
         let ends = [extent.start()..whole.start(), whole.end()..extent.end()].map(Extent::from);
@@ -172,14 +173,14 @@ impl Inner {
         Ok(true)
     }
 
-    /// What is to be done for `bytes` at `part`, which lies in one area; `None` if an end is missing.
+    /// The steps that write `bytes` at `part`, which lies in one area; `None` if an end is missing.
     fn steps<'a>(&self, before: &Area, part: Extent, bytes: &'a [u8], ends: &Ends) -> Option<Vec<Step<'a>>> {
         let mut steps = Vec::with_capacity(3);
         let whole = self.cut.whole(part);
         let at =
             |extent: Extent| &bytes[(extent.start() - part.start()) as usize..(extent.end() - part.start()) as usize];
         let partials = if whole.is_empty() {
-            // It may still lie in two granules.
+            // It may still be in two granules.
             let border = self.cut.around(part.start()).end().min(part.end());
             [part.start()..border, border..part.end()]
         } else {
@@ -214,7 +215,7 @@ impl Inner {
         for granule in empty {
             let start = area * AREA_BYTES + granule as u64 * GRANULE_BYTES;
             if let Err(error) = self.medium.punch(start..start + GRANULE_BYTES) {
-                tracing::warn!(%error, "room of a failed write could not be given back");
+                tracing::warn!(%error, "returning the room of a failed write failed");
             }
         }
     }
@@ -243,13 +244,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Remembers how a change of `extent` ended, for those who flush; says so when the first one is refused.
+    /// Records the result of a change of `extent`, for later flushes; logs the first refusal.
     pub fn account(&self, extent: Extent, done: Result<(), WriteError>) -> Result<(), WriteError> {
         let image = self.base.name();
         match &done {
             _ if extent.is_empty() => {}
             Ok(()) if self.refused.strike(extent) => {
-                tracing::warn!(image, "all that was refused is written or given up: flushes succeed again");
+                tracing::warn!(image, "all refused writes are repeated or discarded: flushes succeed again");
             }
             Ok(()) => {}
             Err(error) if !self.refused.add(extent, error) => {}
@@ -257,19 +258,19 @@ impl Inner {
                 image,
                 held_bytes = self.room.held_bytes(),
                 max_bytes = self.room.max_bytes(),
-                "the overlay is full: writes are refused, and flushes fail until the refused ones are repeated or given \
-                 up. `vfield overlay reset` drops all changes; to keep them, `vfield overlay save FILE` and start again \
+                "the overlay is full: writes fail with ENOSPC, and flushes fail until the refused writes are repeated or \
+                 discarded. `vfield overlay reset` drops all changes; to keep them, `vfield overlay save FILE` and start again \
                  with --overlay-from FILE and a larger --overlay-size"
             ),
             Err(error) => tracing::error!(
                 image, %error,
-                "a write was refused: flushes fail until it is repeated or given up, or `vfield overlay reset`"
+                "a write was refused: flushes fail until it is repeated or discarded, or until `vfield overlay reset`"
             ),
         }
         done
     }
 
-    /// Writes, however long it takes to read what is around.
+    /// Writes, waiting for the base's bytes around it if need be.
     pub async fn write(&self, extent: Extent, bytes: &[u8]) -> Result<(), WriteError> {
         while !extent.is_empty() {
             let ends = self.ends(extent).await?;
@@ -280,7 +281,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Zeros, however long it takes to read what is around.
+    /// Zeros, waiting for the base's bytes around it if need be.
     pub async fn zero(&self, extent: Extent) -> Result<(), WriteError> {
         let whole = self.cut.whole(extent);
         let parts = if whole.is_empty() {
@@ -297,7 +298,7 @@ impl Inner {
     }
 }
 
-/// Room that was taken before it is used; what is left of it is given back.
+/// Room taken before its use; dropping it returns the rest.
 struct Claim<'a> {
     room: &'a Room,
     granules: u64,

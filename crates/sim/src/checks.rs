@@ -1,5 +1,5 @@
-//! What has to hold after every input, whatever happens: each checker in a file of its own, none of them knows what
-//! the readers do or which fault was brought about.
+//! Invariants checked after every input. Each checker has a file of its own, and knows neither the
+//! readers nor the faults.
 
 mod blame;
 mod copies;
@@ -22,11 +22,11 @@ use vfield_core::time::Time;
 pub struct Violation {
     /// The checker that found it.
     pub checker: &'static str,
-    /// When.
+    /// The simulated time of the finding.
     pub at: Time,
     /// On which machine.
     pub machine: usize,
-    /// What was found.
+    /// The finding in words.
     pub what: String,
 }
 
@@ -45,7 +45,7 @@ pub fn violation(field: &Field, checker: &'static str, machine: usize, what: Str
 /// Says which machine is not well, and why.
 type Check = fn(&Field) -> Result<(), (usize, String)>;
 
-/// What is not well yet, once nothing is wrong any more: `None` if everything is.
+/// The first defect that remains although all faults are mended; `None` if there is none.
 pub fn converged(field: &Field) -> Option<Violation> {
     let all: [(&'static str, Check); 4] =
         [("views", views::check), ("reads-end", reads::check), ("coverage", coverage::check), ("quiet", quiet::check)];
@@ -56,10 +56,10 @@ pub fn converged(field: &Field) -> Option<Violation> {
 /// Looking at a whole inventory at every input would cost more than all else.
 const FULL_CHECK_EVERY: u64 = 64;
 
-/// Which checkers look how often.
+/// The checkers in use, and how often they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checks {
-    /// Each machine is looked at after each so many of its inputs; 0: never.
+    /// Each machine is checked after this many of its inputs; 0: never.
     pub every: u64,
     /// Each blamed machine must have lied.
     pub blame: bool,
@@ -68,12 +68,12 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// All, always.
+    /// All checkers, after each input.
     pub const fn all() -> Self {
         Self { every: 1, blame: false, copies: false }
     }
 
-    /// So rarely that a storm of thousands does not notice.
+    /// So rarely that a storm of thousands is not slowed down.
     pub const fn rare() -> Self {
         Self { every: 4096, blame: false, copies: false }
     }
@@ -96,12 +96,13 @@ impl Checks {
         Ok(())
     }
 
-    /// Looks at a chunk that goes from one machine to another; true if it comes from an origin that need not send it.
+    /// Looks at a chunk that goes from one machine to another; true if it comes from an origin that
+    /// need not send it.
     pub(crate) fn sent(self, field: &Field, way: [usize; 2], image: usize, chunk: Chunk) -> bool {
         self.copies && field.machines[way[0]].is_origin(image) && copies::is_elsewhere(field, way, image, chunk)
     }
 
-    /// Looks at what a core says.
+    /// Checks a notice of a core.
     pub(crate) fn notice(self, field: &Field, machine: usize, notice: &Notice) -> Result<(), Violation> {
         match notice {
             Notice::Blamed(node, _) if self.blame => {

@@ -1,35 +1,36 @@
-//! The one queue of what happens next, in a total order: by time, then by when it was put in.
+//! The queue of future events, in a total order: by time, then by insertion.
 //!
-//! What is to happen at once needs no order of its own. What is to happen before long lies in slots of a few microseconds, each
-//! sorted when its time comes: a heap of all that thousands of machines wait for would cost a miss of the processor's cache at each of
-//! its levels. Only what comes later is in a heap. Nothing is ever taken out but the next: what has become void by then
-//! is recognised by whoever handles it.
+//! Immediate events need no order of their own. Events before long are in slots of a few
+//! microseconds, each sorted when its time comes. A heap of the events of thousands of machines
+//! would cost a cache miss at each of its levels; only later events are in a heap. Only the next
+//! event is ever taken out: the handler recognises void ones.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use vfield_core::time::Time;
 
-/// A slot lasts so many nanoseconds, as a power of two: two microseconds, in which 100 000 busy machines do a few hundred things.
+/// Length of a slot in nanoseconds, as a power of two: two microseconds, in which 100 000 busy
+/// machines do a few hundred things.
 const SLOT_BITS: u32 = 11;
-/// So many slots are kept: 67 ms, beyond what a chunk takes on any link and how often cores look at their requests.
+/// Number of slots: 67 ms, beyond the time of a chunk on any link and the cores' check interval.
 const SLOTS: u64 = 1 << 15;
 
-/// See the module.
+/// A queue of events.
 #[derive(Debug)]
 pub struct Queue<E> {
     now: Time,
     sequence: u64,
     /// Due now; all that is due now elsewhere was put in before.
     soon: VecDeque<E>,
-    /// The slot whose time it is.
+    /// The number of the present slot.
     slot: u64,
-    /// What is in it, the next last.
+    /// Its events, the next one last.
     current: Vec<Entry<E>>,
     /// The slots after it, in turns, each in no order.
     slots: Vec<Vec<Entry<E>>>,
-    /// Which of them have anything, a bit each.
+    /// A bit set of the slots with events.
     filled: Vec<u64>,
-    /// All that comes after them.
+    /// All events after the slots.
     later: BinaryHeap<Reverse<Entry<E>>>,
     length: usize,
 }
@@ -93,7 +94,7 @@ impl<E> Queue<E> {
         self.now
     }
 
-    /// Puts something in; what should have happened before happens now.
+    /// Adds an event; one in the past happens now.
     pub fn push(&mut self, at: Time, event: E) {
         self.length += 1;
         if at <= self.now {
@@ -153,19 +154,20 @@ impl<E> Queue<E> {
         }
         let place = (next % SLOTS) as usize;
         self.filled[place / 64] &= !(1 << (place % 64));
-        // What the last one took is given back: all slots as large as the largest ever was would be a lot.
+        // The buffer of the last slot is freed: if all slots kept their largest size, that would be
+        // a lot.
         self.current = std::mem::take(&mut self.slots[place]);
         self.current.sort_unstable_by_key(|entry| Reverse(entry.key()));
     }
 
-    /// The next slot after this one that has anything.
+    /// The next slot after this one with events.
     fn next_filled(&self) -> Option<u64> {
         let from = (self.slot + 1) % SLOTS;
         let words = self.filled.len();
         let (first, bit) = (from as usize / 64, from % 64);
         let masked = |turn: usize| {
             let word = self.filled[(first + turn) % words];
-            // The first word is looked at twice: from the slot on, and at the end up to it.
+            // The first word is checked twice: from the slot on, and at the end up to it.
             match turn {
                 0 => word & (u64::MAX << bit),
                 turn if turn == words => word & !(u64::MAX << bit),
@@ -177,7 +179,7 @@ impl<E> Queue<E> {
         Some(self.slot + 1 + (place + SLOTS - from) % SLOTS)
     }
 
-    /// How much is in it.
+    /// The number of events in it.
     pub const fn len(&self) -> usize {
         self.length
     }
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_out_is_in_order_however_far_ahead_it_was_put_in() {
+    fn events_come_out_in_order_however_far_ahead() {
         let (mut queue, mut dice) = (Queue::new(at(3)), Dice::new(1));
         let mut expected = Vec::new();
         let mut came = Vec::new();
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_at_one_time_happens_in_the_order_in_which_it_was_put_in() {
+    fn simultaneous_events_keep_their_order() {
         let mut queue = Queue::new(at(0));
         queue.push(at(2), 'c');
         queue.push(at(1), 'a');

@@ -1,4 +1,4 @@
-//! The command line: what each command does, and the one table of exit codes.
+//! The command line: the commands, and the one table of exit codes.
 
 pub mod boot;
 pub mod chaos;
@@ -16,10 +16,10 @@ pub use typed::parse;
 #[command(name = "sim", bin_name = "cargo sim --", max_term_width = 110, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true)]
 pub struct Options {
-    /// Chaos of new seeds for so many hours
+    /// Run chaos with new seeds for this many hours
     #[arg(long, value_name = "H")]
     pub hours: Option<f64>,
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -27,30 +27,30 @@ pub struct Options {
 const EXIT_CODES: &str = "\
 @FILE stands for the options in a file, an option and its value on each line.
 
-Exit codes: 0 all is well; 1 readers did not come to their end; 2 options or files that make no sense, or a run that \
+Exit codes: 0 all is well; 1 readers did not finish; 2 options or files that make no sense, or a run that \
 does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, unverified, blame); 4 a bound was exceeded \
-(flights, inventory, livelock, load, copies); 5 not everything became well after all faults were mended (views, reads-end, coverage, quiet); \
+(flights, inventory, livelock, load, copies); 5 defects remain after all faults were mended (views, reads-end, coverage, quiet); \
 6 a core panicked; 7 a trace of another version, or one that this build does not repeat";
 
-/// See [`Options`].
+/// The commands; see [`Options`].
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Everybody reads one image at once
+    /// All machines read one image at once
     Storm(storm::Options),
-    /// Everybody boots from one image at once: small reads in a recorded order
+    /// All machines boot from one image at once: small reads in a recorded order
     Boot(boot::Options),
-    /// What nodes say to each other when nobody reads
+    /// Traffic between nodes while no machine reads
     Idle(idle::Options),
-    /// Small fields in which everything goes wrong, drawn from seeds
+    /// Small fields with all kinds of faults, drawn from seeds
     Chaos(chaos::Options),
-    /// Repeat what a trace file tells of
+    /// Repeat the run of a trace file
     Replay(replay::Options),
 }
 
-/// How a run ended.
+/// The reason why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Readers did not come to their end.
+    /// Readers did not finish.
     #[error("{0}")]
     Unfinished(String),
     /// Options or files that make no sense.
@@ -86,10 +86,10 @@ impl Failure {
     }
 }
 
-/// Does what was asked for.
+/// Runs a command.
 ///
 /// # Errors
-/// See [`Failure`].
+/// The variants of [`Failure`].
 pub fn run(options: &Options) -> Result<(), Failure> {
     match (&options.command, options.hours) {
         (Some(_), Some(_)) => Err(Failure::Usage("--hours soaks with chaos: without a command".to_owned())),

@@ -1,4 +1,4 @@
-//! All chance of a run: one stream of numbers from one seed.
+//! The randomness of a run: one stream of numbers from one seed.
 
 use std::ops::Range;
 use vfield_core::placement::map::mix;
@@ -30,7 +30,7 @@ impl Dice {
         self.roll() % 100 < times
     }
 
-    /// One of several.
+    /// A random one of the choices.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.among(0..choices.len() as u64) as usize]
     }

@@ -1,4 +1,4 @@
-//! What is written down about some machines so that one can see why their readers waited.
+//! Notes about some machines, which show why their readers waited.
 
 use crate::field::Field;
 use crate::machine::number_of;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Stage;
 
-/// So many machines that wait for each other fill a line.
+/// Most machines in a line about machines that wait for each other.
 const CHAIN_MAX: usize = 12;
 
-/// What came to one machine since it was last looked at.
+/// The messages of one machine since the last notes.
 #[derive(Debug, Default, Clone)]
 pub struct Notes {
     /// Bytes of chunks, by the machine that sent them.
     pub came: BTreeMap<usize, u64>,
-    /// Refusals, likewise.
+    /// Refusals, by sender.
     pub refused: BTreeMap<usize, u64>,
 }
 
-/// See the module.
+/// The notes about all explained machines.
 #[derive(Debug, Default)]
 pub struct Explain {
     notes: BTreeMap<usize, Notes>,
@@ -57,7 +57,7 @@ impl Explain {
     }
 }
 
-/// One line: where its reader is, what waits, from whom how much came.
+/// One line: the reader's position, the waiting chunks, the chunks by sender.
 pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> String {
     let host = &field.machines[machine];
     let mut text = format!("{:7.1} s machine {machine}:", at.as_secs_f64());
@@ -79,7 +79,8 @@ pub fn line(field: &Field, machine: usize, notes: &Notes, at: Duration) -> Strin
     text
 }
 
-/// One line: what the first chunk that a machine's reader waits for waits for, from machine to machine.
+/// One line: the first chunk that a machine's reader waits for, and the machines that wait for each
+/// other.
 pub fn chain(field: &Field, machine: usize) -> Option<String> {
     let reader = &field.readers[*field.machines[machine].readers.first()? as usize];
     Some(chain_of(field, machine, reader.image, Chunk(reader.position()?)))
@@ -120,7 +121,7 @@ pub fn chain_of(field: &Field, machine: usize, image: usize, chunk: Chunk) -> St
     text
 }
 
-/// Those with the highest numbers, highest first: a line has room for a few.
+/// The entries with the highest numbers, highest first: a line has room for a few.
 fn most<K: Ord + Copy, V: Ord + Copy>(numbers: BTreeMap<K, V>) -> Vec<(K, V)> {
     let mut pairs: Vec<(K, V)> = numbers.into_iter().collect();
     pairs.sort_by_key(|(_, number)| std::cmp::Reverse(*number));

@@ -1,9 +1,9 @@
-//! Faults: each a value that is drawn and written down before it is brought about.
+//! Faults: each is a value that is drawn and recorded before it happens.
 //!
-//! What may fail, and what is assumed meanwhile, is said at each kind. Common to all: what a core is told about its own
-//! machine is true, chunks in a machine's memory stay as they were verified, and the hash tree cannot be forged. Stores
-//! lie in memory, so a process that is started again has an empty one; who comes back with its store is a machine that was
-//! suspended.
+//! Each kind says what fails, and what is assumed meanwhile. Common to all: the inputs of a core
+//! about its own machine are true, verified chunks in memory do not change, and the hash tree
+//! cannot be forged. Stores are in memory, so a restarted process has an empty one. A machine that
+//! returns with its store was suspended.
 
 use crate::field::{Arrival, Field, Reads};
 use crate::machine::Fault as Illness;
@@ -13,36 +13,37 @@ use std::fmt;
 use std::time::Duration;
 use vfield_core::node::Input;
 
-/// One kind of fault, and whom it befalls. Machines are named by their places; 0 is the origin's.
+/// A kind of fault and its machines. Machines are named by their places; 0 is the origin's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The process dies: its connections break, others are refused.
     Crash(usize),
-    /// The power of a machine fails: nobody is told, its connections stay silent.
+    /// A machine loses power: no peer hears of it, its connections stay silent.
     PowerLoss(usize),
-    /// A machine that is off is switched on and joins through another: a later generation at its address, without what
-    /// its store held. One that runs stays as it is.
+    /// A machine that is off is switched on and joins through another one: a later generation at
+    /// its address, with an empty store. A running machine is unchanged.
     Start(usize),
-    /// A process is stopped, and goes on later where it left off: its memory, its connections and its store are as they
-    /// were, and what came meanwhile comes at once.
+    /// A process is stopped, and later resumed. Its memory, connections and store are as before,
+    /// and all messages since then arrive at once.
     Pause(usize),
-    /// The same, but its connections break, as those of a machine do that is suspended to disk.
+    /// The same, but its connections break, as those of a machine that is suspended to disk.
     Suspend(usize),
     /// A paused machine goes on.
     Resume(usize),
-    /// The node says goodbye and ends.
+    /// The node leaves the field and ends.
     Leave(usize),
-    /// Nothing goes from some places to others; what was on its way waits. Connections do not break by themselves.
+    /// No packet passes from some places to others; packets on their way wait. Connections do not
+    /// break by themselves.
     Cut(Vec<usize>, Vec<usize>),
     /// That way is open again.
     Mend(Vec<usize>, Vec<usize>),
     /// Keeps its connections and its gossip, and answers no request.
     Stall(usize),
-    /// Sends wrong bytes. It says of itself what is true otherwise.
+    /// Sends wrong bytes. Its announcements are true otherwise.
     Lie(usize),
-    /// Claims to hold what it does not: it says of itself what it said before, and has nothing for anybody.
+    /// Has false claims: it announces the same as before, and has nothing for any peer.
     Boast(usize),
-    /// It does what a node does again.
+    /// The machine behaves as a node again.
     Heal(usize),
     /// All connections between two machines are reset; new ones can be made at once.
     Reset(usize, usize),
@@ -50,9 +51,10 @@ pub enum Fault {
     Slow(usize, u64, u64),
     /// A clock jumps ahead; it never goes back, since cores are given a monotonic one.
     Jump(usize, Duration),
-    /// So many more machines join within one millisecond, each with so many hundredths of the image.
+    /// This many more machines join within one millisecond, each with a store of this percentage of
+    /// the image.
     Join(usize, u64),
-    /// Of each hundred datagrams so many are lost.
+    /// This percentage of datagrams is lost.
     Loss(u64),
 }
 
@@ -61,7 +63,7 @@ pub enum Fault {
 pub struct Planned {
     /// After the start.
     pub at: Duration,
-    /// What is brought about.
+    /// The fault to bring about.
     pub fault: Fault,
 }
 
@@ -71,14 +73,14 @@ impl fmt::Display for Planned {
     }
 }
 
-/// What machines that are switched on do.
+/// The behaviour of machines that are switched on.
 #[derive(Debug, Clone)]
 pub struct Habits {
     /// Chunks of the image that each place holds.
     pub stores: Vec<u64>,
-    /// What newcomers read: an order of the image's chunks, and how many blocks at a time.
+    /// The reading order of newcomers over the image's chunks.
     pub order: Order,
-    /// See [`Habits::order`].
+    /// Blocks read at a time, in that order.
     pub depth: usize,
 }
 

@@ -1,7 +1,7 @@
-//! The field: machines, the network between them, readers, and the one queue of what happens next.
+//! The field: machines, the network between them, readers, and the one queue of future events.
 //!
-//! Everything is drawn from one seed and the queue's order is total, so the same calls give the same run, to the
-//! last output. After each input the checkers look at the machine that had it.
+//! One seed decides everything and the queue's order is total, so the same calls give the same run,
+//! to the last output. After each input the checkers look at its machine.
 
 mod joining;
 mod lanes;
@@ -32,25 +32,26 @@ use vfield_core::identity::NodeId;
 use vfield_core::node::{Input, Output};
 use vfield_core::time::Time;
 
-/// How often a machine that owes an answer says that it has not forgotten.
+/// Interval at which a machine that owes an answer sends a sign of life.
 const BEAT: Duration = Duration::from_millis(50);
-/// After so many events memory is looked at: a fifth of a second, in which a large field takes 100 MB more while it starts.
+/// Events between checks of memory: a fifth of a second, in which a large field takes 100 MB while
+/// it starts.
 const MEMORY_EVERY: u64 = 1 << 14;
-/// So often a condition is looked at while waiting for it.
+/// Interval at which an awaited condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What happens next.
+/// The events of the simulation.
 #[derive(Debug)]
 enum Event {
     /// A core asked to be woken.
     Wake(u32),
-    /// A machine's link is free for what waits to leave.
+    /// A machine's link is free for the next outgoing packet.
     Leave(u32),
     /// The first byte of a packet has come to the next link on its way.
     Hop(u32),
-    /// A machine's link is free for what has come.
+    /// A machine's link is free for the next incoming packet.
     Enter(u32),
-    /// All of a packet is there.
+    /// A packet has arrived completely.
     Deliver(u32),
     /// The shell of a machine notices something.
     Tell(u32, Box<Input>),
@@ -71,29 +72,29 @@ enum Event {
 pub struct Zone {
     /// Out of it.
     pub up: Pipe,
-    /// Into it.
+    /// Towards the zone.
     pub down: Pipe,
     /// Bytes of chunks that came in.
     pub payload_came: u64,
 }
 
-/// See the module.
+/// A simulated field.
 pub struct Field {
-    /// All machines that there ever were, by number.
+    /// All machines that ever existed, by number.
     pub machines: Vec<Machine>,
-    /// All images.
+    /// All images of the field.
     pub images: Vec<Original>,
-    /// All readers that there ever were.
+    /// All readers that ever existed.
     pub readers: Vec<Reader>,
     /// The settings of cores that are started from now on.
     pub config: Config,
-    /// What the network is like.
+    /// The properties of the network.
     pub links: Links,
     /// The uplinks of the zones, by number.
     pub zones: Vec<Zone>,
-    /// What checkers look at.
+    /// The checkers in use.
     pub checks: Checks,
-    /// What was found wrong first. Nothing happens after it.
+    /// The first violation. The run stops there.
     pub violation: Option<Violation>,
     /// A violation is a panic, as tests want it.
     pub strict: bool,
@@ -101,15 +102,15 @@ pub struct Field {
     pub events_max: u64,
     /// With more memory than this, in bytes, nothing happens any more.
     pub memory_max: u64,
-    /// It has come to that.
+    /// True once that memory was reached.
     pub is_full: bool,
-    /// Machines keep what their cores had to say.
+    /// True if machines keep the notices of their cores.
     pub keeps_notices: bool,
     /// Readers note how long each of their reads took.
     pub keeps_times: bool,
-    /// What is written down of some machines.
+    /// Notes about explained machines.
     pub explain: Explain,
-    /// What has happened so far, in numbers.
+    /// Number of events so far.
     pub events: u64,
     queue: Queue<Event>,
     packets: Packets,
@@ -118,11 +119,11 @@ pub struct Field {
     trace: Trace,
     /// The machine that was started last at each place.
     places: Vec<u32>,
-    /// Packets that came before one that was put on the wire earlier: by lane, way and number.
+    /// Packets that overtook an earlier one of their lane, by lane, way and number.
     early: BTreeMap<(u32, u32, u8, u32), u32>,
     /// Packets that came to a wall.
     at_walls: Vec<u32>,
-    /// What happened to machines while they were paused.
+    /// Events of paused machines.
     frozen: BTreeMap<u32, Vec<Event>>,
     /// Requests that a stalled machine has swallowed.
     swallowed: Vec<Packet>,
@@ -133,7 +134,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// No machines yet. The window has 64 chunks, 64 more are kept besides each store.
+    /// A field without machines. The window has 64 chunks, and so has the transient cache of each
+    /// machine.
     pub fn new(seed: u64, images: Vec<Original>) -> Self {
         let config =
             Config { window_bytes: 1 << 20, transient_bytes: 1 << 20, read_ahead_bytes: 1 << 19, ..Config::default() };
@@ -169,12 +171,12 @@ impl Field {
         }
     }
 
-    /// The time.
+    /// The simulated time.
     pub const fn now(&self) -> Time {
         self.queue.now()
     }
 
-    /// Lets so much time pass, or less if something is found wrong.
+    /// Runs the field for this time, or until a violation.
     #[track_caller]
     pub fn run(&mut self, time: Duration) {
         let end = self.now() + time;
@@ -199,7 +201,7 @@ impl Field {
         }
     }
 
-    /// Gives a machine's core an input and does what it says.
+    /// Gives a machine's core an input and carries out its outputs.
     pub fn input(&mut self, machine: usize, input: Input) {
         if self.machines[machine].alive {
             let now = self.now() + self.machines[machine].ahead;

@@ -1,7 +1,9 @@
-//! The simulator: many cores on a modelled network and a virtual clock, from one seed, repeatable to the byte.
+//! The simulator: many cores on a modelled network and a virtual clock, from one seed, repeatable
+//! to the byte.
 //!
-//! [`field::Field`] is the harness: machines, links, readers, one queue of events; tests drive it directly.
-//! [`scenario`] says what is to happen as plain data, [`commands`] is the command line that runs it.
+//! [`field::Field`] is the harness: machines, links, readers, one queue of events; tests drive it
+//! directly. [`scenario`] is the plan of a run as plain data; [`commands`] is the command line that
+//! runs it.
 
 pub mod checks;
 pub mod clock;

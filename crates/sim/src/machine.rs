@@ -1,4 +1,5 @@
-//! A machine of the field: a core, and the shell's side of what it says: shelves, lanes, requests in flight.
+//! A machine of the field: a core, and the shell's state for it: shelves, lanes, requests in
+//! flight.
 
 pub mod flights;
 pub mod lane;
@@ -18,7 +19,7 @@ use vfield_core::image::ImageId;
 use vfield_core::node::{Node, Notice};
 use vfield_core::time::Time;
 
-/// How a machine misbehaves.
+/// The misbehaviour of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Not at all.
@@ -29,13 +30,13 @@ pub enum Fault {
     Paused,
     /// Sends wrong bytes.
     Lying,
-    /// Claims to hold what it does not: gossips as before, and says no to whatever it is asked for.
+    /// False claims: it gossips as before, and refuses every request.
     Boasting,
     /// As an origin: the file has changed.
     Changed,
 }
 
-/// What a machine has sent and received so far.
+/// The traffic of a machine so far.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Traffic {
     /// Bytes of chunks sent.
@@ -44,31 +45,31 @@ pub struct Traffic {
     pub payload_came: u64,
     /// Bytes of everything else sent: gossip, requests, refusals, advice, notes, signs of life.
     pub control_sent: u64,
-    /// Requests made.
+    /// Number of requests sent.
     pub requests: u64,
     /// Refusals and redirections sent.
     pub refusals: u64,
 }
 
-/// See the module.
+/// A simulated machine.
 pub struct Machine {
-    /// Its core.
+    /// The machine's core.
     pub node: Node,
-    /// Who it is.
+    /// The machine's present identity.
     pub identity: Identity,
     /// Its place: machines that were started one after the other at the same address share it.
     pub place: u32,
     /// The zone it is in.
     pub zone: u32,
-    /// It runs.
+    /// True while it runs.
     pub alive: bool,
-    /// How it misbehaves.
+    /// The machine's present misbehaviour.
     pub fault: Fault,
-    /// It has sent wrong bytes.
+    /// True once it has sent wrong bytes.
     pub has_lied: bool,
-    /// How far its clock is ahead of the field's.
+    /// Lead of its clock over the field's.
     pub ahead: Duration,
-    /// What it has of each image of the field.
+    /// The chunks that it has of each image of the field.
     pub shelves: Vec<Option<Box<Shelf>>>,
     /// Its requests in flight.
     pub flights: Flights,
@@ -78,34 +79,35 @@ pub struct Machine {
     pub lanes: BTreeMap<u32, Lane>,
     /// Machines that have an open connection to it.
     pub callers: BTreeSet<u32>,
-    /// When its core is going to be woken.
+    /// When its core is to be woken.
     pub wake_at: Option<Time>,
-    /// Its link.
+    /// The machine's network link.
     pub port: Port,
-    /// What went over its link.
+    /// The traffic over its link.
     pub traffic: Traffic,
-    /// What its core had to say, if the field keeps it.
+    /// The notices of its core, if the field keeps them.
     pub notices: Vec<(Time, Notice)>,
     /// Its readers, by number.
     pub readers: Vec<u32>,
-    /// How often its core was given something.
+    /// Number of inputs to its core.
     pub inputs: u64,
 }
 
-/// The bits of a node's id that are the number of its machine, so that whom an id names needs no search; the others are
-/// drawn.
+/// Bits of a node's id that are the number of its machine, so an id leads to its machine without a
+/// search; the others are drawn.
 const NUMBER_BITS: u32 = 24;
 /// Most machines of a field.
 pub const MACHINES_MAX: usize = 1 << NUMBER_BITS;
 /// The port on which all nodes listen.
 const PORT: u16 = 4000;
 
-/// When simulated time begins, in milliseconds since 1970.
+/// The beginning of simulated time, in milliseconds since 1970.
 const EPOCH: u64 = 1_700_000_000_000;
 /// Clocks are off by at most this, either way.
 const CLOCKS_OFF: u64 = 2_000;
 
-/// Who the machine with this number is, at some place in some zone, started at `now`. The one maker of identities.
+/// The identity of the machine with this number at some place in some zone, started at `now`. The
+/// one maker of identities.
 pub fn identity(number: usize, place: u32, zone: Zone, now: Time, drawn: u64) -> Identity {
     assert!(number < MACHINES_MAX, "{number} machines are too many");
     let addr = SocketAddr::from((Ipv4Addr::from(10 << 24 | place), PORT));
@@ -115,7 +117,7 @@ pub fn identity(number: usize, place: u32, zone: Zone, now: Time, drawn: u64) ->
     Identity { addr, node, generation, zone }
 }
 
-/// The number of the machine that an id names; it may not exist, since anybody may say anything.
+/// The number of the machine in an id; there may be none, since claims may name any id.
 pub const fn number_of(node: NodeId) -> usize {
     node.0 as usize & (MACHINES_MAX - 1)
 }
@@ -156,17 +158,17 @@ impl Machine {
         }
     }
 
-    /// What it has of an image, if it takes part in it.
+    /// The chunks that it has of an image, if it takes part in it.
     pub fn shelf(&self, image: usize) -> Option<&Shelf> {
         self.shelves.get(image)?.as_deref()
     }
 
-    /// See [`Machine::shelf`].
+    /// Like [`Machine::shelf`], mutable.
     pub fn shelf_mut(&mut self, image: usize) -> Option<&mut Shelf> {
         self.shelves.get_mut(image)?.as_deref_mut()
     }
 
-    /// Takes part in an image from now on.
+    /// Joins an image.
     pub fn put_up(&mut self, image: usize, shelf: Shelf) {
         if self.shelves.len() <= image {
             self.shelves.resize_with(image + 1, || None);
@@ -174,7 +176,7 @@ impl Machine {
         self.shelves[image] = Some(Box::new(shelf));
     }
 
-    /// True if a read of the chunk needs nobody else.
+    /// True if a read of the chunk needs no peer.
     pub fn has(&self, image: usize, chunk: Chunk) -> bool {
         self.shelf(image).is_some_and(|shelf| shelf.has(chunk))
     }
@@ -189,7 +191,7 @@ impl Machine {
         self.alive && self.fault == Fault::None
     }
 
-    /// How many chunks it sent of an image.
+    /// The number of chunks that it sent of an image.
     pub fn sent_of(&self, image: usize) -> u64 {
         self.shelf(image).map_or(0, |shelf| shelf.sent)
     }
@@ -199,19 +201,19 @@ impl Machine {
         self.shelf(image).and_then(|shelf| shelf.times_sent.get(&chunk).copied()).unwrap_or(0)
     }
 
-    /// When it first said that coverage is complete, or no longer.
-    pub fn told_coverage(&self, id: ImageId, complete: bool) -> Option<Time> {
-        let told = |notice: &Notice| *notice == Notice::Coverage(id, complete);
-        self.notices.iter().find(|(_, notice)| told(notice)).map(|(at, _)| *at)
+    /// When it first reported that coverage is complete, or incomplete again.
+    pub fn coverage_notice(&self, id: ImageId, complete: bool) -> Option<Time> {
+        let is_it = |notice: &Notice| *notice == Notice::Coverage(id, complete);
+        self.notices.iter().find(|(_, notice)| is_it(notice)).map(|(at, _)| *at)
     }
 
-    /// When it said of another that it is down.
-    pub fn told_down(&self, other: Identity) -> Option<Time> {
-        let told = |notice: &Notice| matches!(notice, Notice::Down(down) if down.identity.node == other.node);
-        self.notices.iter().find(|(_, notice)| told(notice)).map(|(at, _)| *at)
+    /// When it reported that another machine is down.
+    pub fn down_notice(&self, other: Identity) -> Option<Time> {
+        let is_it = |notice: &Notice| matches!(notice, Notice::Down(down) if down.identity.node == other.node);
+        self.notices.iter().find(|(_, notice)| is_it(notice)).map(|(at, _)| *at)
     }
 
-    /// Whom it has blamed.
+    /// The number of blamed peers.
     pub fn blamed(&self) -> usize {
         self.notices.iter().filter(|(_, notice)| matches!(notice, Notice::Blamed(..))).count()
     }

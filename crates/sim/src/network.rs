@@ -1,9 +1,9 @@
-//! The network between machines: what travels, what it costs, and how long it is on its way.
+//! The network between machines: packets, their cost, and their time on the way.
 //!
-//! Each machine has a port of its own rate in each direction; what leaves waits in line, the more urgent first. Links
-//! cut through: the first byte of a message goes on as soon as it has come. Zones hang on uplinks that all their
-//! machines share. Short messages do not wait behind chunks, as on links with short, fair queues; they take
-//! their share of the rate all the same.
+//! Each machine has a port with a rate for each direction; outgoing packets are queued by priority.
+//! Links cut through: the first byte of a message goes on as soon as it has arrived. Zones have
+//! uplinks that all their machines share. Short messages do not wait behind chunks, as on links
+//! with short, fair queues; they take their share of the rate all the same.
 
 pub mod packet;
 pub mod port;
@@ -21,36 +21,36 @@ pub const GIGABIT: u64 = 125_000_000;
 /// In which order messages leave a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discipline {
-    /// First come, first served, whoever they are for.
+    /// First come, first served, whatever the receiver.
     Fifo,
-    /// Connections share the link fairly, message by message; of one connection the more urgent goes first. So it is on
-    /// machines with TCP.
+    /// Connections share the link fairly, message by message; of one connection the more urgent
+    /// goes first. So it is on machines with TCP.
     Fair,
 }
 
-/// What links between machines are like.
+/// The properties of the links.
 #[derive(Debug, Clone)]
 pub struct Links {
-    /// Bytes a second of each machine's link, in each direction; of machines that are started from now on.
+    /// Bytes a second of each machine's link, in each direction; of machines that are started from
+    /// now on.
     pub rate: u64,
     /// From one end to the other, for one bit.
     pub delay: Duration,
-    /// Up to so much more, drawn for each message.
+    /// Most additional delay, drawn for each message.
     pub jitter: Duration,
     /// In which order messages leave.
     pub discipline: Discipline,
-    /// Of each hundred datagrams so many are lost.
+    /// Percentage of lost datagrams.
     pub loss_percent: u64,
-    /// Bytes on the wire for each packet besides its payload, and the payload that a full one has; no headers at all if
-    /// `packet_payload` is 0.
+    /// Bytes of headers for each packet on the wire; none if `packet_payload` is 0.
     pub packet_headers: u64,
-    /// See [`Links::packet_headers`].
+    /// Bytes of payload in a full packet.
     pub packet_payload: u64,
     /// Machines of each zone; 0: all are in one.
     pub zone_size: usize,
     /// Bytes a second of each zone's uplink, in each direction.
     pub zone_rate: u64,
-    /// What a message costs on its way between zones besides.
+    /// Additional delay of a message between zones.
     pub zone_delay: Duration,
 }
 
@@ -72,7 +72,8 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Ethernet with IPv4, TCP and its timestamps: 1448 of the 1514 bytes that a shaper counts are payload.
+    /// Ethernet with IPv4, TCP and its timestamps: 1448 of the 1514 bytes that a shaper counts are
+    /// payload.
     pub const ETHERNET: (u64, u64) = (66, 1448);
 
     /// Bytes that `bytes` of payload take on the wire.
@@ -86,7 +87,7 @@ impl Links {
     }
 }
 
-/// How long so many bytes take at so many a second.
+/// The time of this many bytes at this rate in bytes per second.
 pub const fn takes(bytes: u64, rate: u64) -> Duration {
     Duration::from_nanos(bytes * 1_000_000_000 / rate)
 }

@@ -1,18 +1,18 @@
-//! An image as the simulator knows it: its numbering, and which chunks are all zeros. It has no bytes.
+//! An image as the simulator knows it: its numbering and its zero chunks. It has no bytes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::image::{Geometry, Header, ImageId};
 
-/// See the module.
+/// An image without bytes.
 #[derive(Clone, Debug)]
 pub struct Original {
-    /// Its id.
+    /// The image's id.
     pub id: ImageId,
-    /// Its name.
+    /// The image's name.
     pub name: String,
-    /// Its numbering.
+    /// The numbering of its chunks.
     pub geometry: Geometry,
     zero: BTreeSet<Chunk>,
 }
@@ -28,12 +28,12 @@ impl Original {
         Self::of(number, data_chunks, ChunkSize::DEFAULT, std::slice::from_ref(&(0..data_chunks)))
     }
 
-    /// Chunks of 16 KiB, of which only those in `populated` have data.
+    /// An image in chunks of 16 KiB, of which only those in `populated` have data.
     pub fn sparse(number: u8, data_chunks: u64, populated: &[Range<u64>]) -> Self {
         Self::of(number, data_chunks, ChunkSize::MIN, populated)
     }
 
-    /// `data_chunks` chunks of some size, of which only those in `populated` have data.
+    /// An image of `data_chunks` chunks of some size, of which only those in `populated` have data.
     pub fn of(number: u8, data_chunks: u64, size: ChunkSize, populated: &[Range<u64>]) -> Self {
         let count = populated.iter().map(|range| range.end - range.start).sum();
         let geometry = Geometry::new(Header::new(data_chunks * size.bytes(), size, count).expect("a header"));
@@ -49,7 +49,7 @@ impl Original {
         Self { id: ImageId([number; 32]), name: format!("image-{number}"), geometry, zero }
     }
 
-    /// How many chunks and pages it has.
+    /// The number of chunks, pages included.
     pub fn chunks(&self) -> u64 {
         self.geometry.chunks()
     }
@@ -59,7 +59,7 @@ impl Original {
         0..self.geometry.data_chunks()
     }
 
-    /// How many chunks and pages are not all zeros.
+    /// The number of chunks and pages that are not all zeros.
     pub fn populated(&self) -> u64 {
         self.chunks() - self.zero.len() as u64
     }

@@ -1,4 +1,5 @@
-//! A reader of one machine: reads an image block after block, as an export's client does, and notes how it waited.
+//! A reader of one machine: reads an image block after block, like an export's client, and records
+//! its waits.
 
 use crate::dice::Dice;
 use std::ops::Range;
@@ -12,22 +13,22 @@ use vfield_core::time::Time;
 /// In which order blocks are read.
 #[derive(Debug, Clone)]
 pub enum Order {
-    /// These chunks, so many at a time.
+    /// A range of chunks in order, in blocks.
     Along {
-        /// What is left.
+        /// The chunks that are left.
         chunks: Range<u64>,
         /// Chunks of a block.
         step: u64,
     },
     /// Blocks at random places.
     Random {
-        /// Where.
+        /// The source of positions.
         dice: Dice,
         /// Chunks of the image.
         chunks: u64,
         /// Chunks of a block.
         step: u64,
-        /// How many blocks are left.
+        /// The number of blocks left.
         left: u64,
     },
     /// As it was recorded: for all readers the same list, and how much of it has been read.
@@ -35,7 +36,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// In a word.
+    /// The order in one word.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Along { .. } => "sequential",
@@ -67,22 +68,22 @@ impl Order {
 /// A read in flight.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// What of it has not been read.
+    /// The part that is still unread.
     pub left: Range<u64>,
     /// When it was begun.
     pub begun: Time,
     /// Since when it waits for the first of that.
     pub since: Time,
-    /// What the core answers with, while it waits.
+    /// The token of its read, while it waits.
     pub token: Option<Token>,
 }
 
-/// See the module.
+/// The state of a reader.
 #[derive(Debug)]
 pub struct Reader {
     /// On this machine.
     pub machine: usize,
-    /// Of this image of the field.
+    /// The index of its image.
     pub image: usize,
     order: Order,
     depth: usize,
@@ -90,11 +91,11 @@ pub struct Reader {
     pub open: Vec<Block>,
     /// Recognises its order.
     pub ahead: ReadAhead,
-    /// Chunks read.
+    /// Number of chunks read.
     pub read: u64,
     /// When it started.
     pub started: Time,
-    /// When it last got on; once it is done, when that was.
+    /// When it last progressed; once it is done, when it finished.
     pub since: Time,
     /// The longest that it waited for one chunk.
     pub longest_wait: Duration,
@@ -102,7 +103,7 @@ pub struct Reader {
     pub longest_stall: Duration,
     /// Times from asking for a block to having it, if they are kept.
     pub times: Option<Vec<Duration>>,
-    /// How often it waited.
+    /// Number of waits so far.
     pub waits: u32,
     /// Why it gave up.
     pub failed: Option<ReadError>,
@@ -161,14 +162,14 @@ impl Reader {
         (token.0 >> 32) as usize
     }
 
-    /// It got on by so many chunks.
+    /// Notes progress by this many chunks.
     pub fn moved(&mut self, chunks: u64, now: Time) {
         self.longest_stall = self.longest_stall.max(now - self.since);
         self.read += chunks;
         self.since = now;
     }
 
-    /// One of its reads is answered; `None` if that one did not wait.
+    /// Ends the wait of one of its reads; `None` if that one did not wait.
     pub fn answered(&mut self, token: Token, now: Time) -> Option<&Block> {
         let block = self.open.iter_mut().find(|block| block.token == Some(token))?;
         block.token = None;

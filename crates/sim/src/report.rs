@@ -1,13 +1,13 @@
-//! What a run says of itself: one JSON object, or a line.
+//! The report of a run: one JSON object, or a line.
 
 use serde::Serialize;
 
-/// What each run ends with.
+/// The report of a run.
 pub trait Report: Serialize {
-    /// One line for people.
+    /// One line for display.
     fn line(&self) -> String;
 
-    /// Prints it.
+    /// Prints the line, or the JSON object.
     fn print(&self, json: bool) {
         println!("{}", if json { serde_json::to_string(self).unwrap_or_default() } else { self.line() });
     }
@@ -16,16 +16,16 @@ pub trait Report: Serialize {
 /// Least, median and most of some numbers.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
-    /// The least.
+    /// The lowest value.
     pub least: f64,
-    /// The one in the middle.
+    /// The median value.
     pub median: f64,
-    /// The most.
+    /// The highest value.
     pub most: f64,
 }
 
 impl Spread {
-    /// Of some numbers; all NaN, which JSON has as null, of none.
+    /// The spread of some numbers; of none, all NaN, which is null in JSON.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         numbers.sort_by(f64::total_cmp);
@@ -43,19 +43,20 @@ pub struct StormReport {
     pub image_bytes: u64,
     /// Bytes a second of a link.
     pub link_bytes_per_s: u64,
-    /// When the last reader was done, in times that the link needs for the image.
+    /// Finish of the last reader, as a multiple of the link's time for the image.
     pub finish_over_limit: f64,
-    /// When half of them were.
+    /// Finish of the median reader, likewise.
     pub median_over_limit: f64,
-    /// When the first was.
+    /// Finish of the first reader, likewise.
     pub first_over_limit: f64,
-    /// When the last was, in seconds.
+    /// Finish of the last reader in seconds.
     pub finish_s: f64,
     /// Each reader's own time, from its own start, likewise.
     pub own_over_limit: Spread,
-    /// The same of each machine, in fields of up to 1000 of them; the machine's number and its time.
+    /// The same of each machine, in fields of up to 1000 of them; the machine's number and its
+    /// time.
     pub nodes_over_limit: Vec<(usize, f64)>,
-    /// Readers that did not come to their end in time.
+    /// Readers that did not finish in time.
     pub unfinished: usize,
     /// Bytes of chunks that the origin sent, in images.
     pub origin_copies: f64,
@@ -69,7 +70,7 @@ pub struct StormReport {
     pub requests_per_chunk: f64,
     /// Refusals for each chunk that came.
     pub refusals_per_chunk: f64,
-    /// All chance follows from it.
+    /// The seed of all randomness.
     pub seed: u64,
     /// The hash of all that happened.
     pub trace: String,
@@ -109,22 +110,22 @@ impl Report for StormReport {
     }
 }
 
-/// What nodes say to each other when nobody reads.
+/// The traffic between nodes while no machine reads.
 #[derive(Debug, Serialize)]
 pub struct IdleReport {
     /// Nodes besides the origin.
     pub nodes: usize,
     /// Machines of each zone; null if all are in one.
     pub zone_size: Option<usize>,
-    /// What each machine sends, in bytes a second, headers of the network included.
+    /// Bytes per second that each machine sends, with the network's headers.
     pub control_bytes_per_s: Spread,
     /// The same, on average.
     pub control_bytes_per_s_mean: f64,
-    /// How many others each knows, as neighbours and as gateways.
+    /// Number of others that each knows, as members and as gateways.
     pub known: Spread,
-    /// For so many seconds it was watched.
+    /// Seconds of the measurement.
     pub watched_s: f64,
-    /// All chance follows from it.
+    /// The seed of all randomness.
     pub seed: u64,
     /// The hash of all that happened.
     pub trace: String,
@@ -165,17 +166,18 @@ pub struct BootReport {
     pub median_round_trips: f64,
     /// The same in seconds.
     pub median_s: f64,
-    /// Of a hundred reads one takes longer.
+    /// 99th percentile of read times in seconds.
     pub p99_s: f64,
-    /// The longest.
+    /// Longest read time in seconds.
     pub most_s: f64,
-    /// A round trip: a request and its answer on idle links, the time that a chunk takes on one included.
+    /// A round trip: a request and its answer on idle links, the time that a chunk takes on one
+    /// included.
     pub round_trip_s: f64,
-    /// When the last was done, from the start of the first.
+    /// Finish of the last reader in seconds, from the start of the first.
     pub finish_s: f64,
     /// Bytes of chunks that the origin sent, for each byte that one machine read.
     pub origin_copies: f64,
-    /// All chance follows from it.
+    /// The seed of all randomness.
     pub seed: u64,
     /// The hash of all that happened.
     pub trace: String,
@@ -217,7 +219,8 @@ pub fn rss_bytes() -> u64 {
 /// Seconds of processor time that it has taken.
 pub fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name, which may have blanks in it, user and system time are the 12th and 13th, in hundredths (proc_pid_stat(5)).
+    // After the name, which may have blanks in it, user and system time are the 12th and 13th, in
+    // hundredths (proc_pid_stat(5)).
     let times = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }

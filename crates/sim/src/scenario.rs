@@ -1,4 +1,4 @@
-//! What is to happen, as plain data: from flags, or drawn from a seed.
+//! The plan of a run as plain data: from flags, or drawn from a seed.
 
 pub mod chaos;
 pub mod fit;

@@ -1,17 +1,17 @@
-//! A trace: everything that went into cores and came out of them, as one hash, and the last of it in words.
+//! A trace: all inputs and outputs of cores as one hash, and the last steps in words.
 
 use vfield_core::time::Time;
 
-/// What happened to whom. The numbers mean what the event's maker says.
+/// One step. The maker of the event defines the numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// When.
+    /// The simulated time.
     pub at: Time,
     /// On which machine.
     pub machine: u32,
-    /// What.
+    /// The kind of step.
     pub what: &'static str,
-    /// About whom or what.
+    /// Numbers of the kind.
     pub about: [u64; 2],
 }
 
@@ -23,12 +23,12 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// So many of the last steps are kept.
+/// Most steps kept in words.
 const LAST: usize = 400;
-/// The hash takes in so many bytes at once: small pieces cost it more than all else.
+/// Bytes hashed at once: small pieces would cost more than all other work.
 const BUFFER: usize = 64 << 10;
 
-/// See the module.
+/// The trace of a run.
 #[derive(Debug)]
 pub struct Trace {
     hasher: blake3::Hasher,
@@ -45,7 +45,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// One more step.
+    /// Adds a step.
     pub fn note(&mut self, step: Step) {
         let Step { at, machine, what, about: [first, second] } = step;
         self.buffer.extend_from_slice(&(at.since_start().as_nanos() as u64).to_le_bytes());
@@ -82,7 +82,7 @@ impl Trace {
         hasher.finalize()
     }
 
-    /// How many steps there were.
+    /// The number of steps so far.
     pub const fn steps(&self) -> u64 {
         self.steps
     }

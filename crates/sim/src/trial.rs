@@ -1,4 +1,4 @@
-//! One trial of chaos: first safety while things go wrong, then all is mended and liveness is demanded.
+//! One trial of chaos: first safety during faults, then liveness after all are mended.
 
 use crate::checks::{Checks, Violation, converged};
 use crate::explain;
@@ -11,36 +11,39 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-/// Within so long after all is mended everything has to be well, besides the time that stores need to be filled
-/// again. The longest that a core waits for by itself: a member that was taken for dead is greeted every 2 s, notes are
-/// compared every 10 s, slowed down in larger fields; three rounds of that.
+/// Longest time until all is well after all faults are mended, besides the time for stores to fill
+/// again.
+///
+/// The cores' longest waits of their own decide it. A member held for dead is greeted every 2 s.
+/// Snapshots are exchanged every 10 s, more slowly in larger fields; the value is three rounds of
+/// that.
 pub const MENDED_WITHIN: Duration = Duration::from_secs(45);
-/// So often a store may be filled anew meanwhile, since arcs move until the image is covered.
+/// Times that a store may be filled anew meanwhile, since arcs move until the image is covered.
 const FILLS: f64 = 3.0;
 /// Ten times what the busiest trial of some thousand took.
 const EVENTS_MAX: u64 = 20_000_000;
-/// So often it is looked at whether it is.
+/// Interval of checks whether all is well.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Once it is, it has to stay so for this long.
+/// Time for which all has to stay well.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// So many of those who wait are followed from machine to machine.
+/// Most waiting readers that are followed from machine to machine.
 const CHAINS: usize = 40;
 
-/// How a trial ended.
+/// The result of a trial.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// What was found wrong, if anything was.
+    /// The violation, if there was one.
     pub violation: Option<Violation>,
     /// The hash of all that happened.
     pub trace: String,
-    /// How much happened.
+    /// Number of steps in the trace.
     pub steps: u64,
-    /// The last of it, in words.
+    /// The last steps in words.
     pub last: Vec<String>,
     /// Each machine's view at the end, if something was found wrong.
     pub view: String,
-    /// Simulated seconds.
+    /// Length in simulated seconds.
     pub simulated_s: f64,
 }
 
@@ -55,7 +58,7 @@ pub fn note_panics() {
     }));
 }
 
-/// Runs one.
+/// Runs one trial.
 pub fn run(chaos: &Chaos) -> Outcome {
     let mut field = prepare(chaos);
     let ended = panic::catch_unwind(AssertUnwindSafe(|| play(chaos, &mut field)));
@@ -74,7 +77,7 @@ pub fn run(chaos: &Chaos) -> Outcome {
     }
 }
 
-/// Everybody's view, and what those who wait wait for.
+/// The view of each machine, and the causes of the waits.
 fn describe(field: &Field) -> String {
     let mut text = field.describe();
     let stuck = field.readers.iter().filter(|reader| field.machines[reader.machine].alive && !reader.is_done());
@@ -130,8 +133,8 @@ fn play(chaos: &Chaos, field: &mut Field) {
     }
 }
 
-/// How long stores may take to fill: the least eager use a tenth of their links for that, or of their time if an answer is
-/// longer on its way than on the link; they ask for two chunks at once.
+/// Time for stores to fill. The slowest use a tenth of their links, or of their time if an answer
+/// is longer on its way than on the link; they request two chunks at once.
 fn filling(chaos: &Chaos) -> Duration {
     let chunks = chaos.image.chunks() as f64;
     let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
@@ -140,7 +143,7 @@ fn filling(chaos: &Chaos) -> Duration {
     Duration::from_secs_f64(FILLS * (bytes / chaos.links.rate as f64 + chunks * round_trip / 2.0) / share)
 }
 
-/// Everything that can be mended is; who is dead stays dead.
+/// Mends all faults that can be mended; dead machines stay dead.
 fn mend(chaos: &Chaos, field: &mut Field) {
     field.tear_all_down();
     Fault::Loss(0).strike(field, &chaos.habits);

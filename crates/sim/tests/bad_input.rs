@@ -1,4 +1,4 @@
-//! What is typed, scenario files and traces: whatever is wrong with them is said on one line, with an exit code of its own.
+//! Invalid options, scenario files and traces: each error is one line with an exit code of its own.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ fn sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_vfield-sim")).args(args).output().expect("the simulator runs")
 }
 
-/// The one line on which it says what is wrong.
+/// The one line with the error.
 #[track_caller]
 fn refused(args: &[&str], code: i32) -> String {
     let output = sim(args);
@@ -54,7 +54,7 @@ fn options_out_of_range_are_refused() {
 }
 
 #[test]
-fn what_takes_more_memory_than_it_may_is_not_begun_or_stopped() {
+fn runs_above_the_memory_bound_are_refused_or_stopped() {
     let small = &["storm", "-n", "40", "--image", "4M", "--memory", "1M"];
     let line = refused(small, 2);
     assert!(line.contains("would take") && line.contains("--force"), "{line}");
@@ -108,7 +108,7 @@ fn traces_of_another_version_are_told_apart_from_what_is_no_trace() {
     refused(&["replay", "/no/such/trace"], 2);
 }
 
-/// The object that scripts read has these members, whatever else it has.
+/// The JSON objects have at least these members.
 #[test]
 fn objects_for_scripts_have_what_they_promise() {
     let storm = sim(&["storm", "-n", "5", "--image", "2M", "--zone-size", "3", "--json"]);

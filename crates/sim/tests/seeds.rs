@@ -1,12 +1,12 @@
-//! Seeds that once failed, each with what was found.
+//! Seeds that once failed, each with its finding.
 //!
-//! What is drawn from a seed changes when a new fault is added to those that are drawn: then these are seeds like any
-//! others, and no harm is done. What they found has been mended, and says which parts of a field are worth looking at.
+//! The draw from a seed changes when a new kind of fault is added: then these are ordinary seeds.
+//! Their findings are mended, and show which parts of a field deserve a look.
 
 use vfield_sim::scenario::chaos::Chaos;
 use vfield_sim::trial;
 
-/// The seed, and what was wrong.
+/// The seed, and its finding.
 const FAILED: [(u64, &str); 22] = [
     (72, "gateways of a zone asked only one machine of each other zone, which was no gateway, for ever"),
     (326, "the same"),

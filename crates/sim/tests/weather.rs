@@ -1,9 +1,11 @@
-//! What befalls one machine in the middle of a storm, and what that costs the others, as `cargo sim -- storm --event` says it.
+//! Faults of one machine during a storm, and their cost to the others, by `cargo sim -- storm
+//! --event`.
 
 use serde_json::Value;
 use std::process::Command;
 
-/// When the last of the others ends, in times that a link needs for the image; 1.05 if nothing happens, for headers.
+/// When the last of the others ends, as a multiple of the link's time for the image; 1.05 without a
+/// fault, for headers.
 fn last_of_the_others(dead: u64, seed: u64) -> f64 {
     let (event, seed) = (format!("4s:kill:{dead}"), seed.to_string());
     let done = Command::new(env!("CARGO_BIN_EXE_vfield-sim"))
@@ -19,11 +21,11 @@ fn last_of_the_others(dead: u64, seed: u64) -> f64 {
     others.map(|node| node[1].as_f64().expect("a number")).fold(0.0, f64::max)
 }
 
-/// The one behind it asks the one before it for all at once, which is more than that has room for, and is not to go past it: the
-/// two would share what comes to one of them, and the one that then falls behind would stay behind, with all that follow. With
-/// these seeds that once took 1.23 to 1.33.
+/// The downstream of the dead machine asks the one before it for everything, which is more than
+/// that has room for. It must not bypass it: the two would share one link's chunks, and the one
+/// that fell behind would stay behind, with all that follow.
 #[test]
-fn nobody_falls_behind_where_a_neighbour_dies() {
+fn no_node_falls_behind_when_its_upstream_dies() {
     for (dead, seed) in [(6, 3), (5, 1), (8, 3), (3, 2)] {
         let time = last_of_the_others(dead, seed);
         assert!(time <= 1.15, "{time} of what a link needs, without machine {dead}, seed {seed}");

@@ -1,7 +1,7 @@
-//! What is made out of a field's secret, each purpose under a name of its own (BLAKE3's key derivation), so that
-//! nothing that one of them shows tells anything of another.
+//! Keys derived from a field's secret, each purpose under a name of its own (BLAKE3's key
+//! derivation). No derived key reveals anything about another one.
 
-/// Shown to people, to tell keys apart.
+/// For display, to tell keys apart.
 pub const ID: &str = "V-FIELD 2026-11 field key: id";
 /// Finds typing mistakes in key files.
 pub const CHECK: &str = "V-FIELD 2026-11 field key: check of a key file";

@@ -1,20 +1,21 @@
-//! Gossip under seal: each datagram encrypted, authentic, and taken once.
+//! Gossip under seal: each datagram encrypted, authentic, and accepted once.
 //!
-//! A process seals under a key of its own, made of the field's key and a random salt that travels in the clear, and
-//! numbers what it seals; so no number is used twice under one key, and a datagram that is repeated by somebody
-//! else is recognised. What was sealed by processes before this one was started can be repeated to it once each;
-//! membership takes it for what it is, news of the dead. Strangers get no answer. Bounded in what it remembers.
+//! A process seals under a key of its own, made of the field's key and a random salt that travels
+//! in the clear, and numbers its datagrams. So no number is used twice under one key, and a
+//! repeated datagram is recognised. Datagrams of processes before this one was started can be
+//! repeated to it once each; membership takes them as old news. Strangers get no answer. Its memory
+//! is bounded.
 //!
-//! All members have the field's key, so each can seal under the salt of another and use up its numbers. A sender that is not
-//! heard any more draws another salt ([`Sealing::new`]); until then numbers are bounded by what can have been sent
-//! ([`crate::replay`]).
+//! All members have the field's key, so each can seal under the salt of another and use up its
+//! numbers. A sender whose datagrams are no longer accepted draws another salt ([`Sealing::new`]).
+//! Until then the possible traffic bounds the numbers ([`crate::replay`]).
 //!
 //! | bytes | |
 //! |---|---|
 //! | 0..4 | name of the field's key |
 //! | 4..12 | salt of the sender |
 //! | 12..20 | number, little-endian |
-//! | rest | ChaCha20-Poly1305 of the datagram; what stands before is authentic too |
+//! | rest | ChaCha20-Poly1305 of the datagram; the bytes before it are authentic too |
 
 use crate::derive::{self, derive};
 use crate::field_key::{FieldKey, KeyId};
@@ -27,9 +28,10 @@ use zeroize::Zeroizing;
 
 const HEAD: usize = 20;
 const TAG: usize = 16;
-/// What a seal adds to a datagram.
+/// Bytes that a seal adds to a datagram.
 pub const OVERHEAD: usize = HEAD + TAG;
-/// So many senders are remembered: a node hears few others than its partners, and all of a room while it starts.
+/// Most remembered senders: a node hears few others than its partners, and all of a room while it
+/// starts.
 const SENDERS_MAX: usize = 4096;
 
 /// Why a datagram is not taken.
@@ -41,15 +43,15 @@ pub enum EnvelopeError {
     /// Heard before, or too late to tell.
     #[error("repeated")]
     Repeated,
-    /// Its sender cannot have sent so many yet.
-    #[error("numbered beyond what can have been sent")]
+    /// The number is beyond the possible traffic of its sender.
+    #[error("numbered beyond the possible traffic")]
     Ahead,
 }
 
-/// Names a process, for whom it is not.
+/// Random bytes that name a process.
 type Salt = [u8; 8];
 
-/// Seals what this process says.
+/// Seals outgoing datagrams.
 #[derive(Debug)]
 pub struct Sealing {
     id: KeyId,
@@ -80,16 +82,16 @@ impl Sealing {
     }
 }
 
-/// What is known of a sender.
+/// The state of a sender.
 #[derive(Debug)]
 struct Sender {
     key: LessSafeKey,
     window: Window,
-    /// When it was heard last, counted in datagrams.
+    /// When it was last heard, counted in datagrams.
     heard: u64,
 }
 
-/// Opens what others say.
+/// Opens incoming datagrams.
 #[derive(Debug, Default)]
 pub struct Opening {
     senders: BTreeMap<(KeyId, Salt), Sender>,
@@ -97,7 +99,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Opens a datagram in place that comes at `now`, a time since some fixed moment; what it says is returned.
+    /// Opens a datagram in place and returns its content; `now` is a time since some fixed moment.
     pub fn open<'a>(
         &mut self,
         ring: &KeyRing,
@@ -128,12 +130,12 @@ impl Opening {
         }
     }
 
-    /// Forgets what was sealed with keys that are not in the ring any more.
+    /// Forgets the senders under keys that are not in the ring any more.
     pub fn keep(&mut self, ring: &KeyRing) {
         self.senders.retain(|(id, _), _| ring.find(*id).is_some());
     }
 
-    /// Forgets whom it has not heard for the longest time.
+    /// Forgets the least recently heard sender.
     fn make_room(&mut self) {
         if self.senders.len() >= SENDERS_MAX {
             let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.heard).map(|(name, _)| *name);
@@ -189,7 +191,8 @@ mod tests {
         assert_eq!(opening.open(&ring(&[1]), &mut other.seal(b"news"), NOW), Ok(&b"news"[..]));
     }
 
-    /// A member says something under the salt of another, with a number that the other reaches after a while.
+    /// A member says something under the salt of another, with a number that the other reaches
+    /// after a while.
     #[test]
     fn whose_numbers_were_used_up_is_heard_under_another_salt() {
         let (mut opening, ring) = (Opening::default(), ring(&[1]));

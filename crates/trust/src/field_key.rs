@@ -1,13 +1,13 @@
 //! A field's key: 32 random bytes, and their form as a line of text.
 //!
-//! Whoever has them is a member. Wiped from memory when dropped, and never shown by accident: what is printed
-//! is the [`KeyId`], which tells keys apart and gives nothing away.
+//! Its holders are members. It is wiped from memory when dropped, and never shown by accident: its
+//! display form is the [`KeyId`], which tells keys apart and reveals nothing.
 
 use crate::derive::{self, derive};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// First word of a key's line: what it is, and the version of its form.
+/// First word of a key's line: its kind, and the version of its form.
 const WORD: &str = "vfield-field-key-1";
 /// First word of the lines of any version.
 const WORD_ANY: &str = "vfield-field-key-";
@@ -16,7 +16,7 @@ const SECRET_BYTES: usize = 32;
 /// Bytes of the checksum: one mistyped digit in 4 billion goes unnoticed.
 const CHECK_BYTES: usize = 4;
 
-/// Names a key without telling it: shown in `status`, sent with gossip.
+/// The public name of a key: shown in `status`, sent with gossip.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub [u8; 4]);
 
@@ -35,7 +35,7 @@ impl fmt::Debug for KeyId {
 /// A line that is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
-    /// Something else.
+    /// The text is no key.
     #[error("not a field key")]
     NotAKey,
     /// Written by another version of this program.
@@ -46,7 +46,7 @@ pub enum BadKey {
     Damaged,
 }
 
-/// See the module.
+/// The secret of a field.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FieldKey {
     secret: Zeroizing<[u8; SECRET_BYTES]>,
@@ -60,12 +60,12 @@ impl FieldKey {
         Self { secret: Zeroizing::new(secret), id: KeyId([a, b, c, d]) }
     }
 
-    /// What it is called.
+    /// The public name of the key.
     pub const fn id(&self) -> KeyId {
         self.id
     }
 
-    /// Its line in a key file, without a newline: whoever reads it has the key.
+    /// Its line in a key file, without a newline. The line is as secret as the key.
     pub fn line(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("{WORD} {} {}", hex(&*self.secret), hex(&self.check())))
     }
@@ -110,7 +110,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// The inverse of [`hex`]; `None` for anything but exactly so many digits.
+/// The inverse of [`hex`]; `None` for anything but exactly 2 N digits.
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);

@@ -1,9 +1,11 @@
-//! The handshake between two members: TLS 1.3 through rustls, each proving that it has the field's key.
+//! The handshake between two members: TLS 1.3 through rustls. Each proves that it has the field's
+//! key.
 //!
-//! Both sides show the same raw public key (RFC 7250), ed25519 out of the field's secret, and sign with it; there
-//! are no certificates, names or dates. The dialling side knocks first ([`crate::knock`]), so that a
-//! stranger is left without a word. Sans-I/O: records go in one at a time, so that nothing behind the handshake is
-//! ever swallowed by it, and bytes to send come out. When it is done it becomes a [`Channel`].
+//! Both sides show the same raw public key (RFC 7250), ed25519 derived from the field's secret, and
+//! sign with it; there are no certificates, names or dates. The dialling side knocks first
+//! ([`crate::knock`]), so a stranger gets no answer. Sans-I/O: records go in one at a time, so the
+//! handshake never swallows bytes behind it, and bytes to send come out. When it is done it becomes
+//! a [`Channel`].
 
 use crate::derive;
 use crate::field_key::{FieldKey, KeyId};
@@ -37,10 +39,10 @@ pub enum HandshakeError {
     /// It does not speak TLS.
     #[error("not a TLS record")]
     NotTls,
-    /// It does not have the key, or not this one.
+    /// It has no key of the field, or another one.
     #[error("it does not have the field's key")]
     Stranger,
-    /// It does not keep to the protocol.
+    /// It violates the protocol.
     #[error("the handshake failed: {0}")]
     Failed(String),
 }
@@ -54,25 +56,25 @@ impl From<RecordError> for HandshakeError {
 /// Two ends that have proved themselves to each other.
 #[derive(Debug)]
 pub struct Channel {
-    /// For what goes out.
+    /// Seals outgoing records.
     pub sealer: Sealer,
-    /// For what comes in.
+    /// Opens incoming records.
     pub opener: Opener,
     /// The key that both have.
     pub key: KeyId,
 }
 
-/// How far it is.
+/// The progress of a handshake.
 enum State {
     /// Waits for the knock.
     Listening(Acceptor, KeyRing),
     /// Both have spoken; its secrets, when they are made, lie with the last.
     Proving(Connection, KeyId, Arc<Taken>),
-    /// It has failed.
+    /// The handshake has failed.
     Over,
 }
 
-/// See the module.
+/// One side of a handshake.
 pub struct Handshake {
     state: State,
     taken: usize,
@@ -128,7 +130,8 @@ impl Handshake {
         out
     }
 
-    /// True once the other side has proved itself; whatever [`Handshake::output`] still has is to be sent.
+    /// True once the other side has proved itself; the rest of [`Handshake::output`] is still to be
+    /// sent.
     pub fn is_done(&self) -> bool {
         matches!(&self.state, State::Proving(connection, ..) if !connection.is_handshaking())
     }
@@ -155,7 +158,7 @@ fn failed(error: Error) -> HandshakeError {
     HandshakeError::Failed(error.to_string())
 }
 
-/// Whoever knocks with one of our keys is answered; alerts are not sent to anybody else.
+/// Answers a knock with one of this field's keys; no other visitor gets even an alert.
 fn listen(mut acceptor: Acceptor, ring: KeyRing, mut record: &[u8]) -> Result<State, HandshakeError> {
     acceptor.read_tls(&mut record).map_err(|_| HandshakeError::NotTls)?;
     match acceptor.accept() {
@@ -186,7 +189,7 @@ fn prove(connection: &mut Connection, mut record: &[u8]) -> Result<(), Handshake
     Ok(())
 }
 
-/// The cipher suites of node links: the one that processors have instructions for first.
+/// The cipher suites of node links: first the one that CPUs have instructions for.
 fn provider() -> Arc<CryptoProvider> {
     let cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_CHACHA20_POLY1305_SHA256];
     Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
@@ -215,7 +218,7 @@ fn server(key: &FieldKey, secrets: Arc<Taken>) -> ServerConfig {
     config
 }
 
-/// What a member shows, and what it wants to see: the same.
+/// The key that a member shows, and the one that it expects: the same.
 fn identity(key: &FieldKey) -> (Arc<CertifiedKey>, Arc<Member>) {
     let seed = key.derive(derive::LINK);
     let mut pkcs8 = zeroize::Zeroizing::new(PKCS8_HEAD.to_vec());

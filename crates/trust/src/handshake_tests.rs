@@ -1,4 +1,4 @@
-//! Two ends in one process: those who belong together, and those who do not.
+//! Two ends in one process: members of one field, and strangers.
 
 use super::*;
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ fn a_channel_outlives_its_keys_in_both_directions() {
     assert_eq!((there, back), (3, 3));
 }
 
-/// Sends a word through a channel; how many records of no content came with it.
+/// Sends a word through a channel; returns the number of empty records that came with it.
 fn passed(from: &mut Channel, to: &mut Channel, word: &[u8]) -> usize {
     from.sealer.seal(word).unwrap();
     let mut bytes = from.sealer.waiting().to_vec();
@@ -105,7 +105,7 @@ fn an_overheard_knock_opens_nothing() {
     assert_eq!(pass(&mut member, &mut stranger), Err(HandshakeError::Stranger), "the dialling side verifies");
     assert!(!member.is_done());
 
-    // The same by a stranger that does not care whom it speaks to.
+    // The same by a stranger that accepts any peer.
     #[derive(Debug)]
     struct Anybody;
     impl ServerCertVerifier for Anybody {
@@ -189,7 +189,8 @@ proptest! {
                 let mut record = record.to_vec();
                 if let Some(byte) = at.checked_sub(seen).and_then(|at| record.get_mut(at)) {
                     *byte ^= 1 << bit;
-                    // Type and version in a record's head need not be looked at (RFC 8446, sections 5.1 and 5.2).
+                    // Type and version in a record's head need not be looked at (RFC 8446, sections
+                    // 5.1 and 5.2).
                     matters = at - seen > 2;
                 }
                 let length = record.first_chunk().map(Handshake::record_length);

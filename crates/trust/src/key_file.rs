@@ -1,7 +1,8 @@
-//! Files with field keys: made so that only their owner can read them, refused when others can.
+//! Files with field keys: made readable by their owner only, refused if others can read them.
 //!
-//! A line a key, `#` begins a comment. A file that systemd hands to a service as a credential is its own only by
-//! an access list, so there the group's bits say nothing; those of all others count everywhere.
+//! A line has one key; `#` begins a comment. A file that systemd gives to a service as a credential
+//! is private by an access list. So its group bits mean nothing there; the bits of all others count
+//! everywhere.
 
 use crate::field_key::{BadKey, FieldKey};
 use rustix::process::geteuid;
@@ -13,12 +14,12 @@ use zeroize::Zeroizing;
 
 /// Longer files are something else.
 const LENGTH_MAX: u64 = 16 << 10;
-/// What `group` and all others may do to a file.
+/// Permissions of `group` and all others.
 const NOT_THE_OWNER: u32 = 0o077;
-/// The same where an access list says what a group may do.
+/// The same for files with an access list, whose group bits mean nothing.
 const EVERYBODY: u32 = 0o007;
 
-/// Name of the credential in which a key is looked for.
+/// Name of the credential with the key.
 pub const CREDENTIAL: &str = "vfield-field-key";
 
 /// Why a file gives no keys. Each names the file, and none of its bytes.
@@ -27,47 +28,47 @@ pub enum KeyFileError {
     /// It cannot be read, or written.
     #[error("field key {}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Error,
     },
     /// A directory, a device, or far too long.
     #[error("field key {}: not a key file", path.display())]
     NotAKeyFile {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
     /// Others may read or change it.
     #[error("field key {}: open to others (mode {mode:03o})", path.display())]
     Open {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Its permissions.
+        /// Its permission bits.
         mode: u32,
     },
     /// It belongs to another user than this one or root.
     #[error("field key {}: it belongs to user {owner}", path.display())]
     Foreign {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Whose.
+        /// The owner's user id.
         owner: u32,
     },
     /// A line that is no key.
     #[error("field key {} line {line}: {why}", path.display())]
     Bad {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The error in it.
         why: BadKey,
     },
     /// Nothing but comments.
     #[error("field key {}: no key in it", path.display())]
     Empty {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
 }
@@ -75,7 +76,7 @@ pub enum KeyFileError {
 /// Reads all keys of a file, in their order; never none.
 pub fn read(path: &Path) -> Result<Vec<FieldKey>, KeyFileError> {
     let failed = |source| KeyFileError::Io { path: path.to_owned(), source };
-    // What is checked is what is read: the file may be replaced meanwhile. A pipe must not be waited for.
+    // Check the open file, since the path may be replaced meanwhile. Do not wait for a pipe.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -119,7 +120,8 @@ pub fn create(path: &Path) -> Result<FieldKey, KeyFileError> {
         .map_err(|errno| failed(errno.into()))?;
     let key = FieldKey::new(*secret);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let head = "# A key of a V-FIELD field: whoever has it is a member. One line a key, the first is spoken.";
+    let head =
+        "# A key of a V-FIELD field: its holders are members. One line a key; the first one is used for sending.";
     let written = writeln!(file, "{head}\n{}", *key.line()).and_then(|()| file.sync_all());
     written.map_err(|source| {
         // Half a key is none.
@@ -134,7 +136,7 @@ pub fn credential() -> Option<PathBuf> {
     credentials().map(|dir| dir.join(CREDENTIAL)).filter(|path| path.exists())
 }
 
-/// Where the service manager puts credentials (systemd.exec(5)).
+/// The service manager's folder of credentials (systemd.exec(5)).
 fn credentials() -> Option<PathBuf> {
     std::env::var_os("CREDENTIALS_DIRECTORY").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_read_is_refused() {
+    fn key_files_that_others_can_read_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("field.key");
         create(&path).unwrap();

@@ -1,12 +1,12 @@
-//! The keys of a field, in order: the first is spoken, all are understood.
+//! The keys of a field, in order: the first one is used for sending, all are accepted.
 //!
-//! That is what a key can be changed with while the field goes on: first all nodes learn the new key, then
-//! all speak it, then all forget the old one. Never empty.
+//! So a key can be changed while the field runs. First all nodes learn the new key, then all use it
+//! first, then all drop the old one. A ring is never empty.
 
 use crate::field_key::{FieldKey, KeyId};
 use std::sync::Arc;
 
-/// See the module.
+/// The accepted keys, the used one first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRing {
     keys: Vec<Arc<FieldKey>>,
@@ -32,7 +32,7 @@ impl KeyRing {
         &self.keys[0]
     }
 
-    /// All keys that are understood, the spoken one first.
+    /// All accepted keys, the used one first.
     pub fn keys(&self) -> &[Arc<FieldKey>] {
         &self.keys
     }

@@ -1,24 +1,27 @@
-//! The knock: how a node that dials shows, before anything is said, which of the field's keys it speaks.
+//! The knock: the first bytes of a keyed connection. They show which of the field's keys the
+//! dialling node uses.
 //!
-//! Travels as the server name of the TLS handshake: a random number and its keyed hash. Whoever cannot make one
-//! is hung up on without a word, and costs no signature. A knock that was overheard can be repeated and opens
-//! nothing: the handshake itself is what proves membership. A knock tells nobody which field it is for.
+//! It travels as the server name of the TLS handshake: a random number and its keyed hash. If the
+//! knock is invalid, the node closes the connection silently, before any public-key operation. An
+//! eavesdropper can repeat a knock, but gains nothing: the handshake itself proves membership. A
+//! knock does not reveal its field.
 
 use crate::derive;
 use crate::field_key::{FieldKey, hex, unhex};
 use crate::key_ring::KeyRing;
 use std::sync::Arc;
 
-/// Bytes of the random number and of the hash: as digits they fit into one label of a host name, which has at most 63.
+/// Bytes of the random number and of the hash: as digits they fit into one label of a host name,
+/// which has at most 63.
 const NONCE: usize = 8;
 const HASH: usize = 16;
 
-/// A knock for the members who have `key`.
+/// A knock for the members that have `key`.
 pub fn knock(key: &FieldKey, nonce: [u8; NONCE]) -> String {
     format!("{}{}", hex(&nonce), hex(&hash(key, &nonce)))
 }
 
-/// The key that it was made with, if it is among those of the ring.
+/// The key of the knock, if it is in the ring.
 pub fn recognise<'a>(ring: &'a KeyRing, name: &str) -> Option<&'a Arc<FieldKey>> {
     let (nonce, given) = name.split_at_checked(NONCE * 2)?;
     let (nonce, given) = (unhex::<NONCE>(nonce)?, unhex::<HASH>(given)?);

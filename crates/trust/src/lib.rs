@@ -1,9 +1,10 @@
-//! Who belongs, what is sealed for them, and who is believed: field keys, their files, handshakes, records and gossip
-//! under seal; signatures.
+//! Membership and trust: field keys, their files, handshakes, sealed records, sealed gossip,
+//! signatures.
 //!
-//! Everything but reading keys ([`key_file`], [`signature`]) is free of I/O: bytes go in and come out, sockets are the caller's. The node
-//! uses it for its links and its gossip, the command line for making and reading key files. It knows nothing of
-//! images, chunks or peers. docs/explanation/security-model.md argues for the scheme.
+//! Everything but reading keys ([`key_file`], [`signature`]) is free of I/O: bytes go in and come
+//! out, and sockets are the caller's. The node uses it for its links and its gossip, the command
+//! line for making and reading key files. It knows nothing of images, chunks or peers.
+//! docs/explanation/security-model.md argues for the scheme.
 
 mod derive;
 pub mod envelope;

@@ -1,10 +1,11 @@
-//! TLS 1.3 records (RFC 8446, section 5) of application data, sealed and opened where they lie.
+//! TLS 1.3 records (RFC 8446, section 5) of application data, sealed and opened in place.
 //!
-//! rustls does the handshake and hands over the keys of both directions, as it does for a kernel that knows
-//! TLS; here is what such a kernel would do with them. Its own record layer would copy each chunk three to four times,
-//! this one copies it once on the way out and not at all on the way in. Padding is understood and not sent. Each side
-//! replaces the key that it seals with before that is worn out, and says so (section 4.6.3); the connection goes on.
-//! Neither asks the other to: each counts for itself.
+//! rustls does the handshake and hands over the keys of both directions, as it does for a kernel
+//! with TLS. This module does that kernel's part. The record layer of rustls would copy each chunk
+//! three to four times. This one copies it once on the way out and not at all on the way in.
+//! Padding is accepted and not sent. Each side replaces its sealing key before that is worn out,
+//! and announces it (section 4.6.3); the connection goes on. Neither asks the other to: each counts
+//! for itself.
 
 use crate::traffic::{IV, Traffic};
 use ring::aead::{AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce};
@@ -16,27 +17,29 @@ pub const HEAD: usize = 5;
 /// The inner type and the tag.
 const TAIL: usize = 1 + TAG;
 const TAG: usize = 16;
-/// What a record adds to its content.
+/// Bytes that a record adds to its content.
 pub const OVERHEAD: usize = HEAD + TAIL;
 /// Most content of a record.
 pub const CONTENT_MAX: usize = 1 << 14;
-/// Longest record of the protocol without its head: content, inner type and up to 255 bytes of expansion.
+/// Longest record of the protocol without its head: content, inner type and up to 255 bytes of
+/// expansion.
 pub const RECORD_MAX: usize = CONTENT_MAX + 256;
-/// What the head says that a sealed record is: application data of TLS 1.2, for the sake of what is in between.
+/// The head of a sealed record: application data of TLS 1.2, for the sake of middleboxes.
 const SEALED: [u8; 3] = [23, 3, 3];
-/// Inner types: data, the word with which a connection ends, and what is said of the connection itself.
+/// Inner types: data, the alert that ends a connection, and handshake messages.
 const DATA: u8 = 23;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 /// Key update, of one byte: the other side need not do the same.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
-/// Most records under one key: beyond, AES-GCM's margin shrinks (RFC 8446, section 5.5). 256 GiB of chunks.
+/// Most records under one key: beyond, AES-GCM's margin shrinks (RFC 8446, section 5.5). 256 GiB of
+/// chunks.
 const RECORDS_MAX: u64 = 1 << 24;
-/// Records under a key that this side seals with, its farewell among them. In a program that is built for tests a MiB, so
-/// that all of them meet it.
+/// Records under a key that this side seals with, its farewell among them. In a program that is
+/// built for tests a MiB, so that all of them meet it.
 const RECORDS_SEALED: u64 = if cfg!(debug_assertions) { 64 } else { RECORDS_MAX };
-/// A key that is replaced before it has opened so many wastes the time of who has to make the next one, which is that of ten
-/// small records.
+/// Fewest records opened with a key before its replacement. An earlier one wastes the receiver's
+/// time, which is that of ten small records for each new key.
 const RECORDS_OPENED_MIN: u64 = 32;
 
 const _: () = assert!(RECORDS_OPENED_MIN <= RECORDS_SEALED && RECORDS_SEALED <= RECORDS_MAX);
@@ -47,7 +50,7 @@ pub enum RecordError {
     /// Not a record, or one of an impossible length.
     #[error("not a TLS record")]
     NotARecord,
-    /// Damaged on the way, or not from whom the keys were agreed with.
+    /// It is damaged, or not from the other side of the handshake.
     #[error("a record with a broken seal")]
     Broken,
     /// Neither data nor the end.
@@ -81,7 +84,8 @@ struct Key {
 }
 
 impl Key {
-    /// That of a suite after so many records; the suite is told by the keys that rustls made of the same secret.
+    /// The cipher of a suite after this many records. The keys that rustls made of the same secret
+    /// tell the suite.
     fn new((records, suite): (u64, ConnectionTrafficSecrets), traffic: Traffic) -> Self {
         let algorithm = match suite {
             ConnectionTrafficSecrets::Aes128Gcm { .. } => &AES_128_GCM,
@@ -117,12 +121,12 @@ fn head(length: usize) -> [u8; HEAD] {
     [kind, major, minor, a, b]
 }
 
-/// Seals what goes out, and keeps it until it has gone.
+/// Seals outgoing bytes, and keeps them until they are sent.
 pub struct Sealer {
     key: Key,
     /// Records that each key seals, its farewell among them.
     records_max: u64,
-    /// As long as what was sealed at once at most; sealed bytes lie in `waiting`.
+    /// As long as the most bytes sealed at once; the sealed bytes are at `waiting`.
     buffer: Vec<u8>,
     waiting: Range<usize>,
 }
@@ -137,7 +141,7 @@ impl Sealer {
         &self.buffer[self.waiting.clone()]
     }
 
-    /// So many of them have gone.
+    /// Notes that `bytes` of them are sent.
     pub fn sent(&mut self, bytes: usize) {
         self.waiting.start += bytes;
         assert!(self.waiting.start <= self.waiting.end, "more has gone than there was");
@@ -146,14 +150,14 @@ impl Sealer {
         }
     }
 
-    /// Gives the memory back that nothing lies in.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.waiting.is_empty() {
             self.buffer = Vec::new();
         }
     }
 
-    /// Seals `content` behind what waits.
+    /// Seals `content` behind the waiting bytes.
     pub fn seal(&mut self, mut content: &[u8]) -> Result<(), RecordError> {
         let length = content.len();
         self.seal_with(length, |room| {
@@ -164,8 +168,8 @@ impl Sealer {
         })
     }
 
-    /// Seals `length` bytes behind what waits; `fill` puts them, in order, where they are sealed. After an error of
-    /// `fill` the stream cannot go on.
+    /// Seals `length` bytes behind the waiting ones; `fill` writes them, in order, where they are
+    /// sealed. After an error of `fill` the stream cannot go on.
     pub fn seal_with<E: From<RecordError>>(
         &mut self,
         length: usize,
@@ -212,14 +216,14 @@ impl Sealer {
         Ok(())
     }
 
-    /// At most so many bytes of farewells are among the records of so much content.
+    /// Most bytes of key updates among the records of `length` bytes of content.
     fn updates_bytes(&self, length: usize) -> usize {
         let records = self.key.records + length.div_ceil(CONTENT_MAX) as u64;
         (records / (self.records_max - 1)) as usize * (KEY_UPDATE.len() + OVERHEAD)
     }
 }
 
-/// Opens what comes in.
+/// Opens incoming records.
 pub struct Opener {
     key: Key,
 }
@@ -229,8 +233,8 @@ impl Opener {
         Self { key: Key::new(suite, traffic) }
     }
 
-    /// Opens the record at `buffer[record]`, which is whole, and puts its content at the front of `buffer`; returns the
-    /// content's length, which is 0 where the other side has said that it goes on with another key.
+    /// Opens the complete record at `buffer[record]`, and puts its content at the front of
+    /// `buffer`. Returns the content's length, which is 0 for a key update.
     pub fn open(&mut self, buffer: &mut [u8], record: Range<usize>) -> Result<usize, RecordError> {
         let (first, body) = (record.start, record.start + HEAD);
         let record_head: [u8; HEAD] = buffer[first..body].try_into().expect("a slice of that length");
@@ -258,7 +262,7 @@ pub fn length(head: &[u8; HEAD]) -> Result<usize, RecordError> {
     if possible { Ok(HEAD + length) } else { Err(RecordError::NotARecord) }
 }
 
-/// At least so many bytes of records are needed for so much content.
+/// Fewest bytes of records for `content` bytes.
 pub const fn sealed_length(content: usize) -> usize {
     content + content.div_ceil(CONTENT_MAX) * OVERHEAD
 }
@@ -275,7 +279,7 @@ impl std::fmt::Debug for Opener {
     }
 }
 
-/// A record of the handshake, whatever its kind, as long as it is one: its length with its head.
+/// The length, with its head, of a handshake record of any kind.
 pub(crate) fn handshake_length(head: &[u8; HEAD]) -> Result<usize, RecordError> {
     let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
     let possible = (20..=23).contains(&head[0]) && head[1] == 3 && (1..=RECORD_MAX).contains(&length);
@@ -289,7 +293,7 @@ mod tests {
     use rustls::crypto::cipher::{AeadKey, Iv};
 
     fn pair(records: u64) -> (Sealer, Opener) {
-        // Only their kind matters: what is sealed with is made of the secret.
+        // Only their kind matters: the sealing keys are made of the secret.
         let (key, iv) = (|| AeadKey::from([0; 32]), || Iv::from([0; 12]));
         let suite = || (records, ConnectionTrafficSecrets::Chacha20Poly1305 { key: key(), iv: iv() });
         let traffic = || Traffic::new(&[3; 32]).unwrap();
@@ -331,7 +335,8 @@ mod tests {
         assert_eq!(open_all(&mut pair(0).1, &mut twice), Err(RecordError::Broken));
     }
 
-    /// What becomes of a stream of so many bytes, sealed in parts with keys that last for so many records.
+    /// The stream of this many bytes at the other end, sealed in parts with keys that last for
+    /// `records_max` records.
     fn through(records_max: u64, length: usize, part: usize) -> Result<bool, RecordError> {
         let (mut sealer, mut opener) = pair(0);
         sealer.records_max = records_max;

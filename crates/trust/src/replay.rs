@@ -1,22 +1,25 @@
-//! What was heard of one sender: each number once, none that is long past (RFC 4303, section 3.4.3), none that it cannot
-//! have reached yet.
+//! Replay protection for one sender (RFC 4303, section 3.4.3). It accepts each number once, none
+//! that is long past, and none that the sender cannot have reached yet.
 //!
-//! Any member can seal under any sender's salt. A number far ahead would make all that the sender says look old, so the
-//! highest number that is taken grows with the time since the sender was heard first.
+//! Any member can seal under any sender's salt. A number far ahead would make all later ones of the
+//! sender look old. So the highest accepted number grows with the time since the sender was first
+//! heard.
 
 use std::time::Duration;
 
-/// Datagrams may overtake each other by so many.
+/// Datagrams by which one may be overtaken.
 const WINDOW: u64 = 64;
-/// Most datagrams that a process sends in a second, on average: a hundred times what a member of a quiet room of 1 000
-/// sends. Above it an honest sender is not heard until it is suspected, denies that, and speaks under another salt.
+/// Most datagrams that a process sends in a second, on average: a hundred times what a member of a
+/// quiet room of 1 000 sends. Above it an honest sender is not heard until it is suspected, denies
+/// that, and speaks under another salt.
 const RATE: u64 = 1 << 10;
-/// So many more at once: a member of 1 000 that come together greets each of them some times.
+/// Numbers accepted beyond the rate: a member of 1 000 that come together greets each of them some
+/// times.
 const BURST: u64 = 1 << 13;
 /// The highest number of a sender that was not heard before: 34 years at [`RATE`].
 const FIRST_MAX: u64 = 1 << 40;
 
-/// See the module.
+/// The accepted numbers of one sender.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Window {
     /// The first number heard, and when.
@@ -30,7 +33,7 @@ pub struct Window {
 /// Why a number is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
-    /// It was heard before, or is too old to tell.
+    /// It was accepted before, or is too old to tell.
     Old,
     /// The sender cannot have come so far.
     Ahead,
@@ -93,7 +96,7 @@ mod tests {
             for number in [last + 1, last + RATE, u64::MAX - 1, u64::MAX] {
                 assert_eq!(window.take(number, NOW), Err(NotTaken::Ahead), "{number}");
             }
-            // What was refused left no trace.
+            // A refused number leaves no trace.
             assert_eq!(window.take(first + 1, NOW), Ok(()));
             assert_eq!(window.take(last, NOW), Ok(()));
             assert_eq!(window.take(last + RATE, NOW), Err(NotTaken::Ahead));

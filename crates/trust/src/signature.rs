@@ -1,12 +1,12 @@
-//! Signatures in minisign's file format, verified with the public keys that a reader was told to trust.
+//! Signatures in minisign's file format, verified with a reader's trusted public keys.
 //!
-//! Knows text and keys, not what is signed. The `timestamp:` of the trusted comment, which is signed too and which the
-//! `minisign` tool writes by itself, orders what one signer signed.
+//! It knows text and keys, not the signed content. The `timestamp:` of the trusted comment is
+//! signed too, and the `minisign` tool writes it. It orders the statements of one signer.
 
 use minisign_verify::{PublicKey, Signature};
 use std::path::Path;
 
-/// Files of keys and signatures are a few hundred bytes.
+/// Longest file accepted: keys and signatures are a few hundred bytes.
 const LENGTH_MAX: u64 = 4 << 10;
 /// Characters of a public key: base64 of 42 bytes.
 const KEY_LENGTH: usize = 56;
@@ -17,9 +17,9 @@ pub enum BadTrust {
     /// A file that cannot be read.
     #[error("trusted key {path}: {source}")]
     Io {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Something else is in it.
@@ -30,10 +30,10 @@ pub enum BadTrust {
 /// Why something is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Something else.
+    /// The text is no signature.
     #[error("its signature is damaged")]
     Damaged,
-    /// By somebody who is not trusted, or of something else.
+    /// Not by a trusted signer, or of other content.
     #[error("it is not signed with a trusted key")]
     Untrusted,
     /// Nothing tells when, so nothing could tell an old one from a new one.
@@ -50,7 +50,7 @@ pub struct Signed {
     pub timestamp: u64,
 }
 
-/// The public keys of those whose images are read.
+/// The public keys of the trusted signers.
 #[derive(Debug, Clone)]
 pub struct TrustedKeys {
     keys: Vec<(String, PublicKey)>,
@@ -63,11 +63,12 @@ impl TrustedKeys {
         Ok(Some(Self { keys: keys? }).filter(|trusted| !trusted.keys.is_empty()))
     }
 
-    /// Who signed `content`, and when.
+    /// The signer of `content`, and the signature's time.
     pub fn verify(&self, content: &[u8], signature: &str) -> Result<Signed, SignatureError> {
         let signature = Signature::decode(signature).map_err(|_| SignatureError::Damaged)?;
         let mut keys = self.keys.iter();
-        // Signatures of minisign's older kind, without hashing first, are as good for so short a text.
+        // Signatures of minisign's older kind, without hashing first, are as good for so short a
+        // text.
         let signer = keys.find(|(_, key)| key.verify(content, &signature, true).is_ok());
         let (key, _) = signer.ok_or(SignatureError::Untrusted)?;
         let timestamp = timestamp(signature.trusted_comment()).ok_or(SignatureError::NoTimestamp)?;
@@ -75,12 +76,12 @@ impl TrustedKeys {
     }
 }
 
-/// True if this has the form of a signature, whoever may have made it.
+/// True for a well-formed signature of any signer.
 pub fn is_one(text: &str) -> bool {
     Signature::decode(text).is_ok()
 }
 
-/// The number behind `timestamp:`, among words that may be anything.
+/// The number behind `timestamp:`, among arbitrary words.
 fn timestamp(comment: &str) -> Option<u64> {
     comment.split_ascii_whitespace().find_map(|word| word.strip_prefix("timestamp:"))?.parse().ok()
 }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tool_signed_is_believed() {
+    fn signatures_of_the_tool_are_accepted() {
         let signed = trusted(&[key()]).verify(b"hello\n", SIGNATURE).unwrap();
         assert_eq!(signed.key, key());
         assert!(SIGNATURE.contains(&format!("timestamp:{}", signed.timestamp)));

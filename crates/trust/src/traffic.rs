@@ -1,8 +1,9 @@
-//! What the keys of one direction of a link are made of, one after the other (RFC 8446, sections 7.2 and 7.3).
+//! Traffic secrets: the source of the keys of one direction of a link, one after the other (RFC
+//! 8446, sections 7.2 and 7.3).
 //!
-//! rustls makes the first secret and tells it only to who logs secrets, so that is where it is taken ([`Taken`]). The
-//! handshake owns the way from there to the two ends of a record layer, which ask for a key and its successors. A secret
-//! that was replaced is wiped: what was sealed before stays closed to who gets hold of a later one.
+//! rustls makes the first secret and reveals it only to a key log, so this module takes it from
+//! there ([`Taken`]). The handshake passes it to the two ends of a record layer, which derive a key
+//! and its successors. A replaced secret is wiped: a later one does not open earlier records.
 
 use ring::aead::{Algorithm, LessSafeKey, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 
 /// Bytes of a secret: of SHA-256, which all suites of node links have.
 const SECRET: usize = 32;
-/// Bytes of what is combined with a record's number.
+/// Bytes of the value that is combined with a record's number.
 pub(crate) const IV: usize = 12;
 
 /// The secret of one direction, as it is now.
@@ -38,7 +39,7 @@ impl Traffic {
         LessSafeKey::new(UnboundKey::new(algorithm, &key).expect("a key of its algorithm's length"))
     }
 
-    /// What its nonces begin with.
+    /// The first part of its nonces.
     pub(crate) fn iv(&self) -> [u8; IV] {
         let mut iv = [0; IV];
         self.expand(b"iv", &mut iv);
@@ -63,7 +64,7 @@ impl std::fmt::Debug for Traffic {
     }
 }
 
-/// So many bytes are wanted.
+/// The wanted number of bytes.
 struct Length(usize);
 
 impl KeyType for Length {
@@ -72,7 +73,8 @@ impl KeyType for Length {
     }
 }
 
-/// The first secrets of one connection, once its handshake has made them: the dialling side's, and that of the other.
+/// The first secrets of one connection, once its handshake has made them: the dialling side's, and
+/// that of the other.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     client: Mutex<Option<Traffic>>,

@@ -1,9 +1,10 @@
-//! Denials: what a member does about false statements of itself.
+//! Denials: a member's answers to false statements about itself.
 //!
-//! Anybody may say that a member is dead, lives elsewhere, has lost its address, or holds something else. The member
-//! answers with a statement that counts more. If everybody believes the answer ([`crate::outbid`]), the member takes
-//! over its numbers and tells all. If not, the answer goes to the teller only, and the member tells all the highest number
-//! that everybody believes: from there it can follow further when it hears the lie again.
+//! Any node may say that a member is dead, lives elsewhere, has lost its address, or holds
+//! something else. The member answers with a statement that counts more. If all members believe the
+//! answer ([`crate::outbid`]), the member adopts its numbers and tells all. Otherwise only the
+//! teller gets the answer, and the member tells all the highest number that they believe. From
+//! there it can follow further when it hears the false statement again.
 
 use super::message::Item;
 use super::roster::{Member, State};
@@ -12,13 +13,14 @@ use crate::outbid::{CLAIM_MAX, latest_believed};
 use crate::record::{Record, RecordKey};
 use std::time::Duration;
 
-/// A member follows others beyond [`CLAIM_MAX`] this often, at most: its last answer is everywhere by then, so the next
-/// one is believed as well. What it does not answer now it is told again.
+/// Shortest interval at which a member follows others beyond [`CLAIM_MAX`]. Its last answer is
+/// everywhere by then, so the next one is believed too. A statement that it skips is repeated.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 impl Membership {
-    /// Somebody says something about this node itself. What is true is adopted: it may have come later than it thought.
-    /// What is false is denied with one number more, whatever generation it was said of.
+    /// Handles a statement about this node itself. A true one is adopted: the node may have come
+    /// later than it thought. A false one is denied with the next number, whatever generation it
+    /// names.
     pub(super) fn hear_of_me(&mut self, said: Member) {
         let elsewhere = (said.identity.addr, said.identity.zone) != (self.me.addr, self.me.zone);
         let later = (said.identity.generation, said.incarnation) >= (self.me.generation, self.incarnation);
@@ -46,8 +48,8 @@ impl Membership {
         }
     }
 
-    /// Somebody is said to live at this node's address, and to have come there later: nobody else hears this said here. If the
-    /// other cannot be outbid, it does not displace this node for longer than it takes to be buried.
+    /// Handles the claim of a later node at this node's address: no other member hears such claims.
+    /// If it cannot be outbid, it displaces this node only until it is buried.
     pub(super) fn contest(&mut self, said: Member) {
         let (said, live) = (said.identity, said.state.is_live());
         let later = (said.generation, said.node) > (self.me.generation, self.me.node);
@@ -73,7 +75,7 @@ impl Membership {
         self.pass_on(Topic::Member(self.me.node), None);
     }
 
-    /// Somebody says what this node holds. The node knows better.
+    /// Handles a statement about what this node holds, and corrects it.
     pub(super) fn hear_of_mine(&mut self, said: &Record) {
         let key = RecordKey { node: said.node, image: said.image() };
         let Some(mine) = self.records.get(&key).filter(|mine| said.version >= mine.version && said != *mine) else {

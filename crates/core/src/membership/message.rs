@@ -1,5 +1,5 @@
-//! Gossip datagrams: a head, then as many items of news as fit. Parsing only.
-//! The reference of the format is docs/reference/protocol.md.
+//! Gossip datagrams: a head, then as many items of news as fit. Parsing only; docs/reference/protocol.md has
+//! the format.
 
 use super::roster::Member;
 use crate::identity::{Identity, NodeId};
@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 /// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
 pub const DATAGRAM_MAX: usize = 1400;
-/// First bytes of each: who does not know them is not told anything. The last is the version.
+/// First bytes of each datagram; a sender without them gets no answer. The last byte is the
+/// version.
 const MAGIC: [u8; 4] = *b"VFG\x02";
 
-/// Between whom it is.
+/// The group of members that a datagram belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
     /// The nodes of one zone.
@@ -21,8 +22,9 @@ pub enum Level {
 }
 
 impl Level {
-    /// By how much members of this level talk less when nothing happens. Gateways are members of their zone as well, where others
-    /// watch them, and take the place of one that dies; at once two of them know of it that had a connection with it.
+    /// Factor by which idle members of this level talk less. Gateways are members of their zone
+    /// too, where others watch them and replace a dead one. Two of its connected peers notice a
+    /// death at once.
     pub const fn slowness(self) -> u32 {
         match self {
             Self::Zone => 1,
@@ -31,29 +33,29 @@ impl Level {
     }
 }
 
-/// From whom, to whom, and what for.
+/// Sender, receiver and purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Among whom.
+    /// The group of members.
     pub level: Level,
-    /// The sender.
+    /// The member that sends it.
     pub from: Identity,
     /// The sender's incarnation.
     pub incarnation: u32,
-    /// Who is meant; another process may have its address.
+    /// The intended receiver; another process may have its address by now.
     pub to: NodeId,
-    /// What for.
+    /// Its purpose besides news.
     pub purpose: Purpose,
 }
 
-/// What a datagram is for, besides its news.
+/// The purpose of a datagram, besides its news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// Nothing else.
+    /// Nothing besides its news.
     News,
     /// To be answered at once.
     Ping(u32),
-    /// The answer.
+    /// The answer to a ping with this number.
     Ack(u32),
     /// Please ping this member for me.
     Relay(Identity, u32),
@@ -68,9 +70,9 @@ pub enum Purpose {
 /// A piece of news.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Item {
-    /// Of a member.
+    /// A statement about a member.
     Member(Member),
-    /// Of what a member has.
+    /// A statement about what a member has.
     Record(Record),
 }
 
@@ -78,7 +80,7 @@ pub enum Item {
 pub struct Draft(Vec<u8>);
 
 impl Draft {
-    /// Without news.
+    /// A datagram without news.
     pub fn new(head: &Head) -> Self {
         Self(append(MAGIC.to_vec(), head))
     }
@@ -94,7 +96,7 @@ impl Draft {
         fits
     }
 
-    /// The datagram.
+    /// The bytes of the datagram.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
@@ -104,7 +106,7 @@ fn append<T: Serialize>(bytes: Vec<u8>, value: &T) -> Vec<u8> {
     postcard::to_extend(value, bytes).expect("plain data without maps or unsized sequences always encodes")
 }
 
-/// Among whom a datagram is, if it is one.
+/// The level in the head of a datagram; `None` if the head is malformed.
 pub fn level(bytes: &[u8]) -> Option<Level> {
     let body = bytes.strip_prefix(&MAGIC)?;
     postcard::take_from_bytes(body).ok().map(|(level, _)| level)
@@ -130,7 +132,7 @@ mod tests {
     use crate::identity::Zone;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_survive_a_round_trip() {
         let addr = ([198, 18, 0, 1], 4000).into();
         let identity =
             |node| Identity { addr, node: NodeId(node), generation: 1_700_000_000_000, zone: Zone::default() };

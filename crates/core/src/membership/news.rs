@@ -1,10 +1,11 @@
-//! News on its way: what each partner is still to be told. Each piece goes to every partner once, except to
-//! the one it came from; whoever learns nothing from it does not pass it on, so it ends by itself.
+//! News under way: the items that each partner is still to get.
 //!
-//! A piece is kept once, with a mark for each partner that has not been told: a room that is switched on makes news of all its
-//! members, for half a dozen partners each.
+//! Each item goes once to every partner but its sender. A member passes on only items that are new
+//! to it, so distribution ends by itself. An item is kept once, with a mark for each partner that
+//! has not got it: a room that is switched on makes an item for each member, for half a dozen
+//! partners each.
 
-use super::rings::Neighbours;
+use super::rings::Partners;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::record::{RecordKey, Subject};
@@ -15,12 +16,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
-/// A new partner is told what was news within this time: it may have been on its way past it.
+/// Age of the news that a new partner gets: it may have passed the partner on its way.
 const RECENT: Duration = Duration::from_secs(2);
-/// At most so much is kept for that.
+/// Most items kept for new partners.
 const RECENT_MAX: usize = 1 << 10;
 
-/// What a piece of news is about. What it says is looked up when it is sent: only the latest is ever told.
+/// The subject of an item. Its content is looked up when it is sent, so only the latest goes out.
 #[derive(Clone, Debug)]
 pub enum Topic {
     /// A member's state, this node's own too.
@@ -32,7 +33,7 @@ pub enum Topic {
 const _: () = assert!(size_of::<Topic>() == 16, "while a room is switched on each node has a thousand of them");
 
 impl Topic {
-    /// Of whom it is, and of which image, if it is about what a member has.
+    /// The member; and the image, if the item is about what the member has.
     fn key(&self) -> (NodeId, Option<&ImageId>) {
         match self {
             Self::Member(node) => (*node, None),
@@ -40,7 +41,7 @@ impl Topic {
         }
     }
 
-    /// Which record, if it is about one.
+    /// The record that it is about, if any.
     pub fn record(&self) -> Option<RecordKey> {
         let (node, image) = self.key();
         image.map(|image| RecordKey { node, image: *image })
@@ -70,41 +71,42 @@ impl Ord for Topic {
 /// A mark for each partner, by its [`Partner::mark`].
 type Marks = u8;
 
-const _: () = assert!(Neighbours::MAX <= Marks::BITS as usize, "each partner has a mark");
+const _: () = assert!(Partners::MAX <= Marks::BITS as usize, "each partner has a mark");
 
-/// One piece of news.
+/// One item of news.
 #[derive(Debug)]
 struct Piece {
     topic: Topic,
-    /// When it was news.
+    /// When it became news.
     at: Time,
-    /// Who is to be told.
-    untold: Marks,
+    /// The partners that are still to get it.
+    unsent: Marks,
 }
 
-/// One to whom news goes.
+/// A member that news goes to.
 #[derive(Debug, Clone, Copy)]
 struct Partner {
-    /// One bit, which no other has.
+    /// One bit, unique among the partners.
     mark: Marks,
-    /// Whatever is older than the piece with this number it has been told.
+    /// All items before this number have been sent to it.
     from: u64,
 }
 
-/// See the module.
+/// All items that some partner is still to get, and recent ones.
 #[derive(Debug, Default)]
 pub struct News {
     partners: BTreeMap<NodeId, Partner>,
-    /// What somebody is to be told, and what was news lately; the oldest first.
+    /// Unsent and recent items, the oldest first.
     pieces: VecDeque<Piece>,
     /// The number of the first of them.
     first: u64,
-    /// The numbers of those that somebody is to be told.
-    untold: BTreeMap<Topic, u64>,
+    /// The numbers of the unsent items.
+    unsent: BTreeMap<Topic, u64>,
 }
 
 impl News {
-    /// Names the partners, at most [`Neighbours::MAX`]; those who stay are told what they are still to be told, others what was news lately.
+    /// Replaces the partners, at most [`Partners::MAX`]. Those that stay keep their unsent items;
+    /// new ones get the recent news.
     pub fn set_partners(&mut self, partners: &BTreeSet<NodeId>, now: Time) {
         self.partners.retain(|node, _| partners.contains(node));
         let mut taken = self.partners.values().fold(0, |marks, partner| marks | partner.mark);
@@ -119,32 +121,32 @@ impl News {
         }
     }
 
-    /// Nobody but those with these marks is to be told anything.
+    /// Drops all marks but these.
     fn keep_marks(&mut self, marks: Marks) {
         for piece in &mut self.pieces {
-            if piece.untold != 0 && piece.untold & marks == 0 {
-                self.untold.remove(&piece.topic);
+            if piece.unsent != 0 && piece.unsent & marks == 0 {
+                self.unsent.remove(&piece.topic);
             }
-            piece.untold &= marks;
+            piece.unsent &= marks;
         }
     }
 
-    /// Whoever has this mark is to be told of all that was news lately.
+    /// Marks all recent items as unsent for the partner with this mark.
     fn mark_recent(&mut self, mark: Marks, now: Time) {
-        let (first, untold) = (self.first, &mut self.untold);
+        let (first, unsent) = (self.first, &mut self.unsent);
         for (number, piece) in (first..).zip(&mut self.pieces).filter(|(_, piece)| now - piece.at <= RECENT) {
             // The same may have been news twice.
-            if *untold.entry(piece.topic.clone()).or_insert(number) == number {
-                piece.untold |= mark;
+            if *unsent.entry(piece.topic.clone()).or_insert(number) == number {
+                piece.unsent |= mark;
             }
         }
     }
 
-    /// Something has happened, and `from` knows it.
+    /// Adds an item that `from` has already.
     pub fn push(&mut self, topic: Topic, from: Option<NodeId>, now: Time) {
         self.forget(now);
         let others = self.partners.iter_mut().filter(|(node, _)| Some(**node) != from);
-        let number = self.untold.get(&topic).copied();
+        let number = self.unsent.get(&topic).copied();
         let place = number.unwrap_or(self.first + self.pieces.len() as u64);
         let marks = others.fold(0, |marks, (_, partner)| {
             partner.from = partner.from.min(place);
@@ -153,65 +155,65 @@ impl News {
         match number {
             Some(number) => {
                 let piece = &mut self.pieces[(number - self.first) as usize];
-                (piece.at, piece.untold) = (now, piece.untold | marks);
+                (piece.at, piece.unsent) = (now, piece.unsent | marks);
             }
             None => {
                 if marks != 0 {
-                    self.untold.insert(topic.clone(), place);
+                    self.unsent.insert(topic.clone(), place);
                 }
-                self.pieces.push_back(Piece { topic, at: now, untold: marks });
+                self.pieces.push_back(Piece { topic, at: now, unsent: marks });
             }
         }
     }
 
-    /// Drops what all have been told, unless it was news lately.
+    /// Drops items that all partners have got, unless they are recent.
     fn forget(&mut self, now: Time) {
-        while self.pieces.front().is_some_and(|piece| piece.untold == 0 && now - piece.at > RECENT) {
+        while self.pieces.front().is_some_and(|piece| piece.unsent == 0 && now - piece.at > RECENT) {
             self.pieces.pop_front();
             self.first += 1;
         }
-        if self.pieces.len() >= self.untold.len() + RECENT_MAX {
-            self.first += (self.pieces.len() - self.untold.len()) as u64;
-            self.pieces.retain(|piece| piece.untold != 0);
-            self.untold = (self.first..).zip(&self.pieces).map(|(at, piece)| (piece.topic.clone(), at)).collect();
+        if self.pieces.len() >= self.unsent.len() + RECENT_MAX {
+            self.first += (self.pieces.len() - self.unsent.len()) as u64;
+            self.pieces.retain(|piece| piece.unsent != 0);
+            self.unsent = (self.first..).zip(&self.pieces).map(|(at, piece)| (piece.topic.clone(), at)).collect();
             self.partners.values_mut().for_each(|partner| partner.from = self.first);
         }
     }
 
-    /// The next that a partner is to be told.
+    /// The next item for a partner.
     pub fn peek(&self, partner: NodeId) -> Option<&Topic> {
         self.next(partner).map(|number| &self.pieces[number].topic)
     }
 
-    /// Where it is.
+    /// The position of the next item for a partner.
     fn next(&self, partner: NodeId) -> Option<usize> {
         let &Partner { mark, from } = self.partners.get(&partner)?;
         let from = from.saturating_sub(self.first) as usize;
-        self.pieces.range(from.min(self.pieces.len())..).position(|piece| piece.untold & mark != 0).map(|at| from + at)
+        self.pieces.range(from.min(self.pieces.len())..).position(|piece| piece.unsent & mark != 0).map(|at| from + at)
     }
 
-    /// It has been told.
+    /// Marks the next item as sent to a partner.
     pub fn pop(&mut self, partner: NodeId) {
         let Some(number) = self.next(partner) else { return };
         let Some(partner) = self.partners.get_mut(&partner) else { return };
         partner.from = self.first + number as u64 + 1;
         let piece = &mut self.pieces[number];
-        piece.untold &= !partner.mark;
-        if piece.untold == 0 {
-            self.untold.remove(&piece.topic);
+        piece.unsent &= !partner.mark;
+        if piece.unsent == 0 {
+            self.unsent.remove(&piece.topic);
         }
-        if self.untold.is_empty() {
+        if self.unsent.is_empty() {
             // A room that is switched on makes much news, and hardly any afterwards.
             self.pieces.shrink_to(2 * self.pieces.len());
         }
     }
 
-    /// True if nobody is to be told anything.
-    pub fn is_told(&self) -> bool {
-        self.untold.is_empty()
+    /// True if no partner has unsent items.
+    pub fn all_sent(&self) -> bool {
+        self.unsent.is_empty()
     }
 
-    /// The partners.
+    /// The ids of the partners.
     pub fn partners(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.partners.keys().copied()
     }
@@ -240,14 +242,14 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// All that a partner is to be told.
-    fn told(news: &mut News, partner: u64) -> Vec<u64> {
-        let mut told = Vec::new();
+    /// All items that a partner is still to get.
+    fn sent_to(news: &mut News, partner: u64) -> Vec<u64> {
+        let mut sent = Vec::new();
         while let Some(Topic::Member(node)) = news.peek(NodeId(partner)) {
-            told.push(node.0);
+            sent.push(node.0);
             news.pop(NodeId(partner));
         }
-        told
+        sent
     }
 
     fn push(news: &mut News, topic: u64, from: Option<u64>, ms: u64) {
@@ -255,43 +257,43 @@ mod tests {
     }
 
     #[test]
-    fn each_partner_is_told_once_but_for_whom_it_came_from() {
+    fn each_partner_but_the_sender_gets_news_once() {
         let mut news = news(&[1, 2, 3]);
         push(&mut news, 10, Some(2), 0);
         push(&mut news, 11, None, 0);
-        assert_eq!(told(&mut news, 1), [10, 11]);
+        assert_eq!(sent_to(&mut news, 1), [10, 11]);
         push(&mut news, 10, Some(3), 1);
-        assert_eq!(told(&mut news, 1), [10], "it is news again");
-        assert_eq!(told(&mut news, 2), [10, 11]);
-        assert!(!news.is_told());
-        assert_eq!(told(&mut news, 3), [10, 11], "once, though it was news twice");
-        assert!(news.is_told() && news.peek(NodeId(4)).is_none());
+        assert_eq!(sent_to(&mut news, 1), [10], "it is news again");
+        assert_eq!(sent_to(&mut news, 2), [10, 11]);
+        assert!(!news.all_sent());
+        assert_eq!(sent_to(&mut news, 3), [10, 11], "once, though it was news twice");
+        assert!(news.all_sent() && news.peek(NodeId(4)).is_none());
     }
 
     #[test]
-    fn who_becomes_a_partner_is_told_what_was_news_lately() {
+    fn a_new_partner_gets_recent_news() {
         let mut news = news(&[1]);
         push(&mut news, 10, None, 0);
         push(&mut news, 11, None, 1500);
         push(&mut news, 12, None, 1500);
-        assert_eq!(told(&mut news, 1), [10, 11, 12]);
+        assert_eq!(sent_to(&mut news, 1), [10, 11, 12]);
         push(&mut news, 11, None, 1600);
         set(&mut news, &[1, 2], 3000);
-        assert_eq!(told(&mut news, 2), [12, 11]);
-        assert_eq!(told(&mut news, 1), [11]);
+        assert_eq!(sent_to(&mut news, 2), [12, 11]);
+        assert_eq!(sent_to(&mut news, 1), [11]);
         set(&mut news, &[2], 3000);
-        assert!(news.is_told() && !news.is_partner(NodeId(1)));
+        assert!(news.all_sent() && !news.is_partner(NodeId(1)));
     }
 
     #[test]
-    fn what_was_told_is_forgotten_also_behind_what_was_not() {
+    fn sent_news_is_forgotten_behind_unsent_news() {
         let mut news = news(&[1, 2]);
         push(&mut news, 7, Some(2), 0);
         for number in 0..5000 {
             push(&mut news, 10 + number % 3, Some(1), number);
-            assert_eq!(told(&mut news, 2), [10 + number % 3]);
+            assert_eq!(sent_to(&mut news, 2), [10 + number % 3]);
         }
         assert!(news.pieces.len() <= RECENT_MAX + 1, "{}", news.pieces.len());
-        assert_eq!(told(&mut news, 1), [7]);
+        assert_eq!(sent_to(&mut news, 1), [7]);
     }
 }

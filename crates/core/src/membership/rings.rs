@@ -1,27 +1,28 @@
-//! Who talks to whom: the live members stand in a few circles, each in another order, and each member's
-//! partners are those beside it.
+//! Gossip partners: the live members form a few circles, each in another order. A member's partners
+//! are beside it in these circles.
 //!
-//! Circles in unrelated orders make a graph without narrow places: news that each passes to its partners
-//! reaches all N in about log N steps, and a part of the members that dies does not cut the rest in two
-//! (Rapid: Suresh et al., 2018, 4.1, watches in the same way). Nobody has to talk with more than a few others,
-//! however large the field: a kernel's table of neighbours, 1024 by default, holds them in any room.
+//! Circles in unrelated orders make a graph without bottlenecks. News reaches all N members in
+//! about log N steps, and the death of some members does not cut the rest in two. (Rapid watches in
+//! the same way: Suresh et al., 2018, 4.1.) No member has more than a few partners, however large
+//! the field. A kernel's ARP table, of 1024 entries by default, holds them in any room.
 //!
-//! Circles are not kept: who stands beside a member is found by one look at all the others, which is seldom needed, takes a few
-//! nanoseconds for each, and spares a member's memory most of what it would have to know of another.
+//! Circles are not stored. One look at all members finds the partners of one. That is rarely
+//! needed, takes a few nanoseconds for each member, and saves most of the memory for a member's
+//! entry.
 
 use crate::identity::{Identity, NodeId};
 use crate::placement::mix;
 use std::collections::BTreeSet;
 
-/// Circles, and so members that each member watches. With three of them even a third of all members that
-/// die at once leaves every other with some partner.
+/// Circles, and so members that each member watches. With three of them even a third of all members
+/// that die at once leaves every other with some partner.
 const CIRCLES: usize = 3;
 
-/// Who stands beside a member, in each circle.
+/// The partners of one member: those before and after it in each circle.
 #[derive(Debug, Default)]
-pub struct Neighbours([Option<Beside>; CIRCLES]);
+pub struct Partners([Option<Beside>; CIRCLES]);
 
-/// Who stands beside it in one of them.
+/// The two partners in one circle.
 #[derive(Debug, Clone, Copy)]
 struct Beside {
     before: Place,
@@ -30,18 +31,18 @@ struct Beside {
 
 type Place = (u64, NodeId);
 
-/// Where a member stands in a circle. The first is in the order of arrivals, like the crowd's: its neighbours there are
-/// those with which it shares chunks.
+/// The position of a member in a circle. The first circle is in the order of joins, like the chain:
+/// a member exchanges chunks with its partners there.
 fn place(circle: usize, member: &Identity) -> Place {
     let node = member.node;
     (if circle == 0 { member.arrival().0 } else { mix(node.0 ^ mix(circle as u64)) }, node)
 }
 
-impl Neighbours {
-    /// There are at most so many.
+impl Partners {
+    /// Most partners of a member.
     pub const MAX: usize = 2 * CIRCLES;
 
-    /// The neighbours of `member` among the live, of whom it may be one itself.
+    /// The partners of `member` among the live members, which may include it.
     pub fn of<'a>(member: &Identity, live: impl Iterator<Item = &'a Identity>) -> Self {
         let mine: [Place; CIRCLES] = std::array::from_fn(|circle| place(circle, member));
         let mut found = Self::default();
@@ -49,7 +50,8 @@ impl Neighbours {
             for (circle, (mine, beside)) in mine.iter().zip(&mut found.0).enumerate() {
                 let other = place(circle, other);
                 let Beside { before, after } = beside.get_or_insert(Beside { before: other, after: other });
-                // Around: whoever stands higher comes first after it, and whoever stands lower first before it.
+                // Around the circle: higher places come first after it, and lower ones first before
+                // it.
                 let around = |place: Place| (place < *mine, place);
                 if around(other) < around(*after) {
                     *after = other;
@@ -62,17 +64,17 @@ impl Neighbours {
         found
     }
 
-    /// Whom it watches: those after it, each once.
+    /// The members that it watches: those after it, each once.
     pub fn after(&self) -> BTreeSet<NodeId> {
         self.0.iter().flatten().map(|beside| beside.after.1).collect()
     }
 
-    /// All of them, each once: those whom it watches, and those who watch it.
+    /// All partners, each once: the members that it watches, and those that watch it.
     pub fn all(&self) -> BTreeSet<NodeId> {
         self.0.iter().flatten().flat_map(|beside| [beside.before.1, beside.after.1]).collect()
     }
 
-    /// Who stands before and after it in the order of arrivals.
+    /// Its predecessor and successor in the order of joins.
     pub fn in_order(&self) -> Option<(NodeId, NodeId)> {
         self.0[0].map(|beside| (beside.before.1, beside.after.1))
     }
@@ -89,18 +91,18 @@ mod tests {
         Identity { addr, node: NodeId(mix(number)), generation: number, zone: Zone::default() }
     }
 
-    /// Those of each of `count` members, with its id.
-    fn neighbours(count: u64) -> Vec<(NodeId, Neighbours)> {
+    /// The partners of each of `count` members, with its id.
+    fn partners(count: u64) -> Vec<(NodeId, Partners)> {
         let members: Vec<Identity> = (0..count).map(member).collect();
-        members.iter().map(|me| (me.node, Neighbours::of(me, members.iter()))).collect()
+        members.iter().map(|me| (me.node, Partners::of(me, members.iter()))).collect()
     }
 
     #[test]
-    fn who_watches_is_watched() {
-        let all = neighbours(40);
-        for (me, neighbours) in &all {
+    fn each_watched_member_has_its_watcher_as_partner() {
+        let all = partners(40);
+        for (me, partners) in &all {
             let watches = |other: &NodeId| all.iter().any(|(node, of)| node == other && of.after().contains(me));
-            let (all, after) = (neighbours.all(), neighbours.after());
+            let (all, after) = (partners.all(), partners.after());
             assert!(after.is_subset(&all) && all.difference(&after).all(watches));
         }
     }
@@ -109,7 +111,7 @@ mod tests {
     fn news_reaches_all_in_few_steps() {
         for (count, most) in [(10, 3), (50, 5), (1000, 8)] {
             let graph: Vec<(NodeId, BTreeSet<NodeId>)> =
-                neighbours(count).into_iter().map(|(node, neighbours)| (node, neighbours.all())).collect();
+                partners(count).into_iter().map(|(node, partners)| (node, partners.all())).collect();
             let mut told = BTreeSet::from([graph[0].0]);
             let mut steps = 0;
             while told.len() < count as usize {
@@ -127,7 +129,7 @@ mod tests {
         let node = |number| member(number).node;
         let beside = |number, others: &[u64]| {
             let others: Vec<Identity> = others.iter().copied().map(member).collect();
-            Neighbours::of(&member(number), others.iter()).in_order()
+            Partners::of(&member(number), others.iter()).in_order()
         };
         assert_eq!(beside(5, &[3, 5, 9]), Some((node(3), node(9))));
         assert_eq!(beside(9, &[3, 5, 9]), Some((node(5), node(3))));
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_member_alone_has_no_partners() {
-        let alone = Neighbours::of(&member(1), std::iter::empty());
+        let alone = Partners::of(&member(1), std::iter::empty());
         assert!(alone.after().is_empty() && alone.all().is_empty());
     }
 }

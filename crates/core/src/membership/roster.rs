@@ -1,11 +1,11 @@
-//! The roster: who is known to be a member of the field, and in what state.
+//! The roster: the known members of the field and their states.
 //!
-//! What is said of a member is a [`Member`]; of two statements the later life counts, in a life the later
-//! incarnation, in an incarnation the graver state (SWIM, 4.2). Of two processes at one address the later one
-//! is real. The dead are remembered for a while, so that old news does not bring them back. The roster is
-//! bounded, since anybody may gossip anything.
+//! A [`Member`] is a statement about a member. Of two statements the later life counts; within a
+//! life, the later incarnation; within an incarnation, the graver state (SWIM, 4.2). Of two
+//! processes at one address the later one is real. The roster remembers dead members for a while,
+//! so that old news does not bring them back. It is bounded, since any node may gossip any member.
 
-use super::rings::Neighbours;
+use super::rings::Partners;
 use crate::identity::{Identity, NodeId};
 use crate::outbid;
 use crate::placement::mix;
@@ -15,51 +15,52 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long the dead are remembered: as long as a cable may be out before both its ends find each other again.
+/// How long dead members are remembered. If a cable is out for less, both its ends find each other
+/// again.
 const REMEMBER_DOWN: Duration = Duration::from_secs(3600);
-/// How long those are that said goodbye: so that old news does not bring them back.
+/// How long members that left are remembered, so that old news does not bring them back.
 const REMEMBER_LEFT: Duration = Duration::from_secs(60);
-/// So many members are known at most, the dead included: about 20 MB. The longest dead make room for others.
+/// Most known members, dead ones included: about 20 MB. The longest dead make room for others.
 const MEMBERS_MAX: usize = 1 << 16;
-/// So many of them live: a hundred times a large zone.
+/// Most live members: a hundred times a large zone.
 const LIVE_MAX: usize = MEMBERS_MAX / 2;
-/// So many of the living were only heard of: who comes and speaks for itself is admitted, however many others make up.
-/// Fifty times a large zone.
+/// Most live members known by hearsay only, fifty times a large zone. A member that speaks for
+/// itself is admitted, however many others a liar invents.
 const UNMET_MAX: usize = LIVE_MAX / 2;
 
-/// What a member is believed to be; graver later.
+/// The believed state of a member; graver states come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
-    /// It lives.
+    /// Alive, as far as known.
     Alive,
-    /// It may be dead, unless it denies it in time.
+    /// Possibly dead, unless the member denies it in time.
     Suspect,
-    /// It is dead, or cut off.
+    /// Dead, or cut off.
     Down,
-    /// It said goodbye, or another process has its address.
+    /// It left, or another process has its address.
     Left,
 }
 
 impl State {
-    /// True for a member that is to be reckoned with.
+    /// True for members that take part: alive or suspect.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Alive | Self::Suspect)
     }
 }
 
-/// How a member went.
+/// How a member departed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// It said goodbye.
+    /// It announced its departure.
     Left,
-    /// It answered nobody any more.
+    /// It answered no probe any more.
     Died,
     /// Another process has its address.
     Replaced,
 }
 
 impl Departure {
-    /// For people and scripts: `left`, `died` or `replaced`.
+    /// For display and scripts: `left`, `died` or `replaced`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
@@ -72,36 +73,37 @@ impl Departure {
 /// A member that went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departed {
-    /// Which.
+    /// The departed member.
     pub identity: Identity,
-    /// How.
+    /// How it departed.
     pub how: Departure,
 }
 
-/// What is said of a member.
+/// A statement about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Which.
+    /// The member it is about.
     pub identity: Identity,
     /// Grows when it denies that it is suspect or dead.
     pub incarnation: u32,
-    /// What it is.
+    /// The state it claims.
     pub state: State,
 }
 
 impl Member {
-    /// Of two statements the higher one counts.
+    /// Of two statements the one with the higher rank counts.
     fn rank(&self) -> (u64, u32, State) {
         (self.identity.generation, self.incarnation, self.state)
     }
 
-    /// True for what may be believed of others: whoever it is about can still say something that counts more. How late its
-    /// generation may be depends on what is known: see [`crate::outbid`].
+    /// True for statements that may be believed: the member can still outbid them. The latest
+    /// believable generation depends on what is known: see [`crate::outbid`].
     pub const fn is_sound(&self) -> bool {
         self.incarnation < u32::MAX && self.identity.generation < u64::MAX
     }
 
-    /// What `me`, whom it is about, says against it: the next incarnation, or the next generation after the last of them.
+    /// The denial by `me`, the subject: the next incarnation, or after the last one the next
+    /// generation.
     pub const fn denied_by(&self, me: &Identity) -> Self {
         let generation = self.identity.generation;
         let (generation, incarnation) = match self.incarnation.saturating_add(1) {
@@ -112,12 +114,12 @@ impl Member {
     }
 }
 
-/// Who lives, by their ids; suspects are among them.
+/// The live members by id, suspects included.
 #[derive(Debug, Clone, Copy)]
 pub struct Live<'a>(&'a BTreeMap<NodeId, Member>);
 
 impl<'a> Live<'a> {
-    /// The one with this id.
+    /// The live member with this id.
     pub fn get(self, node: &NodeId) -> Option<&'a Identity> {
         self.0.get(node).map(|member| &member.identity)
     }
@@ -127,59 +129,59 @@ impl<'a> Live<'a> {
         self.0.contains_key(node)
     }
 
-    /// All of them.
+    /// All live members, by id.
     pub fn values(self) -> impl Iterator<Item = &'a Identity> + Clone {
         self.0.values().map(|member| &member.identity)
     }
 
-    /// All of them, those from this id on first.
+    /// All live members, beginning with this id.
     pub fn around(self, node: NodeId) -> impl Iterator<Item = &'a Identity> {
         self.0.range(node..).chain(self.0.range(..node)).map(|(_, member)| &member.identity)
     }
 
-    /// How many.
+    /// The number of live members.
     pub fn len(self) -> usize {
         self.0.len()
     }
 
-    /// True if there is nobody.
+    /// True without any member.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What a statement changed.
+/// The effect of a statement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// True if it was news at all.
     pub news: bool,
-    /// Who lives now and did not.
+    /// The member that is live now and was not.
     pub up: Option<Identity>,
-    /// Who lived and does not any more; at most the member and another one at its address.
+    /// Members that were live and are no more: at most the subject, and another one at its address.
     pub down: Vec<Identity>,
 }
 
-/// See the module.
+/// All known members, live and dead.
 #[derive(Debug, Default)]
 pub struct Roster {
-    /// Those that are alive or suspect.
+    /// Alive and suspect members.
     live: BTreeMap<NodeId, Member>,
-    /// The others.
+    /// Dead and departed members.
     dead: BTreeMap<NodeId, Member>,
     suspects: BTreeSet<NodeId>,
-    /// Who of the dead may come back.
+    /// Dead members that may come back.
     lost: BTreeSet<NodeId>,
-    /// Who of the live has spoken to this node itself.
+    /// Live members that have spoken to this node themselves.
     met: BTreeSet<NodeId>,
-    /// Whose address it is, of the live, by [`digest`].
+    /// The owner of each live address, by [`digest`].
     addresses: BTreeMap<u64, NodeId>,
-    /// When suspects are buried and the dead forgotten.
+    /// When suspects are buried and dead members forgotten.
     deadlines: BTreeSet<(Time, NodeId)>,
     deadline_of: BTreeMap<NodeId, Time>,
 }
 
 impl Roster {
-    /// A member has spoken to this node itself. What it says of itself comes next.
+    /// Notes that a member has spoken to this node itself. Its statement about itself follows.
     pub fn meet(&mut self, node: NodeId) {
         self.met.insert(node);
     }
@@ -213,7 +215,7 @@ impl Roster {
             && let Some(other) = self.addresses.get(&digest(member.identity.addr)).filter(|other| **other != node)
         {
             let other = self.live[other];
-            // Nor does anybody take a place whom the one that is there could not outbid.
+            // A claim that the member at this address could not outbid takes no place either.
             let last = outbid::latest_believed(other.identity.generation);
             if (other.identity.generation, other.identity.node) > (member.identity.generation, node)
                 || member.identity.generation >= last
@@ -244,7 +246,7 @@ impl Roster {
         self.live.len() < LIVE_MAX && (unmet < UNMET_MAX || self.met.contains(&node))
     }
 
-    /// Makes room for one more, if need be by forgetting who is to be forgotten next.
+    /// Makes room for one more member, if need be by forgetting the next one due.
     fn has_room(&mut self) -> bool {
         if self.live.len() + self.dead.len() < MEMBERS_MAX {
             return true;
@@ -276,12 +278,12 @@ impl Roster {
         set(&mut self.lost, node, member.state == State::Down);
     }
 
-    /// When [`Roster::due`] has something to say.
+    /// When [`Roster::due`] has something to report.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// A suspect whose time is up; the dead whose time is up are forgotten on the way.
+    /// A suspect whose time is up. On the way it forgets dead members whose time is up.
     pub fn due(&mut self, now: Time) -> Option<Member> {
         while let Some(&(_, node)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
             match self.live.get(&node) {
@@ -292,14 +294,14 @@ impl Roster {
         None
     }
 
-    /// Forgets who is dead; a goodbye stays true.
+    /// Forgets all dead members; departures stay known.
     pub fn forget_the_dead(&mut self) {
         for node in std::mem::take(&mut self.lost) {
             self.forget(node);
         }
     }
 
-    /// Forgets one who is dead.
+    /// Forgets a dead member.
     fn forget(&mut self, node: NodeId) {
         self.dead.remove(&node);
         self.lost.remove(&node);
@@ -312,12 +314,12 @@ impl Roster {
         }
     }
 
-    /// What is known of a member, dead or alive.
+    /// The last statement about a member, dead or alive.
     pub fn get(&self, node: NodeId) -> Option<&Member> {
         self.live.get(&node).or_else(|| self.dead.get(&node))
     }
 
-    /// All that are known of, by their ids.
+    /// All known members, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
         let (mut live, mut dead) = (self.live.values().peekable(), self.dead.values().peekable());
         std::iter::from_fn(move || match (live.peek(), dead.peek()) {
@@ -348,9 +350,9 @@ impl Roster {
         self.lost.range((Excluded(node), Unbounded)).chain(&self.lost).next().copied()
     }
 
-    /// Who of the live stands beside a member, which may be one of them.
-    pub fn beside(&self, member: &Identity) -> Neighbours {
-        Neighbours::of(member, self.live().values())
+    /// The partners of a member among the live members, which may include it.
+    pub fn partners_of(&self, member: &Identity) -> Partners {
+        Partners::of(member, self.live().values())
     }
 }
 
@@ -363,7 +365,8 @@ fn believed(known: Option<&Member>) -> u64 {
     }
 }
 
-/// 64 bits of an address, a quarter of its size. Who makes two addresses look the same could as well say that one is the other.
+/// 64 bits of an address, a quarter of its size. A collision gains an attacker nothing: it could as
+/// well claim the address.
 fn digest(addr: SocketAddr) -> u64 {
     let (bits, rest) = match addr {
         SocketAddr::V4(addr) => (u128::from(addr.ip().to_bits()), 0),
@@ -432,7 +435,7 @@ mod tests {
         let change = roster.learn(newer, Time::ZERO, GRACE);
         assert_eq!(change.up, Some(newer.identity));
         assert_eq!(change.down, [member(1, 1, 5, 3, State::Alive).identity]);
-        // Whoever comes back later than a dead one has its address, whatever the clocks say.
+        // A later node has the address of a dead one, whatever the clocks say.
         roster.learn(member(3, 1, 6, 0, State::Down), Time::ZERO, GRACE);
         assert!(roster.learn(older, Time::ZERO, GRACE).up.is_some());
     }
@@ -450,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_were_only_heard_of_leave_room_for_those_who_come() {
+    fn members_known_by_hearsay_leave_room_for_newcomers() {
         let mut roster = Roster::default();
         for node in 1..=MEMBERS_MAX as u64 {
             let ghost = member(node, (node >> 16) as u16, 1, 0, State::Alive);
@@ -464,7 +467,7 @@ mod tests {
             roster.meet(newcomer(node).identity.node);
             assert!(roster.learn(newcomer(node), Time::ZERO, GRACE).up.is_some(), "{node}");
         }
-        // One that has died is not met any more.
+        // A member that has died no longer counts as met.
         roster.learn(Member { state: State::Down, ..newcomer(7) }, Time::ZERO, GRACE);
         assert!(roster.met.len() == 999 && roster.met.iter().all(|node| roster.live().contains_key(node)));
     }

@@ -1,4 +1,5 @@
-//! Watching: a member probes those after it in the circles, suspects who does not answer, and greets the lost.
+//! Watching: a member probes those after it in the circles, suspects silent ones, and greets lost
+//! ones.
 
 use super::message::Purpose;
 use super::roster::{Member, State};
@@ -8,20 +9,23 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often a member probes one of those it watches, in turn; each is watched by as many, out of step.
+/// Interval at which a member probes the members that it watches, in turn. Each has as many
+/// watchers, out of step.
 const PROBE_PERIOD: Duration = Duration::from_millis(300);
 /// How long a direct answer may take before others are asked to probe.
 const PROBE_RTT: Duration = Duration::from_millis(120);
-/// So many others are asked to probe a member that does not answer.
+/// Other members that are asked to probe a silent one.
 const RELAYS: usize = 3;
-/// How often one of the lost is greeted, in turn: what heals a parted field. The dead deny it.
+/// Interval at which a lost member is greeted, in turn. This heals a partitioned field: a member
+/// held for dead denies it.
 const GREET_LOST_EVERY: Duration = Duration::from_secs(2);
-/// So many members that we hold for dead and others do not are greeted at once.
+/// Most members greeted at once that this node holds for dead and others do not.
 const DOUBTS_AT_ONCE: usize = 8;
-/// A member that ought to watch us, and has not been heard for so long, is probed itself: it may have died before
-/// we became partners.
+/// Silence after which a watcher of this node is probed itself: it may have died before the two
+/// became partners.
 const UNWATCHED: Duration = Duration::from_secs(3);
-/// For so long after a death all that are watched are probed at once: others may have gone with it.
+/// Time after a death in which all watched members are probed at once: others may have gone with
+/// it.
 const WARY_FOR: Duration = Duration::from_secs(2);
 
 /// A probe under way.
@@ -29,22 +33,22 @@ const WARY_FOR: Duration = Duration::from_secs(2);
 struct Probe {
     target: NodeId,
     number: u32,
-    /// When others are to be asked; `None` once they are.
+    /// When others are asked; `None` once they are.
     relay_at: Option<Time>,
 }
 
-/// What a member keeps of those it watches.
+/// The state of the probes of one member.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Probes without an answer.
     probes: Vec<Probe>,
     probe_at: Time,
     number: u32,
-    /// When partners were heard last: who was just now needs no probe.
+    /// When each partner was last heard: a partner heard recently needs no probe.
     heard: BTreeMap<NodeId, Time>,
     wary_until: Time,
     greet_at: Time,
-    /// Who of the lost was greeted last.
+    /// The lost member that was greeted last.
     greeted: NodeId,
     /// Before this the return of a lost member does not make us greet all of them.
     greet_all_at: Time,
@@ -70,7 +74,7 @@ impl Watch {
         self.probes.iter().any(|probe| (probe.target, probe.number) == (target, number))
     }
 
-    /// Somebody has died.
+    /// Probes all watched members at once, after a death.
     pub(super) fn be_wary(&mut self, now: Time) {
         self.wary_until = now + WARY_FOR;
     }
@@ -94,7 +98,7 @@ impl Membership {
         [probe, relay, greet, doubts].into_iter().flatten().min()
     }
 
-    /// Something came from this member.
+    /// Notes a sign of life of this member.
     pub(super) fn hear(&mut self, node: NodeId) {
         self.watch.probes.retain(|probe| probe.target != node);
         if self.news.is_partner(node) {
@@ -102,7 +106,7 @@ impl Membership {
         }
     }
 
-    /// Probes, and judges those that did not answer.
+    /// Sends probes, and judges the members that did not answer.
     pub(super) fn probe(&mut self) {
         let now = self.now;
         let late = |probe: &&mut Probe| probe.relay_at.is_some_and(|at| at <= now);
@@ -117,7 +121,8 @@ impl Membership {
         if self.watch.probe_at > now {
             return;
         }
-        // Who wakes up late has been starved, or stopped, and the answers may lie unread.
+        // A late wake-up means that this process was starved or stopped, and answers may lie
+        // unread.
         let starved = now - self.watch.probe_at > PROBE_RTT;
         let period = PROBE_PERIOD * self.level.slowness();
         self.watch.probe_at = now + self.paced(period);
@@ -127,7 +132,7 @@ impl Membership {
             }
         }
         self.watch.number = self.watch.number.wrapping_add(1);
-        let mut watched: Vec<NodeId> = self.roster.beside(&self.me).after().into_iter().collect();
+        let mut watched: Vec<NodeId> = self.roster.partners_of(&self.me).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
         watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= period));
@@ -156,14 +161,14 @@ impl Membership {
         }
     }
 
-    /// Suspects a member, and tells it so: who lives denies it.
+    /// Suspects a member, and tells it so: a live member denies it.
     pub(super) fn raise(&mut self, node: NodeId) {
         let Some(known) = self.roster.get(node).copied().filter(|known| known.state == State::Alive) else { return };
         self.learn_member(Member { state: State::Suspect, ..known }, None);
         self.send(known.identity, Purpose::Ping(0));
     }
 
-    /// Greets some of those who are held for dead: who lives denies it.
+    /// Greets some members that are held for dead: a live member denies it.
     pub(super) fn greet(&mut self) {
         for _ in 0..DOUBTS_AT_ONCE {
             let Some(node) = self.doubts.pop_first() else { break };
@@ -181,7 +186,7 @@ impl Membership {
         }
     }
 
-    /// One of the lost is back: a cable may be in again that was between us and more of them.
+    /// Greets all lost members after one came back: a repaired cable may reconnect more of them.
     pub(super) fn greet_all(&mut self) {
         if self.watch.greet_all_at <= self.now {
             self.watch.greet_all_at = self.now + GREET_LOST_EVERY;

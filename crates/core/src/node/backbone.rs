@@ -1,8 +1,8 @@
-//! The backbone: the gateways of all zones, who know each other.
+//! The backbone: the gateways of all zones, which know each other.
 //!
-//! The eldest nodes of a zone are its gateways. They are members of the backbone as well as of their zone, and each says there for
-//! its zone what the zone's stores hold, as if the zone were one node. Who is a gateway follows from what all members of a
-//! zone know; nobody is asked.
+//! The eldest nodes of a zone are its gateways. They are members of the backbone and of their zone.
+//! In the backbone each announces the holdings of its zone's stores, as if the zone were one node.
+//! All members of a zone compute its gateways from what they know; there is no election.
 
 use super::images::Image;
 use super::{Node, Output, Timer};
@@ -17,15 +17,17 @@ use crate::record::Record;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
-/// A gateway that is one no more stays in the backbone for so long: a room that is switched on changes its mind often.
+/// How long a former gateway stays in the backbone: while a room is switched on, its gateways
+/// change often.
 const RETIRE_AFTER: Duration = Duration::from_secs(5);
-/// The maps of zones are made anew so long after news of other gateways, which pours in while a field is switched on: for that
-/// long chunks go by the maps of before.
+/// Delay between news of other gateways and new maps of zones. News pours in while a field is
+/// switched on; until then chunks follow the old maps.
 const MAP_AFTER: Duration = Duration::from_millis(10);
-/// How often a gateway that knows no other zone looks for one.
+/// Interval at which a gateway that knows no other zone looks for one.
 const SEEK_EVERY: Duration = Duration::from_millis(200);
-/// When gateways compare notes at first, each with any that it knows: with each time a gateway knows twice as many at least, and
-/// all do so at once, while gossip would take turns and one machine that is asked by all would have its link full.
+/// The first snapshot exchanges of a gateway, each with any other it knows. Each time a gateway
+/// knows at least twice as many. Gossip would take longer, and would fill the link of one machine
+/// that all ask.
 const EARLY_SYNCS: [Duration; 5] = [
     Duration::from_millis(30),
     Duration::from_millis(40),
@@ -35,7 +37,7 @@ const EARLY_SYNCS: [Duration; 5] = [
 ];
 
 impl Node {
-    /// Decides who the gateways of an image are, from what all members of the zone know.
+    /// Computes the gateways of an image from the members of the zone.
     pub(super) fn gateways(&self, id: ImageId) -> Gateways {
         if !self.is_zoned() {
             return Gateways::default();
@@ -50,12 +52,13 @@ impl Node {
     }
 
     /// Becomes a gateway, or ceases to be one, and says in the backbone what the zone has.
-    pub(super) fn stand(&mut self) {
+    pub(super) fn update_gateway_role(&mut self) {
         let me = *self.me();
-        // Who has just come and was told of others of its zone is to know them first, or a whole room would stand.
+        // A newcomer that heard of others in its zone has to know them first, or a whole room would
+        // be gateways.
         let knows = |image: &Image| {
-            let settled = self.now >= image.young_until || self.before_us(image.subject.image) < Gateways::COUNT;
-            !self.outside.has_fellows || (self.now >= image.stands_from && settled)
+            let settled = self.now >= image.warm_up_until || self.before_us(image.subject.image) < Gateways::COUNT;
+            !self.outside.has_fellows || (self.now >= image.gateway_from && settled)
         };
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
         let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
@@ -72,7 +75,7 @@ impl Node {
                     self.retire();
                 } else if since.is_none() {
                     self.outside.idle_since = Some(self.now);
-                    self.set(RETIRE_AFTER, Timer::Stand);
+                    self.set(RETIRE_AFTER, Timer::GatewayRole);
                 }
             }
             (None, false) => {}
@@ -81,8 +84,8 @@ impl Node {
         self.map_outside();
     }
 
-    /// How many of the zone are older than this node and take part in an image, or may: while a room is switched on, it may not
-    /// have heard yet what they say.
+    /// Nodes of the zone that are older than this node and take part in an image, or may. While a
+    /// room is switched on, this node may not have heard their records yet.
     fn before_us(&self, id: ImageId) -> usize {
         let mine = self.me().age();
         let may_take_part = |member: &&Identity| {
@@ -92,8 +95,8 @@ impl Node {
         self.membership.live().values().filter(|member| member.age() < mine).filter(may_take_part).count()
     }
 
-    /// While a room is switched on the eldest is whom all who come ask first, so it knows most: it is asked once more before this
-    /// node stands for its zone, or does not.
+    /// Exchanges snapshots with the eldest node once more before this node decides whether it is a
+    /// gateway. While a room is switched on, all newcomers ask the eldest first, so it knows most.
     pub(super) fn gather(&mut self) {
         self.outputs.extend(self.eldest().map(Output::Sync));
     }
@@ -118,7 +121,7 @@ impl Node {
         let version = me.generation + self.outside.version;
         for (id, image) in self.images.iter().filter(|(_, image)| image.gateways.contains(me.node)) {
             let size = image.map.ring().size();
-            let whole = if image.told_covered { size } else { 0 };
+            let whole = if image.notified_covered { size } else { 0 };
             let origin = image.origin || !image.map.origins().is_empty();
             let (arc, filled) = (Arc { start: 0, length: whole }, Filled { from: 0, count: whole });
             let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });
@@ -134,10 +137,11 @@ impl Node {
                 });
             }
         }
-        // Others are not to ask it for this zone any more, though it stays in the backbone for a while.
-        let stands = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
+        // Others are not to ask it for this zone any more, though it stays in the backbone for a
+        // while.
+        let is_gateway = |image: &ImageId| self.images.get(image).is_some_and(|image| image.gateways.contains(me.node));
         let mine = backbone.records().iter().filter(|record| record.node == me.node && !record.leaving);
-        let gone = mine.filter(|record| !stands(&record.image())).cloned();
+        let gone = mine.filter(|record| !is_gateway(&record.image())).cloned();
         news.extend(gone.map(|record| Record { version, leaving: true, ..record }));
         self.outside.version += u64::from(!news.is_empty());
         for record in news {
@@ -147,7 +151,7 @@ impl Node {
         }
     }
 
-    /// Makes the maps of zones anew before long: while a field is switched on, gateways come with each message.
+    /// Schedules new maps of zones; while a field is switched on, gateways come with each message.
     pub(super) fn map_outside_soon(&mut self) {
         if !std::mem::replace(&mut self.outside.map_set, true) {
             self.set(MAP_AFTER, Timer::MapOutside);
@@ -158,11 +162,11 @@ impl Node {
     pub(super) fn remap_outside(&mut self) {
         self.outside.map_set = false;
         self.map_outside();
-        // Somebody may have now what nobody had.
+        // Chunks that no node had may be available now.
         self.retry_waiting();
     }
 
-    /// Makes the maps of zones anew.
+    /// Makes new maps of zones.
     fn map_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
         let me = *self.me();
@@ -176,14 +180,14 @@ impl Node {
         }
     }
 
-    /// Does what the backbone asks for.
+    /// Carries out the effects of the backbone.
     pub(super) fn apply_outside(&mut self, effects: Effects) {
         self.outputs.extend(effects.denied.then_some(Output::Denied));
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in effects.up {
             self.map_outside_soon();
             if gateway.zone == self.me().zone {
-                // Whoever said so, the backbone did.
+                // The backbone itself vouches for this gateway.
                 self.contact(gateway, self.me().node);
             }
         }
@@ -222,7 +226,7 @@ impl Node {
         }
     }
 
-    /// Does what is due in the backbone.
+    /// Does everything that is due in the backbone.
     pub(super) fn wake_outside(&mut self) {
         self.outside.woken_at = None;
         let now = self.now;
@@ -232,13 +236,14 @@ impl Node {
         }
     }
 
-    /// Compares notes with other gateways: at once with some, then with all of them now and then.
+    /// Exchanges snapshots with other gateways: at once with some, then with all of them now and
+    /// then.
     pub(super) fn seek_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
         let syncs = self.outside.syncs;
         let early = EARLY_SYNCS.get(syncs as usize).copied();
         let alone = self.outside.is_alone(self.me().zone);
-        // All zones have the same contacts, mostly: each begins with another of them.
+        // Most zones have the same contacts, so each begins with another one.
         let drawn = mix(self.me().node.0);
         let chosen = if alone {
             self.contact_in_turn(drawn, syncs)
@@ -253,8 +258,8 @@ impl Node {
         self.outside.seeks = Some(self.set(early.unwrap_or(later), Timer::SeekOutside));
     }
 
-    /// One of those of whom it has heard, beginning with the `first`. Not all of them stand in the backbone, so each has its
-    /// turn; an origin last, since all have heard of it, and its link is to carry chunks.
+    /// One of the known contacts, beginning with the `first`. Some have left the backbone, so each
+    /// gets its turn. An origin is last: all know it, and its link is to carry chunks.
     fn contact_in_turn(&self, first: u64, turn: u32) -> Option<Identity> {
         let contacts = self.outside.contacts.values().flatten().chain(self.fellows());
         let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);

@@ -1,4 +1,7 @@
-//! Whom to ask for a chunk.
+//! The choice of the peer that is asked for a chunk.
+//!
+//! [`Node::choose`] decides for one chunk at a time, from the map, the chain and the peers'
+//! standing. It sends nothing: [`super::requests`] does.
 
 use super::Node;
 use super::images::Image;
@@ -7,34 +10,36 @@ use crate::config::OVERDUE_AFTER;
 use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::placement::crowd::Way;
-use crate::placement::{Crowd, Holding, Place, mix};
+use crate::placement::chain::Way;
+use crate::placement::{Chain, Holding, Place, mix};
 use crate::reach::Reach;
 use crate::wire::Priority;
 
-/// A hash page that no home and no origin has is asked for from so many nodes at a time that may have read it.
-const STRANGERS_MAX: usize = 8;
-/// So many nodes upstream in the crowd are considered: the next, and those after it if that one is not
-/// in step, too slow, or gone.
-const NEIGHBOURS: usize = 3;
+/// Nodes that may have read a hash page, and are asked for it at once if no home and no origin has
+/// it.
+const PAGE_HOLDERS_TRIED_MAX: usize = 8;
+/// Upstream nodes considered: the next one, and those after it if that one is out of step, slow, or
+/// gone.
+const UPSTREAM_MAX: usize = 3;
 
-/// With fewer nodes than this, and small stores, there is no crowd: all may well ask all, and a chunk that comes by
-/// way of its home is kept there. Who keeps all is home of all.
-const CROWD: usize = 8;
+/// Fewest nodes that form a chain, unless stores are full-size. Fewer nodes may well all ask each
+/// other, and a chunk relayed by its home is kept there. A node that holds all chunks is a home of
+/// all.
+const CHAIN_NODES_MIN: usize = 8;
 
-/// Whom to ask.
+/// The peer to ask, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source {
     pub peer: NodeId,
     /// To be sent along.
     pub reach: Reach,
-    /// See [`crate::fetch::Fetch::rank`].
+    /// The rank of the request; see [`crate::fetch::Fetch::rank`].
     pub rank: Option<Reach>,
 }
 
 impl Source {
-    /// A node that has said that it has the chunk. That may be out of date, and of two nodes that each
-    /// believe that the other has it neither may wait for the other.
+    /// An announced holder. The announcement may be out of date. Of two nodes that each take the
+    /// other for a holder, neither may wait for the other.
     const fn holder(peer: NodeId) -> Self {
         Self { peer, reach: Reach::HOLDER, rank: Some(Reach::HOLDER) }
     }
@@ -49,7 +54,7 @@ impl Source {
     }
 }
 
-/// What to do about a chunk that is wanted.
+/// The decision about a wanted chunk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Choice {
     Ask(Source),
@@ -59,8 +64,12 @@ pub(super) enum Choice {
 }
 
 impl Node {
-    /// Whom to ask for a chunk: the neighbour in the crowd, if it is in step; else one that has it; else the
-    /// home that is to relay it; else an origin, or the gateway through which it comes into this zone.
+    /// Chooses whom to ask for a chunk, in this order:
+    ///
+    /// - the upstream in the chain, if it is in step,
+    /// - a holder,
+    /// - the home that relays the chunk,
+    /// - an origin, or the gateway through which the chunk enters this zone.
     pub(super) fn choose(&mut self, id: ImageId, chunk: Chunk) -> Choice {
         let dice = self.dice();
         let Some(image) = self.images.get(&id) else { return Choice::Nobody };
@@ -70,7 +79,7 @@ impl Node {
     }
 }
 
-/// One choice, and what it is made from.
+/// The state of one choice.
 struct Choosing<'a> {
     node: &'a Node,
     image: &'a Image,
@@ -80,9 +89,10 @@ struct Choosing<'a> {
     dice: u64,
 }
 
-/// Where a chunk comes into this zone, so that all its nodes agree; the crowd begins there.
+/// The node at which a chunk enters this zone. All nodes of the zone agree on it; the chain begins
+/// there.
 #[derive(Debug, Clone, Copy)]
-enum Door {
+enum EntryPoint {
     /// At an origin.
     Origin(NodeId),
     /// At a gateway, which is to get it.
@@ -91,7 +101,7 @@ enum Door {
     Here,
 }
 
-impl Door {
+impl EntryPoint {
     /// The gateway, if it is another node.
     const fn gateway(self) -> Option<NodeId> {
         if let Self::Gateway(gateway) = self { Some(gateway) } else { None }
@@ -103,12 +113,12 @@ impl Choosing<'_> {
         if let Some(choice) = self.advised() {
             return choice;
         }
-        let door = self.door();
-        self.ask_crowd(door)
+        let entry = self.entry_point();
+        self.ask_chain(entry)
             .or_else(|| self.ask_holder())
             .or_else(|| self.ask_relay())
-            .or_else(|| self.ask_origin(door))
-            .or_else(|| self.ask_gateway(door))
+            .or_else(|| self.ask_origin(entry))
+            .or_else(|| self.ask_gateway(entry))
             .or_else(|| self.ask_outside())
             .unwrap_or_else(|| self.ask_anybody())
     }
@@ -117,13 +127,13 @@ impl Choosing<'_> {
         self.node.me().node
     }
 
-    /// True if more than one node that has said that it has the chunk can be asked.
+    /// True if several announced holders of the chunk can be asked.
     fn has_several_holders(&self) -> bool {
-        let having = self.image.map.keepers(self.chunk).filter(|home| self.has(home));
+        let having = self.image.map.homes(self.chunk).filter(|home| self.has(home));
         having.filter(|home| self.usable(home.node)).nth(1).is_some()
     }
 
-    /// True if a home says that it has the chunk, and is believed.
+    /// True if a home announces the chunk, and is believed.
     fn has(&self, home: &Holding) -> bool {
         self.image.map.has(home, self.chunk) && self.is_believed(home.node)
     }
@@ -135,7 +145,7 @@ impl Choosing<'_> {
     /// True if all homes have filled their stores.
     fn is_settled(&self) -> bool {
         let size = self.image.map.ring().size();
-        self.image.map.keepers(self.chunk).all(|home| home.filled.count == size)
+        self.image.map.homes(self.chunk).all(|home| home.filled.count == size)
     }
 
     fn usable(&self, node: NodeId) -> bool {
@@ -147,12 +157,12 @@ impl Choosing<'_> {
         self.node.peers.has_room(node, self.bytes, self.fetch.priority)
     }
 
-    /// True if this node may ask its own zone on behalf of those who wait.
+    /// True if this node may ask its own zone for the askers that wait.
     fn may_ask_zone(&self) -> bool {
         self.fetch.reach >= Reach::GATEWAY
     }
 
-    /// What an origin said.
+    /// The peer that an origin advised, or an origin if the asker insists.
     fn advised(&self) -> Option<Choice> {
         if let Some(peer) = self.fetch.advice.filter(|node| self.usable(*node)) {
             return Some(Choice::Ask(Source::holder(peer)));
@@ -161,20 +171,20 @@ impl Choosing<'_> {
         origins.next().filter(|_| self.fetch.insist).map(|peer| Choice::Ask(Source::origin(peer)))
     }
 
-    /// One of those upstream in the crowd of this zone.
-    fn ask_crowd(&self, door: Option<Door>) -> Option<Choice> {
-        let way = self.way(door).filter(|_| self.may_ask_zone())?;
+    /// An upstream in the chain of this zone.
+    fn ask_chain(&self, entry: Option<EntryPoint>) -> Option<Choice> {
+        let way = self.way(entry).filter(|_| self.may_ask_zone())?;
         let (map, me, source) = (&self.image.map, self.me(), way.source.node);
-        let (gateway, origins) = (door.and_then(Door::gateway), map.origins());
-        // The door is for what nobody has yet.
-        let had = || map.keepers(self.chunk).any(|home| home.node != me && map.has(home, self.chunk));
+        let (gateway, origins) = (entry.and_then(EntryPoint::gateway), map.origins());
+        // The entry point serves only chunks that no other node of the zone has yet.
+        let had = || map.homes(self.chunk).any(|home| home.node != me && map.has(home, self.chunk));
         let shut = |peer: NodeId| {
             (origins.contains(&peer) && had())
                 || (gateway == Some(peer) && !map.holds(peer, self.chunk) && self.full().any(|home| home.node != me))
         };
         let at_source = if gateway == Some(source) { Reach::GATEWAY } else { Reach::HOLDER };
-        let line = self.image.crowd.upstream(self.place(), way).filter(|(peer, _)| !shut(*peer));
-        let steps = line.map(|(peer, distance)| Step {
+        let upstream = self.image.chain.upstream(self.place(), way).filter(|(peer, _)| !shut(*peer));
+        let steps = upstream.map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance) },
             has: (peer == source || map.holds(peer, self.chunk)) && self.is_believed(peer),
@@ -182,36 +192,37 @@ impl Choosing<'_> {
         self.along(steps)
     }
 
-    /// The way of the chunk through the crowd to this node.
-    fn way(&self, door: Option<Door>) -> Option<Way> {
-        let (map, crowd, me) = (&self.image.map, &self.image.crowd, self.place());
-        match door {
-            Some(Door::Here) => None,
-            Some(Door::Gateway(gateway)) => Some(crowd.way_from(self.place_of(gateway)?, me, self.full())),
-            Some(Door::Origin(origin)) => {
-                // Once stores are full nothing comes in at the origin any more, and chains go on past it.
-                let past = if self.is_settled() { Crowd::way_around(me, self.full()) } else { None };
+    /// The way of the chunk along the chain to this node.
+    fn way(&self, entry: Option<EntryPoint>) -> Option<Way> {
+        let (map, chain, me) = (&self.image.map, &self.image.chain, self.place());
+        match entry {
+            Some(EntryPoint::Here) => None,
+            Some(EntryPoint::Gateway(gateway)) => Some(chain.way_from(self.place_of(gateway)?, me, self.full())),
+            Some(EntryPoint::Origin(origin)) => {
+                // Once stores are full no chunk enters at the origin any more, and chains go on
+                // past it.
+                let past = if self.is_settled() { Chain::way_around(me, self.full()) } else { None };
                 past.or_else(|| {
                     let origins = map.origins().iter().filter_map(|origin| self.place_of(*origin));
-                    Some(crowd.way_from(self.place_of(origin)?, me, self.full().chain(origins)))
+                    Some(chain.way_from(self.place_of(origin)?, me, self.full().chain(origins)))
                 })
             }
             None => {
-                let filling = || map.keepers(self.chunk).filter(|home| self.is_crowd() && home.filled.count > 0);
-                Crowd::way_around(me, self.full()).or_else(|| Crowd::way_around(me, filling().map(Holding::place)))
+                let filling = || map.homes(self.chunk).filter(|home| self.has_chain() && home.filled.count > 0);
+                Chain::way_around(me, self.full()).or_else(|| Chain::way_around(me, filling().map(Holding::place)))
             }
         }
     }
 
-    /// Those of whom a crowd may take the chunk: while stores fill, what each says that it has reaches some earlier than
-    /// others, so only full ones count.
+    /// Holders at which the chain may begin. While stores fill, news of progress reaches some nodes
+    /// earlier than others, so only full holders count.
     fn full(&self) -> impl Iterator<Item = Place> + '_ {
-        let (size, is_crowd) = (self.image.map.ring().size(), self.is_crowd());
-        let full = self.image.map.keepers(self.chunk).filter(move |home| is_crowd && home.filled.count == size);
+        let (size, has_chain) = (self.image.map.ring().size(), self.has_chain());
+        let full = self.image.map.homes(self.chunk).filter(move |home| has_chain && home.filled.count == size);
         full.map(Holding::place)
     }
 
-    /// Where this node stands.
+    /// This node's place in the chain.
     fn place(&self) -> Place {
         Place::from(self.node.me())
     }
@@ -220,13 +231,14 @@ impl Choosing<'_> {
         self.node.identity_of(node).map(Place::from)
     }
 
-    /// The first of a line of nodes upstream that is in step and can take more.
-    fn along(&self, line: impl Iterator<Item = Step>) -> Option<Choice> {
+    /// The first upstream node that is in step and has room.
+    fn along(&self, upstream: impl Iterator<Item = Step>) -> Option<Choice> {
         let (fetch, peers, now) = (self.fetch, &self.node.peers, self.node.now);
-        let line = self.looked_at(line).into_iter();
-        let (in_step, aside): (Vec<Step>, Vec<Step>) = line.partition(|step| peers.may_be_in_step(step.peer, now));
-        // In a room that is switched on the neighbour may only just begin; a reader that is alone need not wait.
-        let patient = fetch.priority != Priority::Demand || now < self.image.young_until;
+        let upstream = self.considered(upstream).into_iter();
+        let (in_step, aside): (Vec<Step>, Vec<Step>) = upstream.partition(|step| peers.may_be_in_step(step.peer, now));
+        // While a room is switched on, the upstream may only just begin; a reader that is alone
+        // need not wait.
+        let patient = fetch.priority != Priority::Demand || now < self.image.warm_up_until;
         if let Some(step) = aside.first().filter(|step| patient && peers.may_begin(step.peer, now)) {
             return Some(Choice::Park(step.peer));
         }
@@ -236,10 +248,11 @@ impl Choosing<'_> {
             if !has && reach == Reach::HOLDER {
                 break;
             }
-            // Among many that have it the neighbour is but one, unless it is in step anyway: once stores are full it is
-            // waited for, since what others sent besides would slow the chain down behind them. While stores fill it
-            // leads as long as it can take more. And whoever reads here and there is in step with nobody; while stores
-            // fill, though, the first reads of a crowd look like that.
+            // Among several holders an upstream that is out of step is but one of them. Once stores
+            // are full, an upstream in step is waited for: chunks from others would slow the chain
+            // down behind them. While stores fill, it leads as long as its window has room. Random
+            // readers are in step with no other node; while stores fill, though, the first reads of
+            // a chain look like random ones.
             let has_room = self.has_room(peer);
             let is_one_of_many = has || (!fetch.stream && self.is_settled());
             let leads = peers.is_in_step(peer) && (has_room || !has || self.is_settled());
@@ -251,14 +264,14 @@ impl Choosing<'_> {
                 return Some(Choice::Ask(Source { peer, reach, rank: (!origin).then_some(reach) }));
             }
             full = full.or(Some(step));
-            // Whoever stands before one that delivers sends to it: both would have half of that, and the one that then falls
-            // behind would deliver too little for good.
+            // Do not bypass an upstream that still delivers: its own upstream already serves it.
+            // Both would get half of that link, and the slower one would fall behind for good.
             let delivers = peers.is_in_step(peer) && peers.silent_for(peer, now) < OVERDUE_AFTER;
             if !fetch.overdue || delivers {
                 break;
             }
         }
-        // Windows that wait for each other around the crowd would wait for ever.
+        // Windows that wait for each other around the chain would wait for ever.
         full.map(
             |Step { peer, reach, .. }| {
                 if fetch.overdue { Choice::Ask(Source::passing(peer, reach)) } else { Choice::Park(peer) }
@@ -266,45 +279,47 @@ impl Choosing<'_> {
         )
     }
 
-    /// Those of a line upstream that are considered.
+    /// The upstream nodes that are considered.
     ///
-    /// If the first is put aside, for its lies perhaps, and goes on to read, then whoever stands before it sends to it already,
-    /// and would slow the chain down for all if it were asked for everything that the first one does not deliver. So
-    /// those upstream take turns, chunk by chunk; the source is still the last to be asked.
-    fn looked_at(&self, line: impl Iterator<Item = Step>) -> Vec<Step> {
-        let mut line = line.peekable();
+    /// If the first one is banned but goes on reading, its own upstream already serves it. That
+    /// node would slow the whole chain down if it had to replace all of the first one's deliveries.
+    /// So the upstream nodes take turns, chunk by chunk; the source stays last.
+    fn considered(&self, upstream: impl Iterator<Item = Step>) -> Vec<Step> {
+        let mut upstream = upstream.peekable();
         let is_aside = |step: &Step| !self.node.peers.is_usable(step.peer, self.node.now);
         let usable = |step: &Step| self.usable(step.peer);
-        if !line.peek().is_some_and(is_aside) {
-            return line.filter(usable).take(NEIGHBOURS).collect();
+        if !upstream.peek().is_some_and(is_aside) {
+            return upstream.filter(usable).take(UPSTREAM_MAX).collect();
         }
-        let mut line: Vec<Step> = line.collect();
-        if let [_, others @ .., _] = &mut line[..]
+        let mut upstream: Vec<Step> = upstream.collect();
+        if let [_, others @ .., _] = &mut upstream[..]
             && !others.is_empty()
         {
             others.rotate_left((mix(self.chunk.0) % others.len() as u64) as usize);
         }
-        line.into_iter().filter(usable).take(NEIGHBOURS).collect()
+        upstream.into_iter().filter(usable).take(UPSTREAM_MAX).collect()
     }
 
-    /// Those who have it take turns; while stores fill it is whoever came last before this node, and is waited for: of readers
-    /// that began one after the other each then takes from the one before it, and from nobody whom another needs.
+    /// A holder. Holders take turns once stores are full. While stores fill it is the latest joiner
+    /// before this node, and is waited for. Of readers that began one after the other, each then
+    /// takes from its predecessor, and from no node that another needs.
     fn ask_holder(&self) -> Option<Choice> {
         let map = &self.image.map;
-        let mut holders: Vec<Holding> = map.homes(self.chunk);
+        let mut holders: Vec<Holding> = map.homes_in_turn(self.chunk);
         holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
             let me = self.place();
             holders.sort_by_key(|home| me.arrival.since(home.place().arrival));
-            let mut last_come = holders.iter().filter(|home| self.node.peers.may_be_in_step(home.node, self.node.now));
-            if let Some(last) = last_come.next() {
+            let mut latest_joiners =
+                holders.iter().filter(|home| self.node.peers.may_be_in_step(home.node, self.node.now));
+            if let Some(last) = latest_joiners.next() {
                 return Some(self.ask_or_park(Source::holder(last.node)));
             }
         }
         self.one_of(&holders.iter().map(|home| home.node).collect::<Vec<_>>(), Source::holder)
     }
 
-    /// One of several that are as good as each other, with room if any has.
+    /// One of several equal nodes, with room if any has.
     fn one_of(&self, nodes: &[NodeId], source: impl Fn(NodeId) -> Source) -> Option<Choice> {
         let free: Vec<NodeId> = nodes.iter().copied().filter(|node| self.has_room(*node)).collect();
         if let Some(peer) = self.node.peers.choose(&free, self.dice) {
@@ -317,16 +332,17 @@ impl Choosing<'_> {
         if self.has_room(source.peer) || self.fetch.overdue { Choice::Ask(source) } else { Choice::Park(source.peer) }
     }
 
-    /// The first home, which is to relay what nobody has: homes ask as one, so that two never wait for each other.
+    /// The first home, which relays chunks without a holder: homes ask as one, so that two never
+    /// wait for each other.
     fn ask_relay(&self) -> Option<Choice> {
         let me = self.me();
-        let is_home = self.image.map.keepers(self.chunk).any(|home| home.node == me);
+        let is_home = self.image.map.homes(self.chunk).any(|home| home.node == me);
         let reach = self.fetch.reach.min(if is_home { Reach::HOME } else { Reach::READER });
         if !reach.is_relay() {
             return None;
         }
         let could = |node: &NodeId| *node == me || (self.usable(*node) && self.is_believed(*node));
-        let homes = self.image.map.homes(self.chunk);
+        let homes = self.image.map.homes_in_turn(self.chunk);
         let relay = if homes.is_empty() {
             self.image.map.relay(self.chunk, self.image.map.participants().iter().copied().filter(could))
         } else {
@@ -335,25 +351,26 @@ impl Choosing<'_> {
         relay.filter(|node| *node != me).map(|peer| self.ask_or_park(Source::passing(peer, reach)))
     }
 
-    /// An origin; but in a field of zones those are for the gateways, each for the chunks that enter there.
-    fn ask_origin(&self, door: Option<Door>) -> Option<Choice> {
-        // Who was asked from outside cannot turn to another of its zone: whoever asked has reasons not to.
-        let turns = self.may_ask_zone() && matches!(door, Some(Door::Gateway(_)));
+    /// An origin. In a field of zones only gateways ask it, each for the chunks that enter there.
+    fn ask_origin(&self, entry: Option<EntryPoint>) -> Option<Choice> {
+        // A request from outside the zone may not go to another node of it: its sender had reasons
+        // not to.
+        let turns = self.may_ask_zone() && matches!(entry, Some(EntryPoint::Gateway(_)));
         if turns && self.usable_gateways().next().is_some() {
             return None;
         }
         let mut origins: Vec<NodeId> =
             self.image.map.origins().iter().copied().filter(|node| self.usable(*node)).collect();
-        // Who is not believed is asked last, or with nobody else to ask.
+        // A node that is not believed is asked last, or if it is the only one.
         if origins.iter().any(|node| self.is_believed(*node)) {
             origins.retain(|node| self.is_believed(*node));
         }
         self.one_of(&origins, Source::origin)
     }
 
-    /// A gateway of this zone, the one whose turn it is first.
-    fn ask_gateway(&self, door: Option<Door>) -> Option<Choice> {
-        if !self.may_ask_zone() || matches!(door, Some(Door::Here)) {
+    /// A gateway of this zone, beginning with the one whose turn it is.
+    fn ask_gateway(&self, entry: Option<EntryPoint>) -> Option<Choice> {
+        if !self.may_ask_zone() || matches!(entry, Some(EntryPoint::Here)) {
             return None;
         }
         let peer = self.usable_gateways().next()?;
@@ -379,7 +396,7 @@ impl Choosing<'_> {
             Some(Step { peer, reach: Reach::outside(way.distance).min(self.fetch.reach), has: false })
         });
         self.along(steps).or_else(|| {
-            // Nobody on the way is in step: straight to where it is.
+            // No zone on the way is in step: ask the source directly.
             let last = ways.last()?;
             let reach = Reach::outside(last.distance).min(self.fetch.reach);
             let peer = last.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
@@ -387,41 +404,48 @@ impl Choosing<'_> {
         })
     }
 
-    /// What homes have said of themselves is a moment old: they may have it by now.
+    /// A home. Announcements are a moment old: homes may have the chunk by now.
     fn ask_anybody(&self) -> Choice {
-        let mut others: Vec<NodeId> =
-            self.image.map.homes(self.chunk).iter().map(|home| home.node).filter(|node| self.usable(*node)).collect();
-        // Whoever has data has had the pages above it, whether it is their home or not.
-        if !self.image.inventory.geometry().is_data(self.chunk) && self.fetch.tried.len() < STRANGERS_MAX {
+        let mut others: Vec<NodeId> = self
+            .image
+            .map
+            .homes_in_turn(self.chunk)
+            .iter()
+            .map(|home| home.node)
+            .filter(|node| self.usable(*node))
+            .collect();
+        // A holder of data has had the pages above it, whether it is their home or not.
+        if !self.image.inventory.geometry().is_data(self.chunk) && self.fetch.tried.len() < PAGE_HOLDERS_TRIED_MAX {
             others.extend(self.image.map.participants().iter().filter(|node| self.usable(**node)));
         }
         let other = self.node.peers.choose(&others, self.dice);
         other.map_or(Choice::Nobody, |peer| Choice::Ask(Source::holder(peer)))
     }
 
-    /// The gateway whose turn it is, or in a field without zones an origin.
-    fn door(&self) -> Option<Door> {
+    /// The gateway whose turn it is; in a field without zones, an origin.
+    fn entry_point(&self) -> Option<EntryPoint> {
         if let Some(gateway) = self.image.gateways.in_turn(self.chunk).next() {
-            return Some(if gateway == self.me() { Door::Here } else { Door::Gateway(gateway) });
+            return Some(if gateway == self.me() { EntryPoint::Here } else { EntryPoint::Gateway(gateway) });
         }
-        self.image.map.origins().iter().min().filter(|_| self.is_crowd()).map(|origin| Door::Origin(*origin))
+        self.image.map.origins().iter().min().filter(|_| self.has_chain()).map(|origin| EntryPoint::Origin(*origin))
     }
 
-    /// Who has just come knows few, perhaps of many; those who then ask homes and those who take from their neighbours
-    /// would fetch everything twice, and could wait for each other.
-    fn is_crowd(&self) -> bool {
+    /// True if this node follows the chain. A newcomer knows few of perhaps many nodes. If some
+    /// nodes asked homes and others their upstream, they would fetch all chunks twice, and could
+    /// wait for each other.
+    fn has_chain(&self) -> bool {
         let image = self.image;
         let keeps_all = image.fill.arc().length == image.map.ring().size();
-        let few = image.map.participants().len() < CROWD && self.node.now >= image.blind_until;
+        let few = image.map.participants().len() < CHAIN_NODES_MIN && self.node.now >= image.discovery_until;
         keeps_all || !few
     }
 }
 
-/// One of those upstream.
+/// An upstream node, as a candidate.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     peer: NodeId,
     reach: Reach,
-    /// True if it has said that it has the chunk.
+    /// True if it has announced the chunk.
     has: bool,
 }

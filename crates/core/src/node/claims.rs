@@ -1,8 +1,9 @@
-//! Claims: what is said of images in the field, and by whom.
+//! Claims: statements of members about images.
 //!
-//! A claim binds a name and a header to an id. Nothing of it is believed here: one id may be claimed with several
-//! headers, and one name for several ids. Invariant: a claim that came later does not displace another one. The shell
-//! finds out which claims are true before the node takes part in an image.
+//! A claim binds a name and a header to an id. This module believes none of it: there may be claims
+//! of one id with several headers, and of one name for several ids. Invariant: a later claim does
+//! not displace an earlier one. The shell finds out which claims are true before the node joins an
+//! image.
 
 use super::Node;
 use crate::identity::Identity;
@@ -11,35 +12,35 @@ use crate::record::{Record, Subject};
 use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 
-/// So many subjects are remembered that only other zones have: 100 KB.
+/// Most remembered subjects that only other zones have: 100 KB.
 const OUTSIDE_MAX: usize = 1024;
-/// So many of them are about one image, which so cannot fill the table: some names, and some headers that are wrong.
+/// Most of them about one image, which so cannot fill the table: some names, some wrong headers.
 const OF_ONE_IMAGE_MAX: usize = 8;
-/// So many of those who make a claim are named: more are not asked for what one of them has.
+/// Most tellers named for one claim. More would not be asked for their proof.
 const TELLERS_MAX: usize = 256;
 
 /// A live member that says something of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Teller {
-    /// Who is said to say it; whoever spoke may have said so in the name of another.
+    /// The claimed teller; its statement may be forged.
     pub identity: Identity,
-    /// True if it says that it can read all of the image from a file.
+    /// True if it claims to be an origin.
     pub origin: bool,
-    /// How many chunk numbers its store has gone through, as it says.
+    /// Chunk numbers that its store claims to have passed.
     pub filled: u64,
 }
 
-/// What is said of an image.
+/// A statement about an image.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// The id, and which name and header it has.
     pub subject: Shared<Subject>,
-    /// Members that say so, this node not among them; nobody if those are of other zones.
+    /// Members that make the claim, without this node; empty for claims of other zones.
     pub tellers: Vec<Teller>,
 }
 
 impl Node {
-    /// All claims about images that are made in the field, in the order of the ids.
+    /// All claims in the field, by image id.
     pub fn claims(&self) -> Vec<Claim> {
         let mut claims: BTreeMap<&Shared<Subject>, Vec<Teller>> = BTreeMap::new();
         for record in self.known_records() {
@@ -51,7 +52,7 @@ impl Node {
         claims.into_iter().map(|(subject, tellers)| Claim { subject: Shared::clone(subject), tellers }).collect()
     }
 
-    /// What is known of images, of whatever zone; origins last.
+    /// The known records of all zones; those of origins last.
     fn known_records(&self) -> impl Iterator<Item = &Record> {
         let (origins, others): (Vec<&Record>, Vec<&Record>) = self
             .membership
@@ -62,7 +63,8 @@ impl Node {
         self.outside.images.values().chain(others).chain(origins)
     }
 
-    /// One record of each subject, for those of other zones; the most told ones of each image.
+    /// One record of each subject, for members of other zones. Of each image it takes those with
+    /// most tellers.
     pub(super) fn one_of_each_subject(&self) -> Vec<Record> {
         let mut subjects: BTreeMap<&Shared<Subject>, (usize, &Record)> = BTreeMap::new();
         for record in self.known_records() {
@@ -73,14 +75,14 @@ impl Node {
         for (told, record) in subjects.into_values() {
             of_images.entry(record.image()).or_default().push((told, record));
         }
-        let most_told = |mut records: Vec<(usize, &Record)>| {
+        let most_tellers = |mut records: Vec<(usize, &Record)>| {
             records.sort_by_key(|(told, _)| std::cmp::Reverse(*told));
             records.into_iter().take(OF_ONE_IMAGE_MAX).map(|(_, record)| record.clone()).collect::<Vec<_>>()
         };
-        of_images.into_values().flat_map(most_told).collect()
+        of_images.into_values().flat_map(most_tellers).collect()
     }
 
-    /// Remembers what somebody of another zone says of an image.
+    /// Remembers a record of another zone.
     pub(super) fn remember_outside(&mut self, record: &Record) {
         let images = &mut self.outside.images;
         if images.len() >= OUTSIDE_MAX || images.contains_key(&record.subject) || !record.is_sound() {

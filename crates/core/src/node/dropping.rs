@@ -1,7 +1,7 @@
-//! The end of an image on this node: who waits for it is told so, the others that it is not here any more.
+//! The end of an image on this node: waiting readers get an error, and other members hear of it.
 //!
-//! Invariant: nothing that was begun for the image has an effect on another one, or on the same one that is taken up
-//! again. Its number is never given again and from then on means no image, so lines, parked chunks, timers and
+//! Invariant: nothing begun for the image affects another image, or the same image joined again.
+//! Its number is never reused and means no image from then on. So queues, parked chunks, timers and
 //! answers that still name it lead nowhere.
 
 use super::{Node, Output};
@@ -11,18 +11,18 @@ use crate::placement::{Arc, Filled};
 use crate::record::{RECORDS_OF_ONE_MAX, Record, RecordKey};
 use crate::wire::Refusal;
 
-/// The id that a dropped image's number stands for: no image has it, since ids are hashes.
+/// The id behind a dropped image's number. No image has it, since ids are hashes.
 pub(super) const NONE: ImageId = ImageId([0xFF; 32]);
 
 impl Node {
-    /// True if the others would hear of one more image: they keep so many records of one node, also those of images that it
-    /// has dropped.
+    /// True if others would hear of one more image. They keep a bounded number of records of one
+    /// node, those of dropped images included.
     pub fn may_add(&self, image: ImageId) -> bool {
         let (node, records) = (self.me().node, self.membership.records());
         records.of(node).len() < RECORDS_OF_ONE_MAX || records.get(&RecordKey { node, image }).is_some()
     }
 
-    /// See [`super::Input::Drop`].
+    /// Ends an image on this node; see [`super::Input::Drop`].
     pub(super) fn drop_image(&mut self, id: ImageId) {
         let Some(image) = self.images.remove(&id) else { return };
         let number = image.number;

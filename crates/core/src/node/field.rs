@@ -1,4 +1,4 @@
-//! The field around a node: members that come and go, and the maps that follow from what they say.
+//! The field around a node: members that come and go, and the maps made from their records.
 
 use super::images::Image;
 use super::{Node, Notice, Output, Timer};
@@ -7,14 +7,14 @@ use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Membership};
-use crate::placement::{Crowd, Holding, Map, Place};
+use crate::placement::{Chain, Holding, Map, Place};
 use crate::record::Record;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// After joining, notes are compared at these intervals, so that a room that is switched on at once knows itself
-/// within two seconds.
+/// After joining, snapshots are exchanged at these intervals, so that a room that is switched on at
+/// once knows itself within two seconds.
 const EARLY_SYNCS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(200),
@@ -22,15 +22,16 @@ const EARLY_SYNCS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_millis(1000),
 ];
-/// In a field of up to so many members they are compared with the oldest: its answers, 15 KB each, cost it little.
+/// Members up to which snapshots are exchanged with the eldest: its answers, 15 KB each, cost it
+/// little.
 const KNOWN_TO_ONE: usize = 128;
-/// The maps are made anew at most this often while news of fills pours in.
+/// Shortest interval between new maps, while news of fills pours in.
 const REMAP_EVERY: Duration = Duration::from_millis(50);
 /// Coverage is counted at most this often while news pours in.
 const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Does what membership asks for.
+    /// Carries out the effects of membership.
     pub(super) fn apply(&mut self, effects: Effects) {
         self.outputs.extend(effects.denied.then_some(Output::Denied));
         for (to, bytes) in effects.datagrams {
@@ -77,8 +78,9 @@ impl Node {
         }
     }
 
-    /// All others are gone, or this node is cut off and they hold it for dead. Gossip alone would not bring
-    /// them together again, since each side remembers the other's death: this side forgets, and seeks.
+    /// Forgets all deaths and seeks: all other members are gone, or this node is cut off and they
+    /// hold it for dead. Gossip alone would not reunite the two sides, since each remembers the
+    /// other's death.
     fn start_over(&mut self) {
         self.membership.start_over();
         self.announce_all();
@@ -93,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Something came from a node, by whatever way.
+    /// Notes a sign of life of a node, by whatever way.
     pub(super) fn heard(&mut self, node: NodeId) {
         self.membership.heard(node, self.now);
         if let Some(backbone) = &mut self.outside.backbone {
@@ -135,15 +137,15 @@ impl Node {
         self.abandon(node);
     }
 
-    /// The eldest of the others, who knows most of those who have just come.
+    /// The eldest other member, which knows most of the newcomers.
     pub(super) fn eldest(&self) -> Option<Identity> {
         self.membership.live().values().min_by_key(|member| member.age()).copied()
     }
 
-    /// Compares notes with a partner: what gossip missed, this finds.
+    /// Exchanges snapshots with a partner: what gossip missed, this finds.
     pub(super) fn sync(&mut self) {
         let live = self.membership.live();
-        // Of those who came together each knows another part; whoever has been there longest knows all of them.
+        // Of nodes that came together each knows another part; the eldest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
         let chosen = if early.is_some() && live.len() <= KNOWN_TO_ONE {
             self.eldest()
@@ -155,7 +157,7 @@ impl Node {
         self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
     }
 
-    /// Forgets what is known of those who are gone, and counts anew who may be asked again.
+    /// Forgets the state of departed nodes, and counts anew which peers may be asked again.
     pub(super) fn sweep(&mut self) {
         self.membership.sweep();
         self.sweep_outside();
@@ -166,14 +168,15 @@ impl Node {
         self.set(config::SYNC_EVERY, Timer::Sweep);
     }
 
-    /// Says to all that this node is about to go, or that it stays after all.
+    /// Announces that this node is about to leave, or stays after all.
     pub(super) fn leave(&mut self, leaving: bool) {
         if std::mem::replace(&mut self.leaving, leaving) != leaving {
             self.announce_all();
         }
     }
 
-    /// Whether others can connect to this node. If they cannot, it says that it has nothing.
+    /// Notes whether others can connect to this node. If they cannot, it announces that it has
+    /// nothing.
     pub(super) fn reachable(&mut self, reachable: bool) {
         if std::mem::replace(&mut self.unreachable, !reachable) == reachable {
             self.announce_all();
@@ -208,7 +211,7 @@ impl Node {
         self.apply(effects);
     }
 
-    /// Makes the maps anew if anything they are made of has changed.
+    /// Makes new maps if anything that they are made of has changed.
     pub(super) fn remap(&mut self) {
         let changes = self.membership.records().changes();
         if self.mapped == changes || (self.remap_set && self.mapped != u64::MAX) {
@@ -224,12 +227,12 @@ impl Node {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
             let gateways = self.gateways(id);
-            let turns = gateways != image.gateways && self.now < image.young_until;
+            let turns = gateways != image.gateways && self.now < image.warm_up_until;
             image.gateways = gateways;
             let ends = |node| image.gateways.contains(node);
             let identity = |node| if node == self.me().node { Some(self.me()) } else { self.identity_of(node) };
             let known = image.map.participants().iter().filter_map(|node| identity(*node));
-            image.crowd = Crowd::of(known.map(Place::from), ends);
+            image.chain = Chain::of(known.map(Place::from), ends);
             self.images.insert(id, image);
             if turns {
                 self.ask_anew(id);
@@ -237,14 +240,14 @@ impl Node {
             self.recount_soon(id);
             self.repair_soon(id);
         }
-        self.stand();
+        self.update_gateway_role();
         self.seek_soon();
-        // Somebody may have now what nobody had.
+        // Chunks that no node had may be available now.
         self.retry_waiting();
     }
 
-    /// Looks who says that nobody can connect to it: whoever has nothing of any image says no less. Of one image that is said
-    /// by whoever has dropped it.
+    /// Finds the members that announce that others cannot connect to them: they have nothing of any
+    /// image. A member that has dropped an image announces the same of that image.
     fn note_unreachable(&mut self) {
         let (me, records) = (self.me().node, self.membership.records());
         let offers_nothing = |node| {
@@ -265,7 +268,7 @@ impl Node {
         let arrival = |node| live.get(&node).unwrap_or_else(|| self.me()).arrival();
         let records = self.membership.records();
         let about = || records.iter().filter(|r| r.image() == id && (r.node == me || live.contains_key(&r.node)));
-        // Whoever may be dead may still be asked, but is not to be counted on.
+        // A suspect may still be asked, but does not count as a holder.
         let suspects = self.membership.suspects();
         let holding = |r: &Record| Holding {
             node: r.node,
@@ -274,7 +277,7 @@ impl Node {
             filled: r.filled,
             leaving: r.leaving || suspects.contains(&r.node),
         };
-        // Whom nobody should count on, and who has nothing, nobody asks either.
+        // A member that does not count and has nothing is not asked either.
         let takes_part = |r: &Record| r.node == me || !r.offers_nothing();
         map.update(
             about().filter(|record| !record.origin && takes_part(record)).map(holding),
@@ -297,7 +300,8 @@ impl Node {
         }
     }
 
-    /// True unless a node was caught lying, or not holding what it says: its store does not count then.
+    /// True unless a node was caught lying, or without chunks that it announced: then its store
+    /// does not count.
     pub(super) fn counts(&self, node: NodeId) -> bool {
         self.peers.counts(node, self.now)
     }
@@ -307,27 +311,27 @@ impl Node {
         image.map.is_whole(|node| self.counts(node))
     }
 
-    /// A peer lied: it is put aside for a while, and what only it says that it has cannot be had from here meanwhile.
+    /// Bans a peer that lied. Chunks that only it announced cannot be had from here meanwhile.
     pub(super) fn blame(&mut self, node: NodeId) {
         let pause = self.peers.lied(node, self.now);
         self.out(Output::Notice(Notice::Blamed(node, pause)));
         self.recount_all();
     }
 
-    /// Of all images: who was put aside, or is so no more, may have what nobody else has.
+    /// Counts the coverage of all images anew: a ban or its end may have changed it.
     pub(super) fn recount_all(&mut self) {
         for number in 0..self.numbered.len() {
             self.recount_soon(self.numbered[number]);
         }
     }
 
-    /// Looks whether all of an image is covered, and says so when it comes to be or is so no longer.
+    /// Checks whether an image is covered, and reports a change.
     pub(super) fn recount(&mut self, id: ImageId) {
         let Some(covered) = self.images.get(&id).map(|image| self.is_whole(image)) else { return };
         let Some(image) = self.images.get_mut(&id) else { return };
         image.recount_set = false;
-        if covered != image.told_covered {
-            image.told_covered = covered;
+        if covered != image.notified_covered {
+            image.notified_covered = covered;
             self.out(Output::Notice(Notice::Coverage(id, covered)));
             self.seek_soon();
             self.announce_outside();

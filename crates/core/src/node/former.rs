@@ -1,7 +1,7 @@
-//! Former members: who left or died, when, and what it had.
+//! Former members: those that left or died, when, and what they had.
 //!
-//! Kept by a node for [`super::seeking`], which calls their addresses, and for people. One for each address, the latest;
-//! at most [`FORMER_MAX`], of which those make room first that had nothing.
+//! A node keeps them for [`super::seeking`], which calls their addresses, and for status. One for
+//! each address, the latest; at most [`FORMER_MAX`]. Those that held nothing make room first.
 
 use crate::chunk::Chunk;
 use crate::identity::Identity;
@@ -12,19 +12,19 @@ use crate::record::Record;
 use crate::time::Time;
 use std::time::Duration;
 
-/// A rack's worth. Of a room that is switched off at once any one that comes back knows the others.
+/// Most former members: a rack's worth. Any node that returns to a room knows the others.
 const FORMER_MAX: usize = 32;
-/// For so long a former member is remembered in any case: as long as a machine may be repaired.
+/// How long a former member is remembered in any case: as long as a machine may be in repair.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// A member that went.
 #[derive(Debug, Clone)]
 pub struct Former {
-    /// Who, and where it was.
+    /// Its identity, with its last address.
     pub identity: Identity,
-    /// How it went: it left or died.
+    /// How it departed: it left or died.
     pub how: Departure,
-    /// When.
+    /// When it departed.
     pub at: Time,
     had: Vec<Record>,
 }
@@ -39,12 +39,13 @@ impl Former {
     }
 }
 
-/// See the module. The latest is the last.
+/// All former members; the latest departure is the last.
 #[derive(Debug, Default)]
 pub(super) struct FormerMembers(Vec<Former>);
 
 impl FormerMembers {
-    /// A member went, and had this. Whoever was replaced is still there, as another.
+    /// Notes the departure of a member that had these records. A replaced member is still there
+    /// under another id.
     pub fn went(&mut self, departed: Departed, at: Time, had: &[Record]) {
         let Departed { identity, how } = departed;
         self.0.retain(|former| former.identity.addr != identity.addr);
@@ -58,12 +59,12 @@ impl FormerMembers {
         self.0.push(Former { identity, how, at, had: had.to_vec() });
     }
 
-    /// Forgets who went long ago.
+    /// Forgets departures that are too long ago.
     pub fn forget(&mut self, now: Time) {
         self.0.retain(|former| now - former.at < REMEMBERED);
     }
 
-    /// All of them, in the order in which they went.
+    /// All former members, in the order of their departure.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Former> {
         self.0.iter()
     }
@@ -73,7 +74,7 @@ impl FormerMembers {
         self.0.is_empty()
     }
 
-    /// Who went last of those that had a chunk.
+    /// The holder of a chunk that departed last.
     pub fn last_holder(&self, image: ImageId, ring: &Ring, chunk: Chunk) -> Option<&Former> {
         self.0.iter().rev().find(|former| former.had(image, ring, chunk))
     }

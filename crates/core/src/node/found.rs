@@ -1,16 +1,17 @@
-//! What an earlier process of this node has left: its share is taken up again, and what is still right of it counts.
+//! The store of an earlier process of this node: its share is taken up again, and valid chunks
+//! count.
 //!
-//! The shell looks at all of that ([`super::Input::Found`]) and says when it has ([`super::Input::Surveyed`]). Until then the
-//! fill only walks over what was found and fetches nothing, since most of what it lacks is about to be found. Readers
-//! do not wait for the end of it.
+//! The shell surveys it ([`super::Input::Found`]) and reports the end ([`super::Input::Surveyed`]).
+//! Until then the fill only passes over found chunks and fetches nothing, since most missing chunks
+//! are about to be found. Readers do not wait for the end.
 
 use super::{Node, Output};
 use crate::chunk::Chunk;
 use crate::image::ImageId;
 use std::ops::Range;
 
-/// Which part of an image a store is to hold, as far as it does not follow from the store's size: a later process
-/// that begins in the same way holds the same.
+/// The store's share of an image, as far as it does not follow from the store's size. A later
+/// process that begins with the same value holds the same chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commitment {
     /// First place of its arc.

@@ -1,9 +1,9 @@
-//! Hearsay: how many nodes this one dials because somebody named them.
+//! Hearsay: a bound on the dials that a node makes because others named an address.
 //!
-//! Anybody may name any address. A snapshot has room for 70 000 of them, and each dial costs a socket, a snapshot and
-//! somebody a packet that nobody asked for. Therefore each frame, each teller and each second may cause a few dials only.
-//! An honest teller names the gateways of the listener's zone: three for each image. Who is not dialled now is named again
-//! by the next snapshot.
+//! Any node may name any address. A snapshot has room for 70 000 of them. Each dial costs a socket,
+//! a snapshot, and an unsolicited packet to its target. So each frame, each teller and each second
+//! cause a few dials only. An honest teller names the gateways of the listener's zone: three for
+//! each image. Nodes that are not dialled now are named again by the next snapshot.
 //!
 //! Owned by [`super::outside`]; bounded by the dials of one second.
 
@@ -12,20 +12,21 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Dials that all tellers together cause within a second. A dial holds its socket for 5.5 s at most, so 180 are open at once:
-/// a fifth of the 1 024 descriptors that a process usually has.
+/// Most dials in a second, for all tellers together. A dial holds its socket for at most 5.5 s, so
+/// 180 are open at once: a fifth of the usual 1 024 descriptors.
 pub const DIALS_A_SECOND: u32 = 32;
-/// Dials that one teller causes within a second, and so each frame: the gateways of two images, and some more. Tellers
-/// may lie about their names, so this only keeps one honest but confused teller from using up all.
+/// Dials that one teller causes within a second, and so each frame: the gateways of two images, and
+/// some more. Tellers may lie about their names, so this only keeps one honest but confused teller
+/// from using up all.
 pub const DIALS_OF_TELLER: u32 = 8;
-/// So many of those that a frame names are looked at: three times as many as an honest one names of other zones.
+/// Most names of a frame that are considered: three times an honest frame's names of other zones.
 pub const NAMED_MAX: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 const _: () = assert!(DIALS_OF_TELLER * 2 <= DIALS_A_SECOND, "one teller leaves room for others");
 
-/// See the module.
+/// The dials of the last second, by teller.
 #[derive(Debug, Default)]
 pub(super) struct Hearsay {
     since: Time,

@@ -1,4 +1,4 @@
-//! What a node knows and does about one image: its share of the map, the inventory, the fetches, the fill.
+//! One image on a node: its part of the map, the inventory, the fetches, the fill.
 
 use super::{Commitment, Node, Output, Timer};
 use crate::chunk::Chunk;
@@ -9,7 +9,7 @@ use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
 use crate::names::Names;
 use crate::placement::map::mix;
-use crate::placement::{Arc, Crowd, Filled, Gateways, Map, Ring, Zones};
+use crate::placement::{Arc, Chain, Filled, Gateways, Map, Ring, Zones};
 use crate::record::{Record, Subject};
 use crate::time::Time;
 use crate::wire::Priority;
@@ -17,41 +17,44 @@ use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
-/// A fill goes past so many chunks that nobody has for now: asking again for each costs some time.
+/// Most chunks without a holder that a fill passes over: each retry costs some time.
 const WAITING_MAX: usize = 4096;
 
-/// So many chunks of a fill are under way while somebody reads: one, and the next so that it need not wait.
+/// Chunks of a fill under way while a reader is active: one, and the next so that it need not wait.
 const FILL_BESIDE_READERS: u64 = 2;
 
-/// So long after this node's start others may still start.
-const YOUNG: Duration = Duration::from_secs(2);
-/// So long after this node's start it may not know yet of those who are there: until notes were compared once.
-const BLIND: Duration = Duration::from_millis(250);
-/// So long after its start a node of a zone knows who was there before, and who else came within the time in which a room is
-/// switched on: before that everybody would take itself for a gateway, and be asked for what it cannot have.
+/// Time after this node's start in which other nodes of the same room may still start.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// Time after this node's start in which it may not know all members: until the first snapshot
+/// exchange.
+const DISCOVERY: Duration = Duration::from_millis(250);
+/// Time after its start in which a node of a zone learns the older members, and those switched on
+/// with it. Before that every node would take itself for a gateway, and be asked for chunks that it
+/// cannot have.
 const GATHER: Duration = Duration::from_millis(80);
-/// So long after its start it asks once more who is there: late enough for whoever it asks to know those who came with it.
+/// Time after its start at which a node asks for members once more: the asked node then knows those
+/// that came together.
 const GATHER_AGAIN: Duration = Duration::from_millis(50);
 
 /// One image on this node.
 pub(super) struct Image {
     pub number: ImageNumber,
-    /// What is said of it in records.
+    /// The subject of its records.
     pub subject: Shared<Subject>,
     pub origin: bool,
     pub map: Map,
-    /// Those of this zone who read in step.
-    pub crowd: Crowd,
-    /// Through whom chunks come into this zone; none in a field without zones.
+    /// The lockstep readers of this zone.
+    pub chain: Chain,
+    /// The gateways through which chunks enter this zone; none in a field without zones.
     pub gateways: Gateways,
     /// The other zones, as a gateway knows them.
     pub outside: Zones,
-    /// Until when those who were switched on together with this node may still be about to begin.
-    pub young_until: Time,
-    /// Until when there may be a crowd that this node does not know of.
-    pub blind_until: Time,
+    /// Until then nodes switched on together with this one may still be about to begin.
+    pub warm_up_until: Time,
+    /// Until then there may be a chain that this node does not know of.
+    pub discovery_until: Time,
     /// From when on it may be a gateway.
-    pub stands_from: Time,
+    pub gateway_from: Time,
     pub inventory: Inventory,
     pub fetches: BTreeMap<Chunk, Box<Fetch>>,
     pub fill: Fill,
@@ -61,8 +64,8 @@ pub(super) struct Image {
     pub recount_set: bool,
     pub(super) repair: Option<super::repair::Repair>,
     pub fill_set: bool,
-    pub told_filled: bool,
-    pub told_covered: bool,
+    pub notified_filled: bool,
+    pub notified_covered: bool,
     /// The shell still looks at what an earlier process has left: see [`super::found`].
     pub surveying: bool,
 }
@@ -70,9 +73,9 @@ pub(super) struct Image {
 /// An image that a node is to take part in.
 #[derive(Debug, Clone)]
 pub struct ImageConfig {
-    /// Its id.
+    /// The image's id.
     pub id: ImageId,
-    /// What it is called in the field.
+    /// Its names in the field.
     pub names: Names,
     /// Its header, which belongs to the id.
     pub header: Header,
@@ -80,8 +83,8 @@ pub struct ImageConfig {
     pub origin: bool,
     /// Bytes to hold in the store; an origin holds 0.
     pub capacity_bytes: u64,
-    /// Where an earlier process of this node began, if what it held is still there: the fill then begins after
-    /// [`super::Input::Surveyed`], and goes on with the same share.
+    /// The commitment of an earlier process whose chunks are still there. The fill then begins
+    /// after [`super::Input::Surveyed`], and goes on with the same share.
     pub kept: Option<Commitment>,
 }
 
@@ -102,8 +105,8 @@ fn arc_length(geometry: &Geometry, capacity: u64) -> u64 {
 }
 
 impl Node {
-    /// Takes part in an image from now on: chooses an arc, announces it, begins to fill it. Call once for
-    /// each image, after the field's snapshot has been learned; then take the outputs.
+    /// Joins an image: chooses an arc, announces it, begins to fill it. Call once for each image,
+    /// after the field's snapshot has been learned; then take the outputs.
     pub fn add_image(&mut self, now: Time, image: ImageConfig) {
         self.now = self.now.max(now);
         let geometry = Geometry::new(image.header);
@@ -130,12 +133,12 @@ impl Node {
             subject: Shared::new(Subject { image: image.id, names: image.names, header: image.header.encode() }),
             origin: is_origin,
             map,
-            crowd: Crowd::default(),
+            chain: Chain::default(),
             gateways: Gateways::default(),
             outside: Zones::new(geometry.header().chunk_size()),
-            young_until: self.now + YOUNG,
-            blind_until: self.now + BLIND,
-            stands_from: self.now + GATHER,
+            warm_up_until: self.now + WARM_UP,
+            discovery_until: self.now + DISCOVERY,
+            gateway_from: self.now + GATHER,
             inventory: Inventory::new(geometry, capacity, transient),
             fetches: BTreeMap::new(),
             fill: Fill::new(size, arc, from, start),
@@ -144,8 +147,8 @@ impl Node {
             recount_set: false,
             repair: None,
             fill_set: false,
-            told_filled: false,
-            told_covered: false,
+            notified_filled: false,
+            notified_covered: false,
             surveying: image.kept.is_some(),
         };
         self.images.insert(image.id, Box::new(entry));
@@ -156,16 +159,16 @@ impl Node {
         if !is_origin && self.is_zoned() && self.images.len() == 1 {
             self.gathers_until = self.now + GATHER;
         }
-        self.set(GATHER, Timer::Stand);
+        self.set(GATHER, Timer::GatewayRole);
         if self.is_zoned() {
             self.set(GATHER_AGAIN, Timer::Gather);
-            self.set(YOUNG, Timer::Stand);
+            self.set(WARM_UP, Timer::GatewayRole);
         }
         self.set_fill(image.id);
         self.pump();
     }
 
-    /// Says what we have of an image, to all.
+    /// Announces this node's holding of an image.
     pub(super) fn announce(&mut self, id: ImageId) {
         let node = self.me().node;
         let (leaving, nothing) = (!self.stays(), self.unreachable);
@@ -209,10 +212,12 @@ impl Node {
         }
     }
 
-    /// Most chunks a fill may have under way: half of the window, less at a lower boost. Of a small store so much
-    /// less that it spans as much of the image as a full one: nodes that fill together then all fetch from the same
-    /// part of it, the one where readers begin. While somebody reads here, few: what they read goes into the store as
-    /// well, and what is fetched far from there keeps the field out of step.
+    /// Most chunks that a fill may have under way: half of the window, less at a lower boost.
+    ///
+    /// A small store has fewer, so that it spans as much of the image as a full one. Nodes that
+    /// fill together then all fetch from the same part of it, the one where readers begin. While a
+    /// reader is active here there are few: its chunks go into the store too, and chunks far from
+    /// it keep the field out of step.
     fn fill_chunks(&self, image: &Image) -> u64 {
         let share = self.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
         let span = share / image.inventory.geometry().chunk_bytes();
@@ -227,7 +232,7 @@ impl Node {
         let chunks = self.fill_chunks(image);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
-        // What nobody has for now does not hold up the rest, within a bound.
+        // Chunks without a holder do not hold up the others, within a bound.
         let waits = |chunk| image.fetches.get(&chunk).is_some_and(|fetch| fetch.stage == Stage::Waiting);
         let waiting = image.fill.iter_pending().filter(|chunk| waits(*chunk)).count();
         let limit = chunks as usize + waiting.min(WAITING_MAX);
@@ -237,7 +242,8 @@ impl Node {
             if image.fill.is_done() || image.fill.pending() >= limit {
                 break;
             }
-            // What need not be fetched need not wait either: a store that others have filled meanwhile is full.
+            // A chunk that need not be fetched does not wait: others may have filled the store
+            // meanwhile.
             let paused = image.fill.not_before() > now;
             let (arc, ring) = (image.fill.arc(), *image.map.ring());
             let (inventory, surveying) = (&mut image.inventory, image.surveying);
@@ -271,7 +277,7 @@ impl Node {
         self.after_fill(id);
     }
 
-    /// Puts a chunk of the arc into the store, which has room: it is here for a while already, or fetched.
+    /// Puts a chunk of the arc into the store, which has room: it is transient already, or fetched.
     fn fill_with(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.inventory.promote(chunk) {
@@ -284,21 +290,21 @@ impl Node {
         }
     }
 
-    /// Says so when the fill is done, and announces progress.
+    /// Reports the end of a fill, and announces progress.
     pub(super) fn after_fill(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };
-        if image.fill.is_done() && !image.told_filled {
-            image.told_filled = true;
+        if image.fill.is_done() && !image.notified_filled {
+            image.notified_filled = true;
             let arc = image.fill.arc();
-            self.shed(id, arc);
+            self.demote_outside(id, arc);
             self.out(Output::Notice(super::Notice::Filled(id)));
             self.announce(id);
             self.recount_soon(id);
         }
     }
 
-    /// Drops what the store still has of an arc that it has moved away from.
-    fn shed(&mut self, id: ImageId, arc: Arc) {
+    /// Makes stored chunks outside the present arc transient, and evicts above the bound.
+    fn demote_outside(&mut self, id: ImageId, arc: Arc) {
         let Some(image) = self.images.get_mut(&id) else { return };
         let ring = *image.map.ring();
         let outside = |chunk: &Chunk| !arc.contains(ring.place(*chunk), ring.size());
@@ -320,13 +326,14 @@ impl Node {
         self.take_arc(id, Arc { length: arc.length - arc.length.div_ceil(8), ..arc });
     }
 
-    /// Commits to another arc, and begins to fill it where readers are: what they come by need not be fetched later.
+    /// Commits to another arc, and begins to fill it where readers are: what they come by need not
+    /// be fetched later.
     pub(super) fn take_arc(&mut self, id: ImageId, arc: Arc) {
         let now = self.now;
         let from = self.reads_from(id).map_or(0, |chunk| chunk.0);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill = Fill::new(image.map.ring().size(), arc, from, now);
-        image.told_filled = false;
+        image.notified_filled = false;
         for fetch in image.fetches.values_mut() {
             fetch.fill = false;
         }

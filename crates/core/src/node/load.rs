@@ -1,8 +1,9 @@
-//! How much a node has in its tables and queues: each has a bound, which whoever drives many nodes can look at.
+//! The sizes of a node's tables and queues. Each has a bound, which a driver of many nodes can
+//! check.
 
 use super::Node;
 
-/// Entries, those that are out of date included.
+/// Numbers of entries, out-of-date ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
     /// Chunks that are on their way, or are to be.
@@ -13,15 +14,15 @@ pub struct Load {
     pub readers: usize,
     /// Requests that have not ended.
     pub requests: usize,
-    /// Chunks in line for the window.
+    /// Chunks queued for the window.
     pub lines: usize,
-    /// Chunks that wait until a peer can take more.
+    /// Number of parked chunks.
     pub parked: usize,
-    /// Timers.
+    /// Timers that are set.
     pub timers: usize,
     /// Nodes of other zones that are remembered.
     pub contacts: usize,
-    /// What is to be done outside.
+    /// Outputs not yet taken.
     pub outputs: usize,
 }
 

@@ -1,75 +1,77 @@
-//! Beyond the zone: what a node knows of other zones, and what it tells those who come.
+//! Beyond the zone: what a node knows of other zones, and what newcomers hear of them.
 //!
-//! A node knows every member of its own zone, and of other zones only a few contacts. For what the gateways of all zones are to each
-//! other see [`super::backbone`].
+//! A node knows every member of its own zone, and a few contacts of each other zone.
+//! [`super::backbone`] is about the gateways of all zones among themselves.
 
 use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
-use crate::few::Few;
 use crate::identity::{Identity, NodeId, Zone};
 use crate::membership::{Member, Membership, State};
 use crate::record::{Record, Subject};
+use crate::small_list::SmallList;
 use crate::snapshot::Snapshot;
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 
-/// So many contacts are remembered in each of so many zones, the eldest and those that came last. Whoever comes is told of
-/// those in its own zone, so that all find each other who are switched on at once.
+/// Contacts remembered in each zone: the eldest and the latest. A newcomer hears of those in its
+/// own zone, so nodes that are switched on together find each other.
 const CONTACTS: usize = 3;
 const CONTACT_ZONES_MAX: usize = 4096;
-/// So many gateways of other zones are told to those who are not gateways.
-const TOLD: usize = 8;
-/// The same for who comes from another zone and is told of some of its own, from whom it will hear the rest: a whole field that
-/// is switched on may ask one machine first, whose link is to carry chunks soon.
-const TOLD_BESIDES: usize = 2;
+/// Gateways of other zones that a node hears of if it is not a gateway.
+const GATEWAYS_NAMED: usize = 8;
+/// The same for a newcomer of another zone that hears of contacts in its own, which tell it the
+/// rest. A whole field that is switched on may ask one machine first, whose link is soon to carry
+/// chunks.
+const GATEWAYS_NAMED_AFAR: usize = 2;
 
-/// What a node knows beyond its zone.
+/// The state of a node beyond its zone.
 #[derive(Default)]
 pub(super) struct Outside {
     pub backbone: Option<Membership>,
-    pub contacts: BTreeMap<Zone, Few<Identity>>,
+    pub contacts: BTreeMap<Zone, SmallList<Identity>>,
     /// Images as other zones have them, any record of each subject.
     pub images: BTreeMap<Shared<Subject>, Record>,
-    /// When the backbone is going to be woken.
+    /// When the backbone is due next.
     pub woken_at: Option<Time>,
-    /// The timer of the next comparing of notes.
+    /// The timer of the next exchange of snapshots.
     pub seeks: Option<TimerKey>,
-    /// See [`Node::follow`].
+    /// True once the node has followed a gateway; see [`Node::follow`].
     pub has_followed: bool,
     /// Others of this zone are there.
     pub has_fellows: bool,
-    /// The maps of zones are going to be made anew.
+    /// True if new maps of zones are scheduled.
     pub map_set: bool,
     /// Since when this node is a gateway no more.
     pub idle_since: Option<Time>,
-    /// How often it has compared notes of its own accord.
+    /// Snapshot exchanges that this node began.
     pub syncs: u32,
-    /// The version of what it says of its zone.
+    /// The version of its records about its zone.
     pub version: u64,
-    /// What is dialled because others named it.
+    /// The bound on dials that others caused.
     pub hearsay: Hearsay,
 }
 
 impl Outside {
-    /// How many nodes of other zones are remembered.
+    /// The number of remembered nodes of other zones.
     pub fn contacts(&self) -> usize {
         self.contacts.values().map(|contacts| contacts.len()).sum()
     }
 
-    /// True for a gateway that knows none of another zone than `zone`, its own, whose gateways may know each other and nobody else.
+    /// True for a gateway that knows no node outside `zone`, its own. Gateways of one zone may know
+    /// only each other.
     pub fn is_alone(&self, zone: Zone) -> bool {
         self.backbone.as_ref().is_some_and(|backbone| backbone.live().values().all(|gateway| gateway.zone == zone))
     }
 
-    /// The other zones in which it has heard of somebody.
+    /// The other zones with a known contact.
     pub fn zones(&self) -> impl Iterator<Item = Zone> + '_ {
         self.contacts.iter().filter(|(_, contacts)| !contacts.is_empty()).map(|(zone, _)| *zone)
     }
 }
 
 impl Node {
-    /// A node of the field that can be asked for something.
+    /// The identity of any known node that can be asked.
     pub(super) fn identity_of(&self, node: NodeId) -> Option<&Identity> {
         let outside = || self.outside.backbone.as_ref().and_then(|backbone| backbone.live().get(&node));
         self.membership.live().get(&node).or_else(outside)
@@ -86,7 +88,7 @@ impl Node {
         gateways.filter_map(|node| self.membership.live().get(node))
     }
 
-    /// What to tell a node that we meet.
+    /// The snapshot for another node.
     pub fn snapshot(&self, to: &Identity) -> Snapshot {
         let (members, records) = self.membership.snapshot();
         let theirs = self.outside.contacts.get(&to.zone).into_iter().flatten();
@@ -102,7 +104,7 @@ impl Node {
                 let near: Vec<Identity> = if same_zone {
                     self.fellows().copied().collect()
                 } else {
-                    // Who stands for its zone lives; contacts may be dead.
+                    // Gateways are alive; contacts may be dead.
                     let mut near: Vec<Identity> = live.values().filter(|near| near.zone == to.zone).copied().collect();
                     near.sort_unstable_by_key(Identity::age);
                     for contact in theirs {
@@ -113,16 +115,16 @@ impl Node {
                     near.truncate(CONTACTS);
                     near
                 };
-                let told = if same_zone || near.is_empty() { TOLD } else { TOLD_BESIDES };
-                // Each is told of others.
-                let far = live.around(to.node).filter(|gateway| gateway.zone != to.zone).take(told);
+                let most = if same_zone || near.is_empty() { GATEWAYS_NAMED } else { GATEWAYS_NAMED_AFAR };
+                // Each newcomer hears of other gateways.
+                let far = live.around(to.node).filter(|gateway| gateway.zone != to.zone).take(most);
                 let others = near.iter().chain(far).filter(|gateway| gateway.node != to.node);
                 snapshot.gateways.push(backbone.myself());
                 snapshot.gateways.extend(others.map(alive));
             }
             None => {
                 let mine = self.fellows().filter(|_| !same_zone);
-                let others = self.outside.contacts.values().flatten().take(TOLD);
+                let others = self.outside.contacts.values().flatten().take(GATEWAYS_NAMED);
                 snapshot.gateways.extend(theirs.chain(mine).chain(others).map(alive));
             }
         }
@@ -136,11 +138,11 @@ impl Node {
         snapshot
     }
 
-    /// Takes in what another node told us.
+    /// Takes in the snapshot of another node.
     pub(super) fn learned(&mut self, snapshot: Snapshot) {
         let Snapshot { members, records, gateways, outside, backbone: among_gateways } = snapshot;
         let me = *self.me();
-        // Who does not say who it is, is a guest.
+        // A sender without an identity is a guest.
         let from = members.first().map(|member| member.identity);
         if from.is_none_or(|from| from.zone == me.zone) {
             let effects = self.membership.learn(members, records, self.now);
@@ -148,7 +150,7 @@ impl Node {
         }
         outside.iter().for_each(|record| self.remember_outside(record));
         let Some(from) = from else { return };
-        // What the backbone knows need not be known twice.
+        // Members of the backbone need not be contacts too.
         let named = gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity);
         let named = named.filter(|named| !among_gateways || named.zone == me.zone).take(NAMED_MAX);
         let mut seen: Vec<Identity> = named.collect();
@@ -169,8 +171,8 @@ impl Node {
         }
     }
 
-    /// Whoever has just come to stand for its zone is told of the gateways of another by any node there, and asks one of them at
-    /// once; once for each time that it compares notes of its own accord.
+    /// Asks a gateway of another zone at once, once for each snapshot exchange that this node
+    /// began. A new gateway hears of such gateways from any node there.
     fn follow(&mut self, gateway: Option<Identity>) {
         if self.outside.is_alone(self.me().zone) && !self.outside.has_followed {
             self.outside.has_followed = true;
@@ -178,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Remembers a node beyond those that membership knows, which `teller` named; one of this node's own zone is met.
+    /// Remembers a node outside membership that `teller` named; one of this node's own zone is met.
     pub(super) fn contact(&mut self, identity: Identity, teller: NodeId) {
         let me = *self.me();
         if identity.node == me.node || identity.addr == me.addr {
@@ -197,7 +199,7 @@ impl Node {
         }
         let contacts = self.outside.contacts.entry(identity.zone).or_default();
         if !contacts.iter().any(|known| known.node == identity.node) {
-            // The eldest stays: all who come are told of that one, which so knows all of its zone.
+            // The eldest contact stays: all newcomers hear of it, so it knows all of its zone.
             contacts.push(identity);
             if contacts.len() > CONTACTS {
                 let is_eldest = contacts.iter().skip(1).all(|contact| contacts[0].age() < contact.age());

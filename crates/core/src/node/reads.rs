@@ -1,4 +1,4 @@
-//! Readers of this machine: what they wait for, and the wishes that lead to fetches.
+//! Readers of this machine: the chunks that they wait for, and the fetches that follow.
 
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
@@ -12,8 +12,8 @@ use crate::wire::Priority;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A reader that misses is taken to read on for so long: a program that computes for a while between its reads
-/// does not notice a fill, one that reads without a pause would.
+/// Time after a miss in which a reader counts as active. A program that computes between its reads
+/// does not notice a fill; one that reads without a pause would.
 const READING: Duration = Duration::from_millis(200);
 
 /// A reader that waits for a chunk.
@@ -48,7 +48,7 @@ impl Node {
         }
     }
 
-    /// Readers of an image that was dropped are told so.
+    /// Fails the reads of a dropped image.
     pub(super) fn end_reads(&mut self, id: ImageId) {
         let ended = self.reads.iter().filter(|(_, reader)| reader.image == id).map(|(token, _)| *token);
         let ended: Vec<Token> = ended.collect();
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// Makes sure that a chunk is here, on its way, or in line.
+    /// Makes sure that a chunk is here, under way, or queued.
     pub(super) fn want(&mut self, id: ImageId, chunk: Chunk, priority: Priority, beneficiary: Beneficiary) {
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.inventory.geometry().chunk(chunk.0).is_none() {
@@ -118,7 +118,7 @@ impl Node {
         self.line_up(id, chunk);
     }
 
-    /// Puts a fetch in line, or its parent first if that is not here.
+    /// Queues a fetch, or its parent first if that is not here.
     pub(super) fn line_up(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
@@ -146,7 +146,7 @@ impl Node {
         Some(fetch)
     }
 
-    /// A chunk is here: everybody who waited for it goes on.
+    /// Serves all that wait for a chunk, once it is here.
     pub(super) fn complete(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.inventory.is_stored(chunk) || image.inventory.is_zero(chunk) {
@@ -183,7 +183,7 @@ impl Node {
         }
     }
 
-    /// Nobody can be asked for a chunk now: peers are told so, readers wait on, or learn that it is in vain.
+    /// Handles a chunk without any peer to ask: peers get a refusal, readers wait on, or fail.
     pub(super) fn no_source(&mut self, id: ImageId, chunk: Chunk) {
         let now = self.now;
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -218,7 +218,8 @@ impl Node {
         }
     }
 
-    /// Readers of a chunk, and of all chunks whose hash is in it, learn that the origin's file has changed.
+    /// Fails the readers of a chunk, and of all chunks whose hash is in it: the origin's file has
+    /// changed.
     fn fail(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         let extent = image.inventory.geometry().extent(chunk);
@@ -233,7 +234,7 @@ impl Node {
         }
     }
 
-    /// Asks again for all chunks that nobody could be asked for.
+    /// Retries all chunks that had no peer to ask.
     pub(super) fn retry_waiting(&mut self) {
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         for id in ids {
@@ -253,7 +254,7 @@ impl Node {
         }
     }
 
-    /// Sees to it that the first reader whose time is up is told so: all have the same time.
+    /// Schedules the timeout of the first reader; all have the same limit.
     fn expire_soon(&mut self, deadline: Option<Time>) {
         if let Some(at) = deadline.filter(|_| self.expire_at.is_none()) {
             self.expire_at = Some(at);
@@ -261,7 +262,7 @@ impl Node {
         }
     }
 
-    /// Readers whose time is up get an error.
+    /// Fails the readers whose time is up.
     pub(super) fn expire_reads(&mut self) {
         let now = self.now;
         self.expire_at = None;
@@ -280,12 +281,12 @@ impl Node {
         self.expire_soon(self.reads.values().filter_map(|reader| reader.deadline).min());
     }
 
-    /// Where the fetch of a chunk stands.
+    /// The stage of a chunk's fetch.
     pub(super) fn stage(&self, id: ImageId, chunk: Chunk) -> Option<Stage> {
         self.images.get(&id)?.fetches.get(&chunk).map(|fetch| fetch.stage)
     }
 
-    /// Gives up a fetch that nobody wants any more, and so on up the tree.
+    /// Drops an unwanted fetch, and so on up the tree.
     pub(super) fn drop_unwanted(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         if !image.fetches.get(&chunk).is_some_and(|fetch| fetch.is_unwanted()) {

@@ -1,5 +1,5 @@
-//! Repair: when nodes go and a stretch of the ring is held by too few, nodes that others could do without
-//! move their arcs there, or towards it.
+//! Repair: if nodes go and too few hold a stretch of the ring, spare nodes move their arcs there,
+//! or towards it.
 
 use super::{Node, Timer, TimerKey};
 use crate::config::REPAIR_STEP;
@@ -8,24 +8,27 @@ use crate::image::ImageId;
 use crate::placement::coverage::Layers;
 use crate::placement::{Arc, Holding};
 
-/// A move has to be worth so much more than staying (in sixteenths): a little more while the store is empty,
-/// half more once it is full, since it then costs the field a whole store's fill.
+/// The gain of a move, in sixteenths of the gain of staying. It is a little more while the store is
+/// empty. It is half more once the store is full, since a move then costs the field a whole store's
+/// fill.
 const WORTH_MOVING: (u128, u128) = (17, 24);
 
-/// A full store stays where it is once everything is held so often elsewhere: a field of hundreds would never be still.
+/// Copies of every place elsewhere at which a full store stays: a field of hundreds would never
+/// rest.
 const PLENTY: u64 = 6;
 
-/// A move that is to be considered, or was.
+/// A considered move.
 pub(super) struct Repair {
-    /// Of which arcs, and whether they are full, if that matters.
+    /// The arcs it is based on, and whether they are full, if that matters.
     line: Vec<(NodeId, Arc, bool)>,
     /// When it is this node's turn.
     turn: TimerKey,
 }
 
 impl Node {
-    /// Considers a move after a while: nodes whose place is worth least go first, a step apart, so that
-    /// each sees what those before it did. Whenever arcs change they line up anew, all from that moment on.
+    /// Schedules the consideration of a move. Nodes whose place is worth least go first, one step
+    /// apart, so that each sees the moves before its own. When arcs change, the order is computed
+    /// anew.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
         let (me, leaving) = (self.me().node, !self.stays());
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -35,8 +38,9 @@ impl Node {
             return;
         }
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
-        // Without an origin nobody moves who would lose something: who may, changes with each store that fills.
-        let matters = image.map.origins().is_empty() && !image.told_covered;
+        // Without an origin a move must lose nothing. Which nodes may move changes with each full
+        // store.
+        let matters = image.map.origins().is_empty() && !image.notified_covered;
         let line = staying.iter().map(|h| (h.node, h.arc, matters && h.filled.count == size)).collect();
         if image.repair.as_ref().is_some_and(|repair| repair.line == line) {
             return;
@@ -63,7 +67,8 @@ impl Node {
             return;
         }
         if image.surveying || !suspects.is_empty() {
-            // Within a second it is known who is dead, and what is here; a store is not moved on a suspicion.
+            // Within a second it is known which nodes are dead, and what is here; a suspicion moves
+            // no store.
             image.repair = None;
             return;
         }
@@ -79,8 +84,8 @@ impl Node {
         let (size, filled) = (image.map.ring().size(), u128::from(image.fill.filled().count));
         let plenty = image.fill.is_done() && image.map.least(me) >= PLENTY;
         let worth_it = !plenty && then * 16 > now * (empty + (full - empty) * filled / u128::from(size));
-        // Chunks that nobody is to hold would be lost with the origin: any move that saves some is worth it, and until there are
-        // none no other is, since it might undo what others do about them.
+        // Chunks without a home would be lost with the origin, so any move that saves some is worth
+        // it. Until there are none no other move is, since it might undo the repair by other nodes.
         let bare = |arc| image.map.bare(arc, me);
         let here = bare(arc);
         let saves = bare(better) > here;
@@ -97,14 +102,16 @@ impl Node {
         }
     }
 
-    /// How many chunks would be lost with this node: the sum of [`Node::sole`].
+    /// The number of chunks that would be lost with this node: the sum of [`Node::sole`].
     pub fn sole_chunks(&self) -> u64 {
         self.sole().iter().map(|(_, chunks)| chunks).sum()
     }
 
-    /// How many chunks of which images would be lost with this node, as far as it knows: those of its stores that no
-    /// node which stays, and counts, has, of images without another live origin; and of images that it is the only origin
-    /// of, those that no store has. Images of which nothing would be lost are left out.
+    /// Chunks of each image that would be lost with this node, as far as it knows.
+    ///
+    /// For images without another live origin these are its stored chunks that no staying, counting
+    /// node has. For images whose only origin it is, they are the chunks that no store has. Images
+    /// without such chunks are left out.
     pub fn sole(&self) -> Vec<(ImageId, u64)> {
         let me = self.me().node;
         let suspects = self.membership.suspects();
@@ -115,7 +122,7 @@ impl Node {
                 continue;
             }
             let kept = |chunk| {
-                let mut homes = image.map.homes(chunk).into_iter();
+                let mut homes = image.map.homes_in_turn(chunk).into_iter();
                 let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
                 homes.any(|home| counts(&home) && image.map.has(&home, chunk))
             };

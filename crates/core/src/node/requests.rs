@@ -1,4 +1,4 @@
-//! Requests to peers: when they are sent, when another peer is asked, and what follows from each answer.
+//! Requests to peers: when they are sent, when another peer is asked, and how answers are handled.
 
 use super::choosing::{Choice, Source};
 use super::{Node, Output, Timer};
@@ -13,18 +13,20 @@ use crate::wire::{Priority, Refusal};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How soon a request is looked at again.
+/// Interval at which requests under way are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// An answer that could not be used is asked for again after this, twice as long each time: a hash page that was pushed
-/// out is back within it on a LAN. Without a pause a full memory or a held slot would make a node ask at the speed of
-/// its link for as long as that lasts.
+/// First pause after an answer that could not be used; it doubles each time. A hash page that was
+/// evicted is back within it on a LAN. Without a pause a node with a full memory or a held slot
+/// would ask at the speed of its link.
 const UNUSABLE_PAUSE: Duration = Duration::from_millis(10);
-/// The longest of these pauses: a reader goes on within two seconds after its cause is gone (promise P3).
+/// The longest of these pauses: a reader goes on within two seconds after its cause is gone
+/// (promise P3).
 const UNUSABLE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 impl Node {
-    /// Sends requests for as long as the window allows, the most urgent first; none while its zone gathers.
+    /// Sends requests for as long as the window allows, the most urgent first; none while its zone
+    /// gathers.
     pub(super) fn pump(&mut self) {
         if self.now < self.gathers_until {
             return;
@@ -54,7 +56,8 @@ impl Node {
         self.outstanding_bytes < limit
     }
 
-    /// Asks somebody for a chunk; without anybody to ask, the fetch waits unless a request is under way.
+    /// Asks a peer for a chunk. Without any peer to ask, the fetch waits unless a request is under
+    /// way.
     fn request(&mut self, id: ImageId, chunk: Chunk) {
         match self.choose(id, chunk) {
             Choice::Ask(source) => self.ask(id, chunk, source, false),
@@ -74,7 +77,7 @@ impl Node {
         let bytes = image.inventory.geometry().length(chunk);
         let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        let refused = rank.map_or_else(Vec::new, |rank| fetch.shed(rank));
+        let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
         refused.iter().for_each(|asker| self.asks.ended(asker, image.number, chunk));
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
@@ -97,7 +100,8 @@ impl Node {
         self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
     }
 
-    /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see [`OVERDUE_AFTER`].
+    /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see
+    /// [`OVERDUE_AFTER`].
     fn park(&mut self, id: ImageId, chunk: Chunk, peer: NodeId) {
         let Some(image) = self.images.get_mut(&id) else { return };
         let number = image.number;
@@ -110,7 +114,7 @@ impl Node {
         self.parked.entry(peer).or_default()[turn as usize].insert((number, chunk));
         self.peers.waited_for(peer, priority);
         let wait = if self.peers.may_begin(peer, self.now) {
-            self.peers.aside_for(peer, self.now)
+            self.peers.backoff_left(peer, self.now)
         } else if priority == Priority::Demand {
             OVERDUE_AFTER
         } else {
@@ -138,21 +142,21 @@ impl Node {
         }
     }
 
-    /// A peer may be able to take more: puts what waits for that back in line, a batch that it can take, or all.
+    /// Queues the chunks parked for a peer again, as its window has room: a batch, or all.
     pub(super) fn unpark(&mut self, peer: NodeId, all: bool) {
         let Some(mut parked) = self.parked.remove(&peer) else { return };
         let mut taken = 0;
-        for (line, turn) in parked.iter_mut().zip(Turn::ALL) {
+        for (queue, turn) in parked.iter_mut().zip(Turn::ALL) {
             let (before, priority) = (taken, turn.priority());
             let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
             let mut back = Vec::new();
-            while let Some(&(number, chunk)) = line.first() {
+            while let Some(&(number, chunk)) = queue.first() {
                 let image = self.images.get_mut(&self.id_of(number));
                 let bytes = image.as_ref().map_or(0, |image| image.inventory.geometry().length(chunk));
                 if taken + bytes > room {
                     break;
                 }
-                line.pop_first();
+                queue.pop_first();
                 let Some(fetch) = image.and_then(|image| image.fetches.get_mut(&chunk)) else { continue };
                 if fetch.stage == Stage::Parked(peer) && fetch.turn() == turn {
                     fetch.stage = Stage::Queued;
@@ -161,18 +165,18 @@ impl Node {
                 }
             }
             back.into_iter().rev().for_each(|entry| self.lines[turn as usize].push_front(entry));
-            if line.is_empty() {
-                self.peers.grant(peer, priority, None);
+            if queue.is_empty() {
+                self.peers.set_credit(peer, priority, None);
             } else if taken > before {
-                self.peers.grant(peer, priority, Some(taken - before));
+                self.peers.set_credit(peer, priority, Some(taken - before));
             }
         }
-        if parked.iter().any(|line| !line.is_empty()) {
+        if parked.iter().any(|queue| !queue.is_empty()) {
             self.parked.insert(peer, parked);
         }
     }
 
-    /// Looks at all requests that have been under way for a while.
+    /// Checks all requests under way.
     pub(super) fn check(&mut self) {
         self.checking = !self.requests.is_empty();
         if self.checking {
@@ -182,7 +186,7 @@ impl Node {
         let old = self.requests.iter().filter(|(_, request)| now - request.sent >= CHECK_EVERY);
         let old: Vec<RequestId> = old.map(|(id, _)| RequestId(id)).collect();
         for id in old {
-            // One that was looked at before may have made an orphan of this one.
+            // An earlier request of this check may have made an orphan of this one.
             if let Some(request) = self.requests.get(id.0).copied() {
                 self.check_one(&request);
             }
@@ -199,7 +203,7 @@ impl Node {
             if self.peers.stalled(peer, now) {
                 self.abandon(peer);
             }
-        } else if self.peers.drags(peer, reach, bytes, age, now) {
+        } else if self.peers.times_out(peer, reach, bytes, age, now) {
             self.abandon(peer);
         } else if !orphan && age >= hedge_after && self.is_lone_demand(id, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
@@ -211,7 +215,7 @@ impl Node {
         }
     }
 
-    /// True if somebody waits for the chunk and one peer was asked for it.
+    /// True for a demand chunk with a single request under way.
     fn is_lone_demand(&self, id: ImageId, chunk: Chunk) -> bool {
         let fetch = self.images.get(&id).and_then(|image| image.fetches.get(&chunk));
         fetch.is_some_and(|fetch| fetch.priority == Priority::Demand && fetch.requests.len() == 1)
@@ -223,7 +227,7 @@ impl Node {
         }
     }
 
-    /// Nothing is expected of a peer any more: what it was asked for is asked for elsewhere.
+    /// Moves all requests of a peer elsewhere.
     pub(super) fn abandon(&mut self, peer: NodeId) {
         let owed = self.requests.iter().filter(|(_, request)| request.peer == peer && !request.orphan);
         let owed: Vec<RequestId> = owed.map(|(request, _)| RequestId(request)).collect();
@@ -235,20 +239,20 @@ impl Node {
         self.unpark(peer, true);
     }
 
-    /// Nobody waits for a request any more; what it asks for is still counted as owed.
+    /// Marks an unwanted request as orphan; its bytes still count as owed.
     pub(super) fn orphan(&mut self, request: RequestId) {
         if let Some(entry) = self.requests.get_mut(request.0)
             && !entry.orphan
         {
             entry.orphan = true;
-            // It may never be answered: the window is for what is wanted.
+            // It may never be answered, and the window is for wanted chunks.
             self.outstanding_bytes -= entry.bytes;
             let peer = entry.peer;
             self.out(Output::CancelRequest(request, peer));
         }
     }
 
-    /// Takes back whatever is under way for a chunk, which is to be asked for elsewhere.
+    /// Cancels all requests under way for a chunk, which is to be requested elsewhere.
     pub(super) fn supersede(&mut self, id: ImageId, chunk: Chunk) {
         let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
         let requests = std::mem::take(&mut fetch.requests);
@@ -258,7 +262,8 @@ impl Node {
         self.line_up(id, chunk);
     }
 
-    /// The way by which chunks come into the zone has changed: whatever waits for somebody of the zone is asked for anew.
+    /// Requests anew all chunks that wait for a node of the zone: their way into the zone has
+    /// changed.
     pub(super) fn ask_anew(&mut self, id: ImageId) {
         self.peers.begin();
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -310,12 +315,12 @@ impl Node {
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
         self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);
         if entry.reach == Reach::HOLDER {
-            self.peers.kept_its_word(entry.peer);
+            self.peers.delivered_as_claimed(entry.peer);
         }
-        if entry.reach.is_crowd() {
+        if entry.reach.is_chain() {
             self.peers.in_step(entry.peer);
         }
-        let is_waited_for = entry.reach.is_crowd() || self.parked.contains_key(&entry.peer);
+        let is_waited_for = entry.reach.is_chain() || self.parked.contains_key(&entry.peer);
         if is_waited_for && self.peers.lags(entry.peer, now) {
             self.abandon(entry.peer);
         }
@@ -328,7 +333,8 @@ impl Node {
         self.take_in(id, chunk);
     }
 
-    /// A chunk is in the shell's store: it counts as stored if that is where it belongs, else it stays for a while.
+    /// A chunk is in the shell's store: it counts as stored if that is where it belongs, else it
+    /// stays transient.
     pub(super) fn take_in(&mut self, id: ImageId, chunk: Chunk) {
         self.make_room(id);
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -339,7 +345,7 @@ impl Node {
         self.trim(id);
     }
 
-    /// Drops what is over the bound for chunks kept for a while.
+    /// Evicts transient chunks above the bound.
     pub(super) fn trim(&mut self, id: ImageId) {
         while let Some(image) = self.images.get_mut(&id) {
             let fetches = &image.fetches;
@@ -351,7 +357,7 @@ impl Node {
     pub(super) fn corrupt(&mut self, request: RequestId) {
         let Some((id, entry)) = self.end(request, false) else { return };
         if self.peers.trouble(entry.peer, self.now) == Some("blamed") {
-            // It was on its way when the peer was put aside: one lie, of many bytes.
+            // It was under way when the peer was banned: the same lie, with many bytes.
             return self.try_another(request, id, entry.chunk);
         }
         self.blame(entry.peer);
@@ -376,7 +382,7 @@ impl Node {
         self.set(pause, timer);
     }
 
-    /// What could not be used is asked for again.
+    /// Requests a chunk again after an unusable answer.
     pub(super) fn resume(&mut self, id: ImageId, chunk: Chunk) {
         // A timer of an earlier fetch of the same chunk only shortens the pause.
         if self.stage(id, chunk) == Some(Stage::Paused) {
@@ -387,7 +393,7 @@ impl Node {
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {
         let Some((id, entry)) = self.end(request, true) else { return };
         if entry.orphan {
-            // What was cancelled is refused by honest peers too.
+            // Honest peers refuse cancelled requests too.
             return;
         }
         if let Some(image) = self.images.get_mut(&id)
@@ -401,16 +407,16 @@ impl Node {
                 self.recount_all();
             }
         }
-        // A fill may be anywhere; that a neighbour is elsewhere does not mean that it is out of step with readers.
-        if entry.reach.is_crowd() && entry.priority != Priority::Fill {
+        // A fill may be anywhere; an upstream elsewhere is not out of step with readers.
+        if entry.reach.is_chain() && entry.priority != Priority::Fill {
             self.peers.out_of_step(entry.peer, self.now);
             self.unpark(entry.peer, true);
-            // Whoever may only just begin is asked once more.
+            // An upstream that may only just begin is asked once more.
             let begins = self.peers.may_begin(entry.peer, self.now);
             if let Some(image) = self.images.get_mut(&id)
                 && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
                 && begins
-                && (fetch.priority != Priority::Demand || self.now < image.young_until)
+                && (fetch.priority != Priority::Demand || self.now < image.warm_up_until)
             {
                 fetch.tried.retain(|tried| *tried != entry.peer);
             }
@@ -418,7 +424,7 @@ impl Node {
         self.try_another(request, id, entry.chunk);
     }
 
-    /// True if the one that was asked says to all, still, that it has the chunk.
+    /// True if the asked peer still announces that it has the chunk.
     fn says_it_has(&self, request: &Request) -> bool {
         let Some(image) = self.images.get(&self.id_of(request.image)) else { return false };
         image.map.holds(request.peer, request.chunk) || image.map.origins().contains(&request.peer)
@@ -431,7 +437,8 @@ impl Node {
             && !fetch.insist
         {
             (fetch.advice, fetch.insist) = (Some(node), true);
-            // If that node turns out not to have it, the origin is asked once more, and insisted upon.
+            // If that node turns out not to have it, the origin is asked once more, and insisted
+            // upon.
             fetch.tried.retain(|tried| *tried != entry.peer && *tried != node);
         }
         self.try_another(request, id, entry.chunk);

@@ -1,9 +1,10 @@
-//! Seeking: addresses at which somebody of the field may be are called until somebody is.
+//! Seeking: a node calls addresses at which other nodes of the field may be, until one answers.
 //!
-//! A node knows two kinds of them: those of former members, of whom each may be started again without knowing whom to join; and
-//! its doors, the addresses that it was told to join through. Whoever answers a call says who it is, and both compare notes.
-//! A call costs a connection, so calls grow rare with the time for which nobody has answered, and in a large field each node
-//! calls more seldom. Decides when and where; [`Output::Call`] does it.
+//! There are two kinds of them: the addresses of former members, each of which may restart without
+//! knowing any other; and the bootstrap addresses, through which this node was configured to join.
+//! The answering node says its identity, and both exchange snapshots. A call costs a connection. So
+//! calls grow rare with the time without an answer, and in a large field each node calls less
+//! often. This module decides when and where; [`Output::Call`] does it.
 
 use super::{Node, Output, Timer, TimerKey};
 use crate::config::SYNC_EVERY_EARLY;
@@ -17,29 +18,30 @@ use std::time::Duration;
 const PAUSE_FIRST: Duration = SYNC_EVERY_EARLY;
 /// The longest pause, in a small field: a machine that is back is found within this.
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
-/// A pause is this part of the time for which nobody has answered: whoever was away for a minute is found 8 s later at most.
+/// A pause is this part of the time without an answer: a node that was away for a minute is found 8
+/// s later at most.
 const PAUSE_PART: u32 = 8;
-/// A node in need calls at the first pace for so long: a switch restarts within this.
+/// How long a node in need keeps the first pace: a switch restarts within this time.
 const HURRY_FOR: Duration = Duration::from_secs(300);
-/// So many addresses are called at the pace above; twice as many, each half as often.
+/// Addresses called at that pace. Twice as many are called half as often.
 const CALLED_AT_FULL_PACE: u32 = 8;
-/// More doors are not tried: one that opens is enough.
-const DOORS_MAX: usize = 64;
-/// What follows one upon another in this time is looked at once.
+/// Most bootstrap addresses: one answer is enough.
+const BOOTSTRAP_MAX: usize = 64;
+/// Events within this time are handled at once.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
-/// An address that the node was told to join through.
+/// An address through which the node was configured to join.
 #[derive(Debug)]
-struct Door {
+struct BootstrapAddr {
     addr: SocketAddr,
-    /// Who answered there last; others may know it by another address.
+    /// The node that answered there last; others may know it by another address.
     node: Option<NodeId>,
 }
 
-/// See the module.
+/// The addresses to call, and when.
 #[derive(Debug, Default)]
 pub(super) struct Seeking {
-    doors: Vec<Door>,
+    bootstrap: Vec<BootstrapAddr>,
     /// Since when this node needs others than it has.
     needy_since: Option<Time>,
     /// When each address is called next.
@@ -60,23 +62,24 @@ fn pause(age: Duration, needy: bool) -> Duration {
 }
 
 impl Node {
-    /// Takes note of its doors.
-    pub(super) fn look_behind(&mut self, doors: &[SocketAddr]) {
-        self.seeking.doors = doors.iter().take(DOORS_MAX).map(|addr| Door { addr: *addr, node: None }).collect();
+    /// Sets the bootstrap addresses.
+    pub(super) fn set_bootstrap(&mut self, bootstrap: &[SocketAddr]) {
+        self.seeking.bootstrap =
+            bootstrap.iter().take(BOOTSTRAP_MAX).map(|addr| BootstrapAddr { addr: *addr, node: None }).collect();
         self.seek_soon();
     }
 
-    /// Somebody greeted us where we called.
+    /// A node answered our call at this address.
     pub(super) fn answered_at(&mut self, addr: SocketAddr, identity: Identity) {
-        for door in self.seeking.doors.iter_mut().filter(|door| door.addr == addr) {
-            door.node = Some(identity.node);
+        for entry in self.seeking.bootstrap.iter_mut().filter(|entry| entry.addr == addr) {
+            entry.node = Some(identity.node);
         }
         self.met(identity);
     }
 
-    /// Something has changed that may make this node look for others, or look no more.
+    /// Schedules a search: this node may need more nodes, or none, after a change.
     pub(super) fn seek_soon(&mut self) {
-        let nowhere = self.seeking.doors.is_empty() && self.former.is_empty();
+        let nowhere = self.seeking.bootstrap.is_empty() && self.former.is_empty();
         let soon = self.now + LOOK_AFTER;
         if !nowhere && self.seeking.timer.is_none_or(|(at, _)| at > soon) {
             // One timer at a time: the later one would be another each time that the map changes.
@@ -87,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Calls whom it is time to call.
+    /// Makes the calls that are due.
     pub(super) fn seek(&mut self) {
         self.seeking.timer = None;
         if self.leaving {
@@ -102,7 +105,7 @@ impl Node {
         let mut absent: BTreeMap<SocketAddr, Duration> =
             self.former.iter().map(|former| (former.identity.addr, now - former.at)).collect();
         if let Some(since) = since {
-            absent.extend(self.seeking.doors.iter().map(|door| (door.addr, now - since)));
+            absent.extend(self.seeking.bootstrap.iter().map(|entry| (entry.addr, now - since)));
         }
         for member in self.membership.live().values().chain([self.me()]) {
             absent.remove(&member.addr);
@@ -124,24 +127,25 @@ impl Node {
         self.seeking.timer = next.map(|at| self.set(at - now, Timer::Seek));
     }
 
-    /// True if this node needs others than it has: it is alone, or lacks chunks of an image, or nobody whom it was told to join
-    /// through is there. In a field of zones the others may be of another zone, of whom it knows few.
+    /// True if this node needs more nodes than it knows. It is alone, lacks chunks of an image, or
+    /// none of its bootstrap addresses is a member. In a field of zones those may be in another
+    /// zone, of which it knows few nodes.
     fn is_needy(&self) -> bool {
         let live = self.membership.live();
         if self.is_zoned() {
             return live.is_empty() && self.outside.contacts() == 0;
         }
         let addrs: BTreeSet<SocketAddr> = live.values().map(|member| member.addr).collect();
-        let opens = |door: &Door| {
-            let answered = door.node.is_some_and(|node| live.contains_key(&node));
-            answered || addrs.contains(&door.addr) || door.addr == self.me().addr
+        let is_met = |entry: &BootstrapAddr| {
+            let answered = entry.node.is_some_and(|node| live.contains_key(&node));
+            answered || addrs.contains(&entry.addr) || entry.addr == self.me().addr
         };
-        let locked_out = !self.seeking.doors.is_empty() && !self.seeking.doors.iter().any(opens);
+        let unmet = !self.seeking.bootstrap.is_empty() && !self.seeking.bootstrap.iter().any(is_met);
         let lacks = self.images.values().any(|image| {
             let readable = image.origin || !image.map.origins().is_empty();
-            !readable && !image.told_covered
+            !readable && !image.notified_covered
         });
-        live.is_empty() || locked_out || lacks
+        live.is_empty() || unmet || lacks
     }
 }
 

@@ -1,4 +1,4 @@
-//! Peers that want a chunk which is not here: relay it, or say no.
+//! Requests of peers for chunks that are not here: this node relays them, or refuses.
 
 use super::images::Image;
 use super::{Node, Output};
@@ -10,21 +10,21 @@ use crate::wire::{Priority, Refusal};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// So many peers may wait for one chunk: more than a field has nodes in one zone.
+/// Most peers that wait for one chunk: more than a zone of the field has nodes.
 const ASKERS_MAX: usize = 4096;
 
-/// So many chunks are on their way at most when one more is fetched for a peer: what 200 of them ask for in chunks of 64 KiB,
-/// and about 20 MB of what is to be known of it.
+/// Most chunks under way when one more is fetched for a peer: the requests of 200 peers in chunks
+/// of 64 KiB, with about 20 MB of state.
 const FETCHES_MAX: usize = 1 << 16;
 
-/// So many fetches before a chunk are looked at to see whether this node comes by it: all that are under way, mostly.
+/// Most fetches before a chunk that are checked for whether this node comes by it: mostly all.
 const COMES_BY_LOOK: usize = 256;
-/// A node that is to keep a chunk comes by it before long if that is what its neighbours pass on in so many times
-/// [`crate::config::PEER_DELAY`]. Less than a second: whoever starts later than that is another crowd.
+/// A node that is to keep a chunk comes by it soon if its upstream passes that much on within this
+/// many [`crate::config::PEER_DELAY`]. Less than a second: a later starter forms another chain.
 const BEHIND: u64 = 2;
 
-/// Which chunks the peers' open requests wait for: a cancel, or the end of a connection, costs what it is about and not
-/// a look at all fetches. Bounded as the askers of all fetches are.
+/// The chunks that peers' open requests wait for. A cancel, or the end of a connection, costs only
+/// its own requests and no scan of all fetches. It is bounded like the askers of all fetches.
 #[derive(Debug, Default)]
 pub(super) struct Asks(BTreeSet<(ConnectionId, u64, ImageNumber, Chunk)>);
 
@@ -38,7 +38,7 @@ impl Asks {
         self.0.remove(&(asker.connection, asker.request, image, chunk));
     }
 
-    /// What a connection waits for, with one of its requests or all of them.
+    /// The chunks that a connection waits for, with one of its requests or all.
     fn of(&self, connection: ConnectionId, request: Option<u64>) -> Vec<(ImageNumber, Chunk)> {
         let (first, last) = request.map_or((0, u64::MAX), |request| (request, request));
         let least = (connection, first, ImageNumber(0), Chunk(0));
@@ -72,26 +72,27 @@ impl Node {
         if full {
             return Err(Refusal::Busy);
         }
-        // Whoever may reach no further may only wait for what is surely coming.
+        // An asker with no more reach may wait only for certain chunks.
         let takes = match known {
             Some(fetch) => fetch.may_join(asker.reach),
             None => {
                 let relays = asker.reach.is_relay() || (asker.reach.is_gateway() && image.gateways.contains(me));
-                relays || (asker.reach.is_crowd() && self.comes_by(id, chunk, asker.reach))
+                relays || (asker.reach.is_chain() && self.comes_by(id, chunk, asker.reach))
             }
         };
         let image = self.images.get(&id).ok_or(Refusal::NoSuchImage)?;
         let known = image.fetches.get(&chunk);
         let waits_for_home = known.is_some_and(|fetch| fetch.rank.is_some_and(Reach::is_relay));
         let is_turned_to = (asker.reach.is_gateway() && image.gateways.contains(me))
-            || (asker.reach.is_crowd() && waits_for_home && !image.gateways.nodes().is_empty());
+            || (asker.reach.is_chain() && waits_for_home && !image.gateways.nodes().is_empty());
         if image.origin || !(takes || is_turned_to) {
             return Err(Refusal::NotHeld);
         }
         if takes {
             self.want(id, chunk, priority, Beneficiary::Peers);
         } else {
-            // It asked somebody of this zone before it knew what others already know: all of them may wait for it.
+            // It asked a node of this zone before it knew what others know already: all of them may
+            // wait for it.
             self.supersede(id, chunk);
         }
         let image = self.images.get_mut(&id).ok_or(Refusal::NotHeld)?;
@@ -102,7 +103,8 @@ impl Node {
         Ok(false)
     }
 
-    /// True if this node will come by a chunk itself before long: it reads in order, or fills, a little before it.
+    /// True if this node will come by a chunk itself before long: it reads in order, or fills, a
+    /// little before it.
     fn comes_by(&self, id: ImageId, chunk: Chunk, reach: Reach) -> bool {
         let Some(image) = self.images.get(&id) else { return false };
         if reach.is_outside() && self.is_in_zone(image, chunk) {
@@ -112,25 +114,28 @@ impl Node {
         let mut chunks = self.config.chunks_ahead(chunk_bytes);
         let ring = image.map.ring();
         if image.fill.arc().contains(ring.place(chunk), ring.size()) {
-            // It will keep it. Zones that come later need not wait for the readers of this one; if they went past it, they
-            // would stay ahead of it, and its own source would have to send everything twice.
+            // This node will keep it. Later zones need not wait for the readers of this one. If
+            // they overtook it, they would stay ahead, and its own source would have to send all
+            // chunks twice.
             if reach.is_outside() || image.fill.is_near(chunk, chunks) {
                 return true;
             }
-            // Nor should whoever has fallen behind be passed by: it would get half of what its neighbour can send, and stay behind.
+            // A node that has fallen behind must not be bypassed: it would get half of its
+            // upstream's link, and stay behind.
             chunks += BEHIND * self.peers.passing(image.map.origins()) / chunk_bytes;
         }
         let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
         before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || (reach.is_outside() && !fetch.askers.is_empty()))
     }
 
-    /// True if another zone can have the chunk from this one: somebody here has said that it has it.
+    /// True if another zone can get the chunk from this one: a node here has announced it.
     fn is_in_zone(&self, image: &Image, chunk: Chunk) -> bool {
-        !image.map.origins().is_empty() || image.map.keepers(chunk).any(|home| image.map.has(home, chunk))
+        !image.map.origins().is_empty() || image.map.homes(chunk).any(|home| image.map.has(home, chunk))
     }
 
-    /// Takes out askers that no longer wait, those of one request or of a whole connection. What is under way for them is
-    /// kept when it comes: they, or others, will ask again. What is not is not asked for any more.
+    /// Removes askers that no longer wait, of one request or a whole connection. Chunks under way
+    /// for them are kept when they come, since others will ask. Queued ones are not requested any
+    /// more.
     pub(super) fn forget_askers(&mut self, connection: ConnectionId, request: Option<u64>) -> Vec<Asker> {
         let gone = |asker: &Asker| asker.connection == connection && request.is_none_or(|one| asker.request == one);
         let mut left = Vec::new();

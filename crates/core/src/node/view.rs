@@ -1,4 +1,4 @@
-//! What a node can say about itself: read-only, for status and for tests.
+//! A node's view of itself: read-only, for status and tests.
 
 use super::images::Image;
 use super::{Former, Node};
@@ -16,63 +16,65 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// One image, as a node sees it.
+/// A node's view of one image.
 #[derive(Debug, Clone)]
 pub struct ImageView {
-    /// Its id.
+    /// The image's id.
     pub id: ImageId,
-    /// Its name.
+    /// The image's name.
     pub name: String,
-    /// How well the stores of the field hold it. Those of nodes that were caught not holding what they say do not count.
+    /// How well the field's stores hold it. Stores of nodes that were caught without announced
+    /// chunks do not count.
     pub coverage: Coverage,
     /// Live origins other than this node.
     pub origins: u64,
     /// True if this node is one.
     pub origin: bool,
-    /// With whom most of it would be lost were there no origin, and which share of it; `None` if each chunk is held twice.
+    /// The node with which most of it would be lost if there were no origin, and that share, 0 to
+    /// 1. `None` if each chunk is held twice.
     pub at_risk: Option<(NodeId, f64)>,
     /// Chunks that its store may hold.
     pub capacity: u64,
     /// Chunks that its store holds.
     pub stored: u64,
-    /// Chunks kept for a while.
+    /// Number of transient chunks.
     pub transient: u64,
-    /// True once its store has all it is to hold.
+    /// True once its store is full.
     pub filled: bool,
-    /// Chunks that readers of this machine wait for because nobody can be asked for them.
+    /// Chunks that local readers wait for and that no peer can be asked for.
     pub waiting: Vec<Waited>,
 }
 
 /// A chunk that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waited {
-    /// Which.
+    /// The chunk that readers want.
     pub chunk: Chunk,
-    /// For how long.
+    /// The seconds waited so far.
     pub wait: Duration,
-    /// Why.
+    /// The reason of the wait.
     pub why: Why,
 }
 
 /// The longest wait of the readers of an image.
 #[derive(Debug, Clone)]
 pub struct LongestWait {
-    /// Which image.
+    /// The image it belongs to.
     pub image: ImageId,
-    /// For what.
+    /// The chunk that is waited for.
     pub waited: Waited,
-    /// Who had that last, and how long ago it went.
+    /// Its last holder, and the time since that one departed.
     pub holder: Option<(Former, Duration)>,
 }
 
-/// A chunk that is on its way, or is to be.
+/// A chunk under way, or about to be.
 #[derive(Debug, Clone)]
 pub struct FetchView {
-    /// Where it stands.
+    /// The stage of its fetch.
     pub stage: Stage,
-    /// The most urgent of those who want it.
+    /// The highest priority among its beneficiaries.
     pub priority: Priority,
-    /// The requests under way: to whom, how far it may be passed on, how old.
+    /// The requests under way: peer, reach, age.
     pub requests: Vec<(NodeId, Reach, Duration)>,
     /// Peers that failed this time round.
     pub tried: Vec<NodeId>,
@@ -81,33 +83,34 @@ pub struct FetchView {
 /// A member of the field, this node too.
 #[derive(Debug, Clone)]
 pub struct MemberView {
-    /// Who.
+    /// The member's identity.
     pub identity: Identity,
     /// `self`, `alive`, `suspect`, `stalled`, `unreachable`, `doubted`, `dragging` or `blamed`.
     pub state: &'static str,
-    /// Sum of what its stores are to hold, in bytes, as far as this node has the images.
+    /// Sum of its committed stores in bytes, for images that this node has.
     pub capacity_bytes: u64,
-    /// Sum of what they hold, likewise; an estimate for others while they fill.
+    /// Sum of the bytes in them, likewise; an estimate for others while they fill.
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
 }
 
-/// What a node knows of zones.
+/// A node's view of the zones.
 #[derive(Debug, Clone, Default)]
 pub struct ZonesView {
     /// True if this node is a gateway of its zone for any image.
     pub is_gateway: bool,
     /// The gateways of its zone, for any image.
     pub near: BTreeSet<NodeId>,
-    /// The gateways of other zones, and their state as in [`MemberView::state`]; only a gateway knows them.
+    /// The gateways of other zones, and their state as in [`MemberView::state`]; only a gateway
+    /// knows them.
     pub far: Vec<(Identity, &'static str)>,
     /// Zones that it has heard of, its own among them.
     pub zones: usize,
 }
 
 impl Image {
-    /// True if a reader of this machine waits for a chunk, or for one whose hash is in it.
+    /// True if a local reader waits for a chunk, or for one whose hash is in it.
     fn has_reader(&self, chunk: Chunk) -> bool {
         let fetch = self.fetches.get(&chunk);
         // As deep as the hash tree is high.
@@ -116,20 +119,20 @@ impl Image {
         })
     }
 
-    /// What its store is to hold at most.
+    /// The capacity of its store.
     fn capacity_bytes(&self) -> u64 {
         let geometry = self.inventory.geometry();
         self.inventory.capacity().min(geometry.stored_max()) * geometry.chunk_bytes()
     }
 
-    /// What its store holds.
+    /// The bytes in its store.
     fn held_bytes(&self) -> u64 {
         self.inventory.stored() * self.inventory.geometry().chunk_bytes()
     }
 }
 
 impl Node {
-    /// All images this node takes part in.
+    /// All images that this node takes part in.
     pub fn images(&self) -> Vec<ImageView> {
         let now = self.now;
         let view = |image: &Image| ImageView {
@@ -155,14 +158,14 @@ impl Node {
         self.images.values().map(|image| view(image)).collect()
     }
 
-    /// Most chunks that are to be fetched ahead of a sequential reader of an image; none of one that it takes no part in.
+    /// Most chunks to fetch ahead of a sequential reader of an image; 0 for an unknown image.
     pub fn chunks_ahead(&self, id: ImageId) -> u64 {
         let image = self.images.get(&id).filter(|_| self.config.read_ahead);
         image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
     }
 
-    /// Of each image the longest time that a reader of this machine has waited for a chunk that nobody can be asked for, be it
-    /// a page with the hashes of what is read, and who had it last.
+    /// Of each image the longest wait of a local reader for a chunk that no peer can be asked for,
+    /// or for a page with its hash, and the last holder.
     pub fn longest_waits(&self) -> Vec<LongestWait> {
         let longest = |image: &Image| {
             let waiting = image.fetches.iter();
@@ -177,23 +180,23 @@ impl Node {
         self.images.values().filter_map(|image| longest(image)).collect()
     }
 
-    /// What peers did that they should not have.
+    /// Counts of the peers' misdeeds.
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
         Tally { denials: self.membership.denials() + outside, ..self.peers.tally() }
     }
 
-    /// True once it has said goodbye: it is nobody's peer any more.
+    /// True once it has left.
     pub const fn has_left(&self) -> bool {
         self.membership.has_left()
     }
 
-    /// True if no other member is known to live.
+    /// True if no other live member is known.
     pub fn is_alone(&self) -> bool {
         self.membership.live().is_empty()
     }
 
-    /// Where some of the other members are, at most so many.
+    /// Addresses of some other members, at most `most`.
     pub fn some_members(&self, most: usize) -> Vec<SocketAddr> {
         self.membership.live().values().take(most).map(|member| member.addr).collect()
     }
@@ -226,7 +229,7 @@ impl Node {
             }
             MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
         };
-        // Of itself it knows more than its records say.
+        // Of itself a node knows more than its records say.
         let own = |bytes: fn(&Image) -> u64| self.images.values().map(|image| bytes(image)).sum();
         let mine = MemberView {
             capacity_bytes: own(Image::capacity_bytes),
@@ -238,13 +241,13 @@ impl Node {
         std::iter::once(mine).chain(others).collect()
     }
 
-    /// How a live member is doing.
+    /// The state of a live member.
     fn state_of(&self, node: NodeId, suspects: &BTreeSet<NodeId>) -> &'static str {
         let suspect = suspects.contains(&node).then_some("suspect");
         self.peers.trouble(node, self.now).or(suspect).unwrap_or("alive")
     }
 
-    /// What it knows of zones; in a field without any, of its own only.
+    /// All known zones; in a field without zones, its own only.
     pub fn zones(&self) -> ZonesView {
         let me = *self.me();
         let near: BTreeSet<NodeId> = self.images.values().flat_map(|image| image.gateways.nodes()).copied().collect();
@@ -258,7 +261,7 @@ impl Node {
         ZonesView { is_gateway: near.contains(&me.node), near, far, zones }
     }
 
-    /// What is done about a chunk that is not here and is wanted.
+    /// The fetch of a chunk that is wanted and not here.
     pub fn fetch(&self, id: ImageId, chunk: Chunk) -> Option<FetchView> {
         let fetch = self.images.get(&id)?.fetches.get(&chunk)?;
         let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request.0));
@@ -275,17 +278,17 @@ impl Node {
         self.outside.backbone.iter().flat_map(|backbone| backbone.live().values().copied()).collect()
     }
 
-    /// Those of other zones, besides these, of whom it has heard; they may be dead.
+    /// Known nodes of other zones besides the backbone's; they may be dead.
     pub fn contacts(&self) -> impl Iterator<Item = &Identity> {
         self.outside.contacts.values().flatten()
     }
 
-    /// How long a peer that owes something may be silent now: see [`crate::peers::Peers::stall`].
+    /// The stall timeout now: see [`crate::peers::Peers::stall`].
     pub fn stall(&self) -> Duration {
         self.peers.stall(self.now)
     }
 
-    /// What an open request is for; `None` for one that has ended.
+    /// The image and chunk of an open request; `None` for one that has ended.
     pub fn asked_for(&self, request: RequestId) -> Option<(ImageId, Chunk)> {
         self.requests.get(request.0).map(|request| (self.id_of(request.image), request.chunk))
     }
@@ -295,12 +298,12 @@ impl Node {
         self.images.get(&id).map(|image| image.fill.arc())
     }
 
-    /// True once the stores of all images are as full as they are to be.
+    /// True once the stores of all images are full.
     pub fn is_filled(&self) -> bool {
         self.images.values().all(|image| image.fill.is_done())
     }
 
-    /// True if the stores of the field hold all images of this node, origins not counted, so many times.
+    /// True if the field's stores hold all images of this node `times` times, origins not counted.
     pub fn is_covered(&self, times: u64) -> bool {
         let often = |image: &Image| times < 2 || image.map.coverage(|node| self.counts(node)).multiplicity_min >= times;
         self.images.values().all(|image| self.is_whole(image) && often(image))

@@ -1,24 +1,26 @@
-//! Counts: how many arcs lie over each place of a line while arcs come and go, and where the fewest do.
+//! Counts: the number of arcs over each place of a line, while arcs come and go, and the least of
+//! them.
 //!
-//! A segment tree over the stretches between the ends of all arcs that will ever come. Each node knows the least count
-//! below it and how many places have it. An arc comes or goes in O(log n); the least of all is at the root.
+//! A segment tree over the stretches between the ends of all arcs that will ever come. Each tree
+//! node has the least count below it and the number of places with that count. Adding or removing
+//! an arc costs O(log n); the overall least is at the root.
 //!
-//! Used by [`super::coverage`], which sweeps the ring with it.
+//! [`super::coverage`] sweeps the ring with it.
 
 use super::ring::Arc;
 
-/// One node: what is known of its stretches, without the counts of the nodes above it.
+/// A tree node: its stretches, without the counts of the nodes above it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     /// Arcs that lie over all of it and not over all of the node above.
     over_all: u64,
     /// The least count of its places.
     least: u64,
-    /// How many of its places have that count.
+    /// The number of places with that count.
     places: u64,
 }
 
-/// See the module.
+/// Counts of arcs over the stretches of a line.
 #[derive(Debug)]
 pub struct Counts {
     /// Where stretches begin, ascending, and the line's end.
@@ -33,7 +35,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// A line of `size` places, above 0, over which only some of these arcs, which fit it, will lie.
+    /// A line of `size` places, above 0, over which only some of these arcs, which fit it, will
+    /// lie.
     pub fn new(arcs: impl Iterator<Item = Arc>, size: u64) -> Self {
         let ends = arcs.flat_map(|arc| [arc.start, (arc.start + arc.length) % size]);
         let mut cuts: Vec<u64> = ends.chain([0, size]).collect();
@@ -79,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Changes the counts of the stretches `from..to` among those of a node, which are `first..last`.
+    /// Changes the counts of the stretches `from..to` among those of a tree node, `first..last`.
     fn change_part(
         &mut self,
         node: usize,
@@ -108,7 +111,7 @@ impl Counts {
         self.sum_up(node);
     }
 
-    /// What a node knows follows from the two below it.
+    /// Computes a tree node from the two below it.
     fn sum_up(&mut self, node: usize) {
         let (left, right) = (self.parts[2 * node], self.parts[2 * node + 1]);
         let least = left.least.min(right.least);

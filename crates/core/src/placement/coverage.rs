@@ -1,4 +1,4 @@
-//! Counting how often the ring is covered.
+//! Coverage: how many stores hold each place of the ring.
 
 use super::counts::Counts;
 use super::map::Holding;
@@ -15,9 +15,9 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Counts what is held now, in O(n log n). A stretch of the ring and a stretch of the image that only meet in a few
-    /// chunks are weighed by their lengths, so during a fill `share` is an estimate and
-    /// `multiplicity_min` may be low; both are exact once fills are done.
+    /// Counts the current holders, in O(n log n). If a stretch of the ring and a stretch of the
+    /// image meet in a few chunks only, their lengths are used as weights. So during a fill `share`
+    /// is an estimate and `multiplicity_min` may be low; both are exact once fills are done.
     pub fn of(ring: &Ring, holdings: &[Holding]) -> Self {
         let size = ring.size();
         let (mut covered, mut lowest) = (0.0, u64::MAX);
@@ -30,8 +30,9 @@ impl Coverage {
         Self { share: if lowest > 0 { 1.0 } else { share.min(1.0) }, multiplicity_min: lowest }
     }
 
-    /// True if each chunk has a holder: what [`Coverage::of`] says, mostly without counting. Whoever has a store asks that
-    /// each time others have said something, and mostly the answer is near: a part that nobody has, or stores that are full.
+    /// True if each chunk has a holder: the answer of [`Coverage::of`], mostly without counting. A
+    /// node with a store asks after each announcement. Mostly a bare part, or full stores, give the
+    /// answer quickly.
     pub fn is_whole(ring: &Ring, holdings: &[Holding]) -> bool {
         let size = ring.size();
         let mut arcs: Vec<Arc> = holdings.iter().filter(|h| h.filled.count == size).map(|h| h.arc).collect();
@@ -46,17 +47,18 @@ impl Coverage {
 struct Stretch {
     /// Number of places, above 0.
     length: u64,
-    /// The lowest number of holders of any chunk of the image, as far as it lies on this stretch.
+    /// The lowest number of holders of any chunk of the image on this stretch.
     least: u64,
-    /// How many chunks of the image have no holder there.
+    /// The number of chunks on this stretch without a holder.
     bare: u64,
 }
 
-/// A walk around the ring: at each place, how much of the image is held by the stores that are to hold that place.
+/// A walk around the ring: at each place, how much of the image is held by the stores that are to
+/// hold that place.
 struct Sweep {
     /// Stretches on which the same stores count.
     segments: Vec<(u64, u64)>,
-    /// Where stores begin (true) and cease to count, in order, and what they hold of the image.
+    /// Where stores begin (true) and end, in order, with their arcs.
     events: Vec<(u64, bool, Arc)>,
     counts: Counts,
 }
@@ -126,11 +128,11 @@ fn covers(arcs: &mut Vec<Arc>, size: u64) -> bool {
 /// A stretch over which the same number of arcs lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// First place.
+    /// First place of the run.
     pub start: u64,
     /// Number of places, above 0.
     pub length: u64,
-    /// How many arcs lie over each.
+    /// The number of arcs over each place.
     pub count: u64,
 }
 
@@ -204,7 +206,7 @@ impl Layers {
         self.runs.iter().filter(|run| touches(run)).map(|run| run.count).min().unwrap_or(0)
     }
 
-    /// How many places of an arc no other lies over.
+    /// The number of places of an arc that no other arc covers.
     pub fn bare(&self, arc: Arc) -> u64 {
         let end = arc.start + arc.length;
         let within = |run: &Run, start: u64, end: u64| {
@@ -215,8 +217,8 @@ impl Layers {
         self.runs.iter().filter(|run| run.count == 0).map(overlap).sum()
     }
 
-    /// How far ahead of a place the next run begins over which at most `count` arcs lie, 0 if the place is on one; and how long
-    /// that is.
+    /// The distance from a place to the next run with at most `count` arcs, 0 if the place is in
+    /// one; and the length of the run.
     pub fn next(&self, place: u64, count: u64) -> Option<(u64, u64)> {
         let ahead = |run: &Run| {
             let on_it = (run.start..run.start + run.length).contains(&place);
@@ -243,8 +245,8 @@ impl Layers {
     }
 }
 
-/// What one more holder of a place is worth that has `more` than the least that any place has: a hundredth of what it is
-/// with one less, so that no number of second copies outweighs a first one nearby.
+/// The value of one more holder for a place that has `more` than the least of any place. Each
+/// further holder is worth a hundredth, so no number of second copies outweighs a first one nearby.
 fn worth(more: u64) -> u128 {
     const LEVELS: u64 = 6;
     100u128.pow((LEVELS - more.min(LEVELS)) as u32)
@@ -267,7 +269,7 @@ mod tests {
         }
     }
 
-    /// The same by looking at all holdings anew on each stretch.
+    /// The same result, from all holdings on each stretch.
     fn plainly(size: u64, holdings: &[Holding]) -> Coverage {
         let whole = Arc { start: 0, length: size };
         let arcs: Vec<Arc> = holdings.iter().map(|h| if h.arc.length < size { h.arc } else { whole }).collect();

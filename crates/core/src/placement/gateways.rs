@@ -1,4 +1,4 @@
-//! Gateways: the few nodes of a zone through which chunks come into it, each for its share of them.
+//! Gateways: the few nodes through which chunks enter a zone, each for its share of them.
 
 use super::map::turn;
 use crate::chunk::Chunk;
@@ -9,11 +9,12 @@ use crate::identity::{Identity, NodeId};
 pub struct Gateways(Vec<NodeId>);
 
 impl Gateways {
-    /// A zone has so many: one may die at any time, and each has an extra copy of its share of the image to send. More of
-    /// them would have to know each other, and with four a thousand nodes in zones of 50 are no faster.
+    /// Gateways of a zone. One may die at any time, and each sends an extra copy of its share of
+    /// the image. More would have to know each other; with four a thousand nodes in zones of 50 are
+    /// no faster.
     pub const COUNT: usize = 3;
 
-    /// Of all nodes that take part in an image the eldest: so nobody who comes takes the place of one who is there.
+    /// The eldest of the nodes that take part in an image: so no newcomer displaces a gateway.
     pub fn eldest<'a>(nodes: impl Iterator<Item = &'a Identity>) -> Self {
         let mut nodes: Vec<(u64, NodeId)> = nodes.map(Identity::age).collect();
         nodes.sort_unstable();
@@ -21,16 +22,16 @@ impl Gateways {
         Self::of(nodes.into_iter().map(|(_, node)| node))
     }
 
-    /// These.
+    /// The gateways with these ids.
     pub fn of(nodes: impl Iterator<Item = NodeId>) -> Self {
         let mut nodes: Vec<NodeId> = nodes.collect();
         nodes.sort_unstable();
-        // It may have been collected in the place of a whole zone.
+        // It may have been collected in a buffer of a whole zone's size.
         nodes.shrink_to_fit();
         Self(nodes)
     }
 
-    /// All of them.
+    /// All gateways, by node.
     pub fn nodes(&self) -> &[NodeId] {
         &self.0
     }
@@ -40,7 +41,7 @@ impl Gateways {
         self.0.contains(&node)
     }
 
-    /// All of them, beginning with the one through which this chunk comes.
+    /// All gateways, beginning with the one through which this chunk enters.
     pub fn in_turn(&self, chunk: Chunk) -> impl Iterator<Item = NodeId> + '_ {
         let (before, after) = self.0.split_at(turn(chunk, self.0.len()));
         after.iter().chain(before).copied()

@@ -1,13 +1,13 @@
-//! What is lost with one node: the places of the ring that no other holds.
+//! Losses: the places of the ring that would be lost with one node, since no other holds them.
 //!
-//! Made by the map, for the choice of a place and for people. Counts what arcs are to hold. Invariant: `runs` lie in order
-//! and do not overlap, and at most one node holds each.
+//! The map makes it, for the choice of an arc and for status. It counts arcs, whatever their fill.
+//! Invariant: `runs` are in order and do not overlap, and at most one node holds each.
 
 use super::ring::Arc;
 use crate::identity::NodeId;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The runs of places that only one node holds.
 #[derive(Debug)]
 pub struct Losses {
     size: u64,
@@ -23,7 +23,7 @@ struct Run {
 }
 
 impl Losses {
-    /// Of these holdings, on a ring of `size` places. Costs O(n^2).
+    /// The losses of these holdings, on a ring of `size` places. Costs O(n^2).
     pub fn of(holdings: impl Iterator<Item = (NodeId, Arc)>, size: u64) -> Self {
         let holdings: Vec<(NodeId, Arc)> = holdings.filter(|(_, arc)| arc.length > 0).collect();
         let ends = holdings.iter().flat_map(|(_, arc)| [arc.start, (arc.start + arc.length) % size]);
@@ -38,7 +38,7 @@ impl Losses {
         Self { size, runs: cuts.windows(2).filter_map(run).collect() }
     }
 
-    /// With whom most places would be lost, and how many; `None` if nothing is lost with anybody.
+    /// The node with which most places would be lost, and their number; `None` without any loss.
     pub fn worst(&self) -> Option<(NodeId, u64)> {
         let mut lost: BTreeMap<NodeId, u64> = BTreeMap::new();
         for run in &self.runs {
@@ -49,7 +49,7 @@ impl Losses {
         lost.into_iter().max_by_key(|(_, places)| *places)
     }
 
-    /// How many places would be lost with one node at most if one more held `arc`.
+    /// Most places that would be lost with one node if one more held `arc`.
     pub fn worst_with(&self, arc: Arc) -> u64 {
         let mut lost: BTreeMap<NodeId, u64> = BTreeMap::new();
         let mut mine = 0;
@@ -63,7 +63,7 @@ impl Losses {
         lost.into_values().fold(mine, u64::max)
     }
 
-    /// How many places of a run an arc lies over.
+    /// The number of places that a run and an arc share.
     fn overlap(&self, run: &Run, arc: Arc) -> u64 {
         let end = arc.start + arc.length;
         let within = |start: u64, end: u64| run.end.min(end).saturating_sub(run.start.max(start));

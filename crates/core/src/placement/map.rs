@@ -1,30 +1,30 @@
-//! The map of one image: the holdings of all live nodes, and what follows from them.
+//! The map of one image: the holdings of all live nodes, and the decisions that follow from them.
 
+use super::chain::Place;
 use super::coverage::{Coverage, Layers};
-use super::crowd::Place;
 use super::loss::Losses;
 use super::ring::{Arc, Filled, Ring};
 use crate::chunk::Chunk;
 use crate::identity::{Arrival, NodeId};
 use std::cmp::Reverse;
 
-/// What one node has said about one image.
+/// One node's announcement about one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// Who.
+    /// The node that holds it.
     pub node: NodeId,
-    /// When it came.
+    /// Its place in the order of joins.
     pub arrival: Arrival,
-    /// What its store is to hold.
+    /// The arc that its store is to hold.
     pub arc: Arc,
-    /// How much of that it holds.
+    /// The filled part of the arc.
     pub filled: Filled,
-    /// True while it is about to go: it still serves, but does not count as a holder.
+    /// True while it is about to leave: it still serves, but does not count as a holder.
     pub leaving: bool,
 }
 
 impl Holding {
-    /// Where its node stands in the crowd.
+    /// The node's place in the chain.
     pub const fn place(&self) -> Place {
         Place { arrival: self.arrival, node: self.node }
     }
@@ -39,15 +39,15 @@ pub struct Map {
     origins: Vec<NodeId>,
 }
 
-/// 2^64 x (square root of 2 - 1): a second irrational step, independent of the ring's, so that the choice
-/// among the homes of a chunk is spread as evenly over neighbouring chunks as their places are.
+/// 2^64 x (square root of 2 - 1): a second irrational step, independent of the ring's. So the
+/// choice among the homes of a chunk is spread as evenly over adjacent chunks as their places are.
 const TURN: u64 = 0x6A09_E667_F3BC_C908;
 
-/// With more holdings than this it is not looked what is lost with a single node: a look costs the square of their
-/// number, and so many stores hold each place several times unless they are tiny.
+/// Most holdings for which losses are computed: the cost is the square of their number. More stores
+/// hold each place several times, unless they are tiny.
 const LOSSES_NODES_MAX: usize = 64;
-/// Between two neighbouring ends of arcs so many places are considered: the worst loss is then within an eighth of such a
-/// gap of the least that is possible.
+/// Places tried between two adjacent ends of arcs. The worst loss is then within an eighth of such
+/// a gap of the least possible one.
 const LOOKS_BETWEEN: u64 = 8;
 
 impl Map {
@@ -56,7 +56,8 @@ impl Map {
         Self { ring, holdings: Vec::new(), participants: Vec::new(), origins: Vec::new() }
     }
 
-    /// Replaces what it knows. Nodes whose holding is empty, or does not fit the ring, only take part.
+    /// Replaces the holdings. A node whose holding is empty, or does not fit the ring, is a
+    /// participant only.
     pub fn update(&mut self, holdings: impl Iterator<Item = Holding>, origins: impl Iterator<Item = NodeId>) {
         let size = self.ring.size();
         self.holdings.clear();
@@ -74,7 +75,7 @@ impl Map {
         self.origins.sort_unstable();
     }
 
-    /// The order of chunks it stands on.
+    /// The order of the chunks.
     pub const fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -84,29 +85,29 @@ impl Map {
         &self.origins
     }
 
-    /// All live nodes but the origins, with stores or without.
+    /// All live nodes but the origins, with or without a store.
     pub fn participants(&self) -> &[NodeId] {
         &self.participants
     }
 
-    /// All holdings, sorted by node.
+    /// All holdings, by node.
     pub fn holdings(&self) -> &[Holding] {
         &self.holdings
     }
 
-    /// Those whose store is to hold a chunk, in the order of nodes.
-    pub fn keepers(&self, chunk: Chunk) -> impl Iterator<Item = &Holding> {
+    /// The homes of a chunk, by node.
+    pub fn homes(&self, chunk: Chunk) -> impl Iterator<Item = &Holding> {
         let (place, size) = (self.ring.place(chunk), self.ring.size());
         self.holdings.iter().filter(move |holding| holding.arc.contains(place, size))
     }
 
     /// The homes of a chunk, first home first; empty if no store is to hold it.
     ///
-    /// Every node that sees the same holdings gets the same order. The first home changes from chunk to
-    /// chunk so that `k` nodes on the same stretch of the ring are each first for a `k`-th of any run of
-    /// neighbouring chunks, wherever their arcs start.
-    pub fn homes(&self, chunk: Chunk) -> Vec<Holding> {
-        let mut homes: Vec<Holding> = self.keepers(chunk).copied().collect();
+    /// Nodes with the same holdings get the same order. The first home changes from chunk to chunk.
+    /// So `k` nodes on the same stretch of the ring are each first for a `k`-th of any run of
+    /// adjacent chunks, wherever their arcs start.
+    pub fn homes_in_turn(&self, chunk: Chunk) -> Vec<Holding> {
+        let mut homes: Vec<Holding> = self.homes(chunk).copied().collect();
         if !homes.is_empty() {
             let first = turn(chunk, homes.len());
             homes.rotate_left(first);
@@ -114,7 +115,7 @@ impl Map {
         homes
     }
 
-    /// True if the node has said that it has the chunk.
+    /// True if the node has announced the chunk.
     pub fn holds(&self, node: NodeId, chunk: Chunk) -> bool {
         let at = self.holdings.binary_search_by_key(&node, |holding| holding.node);
         let holding = at.ok().map(|at| &self.holdings[at]);
@@ -123,23 +124,24 @@ impl Map {
         })
     }
 
-    /// True if the home has said that it has the chunk.
+    /// True if the home has announced the chunk.
     pub fn has(&self, home: &Holding, chunk: Chunk) -> bool {
         home.filled.contains(chunk, self.ring.size())
     }
 
-    /// The node that relays a chunk which no store is to hold: rendezvous hashing (Thaler and Ravishankar,
-    /// 1998) over all nodes that take part, so a node's arrival or death moves only its own share.
+    /// The node that relays a chunk without a home: rendezvous hashing (Thaler and Ravishankar,
+    /// 1998) over all participants. So a node's arrival or death moves only its own share.
     pub fn relay(&self, chunk: Chunk, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
         nodes.max_by_key(|node| (mix(node.0 ^ mix(chunk.0)), *node))
     }
 
-    /// How often each chunk is held by those that count, origins not counted. Costs O(n log n) in the number of holdings.
+    /// How many counting nodes hold each chunk, origins not counted. Costs O(n log n) for n
+    /// holdings.
     pub fn coverage(&self, counts: impl Fn(NodeId) -> bool) -> Coverage {
         Coverage::of(&self.ring, &self.staying(counts))
     }
 
-    /// True if each chunk is held, origins not counted, by those that count. Costs O(n log n).
+    /// True if counting nodes hold each chunk, origins not counted. Costs O(n log n).
     pub fn is_whole(&self, counts: impl Fn(NodeId) -> bool) -> bool {
         Coverage::is_whole(&self.ring, &self.staying(counts))
     }
@@ -148,22 +150,22 @@ impl Map {
         self.holdings.iter().filter(|h| !h.leaving && counts(h.node)).copied().collect()
     }
 
-    /// Where an arc of `length` places does most good: where the ring is to be covered least, counting
-    /// what arcs are to hold and not yet how far they are filled. `me` is left out of the count. Among
-    /// equals `tie` (any number) decides, so that nodes that choose at the same moment do not all choose
-    /// the same place.
+    /// The arc of `length` places with the greatest gain: where the ring is covered least, counting
+    /// arcs whatever their fill. `me` does not count. Among equals `tie` (a random number) decides,
+    /// so nodes that choose at the same moment choose different places.
     pub fn least_covered(&self, length: u64, me: NodeId, tie: u64) -> Arc {
         let length = length.min(self.ring.size());
         self.best(length, me, tie, |_| true).unwrap_or(Arc { start: 0, length })
     }
 
-    /// Where `me` would do most good with the arc that it has now, if it has to [keep](Map::keeps) what only it has.
+    /// The best place for `me` with its present arc, if it has to [keep](Map::keeps) what only it
+    /// has.
     pub fn least_covered_keeping(&self, arc: Arc, me: NodeId, tie: u64) -> Arc {
         self.best(arc.length, me, tie, |to| self.keeps(arc, to, me)).unwrap_or(arc)
     }
 
-    /// True if `me` that goes from one arc to another keeps whatever no other node has in full: without an origin nobody
-    /// could get that back.
+    /// True if a move of `me` keeps all chunks that no other node has in full: without an origin
+    /// they would be lost.
     pub fn keeps(&self, from: Arc, to: Arc, me: NodeId) -> bool {
         let size = self.ring.size();
         let sure = self.holdings.iter().filter(|h| h.node != me && !h.leaving && h.filled.count == size);
@@ -171,13 +173,14 @@ impl Map {
         Layers::of(&with, size).bare(from) == 0
     }
 
-    /// Where `me` goes if it is the one to move up. While places are bare, whoever is nearest behind one of them, among those on
-    /// whose first place another arc lies as well, goes so far towards it that it is filled, or that nothing is left to spare.
+    /// The move of `me`, if it is its turn to move up. While there are bare places, one node moves
+    /// towards them. It is the nearest behind a bare place, among those whose first place is also
+    /// on another arc. It moves until the bare place is covered, or it has nothing left to spare.
     ///
-    /// Arcs may lie so that none can go to what is bare in one move: those beside it have nothing to spare, and those that have
-    /// would bare something else. Moving up hands what is to spare on from one to the next. Where nobody can any more, nothing
-    /// is bare, or no two arcs overlap (the first place of one would lie on the other): the stores hold what they have
-    /// room for. It comes to that, since it bares nothing and none goes past a place that stays bare.
+    /// Arcs may be such that no single move covers a bare place: adjacent arcs have nothing to
+    /// spare, and others would bare another place. Moving up hands the spare places on from one arc
+    /// to the next. At its end nothing is bare, or no two arcs overlap: the stores hold what they
+    /// have room for. It ends, since no move bares a place or goes past one that stays bare.
     pub fn moving_up(&self, me: NodeId) -> Option<Arc> {
         let size = self.ring.size();
         let staying = || self.holdings.iter().filter(|h| !h.leaving);
@@ -192,7 +195,8 @@ impl Map {
         (node == me).then(|| Arc { start: (arc.start + step) % size, ..arc })
     }
 
-    /// The arc with the greatest gain; among equals one after which least is lost with any one node.
+    /// The arc with the greatest gain; among equals one after which least is lost with any one
+    /// node.
     fn best(&self, length: u64, me: NodeId, tie: u64, allowed: impl Fn(Arc) -> bool) -> Option<Arc> {
         let size = self.ring.size();
         let layers = self.layers_without(me);
@@ -200,7 +204,8 @@ impl Map {
         let meetings = layers.edges().flat_map(|edge| [edge, (edge + size - length) % size]);
         let mut starts: Vec<(u64, bool)> =
             meetings.map(|start| (start, true)).chain([(mix(tie) % size, false)]).collect();
-        // What is lost with a node is least somewhere between; where each place is held twice nothing is.
+        // The loss with one node is least between two ends; if each place is held twice there is
+        // none.
         let losses = (layers.least() < 2 && self.holdings.len() <= LOSSES_NODES_MAX).then(|| self.losses_without(me));
         if losses.is_some() {
             starts.sort_unstable();
@@ -220,11 +225,12 @@ impl Map {
         best.map(|(arc, _)| arc)
     }
 
-    /// How many places are lost with one node at most, and with which, if each holds all that it is to hold and no origin
-    /// is there: those that no other holds.
+    /// The node with which most places would be lost, and their number, if all arcs are filled and
+    /// there is no origin.
     pub fn worst_loss(&self) -> Option<(NodeId, u64)> {
         let (size, staying) = (self.ring.size(), || self.holdings.iter().filter(|h| !h.leaving));
-        // Where each place is held twice nothing is lost with one: in large fields that is soon so, and cheaper to see.
+        // If each place is held twice there is no loss: large fields soon get there, and this check
+        // is cheaper.
         if Layers::of(&staying().map(|h| h.arc).collect::<Vec<_>>(), size).least() >= 2 {
             return None;
         }
@@ -236,17 +242,17 @@ impl Map {
         Losses::of(others, self.ring.size())
     }
 
-    /// What an arc is worth beside those of the nodes other than `me`: see [`Map::least_covered`].
+    /// The value of an arc beside those of the nodes other than `me`: see [`Map::least_covered`].
     pub fn gain(&self, arc: Arc, me: NodeId) -> u128 {
         self.layers_without(me).gain(arc)
     }
 
-    /// How many nodes other than `me` are to hold the place that fewest hold.
+    /// The least number of homes of any place, `me` not counted.
     pub fn least(&self, me: NodeId) -> u64 {
         self.layers_without(me).least()
     }
 
-    /// How many places of an arc no node other than `me` is to hold.
+    /// The number of places of an arc without another home than `me`.
     pub fn bare(&self, arc: Arc, me: NodeId) -> u64 {
         self.layers_without(me).bare(arc)
     }
@@ -257,7 +263,7 @@ impl Map {
     }
 }
 
-/// Whose turn it is, of `count`, to be first for a chunk.
+/// The index, below `count`, of the node that is first for a chunk.
 pub(super) const fn turn(chunk: Chunk, count: usize) -> usize {
     ((chunk.0.wrapping_mul(TURN) as u128 * count as u128) >> 64) as usize
 }

@@ -1,15 +1,15 @@
-//! The ring: a fixed order of an image's chunks that scatters neighbours, and arcs of it.
+//! The ring: a fixed order of an image's chunks that scatters adjacent chunks, and arcs of it.
 
 use crate::chunk::Chunk;
 use serde::{Deserialize, Serialize};
 
-/// The order of `size` chunks around the ring: chunk `c` has the place `c * step mod size`, where `step`
+/// The order of `size` chunks around the ring: chunk `c` has the place `c * step mod size`. `step`
 /// is the number coprime to `size` that is nearest to `size / golden ratio`.
 ///
 /// Multiples of the golden ratio are the most evenly spread of all such sequences (three-distance
-/// theorem; Knuth, TAOCP vol. 3, 6.4): any run of neighbouring chunks falls on the ring in nearly equal
-/// distances, so any few MiB of an image are spread over *all* nodes, each arc getting its share of them
-/// up to one or two chunks. A random permutation would leave Poisson's lumps.
+/// theorem; Knuth, TAOCP vol. 3, 6.4). Any run of adjacent chunks falls on the ring in nearly equal
+/// distances. So any few MiB of an image are spread over *all* nodes, and each arc gets its share
+/// of them up to one or two chunks. A random permutation would leave Poisson's lumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     size: u64,
@@ -69,7 +69,7 @@ fn inverse(step: u64, size: u64) -> u64 {
 /// A run of places, around the ring: `length` of them from `start` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Arc {
-    /// First place.
+    /// First place of the arc.
     pub start: u64,
     /// Number of places, at most the ring's size; 0 holds nothing.
     pub length: u64,
@@ -88,18 +88,18 @@ impl Arc {
     }
 }
 
-/// How far an arc has been filled: the chunks numbered `from`, `from + 1`, ... around the image, `count`
+/// The filled part of an arc: the chunks numbered `from`, `from + 1`, ... around the image, `count`
 /// of them. Of those the node holds the ones whose place lies on its arc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Filled {
     /// Number of the chunk where filling began.
     pub from: u64,
-    /// How many chunk numbers have been gone through; the ring's size when done.
+    /// Chunk numbers that the fill has passed; the ring's size when done.
     pub count: u64,
 }
 
 impl Filled {
-    /// True if `chunk` has been gone through, in an image of `size` chunks.
+    /// True if `chunk` has been passed, in an image of `size` chunks.
     pub const fn contains(&self, chunk: Chunk, size: u64) -> bool {
         Arc { start: self.from, length: self.count }.contains(chunk.0, size)
     }

@@ -1,36 +1,39 @@
-//! The zones of a field, as the gateways see them, and the trees in which chunks go from zone to zone.
+//! The zones of a field, as gateways see them, and the trees in which chunks go from zone to zone.
 //!
-//! A chain of zones, as nodes stand in one, would be as long as there are zones, and each adds what it takes to pass a chunk
-//! through a busy gateway. In a tree a zone sends several copies or none, so there are many trees, for a few chunks each,
-//! and a zone that stands high in one stands low in others: it sends one copy of the image on the whole. A zone's height in a tree
-//! is drawn from its name, so gateways that know of different zones do not make circles: whoever is asked always stands higher.
+//! A chain of zones would be as long as their number, and each adds the delay of a busy gateway. In
+//! a tree a zone sends several copies or none. So there are many trees, for a few chunks each. A
+//! zone that is high in one is low in others, and sends one copy of the image on the whole. A
+//! zone's height in a tree is drawn from its name, so gateways with different views make no
+//! circles: the asked zone is always higher.
 
-use super::crowd::Distance;
+use super::chain::Distance;
 use super::gateways::Gateways;
 use super::map::mix;
 use crate::chunk::{Chunk, ChunkSize};
-use crate::few::Few;
 use crate::identity::{NodeId, Zone};
+use crate::small_list::SmallList;
 use std::collections::BTreeMap;
 
-/// So many trees there are: enough that what zones send is even, and not more than a gateway can have connections.
+/// Number of trees: enough to even out what zones send, and not more than a gateway can have
+/// connections.
 const TREES: u64 = 64;
-/// So many bytes in a row take the same tree: each of the gateways of a zone has a few chunks of them, and what is read ahead
-/// takes several trees, or a reader would get no more than some of the links above it carry.
+/// Bytes in a row that take the same tree. Each gateway of a zone has a few chunks of them.
+/// Read-ahead spans several trees, or a reader would get no more than some of the links above it
+/// carry.
 const TREE_BYTES: u64 = 1 << 20;
-/// So many zones are named that a zone may take a chunk from, besides where it enters.
+/// Zones that a zone may take a chunk from, besides the one where it enters.
 const LOOK: usize = 2;
 
-/// What a zone has of one image.
+/// The holding of a zone for one image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stock {
     /// Its stores hold all of it.
     pub whole: bool,
-    /// One of its nodes can read all of it from a file.
+    /// True if one of its nodes is an origin.
     pub origin: bool,
 }
 
-/// One zone.
+/// A zone and its holding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Station {
     gateways: Gateways,
@@ -40,24 +43,25 @@ struct Station {
 /// The zones that take part in one image.
 #[derive(Debug, Clone)]
 pub struct Zones {
-    /// See [`TREE_BYTES`].
+    /// Chunks in a row that take the same tree; see [`TREE_BYTES`].
     tree_chunks: u64,
     stations: BTreeMap<NodeId, Station>,
-    /// From which zones this one takes chunks, in each tree: of the trees themselves nothing is kept, which are as large as the field.
-    parents: Vec<Few<(Distance, NodeId)>>,
+    /// From which zones this one takes chunks, in each tree: of the trees themselves nothing is
+    /// kept, which are as large as the field.
+    parents: Vec<SmallList<(Distance, NodeId)>>,
 }
 
 /// A zone on the way to where a chunk comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Way<'a> {
-    /// Through whom it goes out.
+    /// The gateways through which chunks leave it.
     pub gateways: &'a Gateways,
-    /// How low it stands; 0 for where the chunk comes from.
+    /// How low the zone is; 0 for the source of the chunk.
     pub distance: Distance,
 }
 
 impl Zones {
-    /// None yet, of an image with such chunks.
+    /// No zones yet, of an image with such chunks.
     pub fn new(chunk: ChunkSize) -> Self {
         let tree_chunks = (TREE_BYTES / chunk.bytes()).max(1);
         Self { tree_chunks, stations: BTreeMap::new(), parents: Vec::new() }
@@ -83,8 +87,8 @@ impl Zones {
         self.stations = stations;
     }
 
-    /// Through which zones a chunk comes into `zone`: those to be asked first, the one that has it last, or all that may have it.
-    /// Empty if there is no other.
+    /// The zones through which a chunk enters `zone`: those to ask first, then the one that has it,
+    /// or all that may have it. Empty if there is no other zone.
     pub fn upstream(&self, zone: Zone, chunk: Chunk) -> Vec<Way<'_>> {
         let me = place(zone);
         let others = || self.stations.iter().filter(|(place, _)| **place != me);
@@ -118,10 +122,11 @@ fn passing(stations: &BTreeMap<NodeId, Station>) -> impl Iterator<Item = NodeId>
 }
 
 /// Of `zones` those from which the zone `me` takes chunks in a tree, with their heights.
-fn parents(me: NodeId, tree: u64, zones: &[NodeId]) -> Few<(Distance, NodeId)> {
+fn parents(me: NodeId, tree: u64, zones: &[NodeId]) -> SmallList<(Distance, NodeId)> {
     let mine = height(me, tree);
     let heights = || zones.iter().map(|place| (height(*place, tree), *place));
-    // Between a quarter and a half of the own height there are as many zones as take from them, about; at the top the next.
+    // Between a quarter and a half of the own height there are as many zones as take from them,
+    // about; at the top the next.
     let between = mine.0 / 4..mine.0 / 2;
     let mut candidates: Vec<(Distance, NodeId)> = heights().filter(|(height, _)| between.contains(&height.0)).collect();
     candidates.sort_unstable();
@@ -129,20 +134,20 @@ fn parents(me: NodeId, tree: u64, zones: &[NodeId]) -> Few<(Distance, NodeId)> {
         candidates.extend(heights().filter(|above| *above < (mine, me)).max());
     }
     let first = mix(me.0 ^ mix(tree)) as usize;
-    let mut parents = Few::None;
+    let mut parents = SmallList::None;
     for look in 0..candidates.len().min(LOOK) {
         parents.push(candidates[(first + look) % candidates.len()]);
     }
     parents
 }
 
-/// How low a zone stands in a tree: the lower, the more.
+/// How low a zone is in a tree: a lower zone has a higher value.
 fn height(place: NodeId, tree: u64) -> Distance {
-    // Where chunks come from is 0.
+    // 0 is the source of the chunk.
     Distance((mix(place.0 ^ mix(tree.wrapping_add(1))) >> (u64::BITS - Distance::BITS)).max(1))
 }
 
-/// Which zone it is.
+/// A number for a zone, from its name.
 fn place(zone: Zone) -> NodeId {
     NodeId(zone.place())
 }
@@ -175,7 +180,8 @@ mod tests {
         zones
     }
 
-    /// As each of some zones sees them, with one gateway each, of which that of zone 1 has an origin.
+    /// As each of some zones sees them, with one gateway each, of which that of zone 1 has an
+    /// origin.
     fn zones(count: u64) -> Vec<Zones> {
         let said = |number| (zone(number), NodeId(number), if number == 1 { ORIGIN } else { NONE });
         (0..count).map(|mine| of(mine, (0..count).map(said))).collect()

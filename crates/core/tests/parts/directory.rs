@@ -1,4 +1,4 @@
-//! To whom an origin sent what: the first asker gets the chunk, later ones are sent to it.
+//! The directory of an origin: the first asker gets the chunk, later ones are redirected to it.
 
 use super::at;
 use vfield_core::chunk::Chunk;
@@ -17,7 +17,7 @@ fn later_askers_are_sent_to_the_first() {
 }
 
 #[test]
-fn who_insists_is_sent_it_and_remembered() {
+fn an_insisting_asker_gets_the_chunk_and_is_remembered() {
     let mut directory = Directory::default();
     assert_eq!(directory.instead(CHUNK, NodeId(1), at(0)), None);
     directory.sent_to(CHUNK, NodeId(2), at(1));

@@ -1,4 +1,4 @@
-//! Fills: every chunk of the arc once, and never more announced than has come.
+//! Fills: every chunk of the arc once, and only arrived chunks are announced.
 
 use super::at;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ proptest! {
             let filled = fill.filled();
             prop_assert!(filled.count >= before, "it goes only forward");
             before = filled.count;
-            // An empty arc holds nothing, and has at once gone through everything.
+            // An empty arc holds nothing, and has at once passed everything.
             for number in (0..size).filter(|number| filled.contains(Chunk(*number), size)) {
                 let there = !wanted.contains(&Chunk(number)) || here.contains(&Chunk(number));
                 prop_assert!(there, "{} is said to be here", number);

@@ -1,4 +1,4 @@
-//! What is here, against sets: classes apart, bounds kept.
+//! Inventories against sets: classes apart, bounds kept.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;

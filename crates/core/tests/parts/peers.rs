@@ -1,4 +1,4 @@
-//! What is known of peers, and whom it makes a node ask.
+//! The state of peers, and the choices that follow from it.
 
 use super::at;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// How often each of the candidates is chosen in so many tries.
+/// How often each candidate is chosen.
 fn shares(peers: &Peers, candidates: &[NodeId]) -> Vec<usize> {
     let chosen: Vec<Option<NodeId>> = (0..1000).map(|dice| peers.choose(candidates, dice * 16)).collect();
     candidates.iter().map(|node| chosen.iter().filter(|chosen| **chosen == Some(*node)).count()).collect()
@@ -118,7 +118,7 @@ fn broken_links_are_tried_again_soon() {
     assert!(peers.is_usable(A, at(500)));
 }
 
-/// Each lie costs twice as long as the one before; nothing but time helps, and death is no way out.
+/// Each lie costs twice as long as the one before; only time helps, and death is no way out.
 #[test]
 fn lies_cost_more_each_time() {
     let mut peers = Peers::new(true);
@@ -138,14 +138,14 @@ fn lies_cost_more_each_time() {
 
 /// Bytes that trickle in, and signs of life, do not make up for answers that never come.
 #[test]
-fn who_delivers_nothing_whole_is_put_aside_for_longer_each_time() {
+fn peers_that_time_out_are_banned_for_longer_each_time() {
     const CHUNK: u64 = 64 << 10;
     let mut peers = Peers::new(true);
     let (mut now, mut pauses) = (0, Vec::new());
     for _ in 0..12 {
         let asked = now;
         peers.asked(A, CHUNK, Priority::Demand, at(asked));
-        while !peers.drags(A, Reach::HOLDER, CHUNK, ms(now - asked), at(now)) {
+        while !peers.times_out(A, Reach::HOLDER, CHUNK, ms(now - asked), at(now)) {
             now += 50;
             peers.progressed(A, at(now));
             assert!(now - asked < 5000, "it trickles for ever");
@@ -158,17 +158,17 @@ fn who_delivers_nothing_whole_is_put_aside_for_longer_each_time() {
         pauses.push(now - aside);
     }
     assert!(pauses.is_sorted() && pauses[0] == 1000 && pauses[11] == 300_000, "{pauses:?}");
-    assert_eq!(peers.tally().drags, 12);
-    // Whoever answers, however slowly, does not drag; nor does one that has to get it first and waits for others.
+    assert_eq!(peers.tally().timeouts, 12);
+    // A peer that answers slowly does not time out; nor does a relaying peer that waits for others.
     peers.asked(B, CHUNK, Priority::Demand, at(0));
     peers.asked(B, CHUNK, Priority::Demand, at(0));
-    assert!(!peers.drags(B, Reach::READER, CHUNK, ms(5000), at(5000)));
+    assert!(!peers.times_out(B, Reach::READER, CHUNK, ms(5000), at(5000)));
     peers.ended(B, CHUNK, Priority::Demand, Some(ms(3500)), at(3500));
-    assert!(!peers.drags(B, Reach::HOLDER, CHUNK, ms(5000), at(5000)));
+    assert!(!peers.times_out(B, Reach::HOLDER, CHUNK, ms(5000), at(5000)));
 }
 
 #[test]
-fn who_refuses_what_it_says_that_it_has_is_believed_less_each_time() {
+fn peers_that_refuse_claimed_chunks_are_believed_less_each_time() {
     let mut peers = Peers::new(true);
     peers.asked(A, 1, Priority::Demand, at(0));
     let until_doubted = |peers: &mut Peers, now: u64| {
@@ -182,15 +182,15 @@ fn who_refuses_what_it_says_that_it_has_is_believed_less_each_time() {
     assert!(peers.is_usable(A, at(0)), "it is asked when there is nobody else");
     assert_eq!(until_doubted(&mut peers, 1000), Some(32));
     assert!(!peers.is_believed(A, at(2999)) && peers.is_believed(A, at(3000)));
-    // One that now and then has dropped something, or moved its store, keeps its word in the main.
+    // A peer that now and then has evicted a chunk, or moved its store, delivers in the main.
     for _ in 0..1000 {
         peers.claimed_falsely(A, at(3000));
-        peers.kept_its_word(A);
+        peers.delivered_as_claimed(A);
     }
     assert!(peers.is_believed(A, at(3000)) && peers.tally().false_claims == 1064);
 }
 
-/// Ids are free to choose; what is remembered of liars is bounded, and those who are still put aside are remembered.
+/// Ids are free to choose: the memory of liars is bounded, and keeps those that are still banned.
 #[test]
 fn memory_of_liars_is_bounded() {
     let mut peers = Peers::new(true);
@@ -204,9 +204,9 @@ fn memory_of_liars_is_bounded() {
     assert!(peers.of(NodeId(99)).is_some(), "there is room again");
 }
 
-/// Members come and go for months; of those who are gone only lies are remembered.
+/// Members come and go for months; of departed ones only lies are remembered.
 #[test]
-fn who_is_gone_for_good_is_forgotten() {
+fn departed_peers_are_forgotten() {
     const CHUNK: u64 = 64 << 10;
     let mut peers = Peers::new(true);
     for id in 100..1100 {
@@ -252,10 +252,10 @@ fn windows_follow_what_is_delivered() {
     assert!((3_500_000..4_500_000).contains(&owed), "{owed} bytes are asked for");
 }
 
-/// What waits for room that a full window has is asked for an eighth of it at a time, and nothing passes it by; demands
-/// need not wait for that.
+/// Parked chunks are requested an eighth of a full window at a time, and nothing overtakes them.
+/// Demand chunks need not wait for that.
 #[test]
-fn what_waits_for_room_is_asked_for_in_batches() {
+fn parked_chunks_are_requested_in_batches() {
     const CHUNK: u64 = 1 << 10;
     const WINDOW: u64 = 128 * CHUNK;
     let mut peers = Peers::new(true);
@@ -272,21 +272,21 @@ fn what_waits_for_room_is_asked_for_in_batches() {
         assert!(peers.has_room(A, CHUNK, Priority::Demand));
     }
     assert_eq!(peers.room(A, Priority::ReadAhead), WINDOW / 8);
-    peers.grant(A, Priority::ReadAhead, Some(10 * CHUNK));
+    peers.set_credit(A, Priority::ReadAhead, Some(10 * CHUNK));
     for _ in 0..10 {
         assert!(peers.has_room(A, CHUNK, Priority::ReadAhead));
         peers.asked(A, CHUNK, Priority::ReadAhead, at(2));
     }
     assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead), "more waits, and there is room for six: no batch");
     assert_eq!(peers.room(A, Priority::ReadAhead), 0);
-    peers.grant(A, Priority::ReadAhead, None);
+    peers.set_credit(A, Priority::ReadAhead, None);
     assert!(peers.has_room(A, 6 * CHUNK, Priority::ReadAhead), "nothing waits any more");
     assert!(!peers.has_room(A, 7 * CHUNK, Priority::ReadAhead));
 }
 
-/// Whoever owes nothing answers no more, so that nothing may wait for what it delivers.
+/// A peer that owes nothing sends no more answers, so nothing may wait for its deliveries.
 #[test]
-fn whoever_owes_nothing_is_not_waited_for() {
+fn peers_that_owe_nothing_are_not_waited_for() {
     let mut peers = Peers::new(true);
     peers.asked(A, 128 << 10, Priority::Fill, at(0));
     peers.waited_for(A, Priority::Fill);
@@ -296,9 +296,9 @@ fn whoever_owes_nothing_is_not_waited_for() {
     assert_eq!(peers.room(A, Priority::Fill), u64::MAX);
 }
 
-/// A neighbour that does not pass chunks on is left alone for longer each time, and forgiven at once.
+/// An upstream that passes no chunks on backs off for longer each time, and is forgiven at once.
 #[test]
-fn a_neighbour_out_of_step_is_put_aside_for_longer_each_time() {
+fn an_upstream_out_of_step_backs_off_for_longer_each_time() {
     let mut peers = Peers::new(true);
     peers.asked(A, 1, Priority::Demand, at(0));
     for (time, pause) in [(0, 10), (100, 20), (300, 40)] {

@@ -1,12 +1,13 @@
-//! Read-ahead: sequential readers, orderly or not, and readers that are not.
+//! Read-ahead: sequential readers, orderly or not, and random readers.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use vfield_core::read_ahead::ReadAhead;
 
 proptest! {
-    /// A reader that goes through all of it, with reads swapped about as clients with several requests in
-    /// flight do: no chunk is suggested twice, none past the end, and nearly all before they are read.
+    /// A reader goes through the whole image, with reads swapped like those of clients with several
+    /// requests in flight. No chunk is suggested twice, none past the end, and nearly all before
+    /// they are read.
     #[test]
     fn sequential_readers_are_run_ahead_of(
         chunks in 200u64..3_000,
@@ -44,7 +45,8 @@ proptest! {
         prop_assert!(suggested <= 8, "{} chunks suggested", suggested);
     }
 
-    /// Reads all over a small image, where any two lie near each other: little is fetched for nothing.
+    /// Reads all over a small image, where any two lie near each other: little is fetched for
+    /// nothing.
     #[test]
     fn scattered_readers_of_small_images_are_left_alone(places in prop::collection::vec(0u64..1 << 10, 500)) {
         let mut ahead = ReadAhead::new(1 << 10, 128);
@@ -55,7 +57,7 @@ proptest! {
         prop_assert!(suggested <= 50, "{} chunks suggested", suggested);
     }
 
-    /// Whatever is read, nothing past the end is suggested and no more than the window at a time.
+    /// Whatever is read, suggestions end at the image's end and span one window at a time.
     #[test]
     fn suggestions_stay_within_the_image(
         chunks in 1u64..500,

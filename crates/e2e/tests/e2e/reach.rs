@@ -54,7 +54,7 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
     closed.says(&text, NEWS)?;
     let warned = |status: &serde_json::Value| status["warnings"].to_string().contains(&text);
     closed.wait_status("it is in its status", NEWS, warned)?;
-    field.origin.says("nobody can read what 198.18.0.3:4440 holds", NEWS)?;
+    field.origin.says("nobody can read the store of 198.18.0.3:4440", NEWS)?;
     closed.wait("filled", daemon::FILL_LIMIT)?;
     for node in [&field.origin, &field.nodes[0], &closed] {
         let bare = |status: &serde_json::Value| {

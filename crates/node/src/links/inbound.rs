@@ -1,11 +1,12 @@
-//! Answers as they come in on a lane: a stream cut into frames, in one buffer in which each payload lies in
-//! one piece. Reads what is there and never waits.
+//! The answers on a lane: a stream cut into frames, in one buffer that has each payload in one
+//! piece. It reads the available bytes and never waits.
 //!
-//! A chunk comes in many packets, and waking up for each costs more than all else that is done to it. So
-//! while a payload is under way the socket is told to wake nobody before the rest of it is there
-//! ([`crate::low_water`]), and one read takes it together with the header that follows. Invariant: the
-//! mark is never above what the frame under way still lacks. The kernel acknowledges bytes that wait below a
-//! mark, and ends the wait when no more fit. Bounded by one frame and a header, and a record under seal.
+//! A chunk comes in many packets, and a wake-up for each costs more than all other work on it. So
+//! while a payload is under way, the low-water mark of the socket is the rest of it
+//! ([`crate::low_water`]). One read takes that rest with the header that follows. Invariant: the
+//! mark is never above the missing bytes of the frame under way. The kernel acknowledges bytes
+//! below a mark, and ends the wait when no more fit. The buffer is bounded by one frame and a
+//! header, and a record under seal.
 
 use crate::incoming::Incoming;
 use crate::low_water;
@@ -16,7 +17,7 @@ use vfield_core::wire::{FrameHeader, HEADER, Kind, WireError};
 /// A rest below this is not worth a mark: it comes in one or two packets.
 const MARK_MIN: usize = 4 << 10;
 
-/// What came.
+/// A complete answer.
 #[derive(Debug)]
 pub enum Came {
     /// A whole frame: its header; its payload is [`Inbound::payload`] until the next read.
@@ -63,10 +64,11 @@ impl Inbound {
         self.mark > 1
     }
 
-    /// Takes in what is there, up to the end of a frame; if `unasked`, even though the socket has not said
-    /// that there is something.
+    /// Reads the available bytes, up to the end of a frame. With `unasked`, reads even though the
+    /// socket has not reported data.
     ///
-    /// `longest` is asked about each header of a chunk that is longer than usual: the length of the longest there is.
+    /// For each header of an unusually long chunk, `longest` gives the length of the longest
+    /// possible one.
     pub fn read(&mut self, stream: &TcpStream, unasked: bool, longest: impl Fn() -> u64) -> Result<Came, Broken> {
         self.incoming.consume(std::mem::take(&mut self.given));
         let (mut some, mut emptied) = (false, false);
@@ -89,7 +91,7 @@ impl Inbound {
         }
     }
 
-    /// How much the frame in front lacks of its end, as far as is known.
+    /// The missing bytes of the frame in front, as far as they are known.
     fn missing(&mut self, longest: impl Fn() -> u64) -> Result<usize, Broken> {
         let came = self.incoming.content();
         if let (None, Some(head)) = (self.header, came.first_chunk()) {
@@ -104,7 +106,7 @@ impl Inbound {
         Ok(length.saturating_sub(came.len()))
     }
 
-    /// Nobody is to be woken before the frame's end is there.
+    /// Sets the low-water mark to the end of the frame.
     fn set_mark(&mut self, stream: &TcpStream, missing: usize) {
         let lacking = self.incoming.lacking(missing);
         let mark = if lacking >= MARK_MIN { lacking } else { 1 };
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_chunk_that_trickles_is_seen_by_whoever_looks() {
+    async fn a_trickling_chunk_is_seen_to_progress() {
         let (mut sending, stream) = pair().await;
         let (mut inbound, frame) = (Inbound::new(Incoming::new(None)), data(1, 64 << 10));
         sending.write_all(&frame[..20_000]).unwrap();
@@ -218,7 +220,7 @@ mod tests {
             assert!(matches!(inbound.read(&stream, false, longest), Ok(Came::Nothing(_))));
             tokio::task::yield_now().await;
         }
-        // More bytes, fewer than are awaited: nobody is woken, but whoever looks finds them.
+        // More bytes, fewer than awaited: no wake-up, but a read finds them.
         sending.write_all(&frame[20_000..30_000]).unwrap();
         while !matches!(inbound.read(&stream, true, longest), Ok(Came::Nothing(true))) {
             tokio::task::yield_now().await;

@@ -1,10 +1,10 @@
-//! One connection to a peer, with many requests in flight.
+//! A lane: one connection to a peer, with many requests in flight.
 //!
-//! Requests are written by whoever makes them, all of one event at once, straight to the socket where it takes
-//! them; a task of the lane's own connects, writes what the socket did not take at once, and receives. Received chunks are
-//! verified and put into the store on that task, then told to the core. When the lane ends, for whatever
-//! reason, each request in flight is told to be lost: none is ever forgotten. A connection that owes answers and is
-//! silent is replaced by another as soon as that is there ([`super::silence`]).
+//! The requesting task writes all requests of one event straight to the socket. The lane's own task
+//! connects, writes the bytes that the socket did not take, and receives. On that task it verifies
+//! received chunks, stores them, and tells the core. When the lane ends, for whatever reason, it
+//! reports each request in flight as lost. If a connection owes answers and is silent, another one
+//! replaces it as soon as it is open ([`super::silence`]).
 
 use super::Ask;
 use super::inbound::{Broken, Came, Inbound};
@@ -33,13 +33,13 @@ use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
 use vfield_trust::KeyId;
 
-/// The core is told of bytes that trickle in this often: well within the 300 ms of silence after which it asks
-/// elsewhere too, and so adds to what may make the peer slow.
+/// Interval at which the core hears of trickling bytes: well within the 300 ms of silence after
+/// which it hedges, and so adds to the load of a slow peer.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
-/// So many answers are taken in before other tasks have their turn: a millisecond's work.
+/// Most answers received before other tasks get their turn: a millisecond of work.
 const FRAMES_MAX: usize = 16;
 
-/// See the module.
+/// One lane to a peer.
 pub struct Lane {
     peer: Identity,
     state: Mutex<State>,
@@ -51,12 +51,13 @@ struct State {
     outbound: Option<Outbound>,
     /// The key with which the peer proved that it belongs.
     key: Option<KeyId>,
-    /// What was not sent yet.
+    /// Bytes that are not sent yet.
     out: Vec<u8>,
     in_flight: HashMap<RequestId, Ask>,
     /// Since when something is in flight.
     owed_since: Instant,
-    /// False while the lane's task does not look whether the peer is silent, since nothing was in flight.
+    /// False while the lane's task does not look whether the peer is silent, since nothing was in
+    /// flight.
     watched: bool,
     /// Wakes the lane's task: there is something to write, or it is to close.
     waker: Option<Waker>,
@@ -80,7 +81,7 @@ impl Lane {
         lane
     }
 
-    /// Where it leads.
+    /// The address of the peer.
     pub fn addr(&self) -> SocketAddr {
         self.peer.addr
     }
@@ -93,7 +94,7 @@ impl Lane {
     /// False if the peer proved itself with a key that is not one of the field's any more.
     pub fn belongs(&self, keys: &FieldKeys) -> bool {
         let state = self.state();
-        // One that is still connecting has yet to show what it has.
+        // A connecting lane has not shown its key yet.
         state.outbound.is_none() || keys.admits(state.key)
     }
 
@@ -134,12 +135,12 @@ impl Lane {
         }
     }
 
-    /// Sends what was lined up.
+    /// Sends the queued requests.
     pub fn flush(&self) {
         self.state().flush();
     }
 
-    /// Ends it.
+    /// Ends the lane.
     pub fn close(&self) {
         let mut state = self.state();
         state.open = false;
@@ -168,7 +169,7 @@ impl Lane {
         };
         driver.links.ended(self.peer.node, &self);
         if let Broken::Wire(error) = ended {
-            tracing::debug!(peer = %self.peer.addr, %error, "protocol broken");
+            tracing::debug!(peer = %self.peer.addr, %error, "protocol violation");
             driver.misdeeds.broken_frames.add();
             driver.apply(Input::Misbehaved(self.peer.node));
         } else if was_open && !once {
@@ -184,11 +185,11 @@ impl Lane {
         let greeted = greet::dial(driver.whereabouts.way_to(self.peer.addr), me, driver.keys.ring()).await;
         let (connection, greeting) = greeted.map_err(|_| Broken::Lost)?;
         driver.apply(Input::Met(greeting.identity));
-        // If another process has taken the address, who we wanted is gone, and this one is there.
+        // If another process has taken the address, the wanted peer is gone, and this one is there.
         if greeting.identity.node == self.peer.node { Ok(connection) } else { Err(Broken::Lost) }
     }
 
-    /// The connection was silent and another is there: what was asked on the first is asked for anew.
+    /// Sends all open requests again on a new connection, after the first one was silent.
     fn start_over(&self, driver: &Arc<Driver>) {
         let lost = {
             let mut state = self.state();
@@ -248,15 +249,15 @@ impl Lane {
         }
     }
 
-    /// Since when the peer owes an answer and has sent nothing; `None` if it owes nothing, and then nobody looks again
-    /// before it does.
+    /// Since when the peer owes an answer and has sent nothing; `None` if it owes nothing, and then
+    /// nobody looks again before it does.
     fn owed_since(&self, last_byte: Instant) -> Option<Instant> {
         let mut state = self.state();
         state.watched = !state.in_flight.is_empty();
         state.watched.then(|| state.owed_since.max(last_byte))
     }
 
-    /// Writes what waits to be written, and waits for something else to do; for `pause` too if given.
+    /// Writes pending bytes, and waits for more work; at most for `pause`, if given.
     fn poll(&self, cx: &mut Context<'_>, stream: &TcpStream, pause: Option<Pin<&mut Sleep>>) -> Poll<Stirred> {
         {
             let mut state = self.state();
@@ -312,7 +313,7 @@ impl State {
 
 /// How a connection of a lane ended.
 enum Ended {
-    /// It owed answers and was silent, and this one is there in its place.
+    /// It owed answers and was silent; this connection replaces it.
     Replaced(Box<Connection>),
     /// And the lane with it.
     Broken(Broken),
@@ -326,9 +327,9 @@ impl From<Broken> for Ended {
 
 /// Why a lane's task goes on.
 pub(super) enum Stirred {
-    /// There is something to read.
+    /// The socket is readable.
     Readable,
-    /// It is time to see whether bytes trickle in.
+    /// It is time to check for trickling bytes.
     Paused,
     /// The peer is silent on this connection, and has answered on another.
     Replaced(Box<Connection>),
@@ -336,11 +337,11 @@ pub(super) enum Stirred {
     Closed,
 }
 
-/// What [`Receiver::receive`] did.
+/// The result of [`Receiver::receive`].
 struct Received {
     /// A request was answered.
     answered: bool,
-    /// There is nothing more for now.
+    /// True if all available bytes were read.
     all: bool,
 }
 
@@ -350,14 +351,14 @@ struct Receiver<'a> {
     peer: Identity,
     counters: Arc<PeerCounters>,
     inbound: Inbound,
-    /// When the core was told last that something came.
+    /// When the core was last told of progress.
     progress: Instant,
-    /// When something came last.
+    /// When the last byte came.
     last_byte: Instant,
 }
 
 impl Receiver<'_> {
-    /// Takes in what is there.
+    /// Receives all available bytes.
     fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
         let mut answered = false;
         for _ in 0..FRAMES_MAX {
@@ -371,7 +372,7 @@ impl Receiver<'_> {
                     if some {
                         self.last_byte = Instant::now();
                     }
-                    // Whoever looks by the clock has waited long enough.
+                    // A timed check has waited long enough.
                     if some && (unasked || self.progress.elapsed() >= PROGRESS_EVERY) {
                         self.progress = Instant::now();
                         self.driver.apply(Input::Progress(self.peer.node));
@@ -393,7 +394,8 @@ impl Receiver<'_> {
             self.driver.apply(Input::Learned(snapshot));
             return Ok(false);
         }
-        // An answer to nothing may be one that was cancelled too late on an earlier connection: harmless.
+        // An answer without a request may be one cancelled too late on an earlier connection:
+        // harmless.
         let Some(ask) = lane.take(header.request) else { return Ok(false) };
         if header.refusal == Some(Refusal::SourceChanged) {
             changed::refused(self.driver, ask.image, self.peer.addr);

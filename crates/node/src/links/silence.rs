@@ -1,11 +1,11 @@
-//! A connection on which a peer owes answers and from which nothing comes: another is made beside it, and takes its place
-//! if the peer answers there while the first is still silent.
+//! Silence: if a peer owes answers on a connection and sends nothing, the node opens another one.
+//! The new connection takes over if the peer answers there while the first one is still silent.
 //!
-//! A firewall that forgot a flow, a switch that hashes one flow onto a dead link: both drop the packets of established
-//! connections and let new ones through, and TCP notices after minutes. A peer that has work to do for us says so every
-//! 50 ms, so silence means a stopped machine, a link that is full, or such a flow; the new connection tells which. At
-//! most one is being made at a time, with pauses that grow, so a stopped machine finds a few of them when it goes on.
-//! Owned by the task of a lane; knows no frames.
+//! A firewall may forget a flow, or a switch may hash one flow onto a dead link. Both drop the
+//! packets of established connections and let new ones through, and TCP notices after minutes. A
+//! peer with open requests reports every 50 ms, so silence means a stopped machine, a full link, or
+//! such a flow; the new connection tells which. One is opened at a time, with growing pauses, so a
+//! stopped machine finds only a few when it goes on. A lane's task owns this; it knows no frames.
 
 use super::lane::Stirred;
 use crate::connection::Connection;
@@ -22,10 +22,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(20);
 /// A connection that is being made, to the same peer.
 type Dialling<'a, E> = Pin<Box<dyn Future<Output = Result<Connection, E>> + Send + 'a>>;
 
-/// See the module.
+/// The watch on a silent connection.
 pub struct Silence<'a, E> {
     dial: Box<dyn FnMut() -> Dialling<'a, E> + Send + 'a>,
-    /// When to look next.
+    /// When to check next.
     look: Pin<Box<Sleep>>,
     dialling: Option<Dialling<'a, E>>,
     /// Attempts since something came.
@@ -35,14 +35,14 @@ pub struct Silence<'a, E> {
 }
 
 impl<'a, E> Silence<'a, E> {
-    /// Of a connection that is just there; `dial` makes another.
+    /// Watches a connection that has just been opened; `dial` opens another one.
     pub fn new(dial: impl FnMut() -> Dialling<'a, E> + Send + 'a) -> Self {
         let look = Box::pin(tokio::time::sleep(Duration::ZERO));
         Self { dial: Box::new(dial), look, dialling: None, attempts: 0, attempted: None }
     }
 
-    /// Waits until the connection is to be replaced. `owed` says since when the peer owes something and is silent, if it
-    /// does; `patience` how long that may be now.
+    /// Waits until the connection is to be replaced. `owed` says since when the peer owes answers
+    /// and is silent; `patience` is how long that may be now.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -60,7 +60,7 @@ impl<'a, E> Silence<'a, E> {
             }
         }
         while self.look.as_mut().poll(cx).is_ready() {
-            // Whoever asks for something next wakes the lane's task.
+            // The next request wakes the lane's task.
             let Some(since) = owed() else { break };
             let patience = patience();
             if since.elapsed() < patience {
@@ -71,7 +71,8 @@ impl<'a, E> Silence<'a, E> {
                 if self.dialling.is_none() && self.attempted.is_none_or(|last| last.elapsed() >= pause) {
                     (self.attempts, self.attempted) = (self.attempts + 1, Some(Instant::now()));
                     self.dialling = Some((self.dial)());
-                    // Its first step is taken when the task is polled again; nothing else would see to that.
+                    // Its first step is taken when the task is polled again; nothing else would see
+                    // to that.
                     cx.waker().wake_by_ref();
                 }
                 self.look_at(Instant::now() + STALL);

@@ -1,6 +1,7 @@
-//! The images that a node holds: how each comes to be one of them, at start or later, and how it goes.
+//! The images that a node holds: how each is added, at start or later, and dropped.
 //!
-//! Invariant: an image is here once, and no two have a name in common, since exports tell them apart by their names.
+//! Invariant: an image is here once, and no two have a name in common, since exports tell them
+//! apart by name.
 
 use super::publishing::{Published, publish_one};
 use super::{Node, NodeImage, StartError, lock};
@@ -25,13 +26,13 @@ use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::names::Names;
 use vfield_core::node::{ImageConfig, Input, Node as Core};
 
-/// How often the progress of a fill is reported.
+/// Interval of progress reports of a fill.
 const FILL_REPORTS: Duration = Duration::from_millis(250);
 
-/// An image of this node, and what goes with it.
+/// An image of this node, with its tasks.
 pub(super) struct Held {
     pub image: NodeImage,
-    /// What its store may come to take up.
+    /// Most bytes that its store may take.
     committed_bytes: u64,
     tasks: Vec<AbortHandle>,
 }
@@ -42,11 +43,11 @@ impl Node {
         lock(&self.held).iter().map(|held| held.image.clone()).collect()
     }
 
-    /// Takes part in one more image of the field, which is looked for as at start; holds as much of it as `store` says, or as
-    /// the node was told at start.
+    /// Joins one more image of the field, found as at start; holds as much of it as `store` says,
+    /// or as the settings of the start say.
     ///
     /// # Errors
-    /// If nobody has it, or it is here, or its name is.
+    /// If no member has it, or if it or its name is here already.
     pub async fn add_image(&self, wanted: ImageSelector, store: Option<StoreSize>) -> Result<NodeImage, StartError> {
         let _one_at_a_time = self.adding.lock().await;
         if let Some(held) = self.images().into_iter().find(|held| is_meant(&wanted, held)) {
@@ -79,8 +80,8 @@ impl Node {
         self.held(id)
     }
 
-    /// Takes part in an image no more: others stop asking for it, readers of it get errors, its memory goes back to the kernel
-    /// when the last of them has let go of it. False if it is not here.
+    /// Leaves an image: others stop asking for it, its readers get errors, and its memory is freed
+    /// when the last of them has let go. False if it is not here.
     pub fn drop_image(&self, id: ImageId) -> bool {
         let held = {
             let mut all = lock(&self.held);
@@ -178,7 +179,7 @@ impl Node {
         let commitment = found.as_ref().map(|found| found.commitment);
         let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept: commitment };
         self.hold(Arc::clone(&image), of_image, needed);
-        // What an earlier process has left has its own.
+        // The store of an earlier process has its own page.
         if let Some(page) = page.filter(|_| found.is_none()) {
             self.put(&image, &page);
         }
@@ -227,7 +228,7 @@ impl Node {
         }
     }
 
-    /// What the stores of joined images may come to take up.
+    /// Most bytes that the stores of joined images may take.
     fn committed_bytes(&self) -> u64 {
         lock(&self.held).iter().map(|held| held.committed_bytes).sum()
     }
@@ -272,7 +273,7 @@ pub(super) async fn report_fills(driver: Arc<Driver>) {
     }
 }
 
-/// This machine's memory.
+/// This machine's memory in bytes.
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)))

@@ -1,4 +1,4 @@
-//! Files on their way to being images: hashed one after the other, on threads of their own.
+//! Publishing: files are hashed one after the other, on threads of their own, and become images.
 
 use super::StartError;
 use crate::config::{NodeConfig, ServeConfig};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use vfield_core::names::Names;
 use vfield_core::wire::Proof;
 
-/// How often the progress of hashing is reported.
+/// Interval of progress reports of hashing.
 const HASH_REPORTS: Duration = Duration::from_millis(200);
 
-/// An image that is to be served: files of the same content are one, of several names.
+/// An image to serve; files with the same content are one image with several names.
 pub(super) struct Published {
     pub names: Names,
     pub origin: Origin,
@@ -67,7 +67,7 @@ pub(super) async fn publish_one(
         let progress = |progress: Progress| {
             let part = u128::from(progress.position_bytes) * 100 / u128::from(progress.length_bytes.max(1));
             percent(part as u64);
-            // Whoever finds it locked comes a moment after one that reports.
+            // A locked report means that another thread reports at this moment.
             let Ok(mut last) = reported.try_lock() else { return };
             if last.elapsed() < HASH_REPORTS {
                 return;

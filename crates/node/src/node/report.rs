@@ -1,4 +1,4 @@
-//! Turns what the parts of a node know into a [`Status`].
+//! Turns the state of a node's parts into a [`Status`].
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
@@ -14,9 +14,9 @@ use vfield_core::image::ImageId;
 use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
-/// At most so many waiting chunks are listed for each image; more would say nothing new.
+/// Most waiting chunks listed for each image.
 const WAITING_MAX: usize = 64;
-/// Members that went are shown for so long.
+/// How long departed members are shown.
 const GONE_FOR: Duration = Duration::from_secs(600);
 
 /// The node's view at this moment.
@@ -67,7 +67,7 @@ fn misdeeds(driver: &Driver) -> MisdeedsStatus {
     MisdeedsStatus {
         lies: tally.lies,
         false_claims: tally.false_claims,
-        drags: tally.drags,
+        drags: tally.timeouts,
         denials: tally.denials,
         silent: counted.silent.so_far(),
         shown_out: driver.gate.shown_out_count(),
@@ -124,7 +124,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
     }
 }
 
-/// What would be lost with this node, by image.
+/// The data that would be lost with this node, by image.
 pub fn sole(driver: &Driver) -> Vec<Sole> {
     let sole = driver.look(Core::sole);
     let of_image = |(id, chunks): (ImageId, u64)| {
@@ -158,7 +158,7 @@ fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
     near.chain(far).collect()
 }
 
-/// Who went lately, the latest first.
+/// Recently departed members, the latest first.
 fn gone(driver: &Driver) -> Vec<GoneStatus> {
     let former = driver.look(Core::former).into_iter().rev();
     let lately = former.filter(|(_, ago)| *ago < GONE_FOR);

@@ -1,6 +1,7 @@
-//! Why a node could not start: each names the thing at fault, and what was found out about it.
+//! The reasons why a node could not start. Each names the thing at fault, and the findings about
+//! it.
 //!
-//! The command line says what to do about each.
+//! The command line adds what to do.
 
 use crate::page::Tried;
 use crate::proofs::Disbelief;
@@ -15,9 +16,9 @@ pub enum StartError {
     /// A file could not be published.
     #[error("{}: {why}", path.display())]
     Publish {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why, in lower case.
+        /// The reason, in lower case.
         why: String,
     },
     /// Two files have one name.
@@ -34,36 +35,36 @@ pub enum StartError {
     NameIsHere {
         /// The names of the new one.
         names: String,
-        /// Its id.
+        /// The image's id.
         id: ImageId,
-        /// Names and id of the one that is here.
+        /// Names and id of the image here.
         held: String,
     },
     /// Others would not hear of it.
-    #[error("this node has had as many images since its start as others remember of one node")]
+    #[error("this node has had the most images since its start that other nodes remember of one")]
     TooManyImages,
     /// The field has another image of this name.
     #[error("the field has another image named {name:?}: {other}; this one has the id {}", id.short())]
     NameOfAnother {
-        /// The name.
+        /// The name of both.
         name: String,
-        /// The id of what is served here.
+        /// The id of the image served here.
         id: ImageId,
-        /// What the field has.
+        /// The image that the field has.
         other: String,
     },
-    /// An image would have more names than can be told.
+    /// An image would have more names than an announcement can carry.
     #[error(transparent)]
     Names(#[from] BadNames),
     /// The listening address cannot be had.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
-        /// Which.
+        /// The failing address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// None of the bootstrap nodes answered as a member of a field.
+    /// No bootstrap node answered as a member of a field.
     #[error("no bootstrap node could be joined: {}", tried.iter().map(|(addr, why)| format!("{addr}: {why}")).collect::<Vec<_>>().join("; "))]
     Bootstrap {
         /// Each with the reason.
@@ -72,17 +73,17 @@ pub enum StartError {
     /// The field has no such image.
     #[error("the field has no image {wanted:?}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     UnknownImage {
-        /// What was asked for.
+        /// The requested image.
         wanted: String,
-        /// Names of those it has.
+        /// Names of the known images.
         known: Vec<String>,
     },
-    /// The image is not signed by anybody who is trusted here.
+    /// No trusted signer has signed the image.
     #[error("image {image:?} is refused: {why}")]
     Untrusted {
-        /// Its name.
+        /// Name of the image.
         image: String,
-        /// What is wrong.
+        /// The reason to reject it.
         why: Disbelief,
     },
     /// The field has several images and none was chosen.
@@ -90,25 +91,25 @@ pub enum StartError {
     ChooseImage {
         /// Their names and ids.
         known: Vec<String>,
-        /// What to ask for to have each of those that others share a name with.
+        /// The selectors of images that share a name with another one.
         pins: Vec<String>,
     },
-    /// What was asked for may be any of several images, each of which is there.
+    /// The selector fits several images, each of which is there.
     #[error("{wanted:?} may be any of {} images: {}", found.len(), found.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested image.
         wanted: String,
-        /// Names, ids, and who has them.
+        /// Names, ids and holders.
         found: Vec<String>,
-        /// What to ask for to have each of them.
+        /// The selector of each.
         pins: Vec<String>,
     },
-    /// Members do not agree on what an image is called.
+    /// Members disagree on the names of an image.
     #[error("image {} has several names: {}", id.short(), names.join("; "))]
     ManyNames {
-        /// The image.
+        /// The image's id.
         id: ImageId,
-        /// What it is called, by each.
+        /// Its names, by teller.
         names: Vec<String>,
     },
     /// No member has shown that it has the image.
@@ -116,28 +117,28 @@ pub enum StartError {
     Unproved {
         /// Its names and its id.
         image: String,
-        /// Who was asked, and what came of it.
+        /// The members asked, and their answers.
         tried: Tried,
     },
     /// The store would not fit into this machine.
     #[error("a store of {wanted_bytes} bytes is more than this machine's memory of {memory_bytes}")]
     StoreTooLarge {
-        /// Asked for.
+        /// The wanted bytes.
         wanted_bytes: u64,
-        /// There is.
+        /// This machine's memory in bytes.
         memory_bytes: u64,
     },
     /// The system refused something that every node needs.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// What members answered, behind what is said of them all; of many the first.
+/// The answers of members in one text; of many, the first.
 fn answers(tried: &Tried) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = tried.iter().take(SHOWN).map(|(addr, why)| format!("{addr}: {why}")).collect();

@@ -1,14 +1,16 @@
-//! The last chunks that were checked, so that small reads in order do not hash a chunk again and again.
+//! A cache of the last checked chunks, so that small sequential reads do not hash a chunk
+//! repeatedly.
 //!
-//! Invariant: what is in it was compared with its hash after it was copied. Used by checked reads.
+//! Invariant: its chunks were compared with their hashes after they were copied. Checked reads use
+//! it.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use vfield_core::chunk::{Chunk, ChunkSize};
 
-/// Memory for it, in bytes; at least two chunks are kept. Enough for one chunk each of 16 readers of
-/// 64 KiB chunks.
+/// Memory for it, in bytes; at least two chunks are kept. Enough for one chunk each of 16 readers
+/// of 64 KiB chunks.
 const CACHE_BYTES: u64 = 1 << 20;
 
 /// Checked chunks, the latest first.
@@ -18,7 +20,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Empty.
+    /// An empty cache for chunks of this size.
     pub fn new(chunk_size: ChunkSize) -> Self {
         let capacity = (CACHE_BYTES / chunk_size.bytes()).max(2) as usize;
         Self { chunks: Mutex::new(VecDeque::with_capacity(capacity)), capacity }
@@ -34,7 +36,7 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Keeps the checked bytes of `chunk` in place of those used longest ago.
+    /// Keeps the checked bytes of `chunk` in place of the least recently used ones.
     pub fn keep(&self, chunk: Chunk, bytes: Bytes) {
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         chunks.truncate(self.capacity - 1);

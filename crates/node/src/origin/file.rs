@@ -1,7 +1,7 @@
 //! The published file itself: opened once, read only, by position.
 //!
-//! Invariant: it is a regular file or a block device, and the descriptor stays on it whatever happens to
-//! its name. Used by the other parts of the origin. Does not judge what it reads.
+//! Invariant: it is a regular file or a block device, and the descriptor stays on it whatever
+//! happens to its name. The other parts of the origin use it. It does not judge the bytes.
 
 use super::PublishError;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, open, seek, stat};
@@ -16,11 +16,11 @@ pub struct SourceFile {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     regular: bool,
-    /// The path led to this file when it was opened; otherwise it says nothing about it.
+    /// True if the path led to this file when it was opened; otherwise it says nothing about it.
     named: bool,
 }
 
-/// What has become of the name of a file that is open.
+/// The present state of an open file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
     /// Nothing is there.
@@ -38,7 +38,7 @@ impl fmt::Display for Moved {
     }
 }
 
-/// What differs after somebody wrote to a regular file. Of a block device only the length can be told.
+/// Metadata that a write to a regular file changes. Of a block device it has the length only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Length in bytes.
@@ -65,8 +65,9 @@ impl SourceFile {
         Ok(Self { fd: Arc::new(fd), path: path.to_owned(), regular, named: true })
     }
 
-    /// Takes a file that somebody else has opened, for reading, and calls `path`. If this process finds another file there, or
-    /// none, as it may have other directories in view, it does not see what becomes of the name: see [`SourceFile::moved`].
+    /// Takes a file that the caller has opened for reading, under the name of `path`. If this
+    /// process finds another file there, or none, it does not watch the name: it may see other
+    /// directories. See [`SourceFile::moved`].
     pub fn opened(fd: Arc<OwnedFd>, path: &Path) -> Result<Self, PublishError> {
         let own = fstat(&fd).map_err(|errno| failure(path, errno))?;
         let regular = check_type(path, &own)?;
@@ -74,7 +75,7 @@ impl SourceFile {
         Ok(Self { fd, path: path.to_owned(), regular, named })
     }
 
-    /// The descriptor.
+    /// The open descriptor.
     pub const fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
@@ -107,7 +108,7 @@ impl SourceFile {
         if print.length_bytes == 0 { Err(PublishError::Empty(self.path.clone())) } else { Ok(print) }
     }
 
-    /// What has become of its name, as far as this process may look.
+    /// The present state of its name, as far as this process may look.
     pub fn moved(&self) -> Option<Moved> {
         let own = fstat(&self.fd).ok().filter(|_| self.named)?;
         match stat(&self.path) {
@@ -117,7 +118,7 @@ impl SourceFile {
         }
     }
 
-    /// Reads `bytes` from `offset`; fewer than asked for only at the end of the file.
+    /// Reads `bytes` from `offset`; a short read happens only at the end of the file.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < bytes.len() {

@@ -1,15 +1,19 @@
-//! The guard of a published file: whether its pages may go out unchecked, and who still relies on that.
+//! The guard of a published file: whether its pages may go out unchecked, and which callers rely on
+//! that.
 //!
-//! Invariant: while a [`LeasePin`] lives the lease is held, unless the pin outlives [`DRAIN_MAX`] after a
-//! writer knocked. A guard goes through three phases and never back: leased, draining (a writer waits; no
-//! new pins), over. Moved on by the watcher's thread, asked by the origin's reads.
+//! Invariant: while a [`LeasePin`] lives the lease is held, unless the pin outlives [`DRAIN_MAX`]
+//! after a writer came. A guard goes through three phases and never back: leased, draining (a
+//! writer waits; no new pins), over. The watcher's thread moves it on; the origin's reads ask it.
 //!
-//! **What is left to users of pins.** A pin is given back when `sendfile` returned, but the pages are then
+//! **Duties of a pin's user.** A pin is given back when `sendfile` returned, but the pages are then
 //! in the socket's queue until the other side took them. After the last pin the lease is kept for
-//! [`SETTLE`] more, in which a live reader on the same machine empties its queue. A reader that is stalled
-//! for longer may see what the writer writes: whoever must exclude that keeps the pieces until the queue
-//! is empty (SIOCOUTQ), or subscribes to [`Guard::broken`] and closes such connections within
-//! [`DRAIN_MAX`]. Peers check hashes themselves, so they can only be delayed by it.
+//! [`SETTLE`] more, in which a live reader on the same machine empties its queue. A reader that is
+//! stalled for longer may see the writer's bytes. A caller that must exclude that has two ways:
+//!
+//! - It keeps the pieces until the queue is empty (SIOCOUTQ).
+//! - It subscribes to [`Guard::broken`] and closes such connections within [`DRAIN_MAX`].
+//!
+//! Peers check hashes themselves, so a writer can only delay them.
 
 use super::file::SourceFile;
 use super::{lease, watcher};
@@ -20,12 +24,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long a writer is held back for pins that are not returned. Far below the 45 s after which the
+/// How long a writer waits for pins that are not returned. Far below the 45 s after which the
 /// kernel lets it in by itself.
 pub const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// How long the lease is kept after a writer knocked even without pins, for the queues of sockets: a
-/// reader that is scheduled at all takes what is queued (a few MiB) within a few milliseconds.
+/// How long the lease is kept after a writer came, even without pins, for the queues of sockets. A
+/// running reader takes the queued bytes (a few MiB) within a few milliseconds.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// Leases are used only if the kernel holds writers back for at least this long.
@@ -52,7 +56,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Takes a lease on the file if one can be had and trusted; otherwise the guard is over from the start.
+    /// Takes a lease on the file if one can be had and trusted; otherwise the guard is over from
+    /// the start.
     pub(super) fn new(file: &SourceFile) -> Arc<Self> {
         let leased = file.is_regular()
             && changes_are_local(file.fd())
@@ -77,8 +82,8 @@ impl Guard {
         self.leased.load(Ordering::SeqCst) && lease::holds(&self.file)
     }
 
-    /// Becomes true, once, when a writer waits to be let in: bytes of this file that are still in a
-    /// socket's queue [`DRAIN_MAX`] later may then change. True from the start without a lease.
+    /// Becomes true, once, when a writer waits. Bytes of this file that are still in a socket's
+    /// queue [`DRAIN_MAX`] later may then change. True from the start without a lease.
     pub fn broken(&self) -> watch::Receiver<bool> {
         self.broken.subscribe()
     }
@@ -88,15 +93,16 @@ impl Guard {
         if !self.leased.load(Ordering::SeqCst) {
             return None;
         }
-        // Counted first, looked at second: whoever ends the lease does it the other way round.
+        // Count first, look second: the end of the lease does it the other way round.
         self.pins.fetch_add(1, Ordering::SeqCst);
         let pin = LeasePin { guard: Arc::clone(self) };
-        // The kernel is asked as well, for the case that this process was stopped for so long that the
-        // lease ran out.
+        // The kernel is asked too: this process may have been stopped for so long that the lease
+        // ran out.
         self.is_leased().then_some(pin)
     }
 
-    /// Moves on to the phase that is due; returns true while there is anything left to watch, and how soon.
+    /// Moves on to the phase that is due; returns true while there is anything left to watch, and
+    /// how soon.
     pub(super) fn step(&self, now: Instant) -> Watch {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         if *phase == Phase::Leased && !lease::holds(&self.file) {
@@ -125,7 +131,7 @@ impl Guard {
 /// How the watcher goes on with a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watch {
-    /// Never again.
+    /// It needs no more checks.
     Done,
     /// When the kernel says so, or now and then.
     Idle,
@@ -144,8 +150,8 @@ impl Drop for LeasePin {
     }
 }
 
-/// True for file systems whose files change through this kernel only: a lease says nothing about what
-/// another machine, or a FUSE daemon, does to a file. Numbers from statfs(2).
+/// True for file systems whose files change through this kernel only. A lease says nothing about
+/// writes by another machine, or a FUSE daemon. Numbers from statfs(2).
 fn changes_are_local(file: &OwnedFd) -> bool {
     const EXT: u64 = 0xEF53;
     const XFS: u64 = 0x5846_5342;

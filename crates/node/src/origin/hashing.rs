@@ -1,8 +1,8 @@
 //! Hashes a file's data with several threads into a tree.
 //!
-//! Each thread takes a batch of neighbouring chunks, reads it into a buffer of its own that stays in the
-//! core's cache, and hashes chunk by chunk. Invariant: the first failure stops all threads and is what the
-//! publisher gets. Called by publishing only; blocks until all is hashed.
+//! Each thread reads a batch of adjacent chunks into a buffer of its own, which stays in the CPU's
+//! cache, and hashes chunk by chunk. Invariant: the first failure stops all threads, and the
+//! publisher gets it. Publishing calls it; it blocks until all is hashed.
 
 use super::PublishError;
 use super::file::{SourceFile, failure};
@@ -15,25 +15,25 @@ use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::{Hash, HashTree, TreeBuilder, hash_chunk};
 use vfield_core::image::{Header, ImageId};
 
-/// How much is read at once, or one chunk if that is more. Measured: 64 KiB to 512 KiB cost the same, 0.76 to
-/// 0.94 of `b3sum`'s rate with as many threads (the rest is the copy that a mapping saves).
+/// Bytes read at once, or one chunk if that is more. Measured: 64 KiB to 512 KiB cost the same,
+/// 0.76 to 0.94 of `b3sum`'s rate with as many threads (the rest is the copy that a mapping saves).
 const BATCH_BYTES: u64 = 256 << 10;
 
 /// Buffers start at a page: the kernel copies faster into it, and it could be used for direct i/o.
 const ALIGNMENT: usize = 4096;
 
-/// How far a publisher has come.
+/// The progress of a publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read and hashed so far.
     pub hashed_bytes: u64,
-    /// All before this byte was hashed or is being hashed, or is a hole.
+    /// All bytes before this one are hashed, being hashed, or a hole.
     pub position_bytes: u64,
     /// Length of the file.
     pub length_bytes: u64,
 }
 
-/// What the threads share.
+/// The state shared by the threads.
 struct Work<'a> {
     file: &'a SourceFile,
     length_bytes: u64,
@@ -81,7 +81,7 @@ pub fn hash_file(
 }
 
 impl Work<'_> {
-    /// What each thread does.
+    /// The work of one thread.
     fn run(&self) -> Result<(), PublishError> {
         let result = self.hash_batches();
         if result.is_err() {

@@ -1,41 +1,42 @@
-//! What is known to be wrong with a published file.
+//! The known defects of a published file.
 //!
-//! Invariant: the moment of the first failure is kept, and every chunk that failed lies in a reported
-//! range. Written by checked reads, read by `status`.
+//! Invariant: the moment of the first failure is kept, and every failed chunk lies in a reported
+//! range. Checked reads write it, `status` reads it.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 use vfield_core::chunk::Chunk;
 
-/// Ranges that are told apart; more are joined to their neighbours, so that a file that is rewritten here
-/// and there costs at most 16 KiB.
+/// Most ranges; further ones are joined to adjacent ones. So a file that is rewritten in many
+/// places costs at most 16 KiB.
 const RANGES_MAX: usize = 1024;
 
 /// The state of a published file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginState {
-    /// A lease keeps writers out: it is what was published.
+    /// Intact: a lease keeps writers out.
     Intact,
     /// Each chunk is hashed before it is sent; none was found changed.
     Checked,
-    /// Some chunks are unreadable or no longer what was published. The others are still served.
+    /// Some chunks are unreadable or differ from the published ones. The others are still served.
     Changed {
-        /// When the first was found.
+        /// When the first failure was found.
         since: SystemTime,
-        /// Data chunks that were found changed; with more than 1024 ranges also chunks between them.
+        /// Data chunks that were found changed; with more than 1024 ranges also chunks between
+        /// them.
         chunks: Vec<Range<u64>>,
     },
 }
 
-/// Collects failures.
+/// The failures found so far.
 #[derive(Debug, Default)]
 pub struct Health {
     failures: Mutex<Option<(SystemTime, Vec<Range<u64>>)>>,
 }
 
 impl Health {
-    /// Remembers that a data chunk could not be read or was not what was published.
+    /// Notes that a data chunk is unreadable, or differs from the published one.
     pub fn mark_bad(&self, chunk: Chunk) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, ranges) = failures.get_or_insert_with(|| (SystemTime::now(), Vec::new()));
@@ -59,7 +60,7 @@ fn insert(ranges: &mut Vec<Range<u64>>, number: u64) {
     }
     let joins_next = ranges.get(at + 1).is_some_and(|next| next.start <= ranges[at].end);
     if joins_next || ranges.len() > RANGES_MAX {
-        // The last one has no next: it is joined to the one before.
+        // The last range has no successor: it is joined to its predecessor.
         let at = at.min(ranges.len() - 2);
         let next = ranges.remove(at + 1);
         ranges[at].end = next.end;

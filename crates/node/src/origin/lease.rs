@@ -1,19 +1,22 @@
-//! Read leases of the kernel (`fcntl(2)`, "Leases"): as long as one is held, nobody has the file open for
-//! writing, and whoever wants to is held back until it is given up, for `/proc/sys/fs/lease-break-time`.
+//! Read leases of the kernel (`fcntl(2)`, "Leases"). While one is held, no process has the file
+//! open for writing. A process that wants to is held back until the lease is given up, for at most
+//! `/proc/sys/fs/lease-break-time`.
 //!
-//! Invariant: the unsafe call in here passes integers only. Used by the
-//! origin's guard. The kernel says with SIGIO that somebody wants to write, so a handler for it must be
-//! there before [`take`]: its default action ends the process.
+//! Invariant: the unsafe call in here passes integers only. The origin's guard uses it. The kernel
+//! reports a waiting writer with SIGIO. So a handler for it must be there before [`take`]: its
+//! default action ends the process.
 
 #![expect(unsafe_code, reason = "no safe wrapper for F_SETLEASE and F_GETLEASE exists")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Takes a read lease on an open file. Only its owner or a holder of CAP_LEASE may, only on a regular file
-/// opened for reading that nobody has open for writing, and only where the file system has leases.
+/// Takes a read lease on an open file. The caller must own the file or have CAP_LEASE. The file
+/// must be a regular one, opened for reading, that no process has open for writing, on a file
+/// system with leases.
 pub fn take(file: impl AsFd) -> io::Result<()> {
-    // Otherwise the signal would go to the calling thread's id, and nowhere once that thread is gone.
+    // Otherwise the signal would go to the calling thread's id, and nowhere once that thread is
+    // gone.
     command(&file, libc::F_SETOWN, std::process::id() as libc::c_int)?;
     command(&file, libc::F_SETLEASE, libc::F_RDLCK as libc::c_int).map(drop)
 }
@@ -30,7 +33,8 @@ pub fn release(file: impl AsFd) -> io::Result<()> {
 
 fn command(file: &impl AsFd, command: libc::c_int, argument: libc::c_int) -> io::Result<libc::c_int> {
     let fd = file.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is borrowed, so open; these commands take an integer and touch no memory.
+    // SAFETY: the descriptor is borrowed, so open; these commands take an integer and touch no
+    // memory.
     match unsafe { libc::fcntl(fd, command, argument) } {
         -1 => Err(io::Error::last_os_error()),
         value => Ok(value),

@@ -1,8 +1,8 @@
 //! Reading a published file: as pages while a lease keeps writers out, as checked copies otherwise.
 //!
 //! Invariant: a piece is handed out only under a [`super::guard::LeasePin`] or after its bytes were
-//! compared with their hash. Checked reads hash on the calling thread (0.3 ms a MiB) and may wait for a
-//! disk; leased ones leave that to whoever takes the bytes.
+//! compared with their hash. Checked reads hash on the calling thread (0.3 ms a MiB) and may wait
+//! for a disk; leased ones leave that to the receiver of the bytes.
 
 use super::{Origin, SourceError};
 use bytes::Bytes;
@@ -35,8 +35,8 @@ impl Origin {
         Ok(piece)
     }
 
-    /// Appends the pieces of an extent of the image, neighbouring chunks in as few pieces as possible;
-    /// leaves `pieces` as it was if a part of it cannot be had.
+    /// Appends the pieces of an extent of the image, with adjacent chunks in as few pieces as
+    /// possible. Leaves `pieces` unchanged if a part of it is unavailable.
     ///
     /// # Panics
     /// If `extent` does not lie within the image.
@@ -73,7 +73,7 @@ impl Origin {
         self.tree.is_zero(chunk)
     }
 
-    /// The parts of `extent` that are zeros and those that are not, in turn; together all of it.
+    /// The runs of `extent`, alternately zeros and data; together all of it.
     pub fn allocation(&self, extent: Extent) -> Vec<Allocation> {
         let mut runs = Vec::new();
         let all: Result<(), SourceError> = self.runs(extent, |part, zero| {

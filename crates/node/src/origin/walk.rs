@@ -1,7 +1,7 @@
 //! Finds the data of a file, in batches of whole chunks.
 //!
-//! Invariant: each byte that is not in a hole lies in exactly one batch; batches ascend and start at chunk
-//! boundaries. Used by the hashing threads, which share one walk behind a lock. Does not read.
+//! Invariant: each byte outside holes lies in exactly one batch; batches ascend and start at chunk
+//! boundaries. The hashing threads share one walk behind a lock. It does not read.
 
 use super::file::SourceFile;
 use rustix::fs::{SeekFrom, seek};
@@ -14,9 +14,9 @@ pub struct Walk<'a> {
     length_bytes: u64,
     chunk_bytes: u64,
     batch_bytes: u64,
-    /// All before it was given out or is a hole.
+    /// All bytes before it were given out or are holes.
     at: u64,
-    /// End of the run of data that `at` lies in; not after `at` if that is not known.
+    /// End of the run of data that `at` lies in; not after `at` if unknown.
     data_end: u64,
 }
 
@@ -48,7 +48,8 @@ impl<'a> Walk<'a> {
             return Ok(true);
         }
         match seek(self.file.fd(), SeekFrom::Data(self.at)) {
-            // Nothing but a hole up to the end (or the file has become shorter: the publisher finds out).
+            // Nothing but a hole up to the end (or the file has become shorter: the publisher finds
+            // out).
             Err(Errno::NXIO) => {
                 self.at = self.length_bytes;
                 return Ok(false);

@@ -1,9 +1,10 @@
-//! One thread for the process that hears when somebody wants to write to a published file.
+//! The watcher: one thread for the process that hears of writers of published files.
 //!
-//! The kernel sends SIGIO, which says nothing but "one of them": the thread then looks at all guards. The
-//! signal is the plain SIGIO and not a real-time one with the descriptor, because those queue, and when
-//! the queue overflows the kernel sends SIGIO anyway. As a second line it looks every [`LOOK`] without a
-//! signal. Invariant: its handler is in place before the first lease is taken. Used by guards only.
+//! The kernel sends SIGIO, which does not say for which file: the thread then checks all guards.
+//! The signal is the plain SIGIO and not a real-time one with the descriptor. Those queue, and when
+//! the queue overflows the kernel sends SIGIO anyway. As a second line the thread checks every
+//! [`LOOK`] without a signal. Invariant: its handler is in place before the first lease is taken.
+//! Guards use it.
 
 use super::guard::{Guard, Watch};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,9 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often guards are looked at without a signal: far below the kernel's 45 s, and cheap.
+/// Interval of checks without a signal: far below the kernel's 45 s, and cheap.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often while a writer waits for pins.
+/// Interval of checks while a writer waits for pins.
 const LOOK_CLOSELY: Duration = Duration::from_millis(5);
 
 static GUARDS: Mutex<Vec<Weak<Guard>>> = Mutex::new(Vec::new());

@@ -1,4 +1,5 @@
-//! What a connection still has to send, what a reader waits for first ([`Lines`]). Holds no chunk's bytes.
+//! The pending answers of a connection, demand answers first ([`Lines`]). It holds no chunk's
+//! bytes.
 
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
@@ -14,31 +15,31 @@ pub struct Answer {
     pub request: u64,
     /// As it asked.
     pub priority: Priority,
-    /// What to send.
+    /// The content of the answer.
     pub body: Body,
 }
 
-/// What to send.
+/// The content of an answer.
 #[derive(Debug)]
 pub enum Body {
     /// A chunk, looked up when its turn comes.
     Chunk {
-        /// Of which image.
+        /// The image it belongs to.
         image: ImageId,
-        /// Which.
+        /// The chunk, data or page.
         chunk: Chunk,
-        /// For how long the core has waited for it.
+        /// How long the core waited for it.
         waited: Duration,
     },
-    /// No chunk.
+    /// A refusal of the chunk.
     Refusal(Refusal),
-    /// Another node's name: it is to be asked instead.
+    /// The id of another node to ask instead.
     Redirect(NodeId),
-    /// What this node knows of the field, as it does when the answer's turn comes.
+    /// A snapshot of the field, taken when the answer's turn comes.
     Snapshot,
     /// The proof of an image.
     Proof(ImageId),
-    /// What came of dialling back.
+    /// The result of dialling back.
     DialledBack(DialledBack),
     /// A sign of life.
     Patience,
@@ -48,7 +49,7 @@ pub enum Body {
 #[derive(Debug, Default)]
 pub struct Answers {
     lines: Lines<Answer>,
-    /// Requests taken in and not answered yet, those that the core works on included.
+    /// Requests received and not answered yet, those with the core included.
     open: usize,
 }
 
@@ -73,7 +74,8 @@ impl Answers {
         self.before(request, Body::Refusal(refusal));
     }
 
-    /// Lines up what goes before chunks: like a refusal it is short, as a rule, and lets the asker go on.
+    /// Queues an answer before all chunks. Like a refusal it is mostly short, and lets the asker go
+    /// on.
     pub fn before(&mut self, request: u64, body: Body) {
         self.lines.push_first(Answer { request, priority: Priority::Demand, body });
     }

@@ -1,10 +1,10 @@
-//! The gate: how many may be connected at once, in total and from one address, before they have said who they are and
-//! after it.
+//! The gate: bounds on connections, in total and for each address, before and after the greeting.
 //!
-//! Owned by the accepting task; every connection has a [`Place`] from its first byte to its end. Nobody is refused for want
-//! of room: the one who has waited longest in the handshake is shown out for the next stranger, and the member's connection
-//! that has been idle longest for the next member's. An honest handshake takes milliseconds and an idle connection is
-//! made anew when it is needed, so those who hold places for their own sake lose them first.
+//! The accepting task owns it; every connection has a [`Place`] from its first byte to its end. The
+//! gate refuses no connection for want of room, but closes another one. For a stranger it closes
+//! the longest-waiting handshake, for a member the longest-idle connection of a member. An honest
+//! handshake takes milliseconds, and an idle connection is reopened on demand. So connections that
+//! only occupy places lose them first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,19 +14,19 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use vfield_core::identity::NodeId;
 
-/// How many may be there.
+/// The most connections of each kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Who have not said yet who they are: more than a room that is switched on has at a moment.
+    /// Before the greeting: more than a room that is switched on has at a moment.
     pub strangers: usize,
     /// Of those from one address: the two connections of each of some nodes that share it.
     pub strangers_of_address: usize,
-    /// Who have: two from each of 1 000 peers, and some more.
+    /// After the greeting: two from each of 1 000 peers, and some more.
     pub members: usize,
-    /// Of those from one address, which may be that of many nodes.
+    /// Of those from one address, which many nodes may share.
     pub members_of_address: usize,
-    /// Of those of one node at one address: two, those that are being replaced, and what a benchmark opens. Anybody may greet
-    /// as any node, so connections from elsewhere do not count.
+    /// Of those of one node at one address: two, those being replaced, and those of a benchmark.
+    /// Any node may greet under any id, so connections from elsewhere do not count.
     pub members_of_node: usize,
 }
 
@@ -53,7 +53,7 @@ impl Bounds {
     }
 }
 
-/// See the module.
+/// The places of all connections.
 #[derive(Debug)]
 pub struct Gate {
     bounds: Bounds,
@@ -73,7 +73,7 @@ struct Guests {
 #[derive(Debug)]
 struct Guest {
     ip: IpAddr,
-    /// When it last asked for something, in microseconds since the gate was opened.
+    /// When it last sent a request, in microseconds after the gate was opened.
     active_us: AtomicU64,
     out: Notify,
 }
@@ -87,7 +87,7 @@ pub struct Place {
 }
 
 impl Gate {
-    /// Nobody is there.
+    /// A gate without connections.
     pub fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self { bounds, opened: Instant::now(), guests: Mutex::default(), shown_out: AtomicU64::new(0) })
     }
@@ -111,7 +111,7 @@ impl Gate {
         Place { gate: Arc::clone(self), number, guest }
     }
 
-    /// Makes room for want of descriptors: for whoever comes next.
+    /// Closes a connection for want of descriptors, for the next one.
     pub fn make_room(&self) {
         let mut guests = self.guests();
         let stranger = guests.strangers.pop_first().map(|(_, guest)| guest);
@@ -141,13 +141,13 @@ impl Gate {
 }
 
 impl Guests {
-    /// Of some members' connections the one that has been idle longest.
+    /// The longest-idle of some members' connections.
     fn idlest(&self, which: impl Fn(NodeId, IpAddr) -> bool) -> Option<u64> {
         let some = self.members.iter().filter(|(_, (node, guest))| which(*node, guest.ip));
         some.min_by_key(|(_, (_, guest))| guest.active_us.load(Ordering::Relaxed)).map(|(number, _)| *number)
     }
 
-    /// How many of members' connections are such.
+    /// The number of such connections of members.
     fn count(&self, which: impl Fn(NodeId, IpAddr) -> bool) -> usize {
         self.members.values().filter(|(node, guest)| which(*node, guest.ip)).count()
     }
@@ -177,7 +177,7 @@ impl Place {
         guests.members.insert(self.number, (node, Arc::clone(&self.guest)));
     }
 
-    /// Something was asked for.
+    /// Notes that a request came.
     pub fn used(&self) {
         self.guest.active_us.store(self.gate.now_us(), Ordering::Relaxed);
     }
@@ -207,7 +207,7 @@ mod tests {
         [198, 18, 0, last].into()
     }
 
-    /// Numbers of those who were shown out.
+    /// The indexes of the closed connections.
     fn out(places: &[Place]) -> Vec<usize> {
         let is_out = |place: &Place| {
             let guests = place.gate.guests();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_waited_longest_makes_room_for_the_next_stranger() {
+    async fn the_longest_waiting_stranger_makes_room_for_the_next() {
         let gate = Gate::new(BOUNDS);
         let mut places: Vec<Place> = [1, 1, 1, 2].map(|host| gate.enter(ip(host))).into();
         assert_eq!(out(&places), [0], "one address has no more than two");

@@ -1,15 +1,16 @@
-//! Offenders: addresses whose connections broke the protocol lately.
+//! Offenders: addresses whose connections broke the protocol recently.
 //!
-//! A connection that a peer opened proves nothing about the node id in its greeting. Therefore its misconduct ends the
-//! connection and is charged to the source address; the core never hears of it.
+//! A connection that a peer opened proves nothing about the node id in its greeting. So its
+//! misconduct ends the connection and is charged to the source address; the core never hears of it.
 //!
-//! An address is not a node: a loopback demo or a NAT puts a whole field behind one. Therefore an address is never shut
-//! out. Its next connections are greeted at once and wait a little before they are served. The wait is shorter than a
-//! peer's patience, so an honest node behind the same address loses a tenth of a second for each new connection. An
-//! attacker can send only as many broken frames as the address has places ([`super::gate`]) in that time.
+//! An address is not a node: a loopback demo or a NAT puts a whole field behind one. So an address
+//! is never banned. Its next connections are greeted at once and wait a little before they are
+//! served. The wait is shorter than a peer's patience, so an honest node behind the same address
+//! loses a tenth of a second for each new connection. In that time an attacker can send only as
+//! many broken frames as the address has places ([`super::gate`]).
 //!
-//! Invariant: at most [`OFFENDERS_MAX`] addresses are remembered, each for [`REMEMBER`] after its last offence.
-//! Owned by the driver; called by the accepting side.
+//! Invariant: at most [`OFFENDERS_MAX`] addresses are remembered, each for [`REMEMBER`] after its
+//! last offence. The driver owns it; the accepting side calls it.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,17 +19,17 @@ use std::time::{Duration, Instant};
 
 /// Wait of the first connection after the first offence; doubled with each offence.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Longest wait: a third of the silence after which a reader asks another peer (`HEDGE_AFTER`, 300 ms). A longer one
-/// would let an attacker behind the same address delay honest reads.
+/// Longest wait: a third of the silence after which a reader asks another peer (`HEDGE_AFTER`, 300
+/// ms). A longer one would let an attacker behind the same address delay honest reads.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// An address without an offence for so long is as good as any other.
+/// How long an offence of an address is remembered.
 const REMEMBER: Duration = Duration::from_secs(30);
-/// So many addresses are remembered, 64 KiB of memory; the one whose last offence is oldest makes room.
+/// Most remembered addresses, 64 KiB of memory; the one whose last offence is oldest makes room.
 const OFFENDERS_MAX: usize = 1024;
 
 const _: () = assert!(PAUSE_MAX.as_millis() * 3 <= vfield_core::config::HEDGE_AFTER.as_millis());
 
-/// See the module.
+/// The offences of each address.
 #[derive(Debug, Default)]
 pub struct Offenders(Mutex<HashMap<IpAddr, Offence>>);
 
@@ -51,7 +52,7 @@ impl Offenders {
         *offence = Offence { times: offence.times.saturating_add(1), last: now };
     }
 
-    /// How long a new connection from this address waits before it is served.
+    /// The pause before a new connection from this address is served.
     pub fn pause(&self, ip: IpAddr, now: Instant) -> Duration {
         let offence = self.offences().get(&origin_of(ip)).copied();
         let recent = offence.filter(|offence| now.duration_since(offence.last) < REMEMBER);
@@ -64,7 +65,7 @@ impl Offenders {
     }
 }
 
-/// What one host cannot change at will: of an IPv6 address its network of 64 bits.
+/// The part of an address that a host cannot change at will: of IPv6, the network of 64 bits.
 fn origin_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,4 +1,5 @@
-//! One answer on its way into a socket: a header, and a chunk straight from the memory file, or by way of a seal.
+//! One answer on its way into a socket: a header, and a chunk straight from the memory file or
+//! sealed.
 
 use rustix::fs::sendfile;
 use rustix::io::{pread, retry_on_intr};
@@ -11,10 +12,10 @@ use vfield_core::source::Piece;
 use vfield_core::wire::{FrameHeader, Refusal};
 use vfield_trust::record::{CONTENT_MAX, Sealer};
 
-/// So much is sealed before the socket is asked whether it takes it: a chunk of the usual size goes in one call.
+/// Bytes sealed before the socket is tried: a chunk of the usual size goes in one call.
 const SEALED_AT_ONCE: usize = 16 * CONTENT_MAX;
 
-/// How far [`Outgoing::send`] came.
+/// The result of [`Outgoing::send`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent {
     /// The kernel has all of it.
@@ -23,17 +24,18 @@ pub enum Sent {
     Some,
 }
 
-/// See the module. Keeps the chunk's bytes in place until the kernel has them.
+/// One answer under way. It pins the chunk until the kernel has its bytes.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// What goes before the piece, or all there is.
+    /// The bytes before the piece, or all of the answer.
     head: Vec<u8>,
     head_sent: usize,
     piece: Option<Piece>,
     piece_sent: u64,
 }
 
-/// A source of zero bytes for chunks that are all zeros: peers know them by their hash and do not ask.
+/// A source of zero bytes for chunks that are all zeros: peers know them by their hash and do not
+/// ask.
 static ZEROS: [u8; 4096] = [0; 4096];
 
 impl Outgoing {
@@ -42,12 +44,12 @@ impl Outgoing {
         Self { head, head_sent: 0, piece: None, piece_sent: 0 }
     }
 
-    /// A refusal.
+    /// A refusal frame.
     pub fn refusal(request: u64, refusal: Refusal) -> Self {
         Self::frame(FrameHeader::refuse(request, refusal).encode().to_vec())
     }
 
-    /// A chunk that was waited for so long.
+    /// A chunk that became available after `waited`.
     pub fn chunk(request: u64, piece: Piece, waited: Duration) -> Self {
         let header = FrameHeader::data(request, piece.len() as u32, waited);
         Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
@@ -63,8 +65,8 @@ impl Outgoing {
         self.head_sent as u64 + self.piece_sent
     }
 
-    /// Hands the kernel what it takes, under seal if there is one. An error ends the connection: a frame cannot be
-    /// taken back.
+    /// Hands the kernel what it takes, under seal if there is one. An error ends the connection: a
+    /// frame cannot be taken back.
     pub fn send(&mut self, stream: &TcpStream, mut sealer: Option<&mut Sealer>) -> io::Result<Sent> {
         loop {
             let step = || match &mut sealer {
@@ -107,7 +109,7 @@ impl Outgoing {
         Ok(self.left() == 0)
     }
 
-    /// One system call, after as much was sealed as is sealed at once; true when all is sent.
+    /// Seals a batch, then makes one system call; true when all is sent.
     fn sealed_step(&mut self, stream: &TcpStream, sealer: &mut Sealer) -> io::Result<bool> {
         if sealer.waiting().is_empty() {
             sealer.seal_with(self.left().min(SEALED_AT_ONCE), |room| self.fill(room))?;

@@ -1,9 +1,10 @@
-//! What an earlier process has left in a memory file: taken up as a store in which nothing counts until it was verified.
+//! The memory file of an earlier process, taken up as a store. Nothing in it counts before it is
+//! verified.
 //!
-//! Invariant: found bytes are nobody's, neither read nor sent, until [`Store::adopt`] has compared them with their hash; what
-//! does not match is given back to the kernel like an evicted chunk. The process may have been killed in the midst of a
-//! write, and others may have had the file: nothing in it is believed. Called by the survey, which goes through all of
-//! it, and by those who want a certain chunk before that.
+//! Invariant: found bytes are neither read nor sent until [`Store::adopt`] has compared them with
+//! their hash. Wrong ones go back to the kernel like an evicted chunk. The process may have been
+//! killed in the midst of a write, and others may have had the file: nothing in it is believed. The
+//! survey calls it for all chunks, and so do tasks that want a certain chunk before that.
 
 use super::label::{BadLabel, Label};
 use super::memory_file::MemoryFile;
@@ -25,13 +26,13 @@ pub enum Unfit {
     /// Not a memory file, or not one of a store.
     #[error("it is no store's memory")]
     Foreign,
-    /// See [`BadLabel`].
+    /// The label is unusable; see [`BadLabel`].
     #[error(transparent)]
     Label(#[from] BadLabel),
     /// Not as long as a store of that image.
     #[error("{0} bytes are not the length of a store of its image")]
     Length(u64),
-    /// The kernel does not say what is in it.
+    /// The kernel does not report the file's holes.
     #[error("reading it: {0}")]
     Io(#[from] io::Error),
 }
@@ -57,41 +58,41 @@ impl Kept {
         Ok(Self { memory, label })
     }
 
-    /// What it says of itself.
+    /// The label of the file.
     pub const fn label(&self) -> &Label {
         &self.label
     }
 }
 
-/// What lies in it.
+/// The content of the file.
 #[derive(Debug)]
 pub struct Found {
     /// Runs of chunks that may be there, in order.
     pub runs: Vec<Range<u64>>,
-    /// What its store was to hold.
+    /// The share that its store was to hold.
     pub commitment: Commitment,
 }
 
-/// What has become of the found chunks so far.
+/// Counts of the found chunks so far, by result.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Chunks that nobody has looked at.
+    /// Found chunks that are not checked yet.
     left: AtomicU64,
     adopted_bytes: AtomicU64,
     spoiled: AtomicU64,
 }
 
-/// Chunks that have become the store's, to be told to the core.
+/// Chunks that the store has adopted, to be reported to the core.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
-    /// Which.
+    /// The adopted chunks.
     pub chunks: Vec<Chunk>,
-    /// Of the hash pages among them: the runs of their children that are all zeros.
+    /// For the hash pages among them: the runs of their children that are all zeros.
     pub zeros: Vec<Range<u64>>,
 }
 
 impl Store {
-    /// A store in a file that was kept, and what was found in it.
+    /// A store in a kept file, and the chunks found in it.
     pub fn take_over(kept: Kept) -> Result<(Arc<Self>, Found), Unfit> {
         let geometry = Geometry::new(kept.label.header);
         let (size, chunks) = (geometry.chunk_bytes(), geometry.chunks());
@@ -115,7 +116,7 @@ impl Store {
         Ok((Arc::new(store), Found { runs, commitment }))
     }
 
-    /// How many found chunks nobody has looked at yet.
+    /// The number of found chunks that are not checked yet.
     pub fn found(&self) -> u64 {
         self.found.left.load(Ordering::Relaxed)
     }
@@ -130,13 +131,13 @@ impl Store {
         self.found.spoiled.load(Ordering::Relaxed)
     }
 
-    /// True if bytes of `chunk` were found that nobody has looked at.
+    /// True if bytes of `chunk` were found and are not checked yet.
     pub fn is_found(&self, chunk: Chunk) -> bool {
         self.found() > 0 && self.slots.load(chunk).is_found()
     }
 
-    /// Looks at what was found of `chunk`, after the pages above it, and adds to `adopted` what is right. Hashes on the
-    /// calling thread. What cannot be verified yet, because a page is not here, stays found.
+    /// Checks the found `chunk`, after the pages above it, and adds it to `adopted` if it is right.
+    /// Hashes on the calling thread. A chunk without its page here stays found.
     pub fn adopt(&self, chunk: Chunk, adopted: &mut Adopted) {
         if !self.is_found(chunk) {
             return;
@@ -153,7 +154,7 @@ impl Store {
             Check::Unknown => {
                 self.slots.change(chunk, |slot| Some(slot.put_back()));
             }
-            // What is known to be zero takes no room.
+            // A chunk known to be zero takes no room.
             Check::Good if !self.is_zero(chunk) => {
                 let zeros = hash_tree::zero_children(self.geometry(), &self.zeros, chunk, &bytes);
                 zeros.iter().cloned().for_each(|run| self.mark_zero(run));
@@ -171,7 +172,7 @@ impl Store {
         }
     }
 
-    /// Gives up what was found of these chunks and could not be verified.
+    /// Drops the found chunks of this range that could not be verified.
     pub fn drop_found(&self, chunks: Range<u64>) {
         for chunk in chunks.map(Chunk) {
             if self.slots.change(chunk, Slot::look).is_some() {
@@ -180,8 +181,8 @@ impl Store {
         }
     }
 
-    /// Makes room where something was found, for bytes that were verified before anybody looked at it; true if the slot is
-    /// the caller's to write. Its pages may be on their way to somebody whom the earlier process sent them.
+    /// Frees a found chunk's slot for verified bytes; true if the slot is the caller's to write.
+    /// Its pages may still be under way from the earlier process.
     pub(super) fn clear_found(&self, chunk: Chunk) -> io::Result<bool> {
         if self.found() == 0 || self.slots.change(chunk, Slot::look).is_none() {
             return Ok(false);

@@ -1,27 +1,28 @@
-//! The label at the end of a memory file: what image lies in it, and which part of it was to. All that a later process has to
-//! know, since chunk `i` lies at `i` times the chunk size and the file's holes say which are not there.
+//! The label at the end of a memory file: its image, and the share that was to be held. A later
+//! process needs no more, since chunk `i` lies at `i` times the chunk size and the file's holes are
+//! the missing ones.
 //!
-//! Invariant: a label promises nothing. Whoever wrote it may have been another version, or have been killed
-//! meanwhile; each chunk is verified before it counts. Written and read by the store.
+//! Invariant: a label promises nothing. Its writer may have been another version, or have been
+//! killed meanwhile; each chunk is verified before it counts. The store writes and reads it.
 
 use vfield_core::image::{BadHeader, Geometry, Header, ImageId};
 use vfield_core::names::Names;
 use vfield_core::node::Commitment;
 
-/// See the module.
+/// The content of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The image.
+    /// The image's id.
     pub id: ImageId,
     /// Its header; whether it belongs to `id` is found out with the top page.
     pub header: Header,
-    /// What it is called there; of names that do not fit, the first.
+    /// Its names on that node; if not all fit, the first.
     pub names: Names,
-    /// What the store was to hold.
+    /// The share that the store was to hold.
     pub commitment: Commitment,
 }
 
-/// Bytes that are no label, or one that this version cannot use.
+/// No label, or one that this version cannot use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLabel {
     /// Wrong length, magic or checksum: never written, half written, or changed.
@@ -41,14 +42,15 @@ pub enum BadLabel {
 impl Label {
     /// Bumped when the label or the layout of the file changes.
     pub const VERSION: u32 = 1;
-    /// Length of its encoding, the checksum included: less than a page, so that the kernel copies it in one go.
+    /// Length of its encoding, the checksum included: less than a page, so that the kernel copies
+    /// it in one go.
     pub const BYTES: usize = 512;
     const MAGIC: [u8; 8] = *b"VFSTORE\0";
     const HASH_AT: usize = Self::BYTES - 32;
     const NAME_AT: usize = 96;
 
-    /// Magic, version, length of the name, id, header, arc start, fill start, name, zeros, BLAKE3 of all that;
-    /// integers little-endian.
+    /// Magic, version, length of the name, id, header, arc start, fill start, name, zeros, BLAKE3
+    /// of all that; integers little-endian.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         let name = self.names.joined();

@@ -1,9 +1,9 @@
-//! The memory file of a store: a sparse memfd, with the few things that are done to it.
+//! The memory file of a store: a sparse memfd, and the few operations on it.
 //!
-//! Invariants: bytes of chunks are written only where there are none; to replace them a range is punched first, which
-//! gives its pages back to the kernel and leaves those that a socket still holds to the socket. Its length
-//! is sealed: whoever else holds the file, what is mapped of it stays there. Used by the store only, which says who may do
-//! what when.
+//! Invariants: bytes of chunks are written only into holes. To replace them a range is punched
+//! first. That gives its pages back to the kernel, and leaves those that a socket still holds to
+//! the socket. The length is sealed, so a mapping by another process stays valid. Only the store
+//! uses it, and orders the operations.
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, OFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fcntl_get_seals, fcntl_getfl,
@@ -35,7 +35,8 @@ impl MemoryFile {
         Ok(Self { fd: Arc::new(fd) })
     }
 
-    /// One that an earlier process made with [`MemoryFile::new`], and its length in bytes; `None` for any other file.
+    /// The file that an earlier process made with [`MemoryFile::new`], and its length in bytes;
+    /// `None` for any other file.
     pub fn made_before(fd: OwnedFd) -> io::Result<Option<(Self, u64)>> {
         // Only memory files have seals.
         let Ok(seals) = fcntl_get_seals(&fd) else { return Ok(None) };
@@ -48,7 +49,8 @@ impl MemoryFile {
         Ok(Some((Self { fd: Arc::new(fd) }, length_bytes)))
     }
 
-    /// The ranges of the file that have bytes, in order; a hole between two of them is at least a page.
+    /// The ranges of the file that have bytes, in order; a hole between two of them is at least a
+    /// page.
     pub fn ranges(&self) -> io::Result<Vec<Range<u64>>> {
         let mut ranges = Vec::new();
         let mut at = 0;
@@ -63,7 +65,7 @@ impl MemoryFile {
         }
     }
 
-    /// The file, for `sendfile`, and for whoever is to keep it.
+    /// The descriptor, for `sendfile`, and for the keeper.
     pub fn fd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
     }
@@ -101,9 +103,9 @@ impl MemoryFile {
     }
 }
 
-/// True if the kernel keeps memory files in pages of the ordinary size only, as it does unless told
-/// otherwise. A part of a huge page cannot be given back while a socket holds the page: the kernel zeroes
-/// it in place instead, under the feet of what is being sent.
+/// True if the kernel keeps memory files in pages of the ordinary size only, as is its default. A
+/// part of a huge page cannot be given back while a socket holds the page. The kernel zeroes it in
+/// place instead, and so changes bytes under way.
 pub fn pages_are_small() -> bool {
     const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
     let chosen = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();

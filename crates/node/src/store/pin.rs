@@ -1,7 +1,7 @@
-//! Pins: what keeps chunks where they are while somebody reads them.
+//! Pins: they keep chunks in place while they are read.
 //!
-//! Invariant: as long as a [`Pin`] lives the slots of its chunks keep their bytes; the last one dropped
-//! after an eviction gives their pages back. Made by the store, held in the pieces it hands out.
+//! Invariant: as long as a [`Pin`] lives the slots of its chunks keep their bytes; the last one
+//! dropped after an eviction gives their pages back. The store makes them; its pieces hold them.
 
 use super::Store;
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! How extents of an image are answered out of the store: as few pieces as possible, never waiting.
+//! Reads of extents from the store: as few pieces as possible, never waiting.
 //!
-//! Invariant: neighbouring zero chunks become one zero piece and neighbouring resident chunks one file
-//! piece with one pin, so that one `sendfile` moves all of them. Called by exports (through the node) and
-//! by the senders of chunks to peers. Takes no lock.
+//! Invariant: adjacent zero chunks become one zero piece and adjacent resident chunks one file
+//! piece with one pin, so that one `sendfile` moves all of them. Exports (through the node) and the
+//! senders of chunks to peers call it. It takes no lock.
 
 use super::{Pin, Store};
 use std::sync::Arc;
@@ -17,14 +17,15 @@ enum Run {
 }
 
 impl Store {
-    /// The piece of an extent that lies within one data chunk and is not empty; `None` if it is not here.
+    /// The piece of an extent that lies within one data chunk and is not empty; `None` if it is not
+    /// here.
     pub fn piece(self: &Arc<Self>, extent: Extent) -> Option<Piece> {
         let mut pieces = Vec::with_capacity(1);
         self.pieces(extent, &mut pieces).then(|| pieces.pop())?
     }
 
-    /// A whole chunk, data or hash page; `None` if it is not here. A page over nothing but zeros counts
-    /// as here.
+    /// A whole chunk, data or hash page; `None` if it is not here. A page over nothing but zeros
+    /// counts as here.
     pub fn chunk_piece(self: &Arc<Self>, chunk: Chunk) -> Option<Piece> {
         let length_bytes = self.geometry().length(chunk);
         if let Some(pin) = self.pin(chunk) {
@@ -40,8 +41,8 @@ impl Store {
         })
     }
 
-    /// Appends the pieces of an extent of the image and answers true; if not all of it is here, leaves
-    /// `pieces` as it was and answers false.
+    /// Appends the pieces of an extent of the image and returns true. If not all of it is here,
+    /// leaves `pieces` unchanged and returns false.
     pub fn pieces(self: &Arc<Self>, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
         let before = pieces.len();
         let complete = self.pieces_prefix(extent, pieces) == extent.len();
@@ -51,8 +52,8 @@ impl Store {
         complete
     }
 
-    /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its length
-    /// in bytes.
+    /// Appends the pieces of the longest available part of `extent`, from its start. Returns its
+    /// length in bytes.
     ///
     /// # Panics
     /// If `extent` does not lie within the image.
@@ -66,7 +67,7 @@ impl Store {
         done_bytes
     }
 
-    /// What is here of `extent`, from its start, in runs as long as can be.
+    /// The available part of `extent`, from its start, in the longest possible runs.
     fn runs(self: &Arc<Self>, extent: Extent) -> Vec<Run> {
         assert!(extent.end() <= self.geometry().header().length_bytes(), "{extent:?} ends beyond the image");
         let mut runs: Vec<Run> = Vec::new();
@@ -94,7 +95,7 @@ impl Store {
     fn run_piece(&self, run: Run) -> Option<Piece> {
         match run {
             Run::Zero { length_bytes } => Some(Piece::Zero(length_bytes)),
-            // A data chunk lies in the memory file where it lies in the image.
+            // A data chunk has the same offset in the memory file and in the image.
             Run::Resident { extent, pin } => self.resident_piece(extent, pin),
         }
     }

@@ -1,29 +1,36 @@
-//! The state of one chunk's slot in the memory file, as a value: every change is a named transition.
+//! The state of one chunk's slot in the memory file, as a value: every change is a named
+//! transition.
 //!
 //! ```text
-//!             claim            publish               evict, no pins
-//!   Absent ---------> Writing ---------> Resident(n) ---------------> Dropping(0) --punched--> Absent
-//!                        |                  |  ^ pin/unpin                ^
-//!                        |                  | evict, n pins               | last unpin
-//!                        |                  +--------------> Dropping(n) -+
-//!                        |                  ^-----revive-------+
-//!                        +-- abandon --------------------------------> Dropping(0)
+//!         claim          publish             evict, no pins
+//!  Absent ------> Writing -------> Resident(n) -------------> Dropping(0) --punched--> Absent
+//!                    |                |  ^ pin/unpin              ^
+//!                    |                | evict, n pins             | last unpin
+//!                    |                +------------> Dropping(n) -+
+//!                    |                ^----revive------+
+//!                    +-- abandon ---------------------------> Dropping(0)
 //!
-//!          find            look
-//!   Absent -----> Found ---------> Writing
-//!                   ^---put_back------+
+//!         find           look
+//!  Absent -----> Found -------> Writing
+//!                  ^--put_back----+
 //! ```
 //!
-//! Invariants: bytes are read only in `Resident` and `Dropping` by those who hold a pin; bytes are written
-//! only in `Writing`, by the one who claimed it, and only `punched` leads back to where `claim` is
-//! possible: a slot's pages are given back to the kernel before it is used again, because pages that were
-//! handed to `sendfile` may still be on their way. In `Found` lie bytes that an earlier process left, right or not:
-//! nobody reads them but the one who looks, and publishes them if they are right. Whoever's transition leads to `Dropping(0)` punches,
-//! and nobody else. `Dropping` with pins has the chunk's bytes, so a chunk that is wanted again meanwhile is revived.
-//! The zero flag is apart from all this: what is known to be zero stays so.
-//! Used by the store only. Knows nothing of files and atomics.
+//! Invariants:
+//!
+//! - Bytes are read only in `Resident`, and in `Dropping` by holders of a pin.
+//! - Bytes are written only in `Writing`, by its claimant.
+//! - Only `punched` leads back to where `claim` is possible. A slot's pages are given back to the
+//!   kernel before it is used again, because pages handed to `sendfile` may still be on their way.
+//! - `Found` has the bytes of an earlier process, right or not. Only the checking task reads them,
+//!   and publishes them if they are right.
+//! - Only the task whose transition leads to `Dropping(0)` punches.
+//! - `Dropping` with pins has the chunk's bytes, so a chunk that is wanted again meanwhile is
+//!   revived.
+//!
+//! The zero flag is apart from all this: a chunk known to be zero stays so. Only the store uses it.
+//! It knows nothing of files and atomics.
 
-/// Where the bytes of a chunk are and who may touch them, in the 32 bits of an atomic.
+/// The state of a chunk's bytes, in the 32 bits of an atomic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Slot(u32);
 
@@ -56,17 +63,18 @@ impl Slot {
         self.0 & ZERO != 0
     }
 
-    /// True if bytes lie here that nobody has verified.
+    /// True if the slot has unverified bytes.
     pub const fn is_found(self) -> bool {
         self.0 & FOUND != 0
     }
 
-    /// True in `Dropping(0)`: the one whose transition led here has to punch, then say [`Slot::punched`].
+    /// True in `Dropping(0)`: the task whose transition led here has to punch, then say
+    /// [`Slot::punched`].
     pub const fn is_to_punch(self) -> bool {
         self.0 & (DROPPING | PINS) == DROPPING
     }
 
-    /// How many readers rely on the bytes.
+    /// The number of readers that rely on the bytes.
     pub const fn pins(self) -> u32 {
         self.0 & PINS
     }
@@ -81,12 +89,12 @@ impl Slot {
         if self.0 & !ZERO == 0 { Some(Self(self.0 | FOUND)) } else { None }
     }
 
-    /// Takes what was found, to verify it, then publish or abandon it; `None` unless found.
+    /// Takes found bytes, to verify them, then publish or abandon them; `None` unless found.
     pub const fn look(self) -> Option<Self> {
         if self.is_found() { Some(Self(self.0 & !FOUND | WRITING)) } else { None }
     }
 
-    /// What was found cannot be verified yet.
+    /// Puts back found bytes that cannot be verified yet.
     pub const fn put_back(self) -> Self {
         assert!(self.0 & WRITING != 0, "put back without a look");
         Self(self.0 & !WRITING | FOUND)
@@ -104,12 +112,12 @@ impl Slot {
         Self(self.0 & !WRITING | DROPPING)
     }
 
-    /// One more reader; `None` unless resident, or with 2^27 readers.
+    /// Adds a reader; `None` unless resident, or with 2^27 readers.
     pub const fn pin(self) -> Option<Self> {
         if self.is_resident() && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
     }
 
-    /// One reader less; the last one of a dropped chunk has to punch.
+    /// Removes a reader; the last one of an evicted chunk has to punch.
     pub const fn unpin(self) -> Self {
         assert!(self.pins() > 0, "unpin without a pin");
         Self(self.0 - 1)
@@ -120,8 +128,8 @@ impl Slot {
         if self.is_resident() { Some(Self(self.0 & !RESIDENT | DROPPING)) } else { None }
     }
 
-    /// A dropped chunk whose bytes somebody still reads is wanted again: they are right, and may be read by all.
-    /// `None` unless dropping with readers.
+    /// Makes an evicted chunk resident while its bytes are still read: they are right. `None`
+    /// unless dropping with readers.
     pub const fn revive(self) -> Option<Self> {
         if self.0 & DROPPING != 0 && self.pins() > 0 { Some(Self(self.0 & !DROPPING | RESIDENT)) } else { None }
     }

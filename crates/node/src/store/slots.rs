@@ -1,16 +1,17 @@
 //! All slots of an image: one atomic word for each chunk, allocated a page of words at a time.
 //!
-//! Invariant: a word that nobody has changed is absent and costs nothing, so an image of 1 TiB of which
-//! nothing is held costs 16 KiB. Readers take no lock: they find a word or learn that it was never
-//! changed. Used by the store only.
+//! Invariant: an unchanged word is absent and costs nothing. So an empty store for an image of 1
+//! TiB costs 16 KiB. Readers take no lock: they find a word or learn that it was never changed.
+//! Only the store uses it.
 
 use super::slot::Slot;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfield_core::chunk::Chunk;
 
-/// Words allocated at once: 64 KiB of them, for 1 GiB of an image in chunks of 64 KiB. Smaller pages make
-/// the directory larger (16 bytes for each page of words), larger ones waste more on scattered chunks.
+/// Words allocated at once: 64 KiB of them, for 1 GiB of an image in chunks of 64 KiB. Smaller
+/// pages make the directory larger (16 bytes for each page of words). Larger ones waste more on
+/// scattered chunks.
 const WORDS: u64 = 1 << 14;
 
 /// The slots of one image.
@@ -20,22 +21,22 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The largest number of chunks: 4 PiB in chunks of 64 KiB, whose empty directory takes 64 MiB.
+    /// Most chunks: 4 PiB in chunks of 64 KiB, whose empty directory takes 64 MiB.
     pub const CHUNKS_MAX: u64 = 1 << 36;
 
-    /// All absent. `chunks` is at most [`Slots::CHUNKS_MAX`].
+    /// All slots absent. `chunks` is at most [`Slots::CHUNKS_MAX`].
     pub fn new(chunks: u64) -> Self {
         assert!(chunks <= Self::CHUNKS_MAX, "{chunks} slots");
         Self { pages: (0..chunks.div_ceil(WORDS)).map(|_| OnceLock::new()).collect(), chunks }
     }
 
-    /// The slot as it is now. Acquire: what was written before it became so is visible.
+    /// The present state of the slot. Acquire: everything written before it is visible.
     pub fn load(&self, chunk: Chunk) -> Slot {
         self.word(chunk).map_or(Slot::default(), |word| Slot::from_bits(word.load(Ordering::Acquire)))
     }
 
-    /// Replaces a slot by what `transition` makes of it, and returns the new one; `None` if `transition`
-    /// refused. Called again when another thread was faster.
+    /// Replaces a slot by what `transition` makes of it, and returns the new one; `None` if
+    /// `transition` refused. Called again when another thread was faster.
     pub fn change(&self, chunk: Chunk, transition: impl Fn(Slot) -> Option<Slot>) -> Option<Slot> {
         let word = match self.word(chunk) {
             Some(word) => word,

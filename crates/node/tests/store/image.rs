@@ -1,4 +1,4 @@
-//! An image for stores, and what their pieces say.
+//! An image for stores, and the bytes of their pieces.
 
 use std::sync::Arc;
 use vfield_core::chunk::{Chunk, ChunkSize};
@@ -27,7 +27,8 @@ impl Image {
         Self { bytes, id, tree }
     }
 
-    /// Of so many chunks, the last one short; every chunk has bytes of its own, those in `zeros` none.
+    /// An image of `chunks` chunks, the last one short; those in `zeros` are zero, all others
+    /// distinct.
     pub fn with_zeros(chunks: u64, zeros: &[u64]) -> Self {
         let mut bytes = vec![0; (chunks * SIZE - 100) as usize];
         for (number, chunk) in (0..).zip(bytes.chunks_mut(SIZE as usize)) {

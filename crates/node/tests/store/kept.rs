@@ -1,4 +1,5 @@
-//! Memory files that outlive their process: what is right is taken over, whatever else was done to them.
+//! Memory files that outlive their process: right chunks are taken over, after any
+//! changes to the file.
 
 use crate::image::{Image, SIZE, bytes_of};
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ use vfield_node::store::{Inserted, Kept, Store};
 
 const COMMITMENT: Commitment = Commitment { start: 3, from: 5 };
 
-/// What a process leaves that had all of the image and was killed.
+/// The file of a killed process that had all of the image.
 fn left(image: &Image) -> OwnedFd {
     let store = image.store();
     image.fill(&store);
@@ -42,7 +43,7 @@ fn label_at(image: &Image) -> u64 {
 }
 
 #[test]
-fn what_was_left_is_taken_over() {
+fn a_kept_store_is_taken_over() {
     let image = Image::with_zeros(600, &[4, 5, 6, 599]);
     let geometry = *image.tree.geometry();
     let (store, found) = take_over(left(&image)).expect("a store");
@@ -65,14 +66,14 @@ fn what_was_left_is_taken_over() {
     assert!(store.pieces(Extent::from(0..image.bytes.len() as u64), &mut pieces));
     assert!(pieces.iter().flat_map(bytes_of).eq(image.bytes.iter().copied()));
     drop(pieces);
-    // And once more, after what was dropped meanwhile.
+    // And once more, after an eviction.
     assert!(store.evict(Chunk(9)));
     let (_, found) = take_over(dup(store.file()).expect("a descriptor")).expect("a store");
     assert_eq!(found.runs, [0..4, 7..9, 10..599, 600..geometry.chunks()]);
 }
 
 #[test]
-fn what_was_changed_is_dropped() {
+fn changed_chunks_are_dropped() {
     let image = Image::with_zeros(12, &[3]);
     let file = left(&image);
     pwrite(&file, b"x", 2 * SIZE + 77).expect("written");
@@ -94,7 +95,7 @@ fn what_was_changed_is_dropped() {
 }
 
 #[test]
-fn what_cannot_be_verified_waits_for_its_page() {
+fn unverifiable_chunks_wait_for_their_page() {
     let image = Image::with_zeros(600, &[]);
     let store = image.store();
     image.fill(&store);
@@ -104,7 +105,7 @@ fn what_cannot_be_verified_waits_for_its_page() {
     adopt_all(&store, &found);
     // The other leaf page covers 88 chunks.
     assert_eq!((store.found(), store.spoiled()), (512, 0));
-    // What comes from elsewhere meanwhile takes its place.
+    // The same chunk from a peer takes its place.
     assert_eq!(store.insert(Chunk(600), &image.chunk(Chunk(600))).expect("memory"), Inserted::New);
     assert_eq!(store.insert(Chunk(1), &image.chunk(Chunk(1))).expect("memory"), Inserted::New);
     assert_eq!(store.found(), 511);
@@ -116,7 +117,7 @@ fn what_cannot_be_verified_waits_for_its_page() {
     assert_eq!(store.insert(Chunk(3), &image.chunk(Chunk(3))).expect("memory"), Inserted::New);
 }
 
-/// Bytes that the earlier process put into a socket stay as they were, whatever happens to their place.
+/// Bytes that the earlier process put into a socket never change, whatever happens to their slot.
 #[test]
 fn bytes_in_flight_survive_their_process() {
     let image = Image::with_zeros(12, &[]);
@@ -199,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn labels_say_what_was_written(
+    fn labels_survive_a_round_trip(
         id in any::<[u8; 32]>(),
         length in 1u64..=i64::MAX as u64,
         name in "[^/\\p{Cc}]{1,60}",
@@ -235,7 +236,7 @@ proptest! {
         }
     }
 
-    /// Whatever is written over a file, and wherever holes are made: what is adopted is right.
+    /// Whatever bytes are written over a file, and wherever holes are made: only right chunks are adopted.
     #[test]
     fn nothing_wrong_is_ever_adopted(
         scribbles in prop::collection::vec((0u64..14 * SIZE, prop::collection::vec(any::<u8>(), 1..40)), 0..6),

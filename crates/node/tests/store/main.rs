@@ -1,4 +1,5 @@
-//! The store against a map of chunks, its slots through all interleavings, and both under many threads.
+//! The store against a map of chunks, its slots through all interleavings, and both under many
+//! threads.
 
 mod image;
 mod kept;
@@ -126,7 +127,8 @@ fn neighbours_become_one_piece() {
     assert_eq!(lengths, [4 * SIZE - 100, 3 * SIZE, 5 * SIZE - 200]);
     assert!(matches!(pieces[1], Piece::Zero(_)));
     assert_eq!(concatenated(&pieces), image.slice(Extent::from(100..12 * SIZE - 200)));
-    // One pin for each chunk, held by the pieces: evicted chunks stay in memory until they are dropped.
+    // One pin for each chunk, held by the pieces: evicted chunks stay in memory until they are
+    // dropped.
     let before = store.resident_bytes();
     assert!(store.evict(Chunk(8)));
     assert_eq!((store.resident_bytes(), store.pin(Chunk(8)).is_some()), (before, false));
@@ -160,7 +162,7 @@ fn checks_start_from_the_top() {
     assert!(store.is_zero(Chunk(1)) && !store.is_zero(Chunk(0)) && !store.is_zero(Chunk(599)));
     assert!(matches!(store.piece(Extent::from(SIZE..SIZE + 9)), Some(Piece::Zero(9))));
     assert!(store.piece(Extent::from(0..9)).is_none());
-    // What is known to be zero stays so when its page is evicted.
+    // A zero chunk stays known when its page is evicted.
     assert!(store.evict(leaf));
     assert_eq!(store.check(Chunk(5), &image.chunk(Chunk(5))), Check::Unknown);
     assert_eq!(store.check(Chunk(1), &image.chunk(Chunk(1))), Check::Good);
@@ -196,7 +198,8 @@ fn sizes_that_cannot_be_held_are_refused() {
     assert!(matches!(pieces[..], [Piece::Zero(length)] if length == 1 << 20));
 }
 
-/// What `sendfile` put into a socket stays right when its chunk is dropped before the reader takes it.
+/// Bytes that `sendfile` put into a socket stay right when their chunk is evicted before they are
+/// read.
 #[test]
 fn bytes_in_flight_survive_an_eviction() {
     let image = Image::with_zeros(12, &[]);
@@ -218,7 +221,8 @@ fn bytes_in_flight_survive_an_eviction() {
     }
 }
 
-/// A chunk that is dropped while a client reads it slowly, and is wanted again, is here at once: its bytes never went.
+/// A chunk that is dropped while a client reads it slowly, and is wanted again, is here at once:
+/// its bytes never went.
 #[test]
 fn a_dropped_chunk_that_is_still_read_comes_back() {
     let image = Image::with_zeros(12, &[]);
@@ -289,7 +293,7 @@ fn many_threads_never_see_a_wrong_byte() {
     assert_eq!(store.resident_bytes(), 0, "every evicted chunk gave its memory back");
 }
 
-/// What lies in a slot's place in the memory file.
+/// The bytes in a slot's place in the memory file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Memory {
     Hole,
@@ -297,7 +301,7 @@ enum Memory {
     Whole,
 }
 
-/// What a thread is about to do; each step is one atomic transition or one touch of the memory.
+/// The next step of a thread: one atomic transition or one touch of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Actor {
     Insert,
@@ -333,7 +337,7 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
         Publish => (slot.publish(), memory, Done),
         Abandon => after(slot.abandon(), Done),
         Look => slot.look().map_or((slot, memory, Done), |slot| match memory {
-            // What an earlier process left half-written does not match its hash.
+            // Half-written bytes of an earlier process do not match their hash.
             Memory::HalfWritten => (slot, memory, Abandon),
             _ if actor == 2 => (slot, memory, PutBack),
             _ => (slot, memory, Publish),
@@ -362,8 +366,8 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
     Some((slot, memory, actors))
 }
 
-/// Every order in which two readers, two inserters (one of which fails) and an evictor can take their
-/// steps, from an absent and from a resident slot; and those who look at what was found.
+/// Every order in which two readers, two inserters (one of which fails), an evictor and the tasks
+/// that check found bytes can take their steps, from an absent and from a resident slot.
 #[test]
 fn slots_are_right_in_every_interleaving() {
     use Actor::*;

@@ -1,5 +1,5 @@
-//! Overlays in a folder: what was answered is there after a kill, what was flushed after a power loss, and nothing is
-//! taken for what it is not.
+//! Overlays in a folder: answered changes survive a kill, flushed ones a power loss, and wrong
+//! files are refused.
 
 use crate::support::{Base, ID, act, actions, check, device_bytes, model, noise, read, save, wait};
 use proptest::prelude::*;
@@ -32,15 +32,15 @@ fn killed(dir: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// The same, found by a machine that was started since. What was written and not flushed may be there all the same: the
-/// worst for whoever takes it for more than it is.
+/// The folder after a power loss. Unflushed changes may be there all the same: the worst case for a
+/// reader that trusts them.
 fn after_power_loss(dir: &Path) -> tempfile::TempDir {
     let copy = killed(dir);
     another_boot(copy.path());
     copy
 }
 
-/// Where a live file says which granules it is about, and in which boot.
+/// The offset in a live file of its granules' inode and its boot.
 const INODE_AT: u64 = 8 + 4 + 4 + 32 + 8;
 const BOOT_ID_AT: u64 = INODE_AT + 8;
 
@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_was_answered_survives_a_kill(
+    fn answered_writes_survive_a_kill(
         batches in prop::collection::vec((prop::collection::vec(actions(), 0..6), any::<bool>(), any::<bool>()), 1..5),
     ) {
         let mut dir = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_flushed_survives_a_power_loss(
+    fn flushed_writes_survive_a_power_loss(
         batches in prop::collection::vec(prop::collection::vec(actions(), 0..6), 1..5),
         later in prop::collection::vec(actions(), 0..4),
     ) {
@@ -189,7 +189,7 @@ proptest! {
             std::fs::write(&index, &bytes).unwrap();
             another_boot(dir.path());
             match open(dir.path()) {
-                // Only the last record can be taken for one that was never finished.
+                // Only the last record can look unfinished.
                 Ok(overlay) => assert_eq!(overlay.usage().held_bytes, 2 * 4096),
                 Err(OpenError::Damaged { .. } | OpenError::Newer { .. } | OpenError::OtherImage { .. }) => {}
                 Err(error) => panic!("{error}"),
@@ -258,7 +258,7 @@ fn room_on_the_disk_is_given_back() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_looked_at_before_it_counts() {
+fn files_of_a_killed_daemon_are_checked_before_they_count() {
     let dir = tempfile::tempdir().unwrap();
     let live = dir.path().join("base.live");
     wait(async {
@@ -272,16 +272,17 @@ fn what_a_killed_daemon_left_is_looked_at_before_it_counts() {
             bytes
         };
         let damaged = [
-            // A state that there is not, a granule behind the end of the device, an area too few.
-            (with(4096, 3), "it says what cannot be"),
-            (with(bytes.len() - 1, 1), "it says what cannot be"),
+            // An invalid state, a granule behind the end of the device, an area too few.
+            (with(4096, 3), "it has impossible values"),
+            (with(bytes.len() - 1, 1), "it has impossible values"),
             (bytes[..bytes.len() - 64].to_vec(), "its length is not the device's"),
         ];
         for (bytes, what) in damaged {
             std::fs::write(&live, bytes).unwrap();
             assert_eq!(said(open(dir.path()), dir.path()), format!("DIR/base.live is damaged: {what}"));
         }
-        // Begun and never finished, by another version, about another file: the index counts, and what it says is written.
+        // Unfinished, of another version, or about another file: then the index counts, and the
+        // file is rewritten.
         for other in [
             with(0, 0),
             with(8, 2),
@@ -293,7 +294,7 @@ fn what_a_killed_daemon_left_is_looked_at_before_it_counts() {
             assert_eq!(open(dir.path()).unwrap().usage().held_bytes, 4096);
             assert_eq!(std::fs::read(&live).unwrap(), bytes);
         }
-        // Whoever throws changes away may forget that file.
+        // A user who deletes changes may forget that file.
         for gone in ["base.index", "base.data"] {
             std::fs::remove_file(dir.path().join(gone)).unwrap();
         }
@@ -319,7 +320,7 @@ fn a_reset_is_one_after_a_kill_and_after_a_power_loss() {
 }
 
 #[test]
-fn what_was_never_flushed_takes_no_room_after_a_power_loss() {
+fn unflushed_writes_take_no_room_after_a_power_loss() {
     let dir = tempfile::tempdir().unwrap();
     wait(async {
         let overlay = open(dir.path()).unwrap();
@@ -339,7 +340,8 @@ fn an_index_that_was_written_often_stays_short() {
         let base = Base::new();
         let overlay = open(dir.path()).unwrap();
         let mut expected = model(&base);
-        // A record about three areas is 264 bytes; without being shortened the index would have 1.3 MB.
+        // A record about three areas is 264 bytes; without being shortened the index would have 1.3
+        // MB.
         for turn in 0..2500_u32 {
             for place in (0..3_usize).map(|area| area << 20) {
                 overlay.discard(Extent::from(place as u64..place as u64 + 4096)).unwrap();

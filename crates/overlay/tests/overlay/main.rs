@@ -1,4 +1,4 @@
-//! The overlay against a vector of bytes that is written the same way.
+//! The overlay against a vector of bytes with the same writes.
 
 mod folder;
 mod model;

@@ -1,4 +1,5 @@
-//! Whatever is done: reads give what was written, room is what is held, and a bound is a bound.
+//! After any actions: reads return written data, room matches the held granules, and the bound
+//! holds.
 
 use crate::support::ID;
 use crate::support::{Action, Base, act, actions, check, device_bytes, in_memory, model, noise, read, wait};
@@ -12,7 +13,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn reads_give_what_was_written(actions in prop::collection::vec(actions(), 1..40)) {
+    fn reads_return_written_data(actions in prop::collection::vec(actions(), 1..40)) {
         wait(async {
             let base = Base::new();
             let (overlay, mut model) = (in_memory(&base), model(&base));
@@ -27,7 +28,7 @@ proptest! {
     }
 
     #[test]
-    fn a_full_overlay_refuses_what_needs_room_and_nothing_else(
+    fn a_full_overlay_refuses_only_writes_that_need_room(
         granules in 0..200_u64,
         actions in prop::collection::vec(actions(), 1..60),
     ) {
@@ -38,7 +39,8 @@ proptest! {
             for action in &actions {
                 if let Err(error) = act(&overlay, &mut model, action).await {
                     assert_eq!(error, WriteError::Full);
-                    // A write that failed may have changed a part of what it was about: read on from there.
+                    // A write that failed may have changed a part of what it was about: read on
+                    // from there.
                     let (offset, length) = match *action {
                         Action::Write(offset, length, _) => (offset, length as u64),
                         Action::Zero(offset, length) => (offset, length),
@@ -63,7 +65,7 @@ fn room_is_given_back() {
         overlay.write(8192, bytes.clone().into()).await.unwrap();
         assert_eq!(overlay.usage().held_bytes, 64 << 10);
         assert_eq!(overlay.try_write(1 << 20, &[1]), Some(Err(WriteError::Full)));
-        // What is held can be written again, in parts as well.
+        // Held granules can be written again, in parts too.
         assert_eq!(overlay.try_write(8192 + 5, &[1; 30_000]), Some(Ok(())));
         overlay.discard(Extent::from(8192..8192 + (32 << 10))).unwrap();
         let usage = overlay.usage();
@@ -90,7 +92,7 @@ fn zeros_take_no_room_where_there_are_zeros() {
 }
 
 #[test]
-fn what_was_handed_out_does_not_change_any_more() {
+fn pieces_already_handed_out_never_change() {
     wait(async {
         let base = Base::new();
         let overlay = in_memory(&base);
@@ -108,7 +110,8 @@ fn what_was_handed_out_does_not_change_any_more() {
 fn writers_at_once_come_out_granule_by_granule() {
     let base = Base::new();
     let (overlay, rounds) = (in_memory(&base), 200);
-    // Each writes two and a half granules of its own letter; the granule in the middle is whole for all.
+    // Each writes two and a half granules of its own letter; the granule in the middle is whole for
+    // all.
     std::thread::scope(|scope| {
         for letter in 1..=4_u8 {
             let overlay = &overlay;

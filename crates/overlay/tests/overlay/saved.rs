@@ -1,4 +1,4 @@
-//! Saved overlays: they come back as they were, of one moment, and anything else is refused.
+//! Saved overlays: they restore the changes of one moment; other files are refused.
 
 use crate::support::{Base, ID, act, actions, check, device_bytes, in_memory, model, noise, save, wait};
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_was_saved_comes_back(
+    fn saved_changes_come_back(
         before in prop::collection::vec(actions(), 0..20),
         after in prop::collection::vec(actions(), 0..10),
     ) {
@@ -122,8 +122,8 @@ fn a_save_is_of_one_moment_while_writers_go_on() {
     let overlay = in_memory(&base);
     let size = 2 << 20;
     overlay.try_write(0, &vec![1; size]).unwrap().unwrap();
-    // One writer goes over all granules, one letter after the other: a moment has two neighbouring letters at
-    // most, the later one in front.
+    // One writer goes over all granules, one letter after the other: a moment has at most two
+    // adjacent letters, the later one in front.
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -153,7 +153,7 @@ fn a_save_is_of_one_moment_while_writers_go_on() {
 }
 
 #[test]
-fn what_cannot_be_restored_is_named() {
+fn unrestorable_files_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("saved");
     let (base, _) = saved(&path);
@@ -213,14 +213,15 @@ fn a_save_replaces_a_saved_overlay_and_nothing_else() {
 
 #[test]
 fn a_save_that_fails_leaves_the_old_file() {
-    // Where files can be without a name.
+    // A file system with unnamed files.
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("saved");
     let (_, model) = saved(&path);
     let before = std::fs::read(&path).unwrap();
     let overlay = in_memory(&Base::new());
     overlay.try_write(0, &vec![1; 1 << 20]).unwrap().unwrap();
-    // A file that takes nothing, and a directory in which nothing can be made: the system refuses even root.
+    // A file that takes nothing, and a directory in which nothing can be made: the system refuses
+    // even root.
     let replacement = Replacement::begin(&path).unwrap();
     let full = std::fs::File::options().read(true).write(true).open("/dev/full").unwrap();
     assert!(matches!(overlay.save(&full), Err(SaveError::File(_))));

@@ -1,4 +1,4 @@
-//! A base in memory whose bytes are here or not as a test says, and what is done to an overlay of it.
+//! A base in memory whose bytes are available on demand, and the actions on an overlay of it.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ pub struct Base {
     gate: watch::Sender<bool>,
     error: watch::Sender<Option<ReadError>>,
     waiting: watch::Sender<usize>,
-    /// How often it was read.
+    /// The number of reads.
     pub reads: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ impl Base {
         self.error.send_replace(error);
     }
 
-    /// Returns when so many reads wait.
+    /// Returns when `count` reads wait.
     pub async fn until_waiting(&self, count: usize) {
         self.waiting.subscribe().wait_for(|waiting| *waiting == count).await.expect("the base lives");
     }
@@ -168,7 +168,7 @@ pub const fn device_bytes() -> u64 {
     (LENGTH as u64).next_multiple_of(512)
 }
 
-/// What the device has before anything is changed.
+/// The device's bytes before any change.
 pub fn model(base: &Base) -> Vec<u8> {
     let mut bytes = base.bytes.to_vec();
     bytes.resize(device_bytes() as usize, 0);
@@ -183,7 +183,7 @@ pub fn noise(length: usize, seed: u8) -> Vec<u8> {
     bytes
 }
 
-/// Does the same to both; what is read must be the same.
+/// Does the same to both; the reads must be equal.
 pub async fn act(overlay: &Overlay, model: &mut [u8], action: &Action) -> Result<(), WriteError> {
     match *action {
         Action::Write(offset, length, seed) => {
@@ -245,7 +245,7 @@ fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
     bytes
 }
 
-/// All of the device is what the model says, and what is said to be zeros is.
+/// The device equals the model, and all announced zeros are zeros.
 pub async fn check(overlay: &Overlay, model: &[u8]) {
     let all = Extent::from(0..overlay.size_bytes());
     assert_eq!(all.len(), model.len() as u64);

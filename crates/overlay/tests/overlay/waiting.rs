@@ -1,4 +1,4 @@
-//! What waits for the base, and what does not.
+//! Operations that wait for the base, and those that do not.
 
 use crate::support::{Base, ID, check, in_memory, model, noise, read, wait};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ fn whole_granules_never_need_the_base() {
         base.shut();
         let overlay = in_memory(&base);
         assert_eq!(overlay.try_write(8192, &[1; 40_960]), Some(Ok(())));
-        // Parts of what is held, and of what is zeros, neither.
+        // Nor do parts of held granules and of zeros.
         assert_eq!(overlay.try_write(8000 + 4096, &[2; 10_000]), Some(Ok(())));
         overlay.discard(Extent::from(0..8192)).unwrap();
         assert_eq!(overlay.try_write(100, &[3; 7]), Some(Ok(())));
@@ -35,7 +35,8 @@ fn a_write_that_waits_holds_up_nobody() {
         let waiting = overlay.write(600_001, vec![1; 10].into());
         let others = async {
             base.until_waiting(1).await;
-            // The same granule, whole: it is there at once, and the one that waited is laid over it later.
+            // The same granule, whole: it is there at once, and the waiting write is laid over it
+            // later.
             let start = 600_001 / 4096 * 4096;
             assert_eq!(overlay.try_write(start, &[9; 4096]), Some(Ok(())));
             assert_eq!(read(&overlay, Extent::from(start..start + 4096)).await, [9; 4096]);

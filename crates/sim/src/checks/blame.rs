@@ -1,4 +1,4 @@
-//! A peer that lies may be blamed, an innocent one never.
+//! Blame: a lying peer may be blamed, an innocent one never.
 
 use crate::field::Field;
 use crate::machine::{Fault, number_of};

@@ -1,16 +1,17 @@
-//! An origin sends about one image, and again what has been lost meanwhile.
+//! Copies: an origin sends about one image, and again only the chunks that were lost meanwhile.
 //!
-//! What it sends while another machine of the asker's zone has it, and could be asked, it sends again. That happens:
-//! what two ask for at the same time, what is held for a moment by somebody of whom nobody knows it, and what was under way
-//! when a connection broke or a machine fell silent. Of each chunk that is about twice for all that may go wrong, and once for
-//! each machine that is started again, and reads again what others have for a moment; an origin of whom everybody asks
-//! everything sends it once for each machine. The worst of 4000 seeds was 1.2 images, for random reads by 23 machines with small
-//! stores.
+//! A chunk counts as sent again if another machine of the asker's zone has it and could be asked.
+//! That happens with concurrent requests, with transient copies that no other node knows of, and
+//! with chunks under way when a connection broke or a machine fell silent. Each chunk may be sent
+//! about twice for all faults, and once for each restarted machine, which reads transient chunks of
+//! others again. An origin that all machines ask for everything sends it once for each machine. The
+//! worst of 4000 seeds was 1.2 images, for random reads by 23 machines with small stores.
 
 use crate::field::Field;
 use vfield_core::chunk::Chunk;
 
-/// More than the image, for the smallest ones: what a few hedges and resets make of eight chunks.
+/// Chunks allowed beyond the image, for the smallest images: a few hedges and resets of eight
+/// chunks.
 const SLACK: u64 = 16;
 
 /// True if an asker could have the chunk from another machine of its zone.

@@ -1,5 +1,6 @@
-//! Once nothing is wrong any more stores have what they are to hold; and those of each zone hold as much of the image together as
-//! they have room for, unless it has holes. What cores believe of their zone's coverage is so.
+//! Coverage: once all faults are mended, stores are full. The stores of each zone together hold as
+//! much of the image as they have room for, unless it has holes. The cores' view of their zone's
+//! coverage is right.
 
 use super::reads::holders;
 use crate::field::Field;
@@ -9,7 +10,7 @@ use vfield_core::chunk::Chunk;
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     let image = &field.images[0];
     let there = field.there();
-    // Of what nobody can be asked for no store can be filled.
+    // Chunks that no peer can be asked for cannot be in a store.
     let mut chunks = (0..image.chunks()).map(Chunk).filter(|chunk| !image.is_zero(*chunk));
     if chunks.any(|chunk| holders(field, chunk).is_empty()) {
         return Ok(());
@@ -32,7 +33,7 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
                 return Err((machine, format!("believes that all is covered, {chunk} is not")));
             }
         }
-        // Arcs that lie over each other move apart until nothing is bare, so what is bare there was no room for.
+        // Overlapping arcs move apart until nothing is bare, so a bare place had no room.
         let (chunks, missing) = (image.chunks(), bare.len() as u64);
         if let Some(chunk) = bare.first()
             && !image.is_sparse()
@@ -46,7 +47,7 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// What none of these machines holds.
+/// The chunks that none of these machines holds.
 fn bare(field: &Field, machines: &[usize]) -> Vec<Chunk> {
     let image = &field.images[0];
     let shelves: Vec<_> = machines.iter().filter_map(|machine| field.machines[*machine].shelf(0)).collect();

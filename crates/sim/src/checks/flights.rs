@@ -1,4 +1,5 @@
-//! Single flight: one request for a chunk, two if the first is late; and the window bounds what is asked for.
+//! Single flight: one request for a chunk, two if the first is late. The window bounds the
+//! requested bytes.
 
 use crate::field::Field;
 use vfield_core::config::HEDGE_AFTER;

@@ -1,4 +1,5 @@
-//! Capacity is a hard bound, what is kept for a while has its own, and shell and core agree about what is here.
+//! Inventory: capacity is a hard bound, the transient cache has its own, and shell and core agree
+//! about the present chunks.
 
 use crate::field::Field;
 

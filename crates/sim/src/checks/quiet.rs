@@ -1,19 +1,22 @@
-//! Nothing is left over: once nobody reads and stores are full no request is in flight, and nothing is in any queue.
+//! Quiet: once no machine reads and stores are full, no request is in flight, and all queues are
+//! empty.
 
 use super::reads::holders;
 use crate::field::Field;
 use crate::machine::flights::Flight;
 use std::time::Duration;
 
-/// A request that is older than this has been forgotten by somebody.
+/// Age from which a request counts as forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     for machine in field.there() {
         let host = &field.machines[machine];
-        // Nobody is told of a machine whose power failed; what was called off there ends with TCP's patience, minutes later.
+        // No peer hears of a power loss; cancelled requests to that machine end with TCP's
+        // patience, minutes later.
         let lasts = |flight: &Flight| field.machines[flight.to as usize].alive || !flight.cancelled;
-        // What nobody has is asked for of all in turn, and they ask others on behalf of those who wait.
+        // A chunk without a holder is requested of all in turn, and they ask others for the waiting
+        // askers.
         let is_had = |flight: &Flight| !holders(field, flight.chunk).is_empty();
         let is_old = |flight: &Flight| field.now() - flight.sent > FORGOTTEN && lasts(flight) && is_had(flight);
         let old = host.flights.iter().find(|(_, flight)| is_old(flight));

@@ -1,8 +1,9 @@
-//! Every read ends once nothing is wrong any more, with its bytes, if a copy of them is left that can be found.
+//! Reads: once all faults are mended, every read ends with its bytes, if a findable copy of them is
+//! left.
 //!
-//! Such a copy lies in the file of a live origin, or in the store of a live machine on the arc that it has told the field
-//! of. What is only kept for a while on the way of others, or lies on an arc that was given up, may be found or not. A
-//! machine that has lied does not count: others put it aside for a minute and longer.
+//! Such a copy is in the file of a live origin, or in the store of a live machine on its announced
+//! arc. A transient copy, or one on an abandoned arc, may be found or not. A machine that has lied
+//! does not count: others ban it for a minute and longer.
 
 use crate::field::Field;
 use std::collections::BTreeSet;
@@ -41,7 +42,7 @@ fn can_be_had(field: &Field, machine: usize, chunk: Chunk) -> bool {
     true
 }
 
-/// Who surely can be asked for a chunk.
+/// The machines that can surely be asked for a chunk.
 pub(super) fn holders(field: &Field, chunk: Chunk) -> BTreeSet<usize> {
     let ring = Ring::new(field.images[0].chunks());
     let holds = |machine: &usize| {

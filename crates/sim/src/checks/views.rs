@@ -1,7 +1,9 @@
-//! Once nothing is wrong any more nobody believes in the dead, all live machines of a zone know each other, and no zone is
-//! cut off: from each machine there is a way to every other along those who know each other, as neighbours or as gateways.
+//! Views: once all faults are mended, no node believes in a dead one, all live machines of a zone
+//! know each other, and no zone is cut off. Each machine has a path to every other along members
+//! and gateways.
 //!
-//! All join through machine 0. If that goes before it could tell a zone of any other, nobody there can find one.
+//! All machines join through machine 0. If that goes before it has told a zone of any other, no
+//! machine there can find one.
 
 use crate::field::Field;
 use crate::machine::number_of;
@@ -19,8 +21,8 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
             return Err((machine, format!("believes in machine {ghost}, which is gone")));
         }
         let zone = field.machines[machine].zone;
-        let mut neighbours = there.iter().filter(|other| field.machines[**other].zone == zone);
-        if let Some(missed) = neighbours.find(|other| !seen.contains(other)) {
+        let mut expected = there.iter().filter(|other| field.machines[**other].zone == zone);
+        if let Some(missed) = expected.find(|other| !seen.contains(other)) {
             let count = members.len();
             return Err((machine, format!("does not know machine {missed} of its zone, which lives ({count} known)")));
         }
@@ -38,14 +40,14 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
             }
         }
     }
-    let told = |machine: &usize| heard_of_others(field, &there, field.machines[*machine].zone);
-    match there.difference(&reached).copied().find(told) {
+    let heard = |machine: &usize| heard_of_others(field, &there, field.machines[*machine].zone);
+    match there.difference(&reached).copied().find(heard) {
         Some(lost) => Err((lost, format!("and its zone have no way to machine {first}"))),
         None => Ok(()),
     }
 }
 
-/// True unless all of whom a zone has heard, outside of it, is machine 0, and that is gone.
+/// True unless a zone has heard of machine 0 only, outside of it, and that is gone.
 fn heard_of_others(field: &Field, there: &BTreeSet<usize>, zone: u32) -> bool {
     let of_zone = there.iter().map(|machine| &field.machines[*machine]).filter(|host| host.zone == zone);
     let mut contacts = of_zone.flat_map(|host| host.node.contacts()).map(|contact| number_of(contact.node));

@@ -1,4 +1,4 @@
-//! `boot`: machines that boot from the image at once: small reads all over it, in the order in which one was recorded.
+//! `boot`: machines boot from the image at once, with small reads all over it in a recorded order.
 
 use super::Failure;
 use crate::dice::Dice;
@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 /// `boot` and its options.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Where
+    /// The machines and their network
     #[command(flatten)]
     pub room: Room,
-    /// How much of the image is read, in hundredths
+    /// Share of the image that is read, in percent
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100), value_name = "PERCENT")]
     pub percent: u64,
-    /// Nodes have joined and filled their stores before the start [default: they are started at the start]
+    /// Nodes have joined and filled their stores before the start [default: they are started at the
+    /// start]
     #[arg(long)]
     pub warm: bool,
     /// Print one JSON object
@@ -34,7 +35,7 @@ const START_WITHIN: Duration = Duration::from_millis(50);
 /// Boots all, and says how long their reads took.
 ///
 /// # Errors
-/// Options that make no sense; readers that do not come to their end.
+/// Options that make no sense; readers that do not finish.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let room = &options.room;
     room.check().map_err(Failure::Usage)?;
@@ -85,7 +86,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     report.print(options.json);
     match took {
         Some(_) => Ok(()),
-        None => Err(Failure::Unfinished(format!("readers did not come to their end since {start:?}"))),
+        None => Err(Failure::Unfinished(format!("readers did not finish since {start:?}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `chaos`: many seeds, each a small field and all that goes wrong in it.
+//! `chaos`: many seeds, each a small field with its faults.
 
 use super::Failure;
 use super::evidence::Evidence;
@@ -23,13 +23,13 @@ pub struct Options {
     /// Go on after a violation
     #[arg(long)]
     pub keep_going: bool,
-    /// At so many seeds at once [default: one for each processor]
+    /// Seeds run at once [default: one for each processor]
     #[arg(long, value_name = "COUNT")]
     pub jobs: Option<usize>,
-    /// Say what is drawn from each seed
+    /// Print the field and the faults of each seed
     #[arg(long)]
     pub verbose: bool,
-    /// Where a violation's trace goes [default: target/sim/chaos-SEED.json]
+    /// File for the trace of a violation [default: target/sim/chaos-SEED.json]
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Print one JSON object
@@ -45,16 +45,16 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     if from < to { Ok(from..to) } else { Err(wrong()) }
 }
 
-/// What many trials found.
+/// The result of many trials.
 #[derive(Debug, Serialize)]
 pub struct Found {
     /// Trials that came to their end.
     pub runs: u64,
-    /// Those that found something wrong.
+    /// Number of trials with a violation.
     pub violations: usize,
-    /// How many of each checker.
+    /// Number of violations by checker.
     pub by_checker: BTreeMap<&'static str, usize>,
-    /// Each: its seed and what was found.
+    /// Seed and finding of each violation.
     pub found: Vec<(u64, String)>,
     /// Simulated seconds of all.
     pub simulated_s: f64,
@@ -97,7 +97,7 @@ pub fn soak(hours: f64) -> Result<(), Failure> {
     first.map_or(Ok(()), Err)
 }
 
-/// Of one seed: how many seconds were simulated, what failed, in words, and who found it.
+/// One trial: the seed, the simulated seconds, the failure, its words, and the checker.
 type Tried = (u64, f64, Option<Failure>, String, &'static str);
 
 fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Found, Option<Failure>) {

@@ -1,4 +1,5 @@
-//! The trace file of a violation: enough to repeat it with the same build, and to read what happened last.
+//! The trace file of a violation: enough to repeat it with the same build, and to read its last
+//! steps.
 
 use crate::scenario::chaos::{Chaos, Drawn};
 use crate::trial::Outcome;
@@ -6,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use vfield_core::wire;
 
-/// The format of these files, and of what is drawn from a seed: both sides of a replay must agree on it.
+/// The format of these files and of the draw from a seed: both sides of a replay must agree on it.
 pub const FORMAT: u32 = 2;
 
-/// See the module.
+/// The content of a trace file.
 #[derive(Debug, Serialize)]
 pub struct Evidence {
     vfield_sim_trace: Head,
@@ -18,20 +19,20 @@ pub struct Evidence {
     view: Vec<String>,
 }
 
-/// What a replay reads.
+/// The part that a replay reads.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Head {
-    /// See [`FORMAT`].
+    /// The file's format: [`FORMAT`].
     pub format: u32,
     /// The program's version.
     pub version: String,
-    /// The protocol's.
+    /// The version of the wire protocol.
     pub protocol: u32,
     /// The seed of the chaos.
     pub seed: u64,
-    /// What was found.
+    /// The violation in words.
     pub violation: String,
-    /// How much happened until then.
+    /// The number of steps until then.
     pub steps: u64,
     /// The hash of all that.
     pub hash: String,
@@ -50,12 +51,12 @@ impl Head {
 /// The part of a trace file that a replay needs.
 #[derive(Debug, Deserialize)]
 pub struct Kept {
-    /// See [`Head`].
+    /// The head, which a replay reads.
     pub vfield_sim_trace: Head,
 }
 
 impl Evidence {
-    /// Of a trial that found something.
+    /// The evidence of a failed trial.
     pub fn of_chaos(chaos: &Chaos, outcome: &Outcome) -> Self {
         let head = Head {
             format: FORMAT,

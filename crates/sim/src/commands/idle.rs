@@ -1,4 +1,4 @@
-//! `idle`: what nodes say to each other when nobody reads.
+//! `idle`: the traffic between nodes while no machine reads.
 
 use super::Failure;
 use crate::dice::Dice;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// `idle` and its options.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Where
+    /// The machines and their network
     #[command(flatten)]
     pub room: Room,
-    /// How long it is watched, once all stores are full
+    /// Time of the measurement, once all stores are full
     #[arg(long = "for", default_value = "60s", value_parser = units::time, value_name = "TIME")]
     pub watched: Duration,
     /// Print one JSON object

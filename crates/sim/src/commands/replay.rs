@@ -1,4 +1,4 @@
-//! `replay`: repeats what a trace file tells of.
+//! `replay`: repeats the run of a trace file.
 
 use super::Failure;
 use super::evidence::Kept;
@@ -14,10 +14,10 @@ pub struct Options {
     pub file: PathBuf,
 }
 
-/// Repeats it.
+/// Repeats the run of a trace file.
 ///
 /// # Errors
-/// The violation, as it was; a file that is no trace, or of another version; a run that is not the same.
+/// The violation, as it was; no valid trace, or one of another version; a run that differs.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let name = options.file.display();
     let text = std::fs::read_to_string(&options.file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;

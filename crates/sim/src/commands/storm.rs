@@ -1,4 +1,4 @@
-//! `storm`: everybody reads one image at once.
+//! `storm`: all machines read one image at once.
 
 use super::Failure;
 use crate::dice::Dice;
@@ -19,7 +19,7 @@ use vfield_core::time::Time;
 /// `storm` and its options.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// What it is made of
+    /// The storm's settings
     #[command(flatten)]
     pub storm: Storm,
     /// Print one JSON object
@@ -29,19 +29,19 @@ pub struct Options {
 
 /// Processes that are started together do not start in one instant: within this.
 const START_WITHIN: Duration = Duration::from_millis(50);
-/// So often the storm is looked at.
+/// Interval of checks on the storm.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often what machines do is written down.
+/// Interval of the notes about explained machines.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(1);
-/// The times of so many readers are listed.
+/// Most readers whose times are listed.
 const LISTED: usize = 1000;
-/// With `--explain`: so many machines at a time.
+/// Machines explained at a time with `--explain`.
 const EXPLAINED: usize = 3;
 
 /// Runs a storm and prints its result.
 ///
 /// # Errors
-/// Options that make no sense; readers that do not come to their end.
+/// Options that make no sense; readers that do not finish.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let storm = &options.storm;
     storm.check().map_err(Failure::Usage)?;
@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let report = run.report(began);
     report.print(options.json);
     if report.unfinished > 0 {
-        return Err(Failure::Unfinished(format!("{} readers did not come to their end", report.unfinished)));
+        return Err(Failure::Unfinished(format!("{} readers did not finish", report.unfinished)));
     }
     Ok(())
 }
@@ -67,7 +67,7 @@ struct Run<'a> {
     field: Field,
     dice: Dice,
     start: Time,
-    /// Machines whose readers are not expected to come to their end.
+    /// Machines whose readers need not finish.
     excused: BTreeSet<usize>,
     /// When each machine was to start.
     starts: Vec<Time>,
@@ -76,7 +76,7 @@ struct Run<'a> {
     to_begin: usize,
 }
 
-/// What had happened before the start.
+/// The counts at the start.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counters {
     origin: u64,
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
         self.storm.room.switch_on(&mut self.field, &mut self.dice, wait, Some(reads));
     }
 
-    /// All until the readers start.
+    /// Prepares the field until the readers start.
     fn prepare(&mut self) -> Result<(), Failure> {
         let room = &self.storm.room;
         if !self.storm.warm {

@@ -1,16 +1,16 @@
-//! What was typed, and what scenario files say: one line for what is wrong with it.
+//! Parses the command line and scenario files, and reports an error in one line.
 //!
-//! A scenario file is a list of options as one would type them, `@FILE` in their place: an option and its value on each
-//! line, comments after `#`.
+//! A scenario file is a list of options in place of `@FILE`: an option and its value on each line,
+//! comments after `#`.
 
 use super::{Failure, Options};
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-/// The options of a command line; `None` if help was asked for, which has been printed.
+/// The options of a command line; `None` if it asked for help, which is already printed.
 ///
 /// # Errors
-/// Options that do not exist, or are not what they should be; files that cannot be read.
+/// Unknown options, invalid values, unreadable files.
 pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Options>, Failure> {
     let mut all = Vec::new();
     for arg in args {

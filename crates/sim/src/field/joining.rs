@@ -1,4 +1,5 @@
-//! Machines that are switched on: at once, or by asking one that is there over the network.
+//! Machines that are switched on: members from the start, or joining through another one over the
+//! network.
 
 use super::{Event, Field, Zone};
 use crate::machine::shelf::Shelf;
@@ -15,24 +16,25 @@ use vfield_core::wire::{self, Kind};
 /// What a machine does once it has joined.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Whom it asks first; then any that is there. An origin that finds nobody founds the field anew.
+    /// The machine that it asks first; then any live one. An origin that finds none founds the
+    /// field anew.
     pub via: Option<usize>,
-    /// It is an origin of its images.
+    /// True for an origin of its images.
     pub origin: bool,
     /// Images that it takes part in, and how many chunks of each it holds.
     pub images: Vec<(usize, u64)>,
-    /// What it reads then, and how many blocks at a time.
+    /// Its reads after that, if any.
     pub reads: Option<Reads>,
 }
 
-/// What a reader does.
+/// The task of a reader.
 #[derive(Debug)]
 pub struct Reads {
-    /// Of this image.
+    /// The index of its image.
     pub image: usize,
     /// In this order.
     pub order: Order,
-    /// So many blocks at a time.
+    /// Blocks read at a time.
     pub depth: usize,
 }
 
@@ -46,7 +48,7 @@ impl Field {
         machine
     }
 
-    /// A machine that joins through `via` and holds so many chunks of each of `images`.
+    /// Adds a machine that joins through `via` and holds this many chunks of each of `images`.
     pub fn join(&mut self, via: usize, images: &[(usize, u64)]) -> usize {
         let machine = self.start(Some(via));
         for &(image, capacity) in images {
@@ -64,7 +66,7 @@ impl Field {
         machine
     }
 
-    /// A new origin at the address of `old`, which knows of nobody.
+    /// A new origin at the address of `old`, with an empty memory.
     pub fn serve_again(&mut self, old: usize, images: &[usize]) -> usize {
         let machine = self.start_at(self.machines[old].place, None);
         for &image in images {
@@ -133,12 +135,12 @@ impl Field {
         self.schedule_wake(from);
     }
 
-    /// What a machine tells another when they compare notes.
+    /// The snapshot that a machine sends to another one.
     pub(super) fn notes(&self, from: usize, to: usize, kind: Kind) -> Vec<u8> {
         wire::snapshot_frame(kind, 0, self.machines[from].node.snapshot(&self.machines[to].identity))
     }
 
-    /// A machine takes in what another told it.
+    /// A machine takes in the snapshot of another one.
     pub(super) fn learn(&mut self, machine: usize, frame: &[u8]) {
         let snapshot = wire::decode_snapshot(&frame[wire::HEADER..]).expect("it is as a core made it");
         self.input(machine, Input::Learned(snapshot));
@@ -163,7 +165,7 @@ impl Field {
     fn switch_on(&mut self, place: u32) -> usize {
         let machine = self.machines.len();
         let zone = self.links.zone(place);
-        // In a field without zones no node is told of one.
+        // In a field without zones no node has a configured zone.
         let named = (self.links.zone_size > 0).then(|| identity::Zone::named(&format!("zone-{zone}")));
         let named = named.flatten().unwrap_or_default();
         let identity = machine::identity(machine, place, named, self.now(), self.dice.roll());
@@ -195,5 +197,5 @@ impl Field {
     }
 }
 
-/// A machine that has no answer asks again after so long: the daemon's bound for a snapshot.
+/// Time after which a machine without an answer asks again: the daemon's timeout for a snapshot.
 const JOIN_AGAIN: Duration = Duration::from_secs(5);

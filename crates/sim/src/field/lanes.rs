@@ -1,4 +1,4 @@
-//! Lanes: how machines connect, and what happens when connections break.
+//! Lanes: how machines connect, and the effects of broken connections.
 
 use super::{BEAT, Event, Field};
 use crate::machine::Fault;
@@ -8,10 +8,10 @@ use vfield_core::fetch::ConnectionId;
 use vfield_core::identity::Identity;
 use vfield_core::node::Input;
 
-/// A connection that nobody answers is given up after so long: the daemon's bound.
+/// Timeout for connecting, as in the daemon.
 const CONNECT: Duration = Duration::from_millis(500);
 
-/// How the shell of the asked machine names a lane.
+/// The id of a lane in the shell of the asked machine.
 pub(super) fn connection(owner: usize, epoch: u32) -> ConnectionId {
     ConnectionId(u64::from(epoch) << 32 | owner as u64)
 }
@@ -22,7 +22,8 @@ pub(super) const fn owner_of(connection: ConnectionId) -> (usize, u32) {
 }
 
 impl Field {
-    /// Connects if need be; `None` if the other cannot be reached, which breaks what is in flight to it.
+    /// Connects if need be; `None` if the other is unreachable, which breaks the requests in flight
+    /// to it.
     pub(super) fn reach(&mut self, machine: usize, peer: Identity) -> Option<usize> {
         let to = self.number(peer.node)?;
         let open = self.machines[machine].lanes.get(&(to as u32)).is_some_and(|lane| lane.open);
@@ -37,7 +38,7 @@ impl Field {
         }
         let there = self.places[self.machines[to].place as usize] as usize;
         if !open || there != to {
-            // Nobody listens there, or another process does, which says who it is.
+            // No process listens there, or another one does, which says its own identity.
             self.close(machine, to, round_trip);
             self.unreachable(machine, to, round_trip);
             if there != to && self.machines[there].alive && !self.is_walled_off(machine, there) {
@@ -69,8 +70,8 @@ impl Field {
         self.tell(Duration::ZERO, to, Input::Met(first));
     }
 
-    /// Closes the lane from `machine` to `to`: all on it is lost, and the other notices after a while. True if it was
-    /// open.
+    /// Closes the lane from `machine` to `to`: all on it is lost, and the other notices after a
+    /// while. True if it was open.
     pub(super) fn close(&mut self, machine: usize, to: usize, after: Duration) -> bool {
         let Some(lane) = self.machines[machine].lanes.get_mut(&(to as u32)).filter(|lane| lane.open) else {
             return false;
@@ -110,7 +111,8 @@ impl Field {
         }
     }
 
-    /// From now on `from` gives `to`, which asked it for something, signs of life until it has answered.
+    /// From now on `from` gives `to`, which asked it for something, signs of life until it has
+    /// answered.
     pub(super) fn begin_to_beat(&mut self, from: usize, to: usize) {
         if let Some(lane) = self.machines[to].lanes.get_mut(&(from as u32))
             && !lane.beating

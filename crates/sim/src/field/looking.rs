@@ -1,4 +1,4 @@
-//! Looking at a field from outside: conditions, waiting for them, and words for those that do not come.
+//! Views of a field from outside: conditions, waiting for them, and descriptions of missed ones.
 
 use super::{Field, LOOK_EVERY};
 use std::fmt::Write as _;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use vfield_core::chunk::Chunk;
 
 impl Field {
-    /// Lets time pass until something holds, and says how much; panics if it does not within `limit`.
+    /// Runs the field until a condition holds, and returns how long that took; panics after
+    /// `limit`.
     #[track_caller]
     pub fn until(&mut self, what: &str, limit: Duration, holds: impl FnMut(&Self) -> bool) -> Duration {
         match self.try_until(limit, holds) {
@@ -47,7 +48,7 @@ impl Field {
         machines.iter().all(|machine| self.machines[*machine].node.is_covered(1))
     }
 
-    /// How many chunks of an image no living store holds, in truth.
+    /// The number of chunks of an image that no live store holds, in truth.
     pub fn bare(&self, image: usize) -> u64 {
         let original = &self.images[image];
         let shelves =
@@ -73,7 +74,7 @@ impl Field {
         (0..self.machines.len()).filter(|machine| self.machines[*machine].alive).filter(joined).collect()
     }
 
-    /// How much has happened.
+    /// The number of steps in the trace.
     pub const fn steps(&self) -> u64 {
         self.trace.steps()
     }
@@ -83,7 +84,7 @@ impl Field {
         self.trace.hash()
     }
 
-    /// The last things that happened, in words.
+    /// The last steps in words.
     pub fn last_steps(&self) -> Vec<String> {
         self.trace.last().iter().map(ToString::to_string).collect()
     }
@@ -93,7 +94,7 @@ impl Field {
         self.packets.len()
     }
 
-    /// Each machine's view, for those who look for what went wrong.
+    /// Each machine's view, for the search for a fault.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| machine.alive) {

@@ -1,4 +1,4 @@
-//! What cores want done, done: evictions first, as the shell does.
+//! Carries out the outputs of cores: evictions first, as the shell does.
 
 use super::{Event, Field};
 use crate::checks;
@@ -15,12 +15,12 @@ use vfield_core::node::{Input, Notice, Output};
 use vfield_core::wire::{Kind, Refusal};
 
 impl Field {
-    /// Takes the outputs of a core and does what they say.
+    /// Takes the outputs of a core and carries them out.
     pub(super) fn settle(&mut self, machine: usize) {
         let now = self.now() + self.machines[machine].ahead;
         let mut outputs = std::mem::take(&mut self.outputs);
         let core = &mut self.machines[machine].node;
-        // What is due at once, like a store's next wishes, does not wait for a timer.
+        // Work that is due at once, like a store's next requests, does not wait for a timer.
         if core.next_wake().is_some_and(|at| at <= now) {
             core.handle(now, Input::Wake);
         }
@@ -84,7 +84,7 @@ impl Field {
             Output::Refuse(asker, refusal) => self.refuse(machine, asker, refusal),
             Output::Answer(token, result) => self.answered(machine, token, result),
             Output::Evict(..) => unreachable!("done before"),
-            // Whoever starts again in this world has kept nothing.
+            // A process that restarts in this world has kept nothing.
             Output::Committed(..) => {}
             // Nothing is sealed in this world.
             Output::Denied => {}
@@ -92,7 +92,7 @@ impl Field {
         }
     }
 
-    /// A machine greets whoever is at an address, and compares notes with it.
+    /// A machine greets the one at an address, and exchanges snapshots with it.
     fn call(&mut self, machine: usize, addr: SocketAddr) {
         let there = place_of(addr).and_then(|place| self.at_place(place)).filter(|there| *there < self.machines.len());
         self.note(machine, "calls", [there.map_or(u64::MAX, |there| there as u64), 0]);
@@ -133,7 +133,7 @@ impl Field {
 
     fn cancel(&mut self, machine: usize, request: RequestId) {
         let Some(flight) = self.machines[machine].flights.get_mut(request) else {
-            // A core's timers run before it sees what has just come.
+            // A core's timers run before it gets the input that has just come.
             if self.machines[machine].landed == Some(request) {
                 return;
             }

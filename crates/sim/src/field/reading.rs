@@ -1,4 +1,4 @@
-//! Readers of machines: what they ask their cores for, and how they go on.
+//! Readers of machines: their requests to the cores, and their progress.
 
 use super::{Event, Field, Reads};
 use crate::checks;
@@ -12,7 +12,7 @@ use vfield_core::read_ahead::ReadAhead;
 use vfield_core::source::ReadError;
 use vfield_core::wire::Priority;
 
-/// So many chunks are asked for at once, as a client with requests of 128 KiB does.
+/// Chunks requested at once, as by a client with requests of 128 KiB.
 const READ_CHUNKS: u64 = 8;
 
 impl Field {
@@ -27,7 +27,7 @@ impl Field {
         machines.iter().map(|&machine| self.read(machine, image, data.clone())).collect()
     }
 
-    /// A reader begins to read blocks in some order, so many at a time.
+    /// Starts a reader of blocks in some order, with `depth` blocks at a time.
     pub fn read_blocks(&mut self, machine: usize, image: usize, order: Order, depth: usize) -> usize {
         let geometry = &self.images[image].geometry;
         let ahead = if self.config.read_ahead { self.config.chunks_ahead(geometry.chunk_bytes()) } else { 0 };
@@ -46,7 +46,7 @@ impl Field {
         self.after(wait, Event::Begin(machine as u32, Box::new(reads)));
     }
 
-    /// A reader takes what is here and asks for more.
+    /// A reader takes the available chunks and requests more.
     pub(super) fn go_on(&mut self, at: usize) {
         let now = self.queue.now();
         let reader = &mut self.readers[at];

@@ -1,4 +1,4 @@
-//! How messages come in: in the order of their lanes, past walls, into shells and cores.
+//! Incoming messages: in the order of their lanes, past walls, into shells and cores.
 
 use super::lanes::connection;
 use super::{Event, Field};
@@ -12,7 +12,7 @@ use vfield_core::node::Input;
 use vfield_core::wire::{Kind, Refusal};
 
 impl Field {
-    /// All of a packet is there.
+    /// Delivers a packet that has arrived completely.
     pub(super) fn deliver(&mut self, at: u32) {
         let &mut Packet { from, to, epoch, number, ref message, .. } = self.packets.at(at);
         let way = message.way();

@@ -1,4 +1,4 @@
-//! How messages leave: put in line, onto the wire, over the links on their way.
+//! Outgoing messages: queued, put onto the wire, carried over the links on their way.
 
 use super::lanes::{connection, owner_of};
 use super::{Event, Field};
@@ -11,7 +11,8 @@ use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::time::Time;
 use vfield_core::wire::{self, Priority, Refusal};
 
-/// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and fair.
+/// Messages below this size, in bytes, do not queue behind chunks: a link's queue is short and
+/// fair.
 const SMALL: u64 = 4096;
 
 impl Field {
@@ -76,7 +77,7 @@ impl Field {
         }
     }
 
-    /// A short message goes past what waits.
+    /// A short message overtakes the queue.
     fn squeeze(&mut self, packet: u32) {
         let now = self.now();
         self.put_on_the_wire(packet);
@@ -99,7 +100,7 @@ impl Field {
         self.links.delay + Duration::from_nanos(drawn)
     }
 
-    /// From here on its place among those of its lane is fixed.
+    /// From here on its place among the messages of its lane is fixed.
     fn put_on_the_wire(&mut self, packet: u32) {
         let packet = self.packets.at(packet);
         let Some(way) = packet.message.way() else { return };
@@ -112,7 +113,7 @@ impl Field {
         }
     }
 
-    /// The link of a machine takes what comes next in line.
+    /// The link of a machine takes the next packet of its queue.
     pub(super) fn leave(&mut self, machine: u32) {
         let now = self.now();
         let host = machine as usize;
@@ -212,7 +213,7 @@ impl Field {
         }
     }
 
-    /// The link of a machine takes in what has come.
+    /// The link of a machine takes in the next arrived packet.
     pub(super) fn enter(&mut self, machine: u32) {
         let now = self.now();
         let host = machine as usize;
@@ -230,7 +231,7 @@ impl Field {
         }
     }
 
-    /// Sends a chunk that is here to one that asked for it.
+    /// Sends a present chunk to an asker.
     pub(super) fn serve(
         &mut self,
         from: usize,

@@ -1,5 +1,5 @@
-//! Trouble: deaths, broken connections, walls, pauses, machines that stall or lie. Only what the network and the
-//! machines do; who is to suffer what is drawn in [`crate::faults`].
+//! Trouble: deaths, broken connections, walls, pauses, machines that stall or lie. Only the
+//! mechanics of network and machines; [`crate::faults`] draws the victims.
 
 use super::{Event, Field};
 use crate::machine::Fault;
@@ -25,7 +25,8 @@ impl Field {
         }
     }
 
-    /// Sets or heals a fault; a machine that comes out of a stall answers what it was asked meanwhile.
+    /// Sets or heals a fault; a machine that comes out of a stall answers what it was asked
+    /// meanwhile.
     pub fn set_fault(&mut self, machine: usize, fault: Fault) {
         let was = std::mem::replace(&mut self.machines[machine].fault, fault);
         if was == Fault::Stalled && fault != Fault::Stalled {
@@ -63,20 +64,21 @@ impl Field {
         self.walls.stop(self.machines[from].place, self.machines[to].place)
     }
 
-    /// A wall is gone: what waited for that comes through after a while, in the order in which it was sent.
+    /// A wall is gone: what waited for that comes through after a while, in the order in which it
+    /// was sent.
     pub fn tear_down(&mut self, wall: &Wall) {
         self.walls.tear_down(wall);
         self.let_through();
     }
 
-    /// All walls are gone.
+    /// Removes all walls.
     pub fn tear_all_down(&mut self) {
         self.walls.fall();
         self.let_through();
     }
 
     fn let_through(&mut self) {
-        // Whatever still stands stops it again.
+        // A wall that is still there stops it again.
         for packet in std::mem::take(&mut self.at_walls) {
             self.after(AFTER_A_WALL, Event::Deliver(packet));
         }
@@ -89,12 +91,12 @@ impl Field {
         (port.up.rate, port.down.rate) = (rate, rate);
     }
 
-    /// A machine's clock is so much further ahead from now on.
+    /// Sets a machine's clock ahead by this much more.
     pub fn jump(&mut self, machine: usize, by: Duration) {
         self.machines[machine].ahead += by;
         self.input(machine, vfield_core::node::Input::Wake);
     }
 }
 
-/// TCP has waited longer and longer between its attempts: this much is usual after a few seconds.
+/// TCP's retransmission pauses have grown by then: this much is usual after a few seconds.
 const AFTER_A_WALL: Duration = Duration::from_millis(400);

@@ -1,4 +1,4 @@
-//! Requests in flight of one machine, by their numbers. See [`vfield_core::numbered`].
+//! Requests in flight of one machine, by number. See [`vfield_core::numbered`].
 
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
@@ -16,53 +16,53 @@ pub struct Flight {
     pub cancelled: bool,
     /// The machine that was asked knows that.
     pub called_off: bool,
-    /// Which chunk.
+    /// The requested chunk.
     pub chunk: Chunk,
-    /// When.
+    /// When it was sent.
     pub sent: Time,
 }
 
-/// See the module.
+/// The requests in flight of one machine.
 #[derive(Debug, Default)]
 pub struct Flights(Numbered<Flight>);
 
 impl Flights {
-    /// One more. Numbers grow; one that was used before is a fault of the core.
+    /// Adds a request. Numbers grow; a reused number is a defect of the core.
     pub fn insert(&mut self, request: RequestId, flight: Flight) {
         assert!(self.0.insert(request.0, flight), "request number {request:?} is used twice");
     }
 
-    /// The one with this number, if it has not ended.
+    /// The request with this number, if it has not ended.
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut Flight> {
         self.0.get_mut(request.0)
     }
 
-    /// See [`Flights::get_mut`].
+    /// Like [`Flights::get_mut`], shared.
     pub fn get(&self, request: RequestId) -> Option<&Flight> {
         self.0.get(request.0)
     }
 
-    /// Ends one.
+    /// Removes a request that has ended.
     pub fn remove(&mut self, request: RequestId) -> Option<Flight> {
         self.0.remove(request.0)
     }
 
-    /// Ends all, which nobody is told.
+    /// Removes all requests without any notice.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// All, in the order of their numbers.
+    /// All requests, by number.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Flight)> {
         self.0.iter().map(|(request, flight)| (RequestId(request), flight))
     }
 
-    /// How many.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True if nothing is asked for.
+    /// True if no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,17 +1,18 @@
-//! Connections between machines, as the one that opened them sees them.
+//! Connections between machines, from the side that opened them.
 //!
-//! A lane leads to one other machine: requests, cancellations and notes go forward on it, answers come back. What
-//! travels one way on one lane comes in the order in which it was put on the wire, as TCP has it; a broken
-//! lane loses all that is on the way, and what was sent on it never comes on a later one.
+//! A lane leads to one other machine: requests, cancellations and snapshots go forward on it,
+//! answers come back. Messages of one way on one lane arrive in the order in which they were put on
+//! the wire, as with TCP. A broken lane loses all messages on their way, and none of them arrives
+//! on a later one.
 
-/// See the module.
+/// A connection to one other machine.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Lane {
-    /// How often it was opened; what bears an earlier number is lost.
+    /// How often it was opened; messages with an earlier number are lost.
     pub epoch: u32,
     /// Greetings have been exchanged, and nothing has broken it since.
     pub open: bool,
-    /// The other has been told, by a timer, to give signs of life as long as it owes answers.
+    /// True if a timer makes the other send signs of life while it owes answers.
     pub beating: bool,
     /// Requests in flight on it.
     pub owed: u32,
@@ -21,11 +22,11 @@ pub struct Lane {
     pub came: [u32; 2],
 }
 
-/// Which way a message travels on its lane.
+/// The direction of a message on its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// From who opened the lane.
+    /// From the machine that opened the lane.
     Forward,
-    /// To who opened it.
+    /// To the machine that opened the lane.
     Back,
 }

@@ -1,4 +1,4 @@
-//! What a machine has of one image: which chunks its store holds, which it knows to be zero, what it sent.
+//! The state of one image on a machine: held chunks, known zeros, chunks sent.
 
 use crate::original::Original;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use vfield_core::directory::Directory;
 use vfield_core::identity::NodeId;
 use vfield_core::time::Time;
 
-/// A set of chunk numbers, a bit each; what was never touched takes nothing.
+/// A set of chunk numbers, a bit each; an untouched part takes no memory.
 #[derive(Debug, Default, Clone)]
 pub struct Set {
     words: Vec<u64>,
@@ -42,7 +42,7 @@ impl Set {
         was
     }
 
-    /// How many.
+    /// The number of chunks in it.
     pub const fn len(&self) -> u64 {
         self.count
     }
@@ -53,27 +53,28 @@ impl Set {
     }
 }
 
-/// See the module.
+/// The state of one image on a machine.
 #[derive(Debug, Default)]
 pub struct Shelf {
-    /// It can read all of the image from a file.
+    /// True if it is an origin of the image.
     pub origin: bool,
-    /// What is here, the transient too.
+    /// Present chunks, transient ones too.
     pub held: Set,
-    /// What is known to be zero.
+    /// Chunks known to be zero.
     pub zero: Set,
-    /// As an origin: to whom it sent what.
+    /// As an origin: the receivers of its chunks.
     pub directory: Directory,
-    /// Chunks sent.
+    /// Number of chunks sent.
     pub sent: u64,
-    /// Of these, as an origin, chunks that others of the asker's zone had; counted where [`crate::checks::Checks::copies`] is on.
+    /// Of these, as an origin, chunks that others of the asker's zone had; counted where
+    /// [`crate::checks::Checks::copies`] is on.
     pub sent_again: u64,
     /// How often each chunk was sent, if the field keeps that.
     pub times_sent: BTreeMap<Chunk, u32>,
 }
 
 impl Shelf {
-    /// True if a read of the chunk needs nobody else.
+    /// True if a read of the chunk needs no peer.
     pub fn has(&self, chunk: Chunk) -> bool {
         self.origin || self.held.contains(chunk) || self.zero.contains(chunk)
     }
@@ -95,7 +96,7 @@ impl Shelf {
         }
     }
 
-    /// As an origin: whom `asker` should ask instead.
+    /// As an origin: the node to which `asker` is redirected.
     pub fn instead(&mut self, chunk: Chunk, asker: NodeId, insists: bool, now: Time) -> Option<NodeId> {
         if !self.origin {
             return None;
@@ -107,7 +108,7 @@ impl Shelf {
         self.directory.instead(chunk, asker, now)
     }
 
-    /// A node is gone: nobody is sent to it any more.
+    /// A node is gone: no asker is redirected to it any more.
     pub fn forget(&mut self, gone: NodeId) {
         if self.origin {
             self.directory.forget(gone);

@@ -1,4 +1,4 @@
-//! What travels on the network, and the table of all that is on its way.
+//! Messages on the network, and the table of all packets on their way.
 
 use crate::machine::lane::Way;
 use std::time::Duration;
@@ -16,44 +16,44 @@ pub enum Message {
     Get {
         /// The asker's number for it.
         request: RequestId,
-        /// Of this image of the field.
+        /// The index of the image.
         image: u16,
-        /// Which.
+        /// The chunk, data or page.
         chunk: Chunk,
-        /// How urgently.
+        /// The priority of the request.
         priority: Priority,
-        /// How far it may be passed on.
+        /// The reach of the request.
         reach: Reach,
         /// The asker does not want to be sent elsewhere.
         insists: bool,
     },
     /// The asker wants it no more.
     Cancel(RequestId),
-    /// A chunk.
+    /// A chunk as an answer.
     Data {
         /// The asker's number for it.
         request: RequestId,
         /// For how long its sender waited for it.
         waited: Duration,
-        /// Its bytes are not those of the image.
+        /// True if its bytes are wrong.
         wrong: bool,
     },
-    /// No.
+    /// A refusal of a request.
     Refuse(RequestId, Refusal),
     /// Ask that one.
     Redirect(RequestId, NodeId),
-    /// Notes to compare, as they are on the wire: who sends them, and wants an answer.
+    /// A snapshot in wire format, with a request for the other's.
     Sync(Vec<u8>),
-    /// The answer.
+    /// The snapshot in answer.
     Synced(Vec<u8>),
-    /// It will come.
+    /// A sign of life: the answer will come.
     Patience,
     /// Gossip, on no connection.
     Datagram(Vec<u8>),
 }
 
 impl Message {
-    /// Which way it goes on its lane; `None` for what needs none.
+    /// The direction on its lane; `None` for messages without a lane.
     pub const fn way(&self) -> Option<Way> {
         match self {
             Self::Get { .. } | Self::Cancel(_) | Self::Sync(_) => Some(Way::Forward),
@@ -76,13 +76,13 @@ pub struct Packet {
     pub epoch: u32,
     /// Its place in the order of its lane and way.
     pub number: u32,
-    /// Which link it comes to next.
+    /// The next link on its way.
     pub hop: Hop,
     /// Bytes on the wire.
     pub bytes: u32,
-    /// When its last byte comes to that link.
+    /// When its last byte reaches that link.
     pub last: Time,
-    /// What it says.
+    /// The content of the packet.
     pub message: Message,
 }
 
@@ -97,7 +97,7 @@ pub enum Hop {
     Down,
 }
 
-/// All that is on its way; places are used again.
+/// All packets on their way; places are reused.
 #[derive(Debug, Default)]
 pub struct Packets {
     table: Vec<Option<Packet>>,
@@ -115,7 +115,7 @@ impl Packets {
         u32::try_from(self.table.len() - 1).expect("fewer than four thousand million messages")
     }
 
-    /// Looks at one that is there.
+    /// The packet at a place in use.
     pub fn at(&mut self, at: u32) -> &mut Packet {
         self.table[at as usize].as_mut().expect("a packet on its way")
     }
@@ -126,7 +126,7 @@ impl Packets {
         self.table[at as usize].take().expect("a packet on its way")
     }
 
-    /// How many are on their way.
+    /// The number of packets on their way.
     pub fn len(&self) -> usize {
         self.table.len() - self.free.len()
     }

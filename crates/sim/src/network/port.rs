@@ -1,4 +1,5 @@
-//! The two ends of a link: what leaves waits in line, what is waited for first; what comes is taken as it comes.
+//! The two ends of a link: outgoing packets wait in a queue, demand ones first; incoming ones are
+//! taken in order.
 
 use super::takes;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,8 +25,8 @@ impl Pipe {
         Self { rate, free: Time::ZERO, carried: 0 }
     }
 
-    /// Takes in a message whose first byte is here now and whose last comes at `last`. Returns when its first and its
-    /// last byte come out.
+    /// Takes in a message whose first byte is here now and whose last comes at `last`. Returns when
+    /// its first and its last byte come out.
     pub fn carry(&mut self, bytes: u64, last: Time, now: Time) -> (Time, Time) {
         let start = self.free.max(now);
         // A message that trickles in does not keep others from using what it leaves.
@@ -43,17 +44,17 @@ impl Pipe {
     }
 }
 
-/// So much of what a connection is to send has been handed to the kernel, where nothing overtakes it any more: as the
-/// daemon bounds it.
+/// Most bytes of a connection handed to the kernel, where nothing overtakes them any more: the
+/// daemon's bound.
 const WRITTEN_MAX: u64 = 128 << 10;
 
-/// What waits to leave on one connection.
+/// The queue of one connection.
 #[derive(Debug, Default)]
 struct Outgoing {
     /// In the kernel: packets and their bytes.
     written: VecDeque<(u32, u32)>,
     written_bytes: u64,
-    /// Not yet.
+    /// Packets not yet handed to the kernel.
     lines: Lines<(u32, u32)>,
 }
 
@@ -68,32 +69,32 @@ impl Outgoing {
     }
 }
 
-/// Where a machine is connected. Connections share the way out fairly, message by message; of one connection what is
-/// waited for goes first.
+/// A machine's link. Connections share the way out fairly, message by message; within one
+/// connection demand packets go first.
 #[derive(Debug)]
 pub struct Port {
     /// Out of the machine.
     pub up: Pipe,
-    /// Into it.
+    /// Towards the machine.
     pub down: Pipe,
-    /// It is going to be looked at when it is free.
+    /// True if an event will find it free.
     pub awaited: bool,
-    /// What waits, by the machine that it is for.
+    /// Waiting packets, by receiver.
     waiting: BTreeMap<u32, Outgoing>,
-    /// Whose turn it is: all that something waits for.
+    /// Receivers with waiting packets, in turn.
     turns: VecDeque<u32>,
-    /// What has come and waits to get in, first come, first served.
+    /// Arrived packets that wait to get in, first come, first served.
     pub coming: VecDeque<u32>,
 }
 
 impl Port {
-    /// A link with so many bytes a second in each direction.
+    /// A link with this rate in bytes per second, for each direction.
     pub const fn new(rate: u64) -> Self {
         let (up, down) = (Pipe::new(rate), Pipe::new(rate));
         Self { up, down, awaited: false, waiting: BTreeMap::new(), turns: VecDeque::new(), coming: VecDeque::new() }
     }
 
-    /// Lines up a packet of so many bytes.
+    /// Queues a packet of this many bytes.
     pub fn line_up(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority) {
         let turns = &mut self.turns;
         let outgoing = self.waiting.entry(to).or_insert_with(|| {
@@ -104,7 +105,7 @@ impl Port {
         outgoing.write();
     }
 
-    /// What leaves next.
+    /// Removes the packet that leaves next.
     pub fn next_packet(&mut self) -> Option<u32> {
         let to = self.turns.pop_front()?;
         let outgoing = self.waiting.get_mut(&to)?;

@@ -1,24 +1,24 @@
-//! Walls: from which places nothing goes to which others, for a while.
+//! Walls: places from which no packet passes to some other places, for a while.
 
 use std::collections::BTreeSet;
 
-/// One wall: nothing goes from the places of one set to those of the other.
+/// A wall: no packet passes from the places of one set to those of the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wall {
-    /// From these.
+    /// The sending places.
     pub from: BTreeSet<u32>,
-    /// To these.
+    /// The receiving places.
     pub to: BTreeSet<u32>,
 }
 
-/// All walls that stand.
+/// All present walls.
 #[derive(Debug, Default)]
 pub struct Walls {
     walls: Vec<Wall>,
 }
 
 impl Walls {
-    /// Builds one.
+    /// Adds a wall.
     pub fn build(&mut self, wall: Wall) {
         self.walls.push(wall);
     }
@@ -28,7 +28,7 @@ impl Walls {
         self.walls.clear();
     }
 
-    /// Tears down one that stands.
+    /// Removes one such wall.
     pub fn tear_down(&mut self, wall: &Wall) {
         if let Some(at) = self.walls.iter().position(|standing| standing == wall) {
             self.walls.remove(at);

@@ -1,4 +1,4 @@
-//! Chaos: a small field, what its machines do, and all that goes wrong, drawn from one seed.
+//! Chaos: a small field, its machines' tasks, and all its faults, drawn from one seed.
 
 use crate::dice::Dice;
 use crate::faults::{Fault, Habits, Planned};
@@ -10,43 +10,43 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 
-/// See the module.
+/// The plan of a trial.
 #[derive(Debug, Clone)]
 pub struct Chaos {
-    /// What all follows from.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// The image.
+    /// The image that all read.
     pub image: Original,
-    /// Places besides the origin's that are switched on at the start, and when.
+    /// When each place besides the origin's is switched on.
     pub starts: Vec<Duration>,
-    /// What machines hold and read.
+    /// Stores and reads of the machines.
     pub habits: Habits,
-    /// The network.
+    /// The properties of the network.
     pub links: Links,
     /// The cores' settings.
     pub config: Config,
-    /// What goes wrong, in the order of time.
+    /// The faults by time.
     pub faults: Vec<Planned>,
-    /// When everything is mended that can be.
+    /// When all faults are mended, as far as possible.
     pub heals_at: Duration,
 }
 
-/// What was drawn, for people.
+/// The drawn plan in words.
 #[derive(Debug, Clone, Serialize)]
 pub struct Drawn {
-    /// What all follows from.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// The field.
+    /// The field in words.
     pub field: String,
-    /// Each fault.
+    /// Each fault in words.
     pub faults: Vec<String>,
 }
 
-/// A window has room for so many chunks, as the product's has.
+/// Chunks in a window, as in the product.
 const WINDOW_CHUNKS: u64 = 128;
 /// A cache keeps at least twice what a reader waits for at once: eight blocks of eight chunks.
 const CACHE_CHUNKS: u64 = 128;
-/// Faults begin within so many milliseconds.
+/// Faults begin within this many milliseconds.
 const FAULTS_FOR: u64 = 8_000;
 
 impl Chaos {
@@ -88,7 +88,7 @@ impl Chaos {
         Self { seed, image, starts, habits, links, config, faults, heals_at }
     }
 
-    /// What was drawn, in words.
+    /// The plan in words.
     pub fn in_words(&self) -> Drawn {
         let Self { links, config, .. } = self;
         let field = format!(
@@ -149,7 +149,7 @@ fn links(dice: &mut Dice) -> Links {
     }
 }
 
-/// One thing that goes wrong, and what mends it later, if anything does before all is mended.
+/// Adds a fault, and its repair, if that comes before the general one.
 fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Planned>) {
     let places = nodes as u64 + 1;
     let at = dice.among(100..FAULTS_FOR);
@@ -179,7 +179,7 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
             plan(until, Fault::Mend(other, one));
         }
         5 => {
-            // One way only.
+            // In one direction only.
             let (one, other): (Vec<usize>, Vec<usize>) = (0..=nodes).partition(|_| dice.percent(30));
             plan(at, Fault::Cut(one.clone(), other.clone()));
             plan(until, Fault::Mend(one, other));
@@ -245,7 +245,7 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
         }
         17 => {
             // A zone loses its power, and has it again; datagrams are lost meanwhile.
-            let zone = neighbours(place, zone_size, nodes);
+            let zone = nearby(place, zone_size, nodes);
             for &place in &zone {
                 plan(at, Fault::PowerLoss(place));
                 plan(until, Fault::Start(place));
@@ -259,7 +259,7 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
         }
         _ => {
             // A zone's uplink is cut, and mended.
-            let zone = neighbours(place, zone_size, nodes);
+            let zone = nearby(place, zone_size, nodes);
             let rest: Vec<usize> = (0..=nodes).filter(|other| !zone.contains(other)).collect();
             plan(at, Fault::Cut(zone.clone(), rest.clone()));
             plan(at, Fault::Cut(rest.clone(), zone.clone()));
@@ -269,11 +269,11 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
     }
 }
 
-/// Without zones some neighbours count as one.
+/// Machines in a rack, in a field without zones: they fail together.
 const RACK: usize = 4;
 
 /// The places of a place's zone, the origin's among them if that is in it.
-fn neighbours(place: usize, zone_size: usize, nodes: usize) -> Vec<usize> {
+fn nearby(place: usize, zone_size: usize, nodes: usize) -> Vec<usize> {
     let size = if zone_size == 0 { RACK } else { zone_size };
     let first = place / size * size;
     (first..(first + size).min(nodes + 1)).collect()

@@ -1,13 +1,13 @@
-//! Whether a run fits: how much memory and time it will take, said before it starts.
+//! Estimates the memory and the time of a run before it starts.
 //!
-//! Both are estimates from measured runs, made to be a little too high.
+//! Both come from measured runs, and are a little too high on purpose.
 
 use super::room::Room;
 use super::units::Store;
 use std::time::Duration;
 use vfield_core::placement::Gateways;
 
-/// See the module.
+/// The estimated cost of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// Memory at its most.
@@ -16,35 +16,38 @@ pub struct Estimate {
     pub time: Duration,
 }
 
-/// What is done without asking.
+/// Longest run without confirmation.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// The simulator itself.
 const BASE_BYTES: u64 = 16 << 20;
-/// A machine that knows nobody. This and what follows were fitted to fifteen runs of 200 to 100 000 machines, alone and in zones
-/// of 50 and 128, in chunks of 64 KiB to 1 MiB; the largest, of 100 000 in zones of 128, took 15.4 to 15.6 GB.
+/// Bytes of a machine without peers. This and the following values were fitted to fifteen runs of
+/// 200 to 100 000 machines, alone and in zones of 50 and 128, in chunks of 64 KiB to 1 MiB. The
+/// largest, with 100 000 in zones of 128, took 15.4 to 15.6 GB.
 const MACHINE_BYTES: u64 = 38 << 10;
-/// What a machine keeps of another of its zone: its membership, what it holds, the lanes between them, and what is on its way to say
-/// so while a room is switched on.
+/// Bytes that a machine keeps of another one in its zone: its membership, its holding, the lanes
+/// between them, and messages about it while a room is switched on.
 const MEMBER_BYTES: u64 = 420;
-/// What a gateway keeps of another: 350 bytes, and more than half as many again are gateways while a field is switched on.
+/// Bytes that a gateway keeps of another: 350, and while a field is switched on more than half as
+/// many again are gateways.
 const GATEWAY_BYTES: u64 = 850;
-/// A zone has so many.
+/// Gateways of a zone.
 const GATEWAYS: u64 = Gateways::COUNT as u64;
-/// What a machine keeps of a chunk: bits in a few tables.
+/// Bytes that a machine keeps of a chunk: bits in a few tables.
 const CHUNK_BYTES: u64 = 1;
-/// What it keeps of one that is under way: what is read ahead, and half as much that readers and stores ask for.
+/// Bytes that it keeps of a chunk under way: those read ahead, and half as many for readers and
+/// stores.
 const UNDER_WAY_BYTES: u64 = 200;
-/// A chunk that comes to a machine, with all that is said about it, in a small zone, and how much more that is for each
-/// member of a larger one. Of a hundred machines it takes a fifth of that: all they have is in the processor's cache.
+/// Time of a chunk that arrives at a machine in a small zone, with all messages about it. In a
+/// field of a hundred machines it is a fifth of that, since their state is in the CPU's cache.
 const CHUNK_TIME: Duration = Duration::from_micros(25);
-/// See [`CHUNK_TIME`].
+/// Additional time of a chunk for each member of a larger zone.
 const CHUNK_TIME_MEMBER: Duration = Duration::from_nanos(60);
-/// A machine that joins is told to all of its zone.
+/// Time to tell one member of the zone of a joining machine.
 const JOIN_TIME_MEMBER: Duration = Duration::from_micros(60);
 
 impl Estimate {
-    /// Of a room in which each node reads this share of the image.
+    /// The cost of a room in which each node reads this share of the image.
     pub fn of(room: &Room, read: f64) -> Self {
         let nodes = room.nodes as u64;
         let known = room.zone_size.unwrap_or(usize::MAX).min(room.nodes) as u64;
@@ -72,10 +75,10 @@ impl Estimate {
 }
 
 impl Room {
-    /// Why this would not fit, if it would not and nobody has said that it is to run all the same.
+    /// Checks the cost against the bounds, unless they were lifted.
     ///
     /// # Errors
-    /// In words for the one who typed it.
+    /// The reason why the run does not fit, for the user.
     pub fn fits(&self, read: f64) -> Result<(), String> {
         let Estimate { memory_bytes, time } = Estimate::of(self, read);
         if self.force || (memory_bytes <= self.memory && time <= TIME_MAX) {
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_the_simulator_fits() {
+    fn usual_runs_fit() {
         for args in [
             &["--nodes", "10000", "--image", "256M", "--zone-size", "50"][..],
             &["--nodes", "30000", "--image", "32M", "--zone-size", "50"],
@@ -114,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_in_one_line_that_says_how_to_go_on() {
-        // Two thousand zones have six thousand gateways, who would know each other.
+    fn oversized_runs_are_refused_in_one_line_with_advice() {
+        // Two thousand zones have six thousand gateways, which would know each other.
         let args = ["--nodes", "100000", "--image", "32M", "--chunk", "1M", "--zone-size", "50"];
         assert!(room(&args).fits(1.0).is_err());
         let args = ["--nodes", "100000", "--image", "10G"];

@@ -1,4 +1,4 @@
-//! A room: an origin and machines on one network, the part that all scenarios with flags have in common.
+//! A room: an origin and machines on one network, the common part of all scenarios with flags.
 
 use super::units::{self, Boost, Store};
 use crate::checks::Checks;
@@ -13,7 +13,7 @@ use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::node::Input;
 
-/// How connections share a machine's way out.
+/// The way in which connections share a machine's way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Queueing {
     /// Fairly, as TCP does.
@@ -22,7 +22,7 @@ pub enum Queueing {
     Fifo,
 }
 
-/// What a room is made of.
+/// The machines and their network.
 #[derive(Debug, Clone, Args)]
 pub struct Room {
     /// Machines besides the origin's
@@ -34,7 +34,7 @@ pub struct Room {
     /// Rate of each machine's link, each way on its own, in bits a second
     #[arg(long, default_value = "1G", value_parser = units::rate, value_name = "RATE")]
     pub link: u64,
-    /// What each node holds: a share, a size, or random
+    /// Store of each node: a share, a size, or random
     #[arg(long, default_value = "100%", value_name = "STORE")]
     pub store: Store,
     /// Machines of each zone [default: all are in one]
@@ -43,17 +43,19 @@ pub struct Room {
     /// Rate of each zone's uplink, each way on its own
     #[arg(long, requires = "zone_size", default_value = "10G", value_parser = units::rate, value_name = "RATE")]
     pub zone_uplink: u64,
-    /// How eagerly stores fill: 0 to 9, or random
+    /// Share of time in which stores fill: 0 to 9, or random
     #[arg(long, default_value = "9", value_name = "BOOST")]
     pub join_boost: Boost,
     /// From one machine to another, one way
     #[arg(long, default_value = "100us", value_parser = units::time, value_name = "TIME")]
     pub delay: Duration,
-    /// Chunk size: a power of two from 16K to 1M, which only this fixes: the product's default is 64K
+    /// Chunk size: a power of two from 16K to 1M, which only this fixes: the product's default is
+    /// 64K
     #[arg(long, default_value = "64K", value_parser = units::bytes, value_name = "SIZE")]
     pub chunk: u64,
-    /// Most bytes read ahead of a reader in chunks of 64K, which windows and caches follow, and twice as much in
-    /// chunks four times as large; only this fixes it: the product's default is 8M
+    /// Most bytes read ahead of a reader in chunks of 64K; windows and caches follow. It doubles
+    /// for chunks four times as large. Only this simulator has it as an option; the product's
+    /// default is 8M
     #[arg(long, default_value = "8M", value_parser = units::bytes, value_name = "SIZE")]
     pub read_ahead: u64,
     /// How connections share a machine's way out
@@ -62,13 +64,13 @@ pub struct Room {
     /// Links without headers: all of their rate is payload
     #[arg(long)]
     pub no_headers: bool,
-    /// All chance follows from it
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Simulated time after which a run is cut off
     #[arg(long, default_value = "1h", value_parser = units::time, value_name = "TIME")]
     pub limit: Duration,
-    /// Most memory of a run: one that would take more does not begin, and one that comes to it is stopped
+    /// Most memory of a run: above it a run does not begin, or is stopped
     #[arg(long, default_value = "16G", value_parser = units::bytes, value_name = "SIZE")]
     pub memory: u64,
     /// Begin also if it would take more memory than it may, or an hour
@@ -78,14 +80,14 @@ pub struct Room {
 
 /// Nodes that are started before anything happens are started this far apart, as a script does.
 const START_APART: Duration = Duration::from_millis(5);
-/// Time for the news of the last store that filled to reach everybody.
+/// Time in which news of the last full store reaches all nodes.
 const SETTLE: Duration = Duration::from_secs(5);
 
 impl Room {
-    /// Why this cannot be built, if it cannot.
+    /// Checks whether this room can be built.
     ///
     /// # Errors
-    /// In words for the one who typed it.
+    /// The reason why not, for the user.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
         refuse(self.nodes == 0, "--nodes: there is at least one")?;
@@ -100,7 +102,7 @@ impl Room {
         refuse(self.delay > Duration::from_secs(10), "--delay: at most 10 s")
     }
 
-    /// How long a link needs for the whole image if headers took nothing, in seconds.
+    /// The link's time for the whole image without headers, in seconds.
     pub fn limit_s(&self) -> f64 {
         self.image as f64 / self.link as f64
     }
@@ -131,7 +133,7 @@ impl Room {
         field
     }
 
-    /// What cores are told: the product's defaults, with all windows as much wider as what is read ahead.
+    /// The cores' settings: the product's defaults, with windows that grow with the read-ahead.
     pub(super) fn config(&self) -> Config {
         let config = Config::default();
         let widened = |bytes: u64| (bytes as f64 * self.read_ahead as f64 / config.read_ahead_bytes as f64) as u64;
@@ -156,10 +158,10 @@ impl Room {
         if field.is_full { Err(Failure::Full(self.memory)) } else { Ok(()) }
     }
 
-    /// Switches all on and waits until their stores are full and everybody knows.
+    /// Switches all machines on and waits until their stores are full and all nodes know.
     ///
     /// # Errors
-    /// If that takes longer, or more memory, than a run may.
+    /// If that exceeds the time or the memory of a run.
     pub fn warm_up(&self, field: &mut Field, dice: &mut Dice) -> Result<Vec<usize>, Failure> {
         let start = |node| self.switch_on(field, dice, START_APART * node as u32, None);
         let nodes: Vec<usize> = (0..self.nodes).map(start).collect();

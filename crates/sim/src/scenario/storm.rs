@@ -1,4 +1,5 @@
-//! A storm: everybody reads one image at once, or one after the other, on links that are the limit.
+//! A storm: all machines read one image, at once or one after the other, on links that are the
+//! bottleneck.
 
 use super::room::Room;
 use super::units;
@@ -16,25 +17,26 @@ pub enum Reading {
     Random,
 }
 
-/// What a storm is made of.
+/// The settings of a storm.
 #[derive(Debug, Clone, Args)]
 pub struct Storm {
-    /// Where
+    /// The machines and their network
     #[command(flatten)]
     pub room: Room,
-    /// Nodes have joined and filled their stores before the start [default: they are started at the start]
+    /// Nodes have joined and filled their stores before the start [default: they are started at the
+    /// start]
     #[arg(long)]
     pub warm: bool,
     /// The origin has left before the start
     #[arg(long, requires = "warm")]
     pub origin_gone: bool,
-    /// One more reader starts each TIME [default: all at once]
+    /// Interval between the starts of readers [default: all at once]
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     pub stagger: Option<Duration>,
     /// Readers begin in an order that is drawn, not in that in which their nodes came
     #[arg(long, requires_all = ["warm", "stagger"])]
     pub shuffle: bool,
-    /// What readers read
+    /// The reading order
     #[arg(long, default_value = "sequential", value_name = "ORDER")]
     pub order: Reading,
     /// Bytes that a reader asks for at a time
@@ -43,11 +45,12 @@ pub struct Storm {
     /// Blocks that a reader asks for at once
     #[arg(long, default_value_t = 8)]
     pub depth: usize,
-    /// Trouble: 3s:slow:MACHINE:FACTOR, 3s:stop|kill|leave|cut|back:MACHINE, 3s:join:COUNT (machine 0 is the origin);
-    /// repeatable
+    /// Trouble: 3s:slow:MACHINE:FACTOR, 3s:stop|kill|leave|cut|back:MACHINE, 3s:join:COUNT (machine
+    /// 0 is the origin); repeatable
     #[arg(long, value_name = "EVENT")]
     pub event: Vec<Event>,
-    /// Write down, each simulated second, what machine I reads, from whom it comes, and who refuses; repeatable
+    /// Print, each simulated second, the reads of machine I, their senders, and the refusals;
+    /// repeatable
     #[arg(long, value_name = "I")]
     pub trace_node: Vec<usize>,
     /// Write that down of the slowest readers, each second
@@ -56,10 +59,10 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// Why this cannot be run, if it cannot.
+    /// Checks whether this storm can be run.
     ///
     /// # Errors
-    /// In words for the one who typed it.
+    /// The reason why not, for the user.
     pub fn check(&self) -> Result<(), String> {
         self.room.check()?;
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
@@ -90,7 +93,7 @@ impl Storm {
         refuse(!known, "--trace-node: there is no such machine")
     }
 
-    /// All machines that there will be.
+    /// The number of all machines of the run.
     pub fn machines(&self) -> usize {
         let joins = |event: &Event| if let Trouble::Join(count) = event.trouble { count } else { 0 };
         self.event.iter().map(joins).fold(self.room.nodes.saturating_add(1), usize::saturating_add)

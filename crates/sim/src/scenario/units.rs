@@ -1,4 +1,4 @@
-//! Numbers with units, as people type them: sizes in binary units, rates in decimal bits, times, shares.
+//! Numbers with units, as typed: sizes in binary units, rates in decimal bits, times, shares.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
 /// A number of bytes in binary units: `64K`, `540M`, `2GiB`.
 ///
 /// # Errors
-/// In words for the one who typed it.
+/// The reason, for the user.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no size such as 256M");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -30,10 +30,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     if bytes >= 1.0 && bytes < (1u64 << 50) as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// Bytes a second of a link whose bits a second are typed in decimal units: `100M`, `1G`, `2.5Gbit`.
+/// The bytes per second of a link rate in decimal bits per second: `100M`, `1G`, `2.5Gbit`.
 ///
 /// # Errors
-/// In words for the one who typed it.
+/// The reason, for the user.
 pub fn rate(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no rate in bits a second, from 64K to 1T, such as 1G");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -52,7 +52,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
 /// A time: `100us`, `1.5s`, `2m`, `1h`; without a unit in seconds.
 ///
 /// # Errors
-/// In words for the one who typed it.
+/// The reason, for the user.
 pub fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time such as 100us or 1.5s");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -67,12 +67,12 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).ok().filter(|time| time.as_secs() < 1 << 24).ok_or_else(wrong)
 }
 
-/// What a node holds of an image.
+/// The store of a node for an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Store {
     /// A share of it.
     Share(f64),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// A share that is drawn for each node, all equally likely.
     Random,
@@ -116,7 +116,7 @@ impl fmt::Display for Store {
     }
 }
 
-/// How eagerly stores fill: 0 to 9, or another number for each node.
+/// Share of time in which stores fill: 0 to 9, or drawn for each node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boost {
     /// The same for all.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_what_people_mean() {
+    fn units_have_their_usual_meaning() {
         assert_eq!(bytes("540M"), Ok(540 << 20));
         assert_eq!(bytes("64KiB"), Ok(64 << 10));
         assert_eq!(rate("1G"), Ok(125_000_000));

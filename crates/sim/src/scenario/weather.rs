@@ -1,4 +1,4 @@
-//! Weather: what goes wrong while a storm runs, typed as the lab's storms have it: `3s:slow:2:10`.
+//! Weather: faults during a storm, in the syntax of the lab's storms: `3s:slow:2:10`.
 
 use super::units;
 use std::fmt;
@@ -10,11 +10,11 @@ use std::time::Duration;
 pub struct Event {
     /// After the start.
     pub after: Duration,
-    /// What happens.
+    /// The fault to bring about.
     pub trouble: Trouble,
 }
 
-/// What happens to a machine (0 is the origin), or to the field.
+/// A fault of a machine (0 is the origin), or of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// Its link becomes slower by a factor, both ways.
@@ -23,7 +23,7 @@ pub enum Trouble {
     Stop(usize),
     /// Its node is killed: its connections break.
     Kill(usize),
-    /// Its node is told to leave.
+    /// The node leaves the field.
     Leave(usize),
     /// Its link is cut.
     Cut(usize),
@@ -34,7 +34,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whom it befalls.
+    /// The affected machine, if it is one.
     pub fn machine(self) -> Option<usize> {
         match self {
             Self::Slow(machine, _)

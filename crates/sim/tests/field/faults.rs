@@ -1,4 +1,5 @@
-//! Peers that die, stall, lie or disagree: every read is answered in time, and the innocent stay innocent.
+//! Peers that die, stall, lie or disagree: every read is answered in time, and no innocent peer is
+//! blamed.
 
 use crate::{field_of, filled_field, ms, one_image, secs};
 use std::time::Duration;
@@ -26,7 +27,7 @@ fn a_silent_death_is_found_within_two_seconds() {
         field.kill(dead, false);
         field.run(ms(2500));
         for &node in nodes.iter().filter(|&&node| node != dead) {
-            let found = field.machines[node].told_down(identity).map(|at| at - start);
+            let found = field.machines[node].down_notice(identity).map(|at| at - start);
             assert!(found.is_some_and(|found| found <= secs(2)), "seed {seed}: node {node} found it after {found:?}");
         }
     }
@@ -67,7 +68,7 @@ fn repair_restores_coverage() {
     }
 }
 
-/// Without an origin what is lost is lost; but no node moves away from what only it has.
+/// Without an origin lost chunks are lost; but no node moves away from chunks that only it has.
 #[test]
 fn repair_without_an_origin_loses_nothing() {
     for seed in 100..112 {
@@ -108,7 +109,8 @@ fn a_stalled_relay_delays_no_read_for_a_second() {
     assert!(longest_wait(&field, &readers) < secs(1), "waited {:?}", longest_wait(&field, &readers));
 }
 
-/// Fills have no readers that would hedge: they too go on without the stalled peer, a second time as well.
+/// Fills have no readers that would hedge: they too go on without the stalled peer, a second time
+/// as well.
 #[test]
 fn a_peer_that_stalls_again_does_not_hold_up_a_fill() {
     let mut field = Field::new(21, vec![Original::dense(1, 400), Original::dense(2, 400)]);
@@ -169,8 +171,8 @@ fn full_holder(field: &Field, node: NodeId) -> Record {
     }
 }
 
-/// Each believes that another has everything, in a circle, and all read at once: nobody waits for ever,
-/// and the origin that has it in truth is asked.
+/// Each believes that another has everything, in a circle, and all read at once: no reader waits
+/// for ever, and the origin is asked.
 #[test]
 fn nodes_that_believe_in_each_other_do_not_wait_for_each_other() {
     for count in [2, 3, 4] {
@@ -190,7 +192,7 @@ fn nodes_that_believe_in_each_other_do_not_wait_for_each_other() {
     }
 }
 
-/// The same without anybody who has it: refusals, and waits that are listed; then an origin comes.
+/// The same without any holder: refusals, and waits that are listed; then an origin comes.
 #[test]
 fn false_hopes_end_when_an_origin_comes() {
     let mut field = one_image(40);

@@ -1,4 +1,4 @@
-//! A field in which nothing happens: what cores have to remember stays what it was.
+//! An idle field: the state of its cores does not grow.
 
 use crate::secs;
 use vfield_sim::field::Field;

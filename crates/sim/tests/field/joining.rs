@@ -1,10 +1,11 @@
-//! Who is there: joining through anybody, stores that fill, coverage.
+//! Joins through any member, stores that fill, coverage.
 
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_sim::field::Field;
 use vfield_sim::original::Original;
 
-/// Each machine joins through the one before it; all learn of all, though a fifth of the gossip is lost.
+/// Each machine joins through the one before it; all learn of all, though a fifth of the gossip is
+/// lost.
 #[test]
 fn joining_through_any_member_leads_to_all() {
     let mut field = one_image(1);
@@ -29,7 +30,7 @@ fn fills_complete_and_coverage_is_announced() {
     assert_eq!(field.bare(0), 0);
     let id = field.images[0].id;
     for host in &field.machines {
-        assert!(host.told_coverage(id, true).is_some(), "nobody was told that the origin may leave");
+        assert!(host.coverage_notice(id, true).is_some(), "nobody was told that the origin may leave");
     }
     for &node in &nodes {
         let view = &field.machines[node].node.images()[0];
@@ -39,7 +40,7 @@ fn fills_complete_and_coverage_is_announced() {
     assert_eq!(field.machines[0].node.sole_chunks(), 0, "the origin may leave");
 }
 
-/// What nodes believe of coverage is never more than what there is.
+/// Nodes never believe in more coverage than there is.
 #[test]
 fn coverage_is_never_claimed_too_early() {
     let (mut field, nodes) = field_of(3, 5, 150);

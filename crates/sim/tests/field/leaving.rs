@@ -1,4 +1,4 @@
-//! Going: politely, so that nothing is lost; and coming back.
+//! Departures without any loss, and returns.
 
 use crate::{filled_field, ms, secs};
 use vfield_core::node::Input;
@@ -31,8 +31,9 @@ fn a_goodbye_is_heard() {
     field.input(nodes[0], Input::Gone);
     field.kill(nodes[0], false);
     let others = nodes[1..].to_vec();
-    field
-        .until("all know", secs(1), |field| others.iter().all(|&node| field.machines[node].told_down(going).is_some()));
+    field.until("all know", secs(1), |field| {
+        others.iter().all(|&node| field.machines[node].down_notice(going).is_some())
+    });
 }
 
 /// The same address, another process: it is a new member, and the old one is gone.
@@ -54,9 +55,9 @@ fn a_node_that_comes_back_at_its_address_is_a_new_one() {
     field.until("filled", secs(10), |field| field.filled(&[back]));
 }
 
-/// An origin that said goodbye, or died, and is started again as it was: it knows of nobody, and those who stayed call it.
+/// An origin left or died, and restarts with an empty memory: its former peers call it.
 #[test]
-fn an_origin_that_comes_back_is_found_by_those_who_stayed() {
+fn a_returning_origin_is_found_by_its_former_peers() {
     for (seed, count, capacity, away, politely) in
         [(6, 1, 0, 5, true), (7, 3, 603, 5, true), (8, 1, 100, 900, true), (9, 2, 100, 900, false)]
     {
@@ -81,9 +82,10 @@ fn an_origin_that_comes_back_is_found_by_those_who_stayed() {
     }
 }
 
-/// A node to which nobody can connect has nothing that counts, and nobody asks it; once somebody can, all of it counts.
+/// A node that others cannot connect to holds nothing that counts, and gets no requests; later all
+/// of it counts.
 #[test]
-fn what_nobody_can_reach_does_not_count() {
+fn unreachable_holders_do_not_count() {
     let (mut field, nodes) = filled_field(10, 3, 603);
     let counted = |field: &Field, copies| {
         let view = |at: usize| field.machines[at].node.images()[0].coverage.multiplicity_min;

@@ -1,4 +1,4 @@
-//! Whole fields of cores with a virtual clock: what they promise each other and their readers.
+//! Whole fields of cores with a virtual clock: their promises to each other and to readers.
 //!
 //! Every event of every test also passes the checks of [`vfield_sim::checks`].
 
@@ -26,15 +26,16 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A field of one image of 603 chunks (600 of data, two hash pages and the top page), with an origin.
+/// A field of one image of 603 chunks (600 of data, two hash pages and the top page), with an
+/// origin.
 fn one_image(seed: u64) -> Field {
     let mut field = Field::new(seed, vec![Original::dense(1, 600)]);
     field.origin(None, &[0]);
     field
 }
 
-/// An origin and `count` nodes that hold `capacity` chunks each, started one after the other, as a person or a
-/// script does; the numbers of the nodes.
+/// An origin and `count` nodes that hold `capacity` chunks each, started one after the other, as by
+/// a person or a script; returns the numbers of the nodes.
 fn field_of(seed: u64, count: usize, capacity: u64) -> (Field, Vec<usize>) {
     let mut field = one_image(seed);
     let start = |_| {

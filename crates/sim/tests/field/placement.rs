@@ -1,4 +1,5 @@
-//! Who holds what in fields of many nodes with stores of all sizes, and what it costs when nodes come and go.
+//! Placement in fields of many nodes with stores of all sizes, and the cost of joins and
+//! departures.
 
 use crate::secs;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use vfield_sim::original::Original;
 
 const CHUNKS: u64 = 400;
 
-/// An origin and nodes whose stores have any size from nothing to all of the image, started one every `gap_ms`, full and
-/// settled.
+/// An origin and nodes with stores of any size up to the whole image, started one every `gap_ms`,
+/// full and settled.
 fn field(seed: u64, count: usize, gap_ms: u64) -> (Field, Vec<usize>) {
     let mut field = Field::new(seed, vec![Original::dense(1, CHUNKS)]);
     field.config = Config { join_boost: 9, ..Config::default() };
@@ -48,7 +49,7 @@ fn capacity(field: &Field, node: usize) -> u64 {
     field.machines[node].node.images()[0].capacity
 }
 
-/// How many living stores hold the chunk of which there are fewest copies; what is only kept for a while does not count.
+/// The number of live stores that hold the rarest chunk; transient copies do not count.
 fn least_held(field: &Field) -> u64 {
     let (id, ring) = (field.images[0].id, Ring::new(field.images[0].chunks()));
     let held = |chunk| {
@@ -61,8 +62,9 @@ fn least_held(field: &Field) -> u64 {
     (0..field.images[0].chunks()).map(held).min().unwrap_or(0)
 }
 
-/// Within one of what their total allows if each knows the others when it chooses. Who starts within a few milliseconds of
-/// others does not, and full stores stay where they are once everything is held often: a bound against getting worse.
+/// If each node knows the others when it chooses, the counts are within one of what the total
+/// allows. Nodes that start within a few milliseconds do not know each other. Full stores stay once
+/// everything is held often. So this is a bound against regressions.
 #[test]
 fn stores_of_all_sizes_hold_every_chunk_almost_equally_often() {
     for (seed, count, gap_ms, short) in [(1, 12, 400, 1), (2, 40, 400, 1), (3, 80, 400, 1), (2, 40, 5, 3)] {
@@ -73,8 +75,8 @@ fn stores_of_all_sizes_hold_every_chunk_almost_equally_often() {
     }
 }
 
-/// However the arcs of those who start together come to lie, and though none of them can move to what is bare without baring
-/// something else: in zones of four, those without the origin among them.
+/// Nodes that start together may get arcs of which none can cover a bare place without baring
+/// another. In zones of four, those without the origin among them.
 #[test]
 fn a_zone_holds_what_it_has_room_for() {
     const SIZE: usize = 4;
@@ -91,7 +93,7 @@ fn a_zone_holds_what_it_has_room_for() {
     }
 }
 
-/// How many chunks the stores of these machines are to hold.
+/// The number of chunks that the stores of these machines are to hold.
 fn held_by(field: &Field, machines: &[usize]) -> u64 {
     let (id, size) = (field.images[0].id, field.images[0].chunks());
     let arcs: Vec<Arc> = machines.iter().filter_map(|machine| field.machines[*machine].node.arc(id)).collect();
@@ -99,7 +101,7 @@ fn held_by(field: &Field, machines: &[usize]) -> u64 {
 }
 
 #[test]
-fn who_comes_or_goes_moves_little_more_than_its_share() {
+fn joins_and_departures_move_little_more_than_a_share() {
     for (seed, count) in [(4, 20), (5, 50)] {
         let (mut field, mut nodes) = field(seed, count, 20);
         let chunk_bytes = field.images[0].geometry.chunk_bytes();
@@ -121,7 +123,8 @@ fn who_comes_or_goes_moves_little_more_than_its_share() {
     }
 }
 
-/// A third of all, and the origin, at once: whatever has a copy left is held by somebody who stays, and read by all.
+/// A third of all nodes and the origin depart at once: each chunk with a copy left is held by a
+/// remaining node, and read by all.
 #[test]
 fn a_third_that_goes_at_once_leaves_the_image_covered() {
     for (seed, count) in [(6, 30), (7, 60)] {

@@ -1,9 +1,9 @@
-//! Readers: what they get, how fast, and how often the origin has to send it.
+//! Readers: their bytes, their speed, and the load of the origin.
 
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_sim::field::Field;
 
-/// Everybody reads everything at once from cold; returns how many times the image the origin sent.
+/// All read everything at once from cold; returns how many images the origin sent.
 fn cold(seed: u64, count: usize, capacity: u64) -> f64 {
     let (mut field, nodes) = field_of(seed, count, capacity);
     field.run(ms(300));
@@ -43,14 +43,14 @@ fn readers_without_stores_load_the_origin_little_more_than_once() {
     assert!(share <= 1.3, "the origin sent {share} of the image");
 }
 
-/// Windows and caches of a sixth and a third of the image: who reads in step on a fast link can then still be a few
-/// milliseconds apart. (The harness's own are less than one.)
+/// Windows and caches of a sixth and a third of the image: lockstep readers on a fast link can then
+/// still be a few milliseconds apart. (The harness's own are less than one.)
 fn in_step(config: vfield_core::config::Config) -> vfield_core::config::Config {
     let (window_bytes, transient_bytes, read_ahead_bytes) = (2 << 20, 4 << 20, 2 << 20);
     vfield_core::config::Config { window_bytes, transient_bytes, read_ahead_bytes, ..config }
 }
 
-/// Readers that start while the fills are at full pace, before anybody knows of all others.
+/// Readers that start while fills are at full pace, before all nodes know each other.
 #[test]
 fn readers_from_the_first_moment_load_the_origin_little_more_than_once() {
     let mut field = one_image(6);
@@ -66,9 +66,9 @@ fn readers_from_the_first_moment_load_the_origin_little_more_than_once() {
     assert!(sent <= 603 * 13 / 10, "the origin sent {sent} chunks of 603");
 }
 
-/// A room whose machines are all switched on at the same moment: none knows of another when it chooses its arc. On links
-/// this fast, neighbours that start are often further apart than what they keep, and then find each other out of
-/// step: single rooms take up to 1.8 images, so it is the middle one that is held to a bound.
+/// All machines of a room are switched on at the same moment: none knows another when it chooses
+/// its arc. On links this fast, adjacent nodes often start further apart than their caches span,
+/// and are then out of step. Single rooms take up to 1.8 images, so the bound is on the median.
 #[test]
 fn a_room_that_starts_at_once_loads_the_origin_little_more_than_once() {
     for capacity in [120, 603, 0] {
@@ -79,7 +79,7 @@ fn a_room_that_starts_at_once_loads_the_origin_little_more_than_once() {
     }
 }
 
-/// How many chunks the origin sends until all of a room have read all of it.
+/// The number of chunks that the origin sends until all of a room have read all of it.
 fn sent_to_a_room_that_starts(seed: u64, capacity: u64) -> u64 {
     let mut field = one_image(seed);
     field.config = in_step(field.config);
@@ -94,7 +94,7 @@ fn sent_to_a_room_that_starts(seed: u64, capacity: u64) -> u64 {
     sent
 }
 
-/// With the stores full the origin is not asked for anything, and all nodes send about alike.
+/// With full stores the origin gets no requests, and all nodes send about alike.
 #[test]
 fn warm_readers_share_the_work() {
     let (mut field, nodes) = filled_field(7, 6, 300);
@@ -109,7 +109,7 @@ fn warm_readers_share_the_work() {
     assert!(sent.iter().all(|sent| *sent > mean / 2 && *sent < mean * 2), "{sent:?}");
 }
 
-/// A reader that hops about is answered as well; nothing it did not ask for is fetched for it.
+/// A random reader is answered too, and nothing is read ahead for it.
 #[test]
 fn scattered_reads_are_answered() {
     let mut field = one_image(8);
@@ -126,9 +126,9 @@ fn scattered_reads_are_answered() {
     );
 }
 
-/// One chunk that everybody wants at the same moment: its home fetches it once.
+/// One chunk that all want at the same moment: its home fetches it once.
 #[test]
-fn a_crowd_on_one_chunk_costs_the_origin_one_answer() {
+fn many_readers_of_one_chunk_cost_the_origin_one_answer() {
     let (mut field, nodes) = field_of(9, 12, 20);
     field.run(ms(200));
     let chunk = (0..600)
@@ -154,7 +154,7 @@ fn everything_is_readable_without_the_origin() {
 
 /// Requests one after the other, and the first holder always: slower, and just as right.
 #[test]
-fn what_measurements_switch_off_is_not_needed_to_be_right() {
+fn features_that_measurements_switch_off_are_not_needed_for_correctness() {
     for (parallel, round_robin) in [(false, true), (true, false)] {
         let mut field = one_image(11);
         (field.config.parallel, field.config.round_robin) = (parallel, round_robin);

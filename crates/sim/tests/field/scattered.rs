@@ -1,4 +1,4 @@
-//! Everybody reads single chunks all over the image, some at a time, from small stores that are full.
+//! All read single random chunks, several at a time, from small full stores.
 
 use crate::{ms, secs};
 use std::collections::VecDeque;
@@ -7,15 +7,16 @@ use vfield_core::placement::map::mix;
 use vfield_sim::field::Field;
 use vfield_sim::original::Original;
 
-/// 100 Mbit/s.
+/// 100 Mbit/s, in bytes per second.
 const RATE: u64 = 12_500_000;
 /// Reads in flight on each machine.
 const DEPTH: usize = 8;
-/// How often a reader looks what has come: a chunk takes ten times as long on its link.
+/// Interval at which a reader checks for chunks: a chunk takes ten times as long on its link.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// Reads `count` chunks on each of `nodes`, [`DEPTH`] at a time, and gives the next room when the oldest is done, as
-/// clients that answer in order do. Returns the slowest node's rate, in shares of the link.
+/// Reads `count` chunks on each of `nodes`, [`DEPTH`] at a time, and starts another one when the
+/// oldest is done, like clients that answer in order. Returns the slowest node's rate, in shares of
+/// the link.
 fn scatter(field: &mut Field, nodes: &[usize], count: u64) -> f64 {
     let chunks = field.images[0].geometry.data_chunks();
     let (start, mut number) = (field.now(), 0);
@@ -42,8 +43,9 @@ fn scatter(field: &mut Field, nodes: &[usize], count: u64) -> f64 {
     bytes as f64 / (field.now() - start).as_secs_f64() / RATE as f64
 }
 
-/// Three tenths of the image lie in each store. If each asks the least loaded of a chunk's three holders, as far as it
-/// knows, ideal queues and eight reads at a time give the slowest 1.5 times the link's rate.
+/// Three tenths of the image are in each store. If each node asks the least loaded of a chunk's
+/// three holders, ideal queues and eight reads at a time give the slowest 1.5 times the link's
+/// rate.
 #[test]
 fn scattered_reads_fill_the_links() {
     for seed in 1..4 {

@@ -1,15 +1,15 @@
-//! One after the other comes and reads everything in order: those who are ahead serve those behind.
+//! Nodes come one after the other and read everything in order: earlier ones serve later ones.
 
 use crate::{ms, secs};
 use std::time::Duration;
 use vfield_sim::field::Field;
 use vfield_sim::original::Original;
 
-/// 100 Mbit/s.
+/// 100 Mbit/s, in bytes per second.
 const RATE: u64 = 12_500_000;
 
-/// One more node every `gap`, with a store for everything, that reads all as soon as it is there. Returns by how much
-/// each took longer than its link needs, and how many images the origin sent.
+/// One more node every `gap`, with a store for everything, that reads all at once. Returns how much
+/// longer each took than its link needs, and how many images the origin sent.
 fn stagger(seed: u64, count: usize, chunks: u64, gap: Duration) -> (Vec<f64>, f64) {
     let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
     field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
@@ -31,8 +31,9 @@ fn stagger(seed: u64, count: usize, chunks: u64, gap: Duration) -> (Vec<f64>, f6
     (began.iter().map(time).collect(), field.machines[0].sent_of(0) as f64 / chunks as f64)
 }
 
-/// The sum of the uplinks is enough for all, but only if nobody takes from one whom another needs, and nobody is asked for what
-/// it has not come to yet. 1.0 is the limit; clocks are off by more than the gaps.
+/// The sum of the uplinks is enough for all. For that no node may take from one that another needs,
+/// or be asked for a chunk that it has not come to yet. 1.0 is the limit; clocks are off by more
+/// than the gaps.
 #[test]
 fn latecomers_are_served_by_those_ahead() {
     for (gap, longest) in [(secs(2), 1.05), (secs(1), 1.15), (ms(300), 1.1), (ms(50), 1.1)] {

@@ -1,4 +1,5 @@
-//! Everybody reads everything at once, on links that are the limit: how near the readers come to it.
+//! All read everything at once, on links that are the bottleneck: how near the readers come to the
+//! limit.
 
 use crate::{ms, secs};
 use std::time::Duration;
@@ -8,10 +9,11 @@ use vfield_sim::machine::Fault;
 use vfield_sim::original::Original;
 use vfield_sim::reader::Order;
 
-/// 50 Mbit/s.
+/// 50 Mbit/s, in bytes per second.
 const RATE: u64 = 6_250_000;
 
-/// A field with one image of `chunks` chunks, an origin, and `count` nodes that are switched on at once.
+/// A field with one image of `chunks` chunks, an origin, and `count` nodes that are switched on at
+/// once.
 fn room(seed: u64, chunks: u64, count: usize, capacity: u64) -> (Field, Vec<usize>) {
     let mut field = Field::new(seed, vec![Original::usual(1, chunks)]);
     field.config = vfield_core::config::Config { join_boost: 9, ..Default::default() };
@@ -25,8 +27,8 @@ fn room(seed: u64, chunks: u64, count: usize, capacity: u64) -> (Field, Vec<usiz
     (field, nodes)
 }
 
-/// Reads all on all, and returns by how much it took longer than the link needs for one image, and how many
-/// images the origin sent.
+/// Reads all on all. Returns the multiple of the link's time for one image, and how many images the
+/// origin sent.
 fn storm(field: &mut Field, nodes: &[usize]) -> (f64, f64) {
     let chunks = field.images[0].chunks();
     let bytes = chunks * field.images[0].geometry.chunk_bytes();
@@ -49,8 +51,8 @@ fn a_cold_room_comes_near_the_limit() {
     }
 }
 
-/// Whoever is next to a liar takes from those before it, of whom each has somebody to send to: were it always the same one, all
-/// behind it would get half.
+/// The downstream of a liar takes from nodes before it, each of which already serves another. If it
+/// always were the same one, all nodes behind it would get half.
 #[test]
 fn a_tenth_of_liars_leaves_the_others_most_of_the_links() {
     let took = |liars: &[usize]| {
@@ -62,8 +64,8 @@ fn a_tenth_of_liars_leaves_the_others_most_of_the_links() {
     assert!(honest >= 0.8 * lied, "{lied} of what the link needs, and {honest} without liars");
 }
 
-/// A cold room of ten that read all of an image of 64 MiB from the moment they are switched on, and have done so for two fifths
-/// of the time that a link needs for it.
+/// A cold room of ten that read all of an image of 64 MiB from their start, two fifths of the
+/// link's time into it.
 struct Begun {
     field: Field,
     readers: Vec<usize>,
@@ -102,14 +104,15 @@ impl Begun {
         self.field.readers[self.readers.remove(reader)].machine
     }
 
-    /// When the last reader ends, in times that the link needs for the image.
+    /// When the last reader ends, as a multiple of the link's time for the image.
     fn end(mut self) -> f64 {
         self.field.until_read(&self.readers, secs(100));
         (self.field.now() - self.began).as_secs_f64() / self.link.as_secs_f64()
     }
 }
 
-/// All wait for all before them: the one behind the slow machine has to find out who it is, and the others to wait for that.
+/// All wait for all before them: the downstream of the slow machine has to find it, and the others
+/// wait for that.
 #[test]
 fn a_machine_that_becomes_slow_holds_up_nobody_for_long() {
     for slow in [1, 4, 9] {
@@ -121,7 +124,7 @@ fn a_machine_that_becomes_slow_holds_up_nobody_for_long() {
     }
 }
 
-/// Whoever came last has nobody to send to, and is whom the next are to ask.
+/// The last node of the chain serves no other, and newcomers ask that one.
 #[test]
 fn ten_that_come_take_nothing_from_the_ten_that_read() {
     for seed in 1..=3 {
@@ -132,7 +135,7 @@ fn ten_that_come_take_nothing_from_the_ten_that_read() {
     }
 }
 
-/// Stores of 6 %, which fill while everybody reads, from the moment they are switched on.
+/// Stores of 6 %, which fill while all read, from the moment they are switched on.
 #[test]
 fn a_cold_room_with_small_stores_comes_near_the_limit() {
     for seed in 1..4 {
@@ -174,8 +177,8 @@ fn a_warm_room_with_small_stores_comes_near_the_limit() {
     assert!(time <= 1.25 && origin <= 0.05, "{time} of what the link needs, {origin} images from the origin");
 }
 
-/// Stores that are full and lie over each other: what each keeps need not cross its link, and what two or three send each
-/// chunk of is no reason to take it from all over the room.
+/// Full, overlapping stores: chunks that a node holds need not cross its link. Two or three senders
+/// of a chunk are no reason to take it from all over the room.
 #[test]
 fn a_warm_room_takes_only_what_it_does_not_keep() {
     for seed in 1..=3 {

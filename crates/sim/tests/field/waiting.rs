@@ -1,4 +1,4 @@
-//! Reads without a holder: they wait, say so, and go on when it comes back.
+//! Reads without a holder: they wait, are listed, and go on when it comes back.
 
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_core::chunk::Chunk;
@@ -30,7 +30,8 @@ fn a_read_without_a_holder_waits_and_goes_on_when_one_comes_back() {
     assert!(field.machines[node].node.images()[0].waiting.is_empty());
 }
 
-/// Without the hashes of a chunk nobody can be asked for it: the reader waits for them, and that wait is one of its own.
+/// Without the hash of a chunk no peer can be asked for it: the reader waits for the page, and that
+/// wait is listed too.
 #[test]
 fn a_read_that_waits_for_hashes_is_told_of() {
     let mut field = one_image(6);
@@ -46,7 +47,8 @@ fn a_read_that_waits_for_hashes_is_told_of() {
     assert!(waits[0].waited.wait >= secs(4), "{:?}", waits[0]);
 }
 
-/// The only holder is cut off for a while, but nobody declares it dead: connections fail and come back.
+/// The only holder is cut off for a while, but nobody declares it dead: connections fail and come
+/// back.
 #[test]
 fn a_holder_that_comes_back_by_itself_is_used_within_two_seconds() {
     let mut field = one_image(2);
@@ -75,7 +77,8 @@ fn the_timeout_makes_an_error_of_a_wait() {
     assert!(field.machines[node].node.images()[0].waiting.is_empty(), "nobody waits any more");
 }
 
-/// The origin's file has changed: its chunks fail with that error, what others hold is read from them.
+/// The origin's file has changed: its chunks fail with that error, what others hold is read from
+/// them.
 #[test]
 fn a_changed_source_is_told_apart() {
     let (mut field, nodes) = filled_field(4, 2, 150);
@@ -92,7 +95,7 @@ fn a_changed_source_is_told_apart() {
     assert!(matches!(field.readers[bad].failed, Some(ReadError::SourceChanged(_))), "{:?}", field.readers[bad].failed);
 }
 
-/// A node whose store wants more chunks than can be had now goes on with those that can.
+/// A node whose store lacks unavailable chunks goes on with the available ones.
 #[test]
 fn chunks_that_nobody_has_do_not_hold_up_a_fill() {
     let (mut field, nodes) = field_of(5, 2, 200);

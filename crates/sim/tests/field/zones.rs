@@ -1,11 +1,11 @@
-//! Zones: chunks come into each about once, and its nodes find what they need as if there were no others.
+//! Zones: chunks enter each about once, and its nodes find them as if there were no other zones.
 
 use crate::secs;
 use vfield_core::config::Config;
 use vfield_sim::field::Field;
 use vfield_sim::original::Original;
 
-/// 50 Mbit/s.
+/// 50 Mbit/s, in bytes per second.
 const RATE: u64 = 6_250_000;
 const CHUNKS: u64 = 512;
 
@@ -42,7 +42,7 @@ fn a_chunk_comes_into_a_zone_about_once() {
     }
 }
 
-/// 1.0 is the limit. No gateway has more to send than others, or whoever stands behind it would be slower than they.
+/// 1.0 is the limit. No gateway has more to send than others, or its downstream would be slower.
 #[test]
 fn cold_zones_come_near_the_limit() {
     let (mut field, nodes) = field(1, 2, 20, 2 * CHUNKS);

@@ -1,21 +1,21 @@
-//! A list that mostly has one item, which then needs no memory of its own: thousands of chunks are under way at once, each asked
-//! of one peer, by one reader or for one other; and of most zones one node is known.
+//! A list without an allocation for a single item. Thousands of chunks are under way at once, each
+//! requested of one peer, for one reader or asker; and of most zones one node is known.
 
 use std::ops::{Deref, DerefMut};
 
-/// See the module. It is read as a slice.
+/// A list that stores one item inline. It dereferences to a slice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Few<T> {
-    /// Nothing.
+pub enum SmallList<T> {
+    /// No item at all.
     #[default]
     None,
-    /// One.
+    /// One item, stored inline.
     One(T),
-    /// Any number.
+    /// Any number of items, on the heap.
     More(Vec<T>),
 }
 
-impl<T> Few<T> {
+impl<T> SmallList<T> {
     /// Puts one more at the end.
     pub fn push(&mut self, item: T) {
         *self = match std::mem::take(self) {
@@ -28,7 +28,7 @@ impl<T> Few<T> {
         }
     }
 
-    /// Keeps those that `keep` is true of.
+    /// Keeps the items for which `keep` is true.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
             Self::None => {}
@@ -44,7 +44,7 @@ impl<T> Few<T> {
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for SmallList<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -56,7 +56,7 @@ impl<T> Deref for Few<T> {
     }
 }
 
-impl<T> DerefMut for Few<T> {
+impl<T> DerefMut for SmallList<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::None => &mut [],
@@ -66,7 +66,7 @@ impl<T> DerefMut for Few<T> {
     }
 }
 
-impl<'a, T> IntoIterator for &'a Few<T> {
+impl<'a, T> IntoIterator for &'a SmallList<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -75,7 +75,7 @@ impl<'a, T> IntoIterator for &'a Few<T> {
     }
 }
 
-impl<T> IntoIterator for Few<T> {
+impl<T> IntoIterator for SmallList<T> {
     type Item = T;
     type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
 
@@ -96,15 +96,15 @@ mod tests {
     #[test]
     fn it_is_a_list_of_any_length() {
         for length in 0..5 {
-            let mut few = Few::default();
-            (0..length).for_each(|item| few.push(item));
-            assert!(few.iter().copied().eq(0..length));
-            few.iter_mut().for_each(|item| *item += 1);
-            assert!(few.clone().into_iter().eq(1..=length));
-            few.retain(|item| item % 2 == 0);
-            assert!(few.iter().copied().eq((1..=length).filter(|item| item % 2 == 0)));
-            few.clear();
-            assert!(few.is_empty());
+            let mut list = SmallList::default();
+            (0..length).for_each(|item| list.push(item));
+            assert!(list.iter().copied().eq(0..length));
+            list.iter_mut().for_each(|item| *item += 1);
+            assert!(list.clone().into_iter().eq(1..=length));
+            list.retain(|item| item % 2 == 0);
+            assert!(list.iter().copied().eq((1..=length).filter(|item| item % 2 == 0)));
+            list.clear();
+            assert!(list.is_empty());
         }
     }
 }

@@ -1,0 +1,31 @@
+//! Effects: the work that a call of [`super::Membership`] leaves to its caller.
+
+use super::roster::Departed;
+use crate::identity::Identity;
+use std::net::SocketAddr;
+
+/// The effects of a call, for the caller to carry out.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Datagrams to send.
+    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
+    /// Members that are new, or back.
+    pub up: Vec<Identity>,
+    /// Members that died or left.
+    pub down: Vec<Departed>,
+    /// True if the set of suspects changed, or a member's arrival.
+    pub doubt: bool,
+    /// True if this node had to deny its death: others may have stopped accepting its messages.
+    pub denied: bool,
+}
+
+impl Effects {
+    /// Appends the effects of a later call.
+    pub fn add(&mut self, other: Self) {
+        self.datagrams.extend(other.datagrams);
+        self.up.extend(other.up);
+        self.down.extend(other.down);
+        self.doubt |= other.doubt;
+        self.denied |= other.denied;
+    }
+}
