@@ -298,21 +298,15 @@ pub struct DaemonOptions {
     /// Threads that serve readers and other nodes [default: half as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Daemon")]
     pub threads: Option<Threads>,
-    /// Open a connection for each request (for measurements)
+    /// Measurements only: one connection per request
     #[arg(long, hide = true)]
     pub no_pool: bool,
-    /// Have one request in flight at a time (for measurements)
+    /// Measurements only: one request in flight
     #[arg(long, hide = true)]
     pub no_parallel: bool,
-    /// Ask the first holder for everything (for measurements)
-    #[arg(long, hide = true)]
-    pub no_round_robin: bool,
-    /// Do not read ahead (for measurements)
+    /// Measurements only: no read-ahead
     #[arg(long, hide = true)]
     pub no_read_ahead: bool,
-    /// Threads that hash at publish [default: one for each core]
-    #[arg(long, value_name = "N", hide = true)]
-    pub publish_threads: Option<Threads>,
 }
 
 /// Which daemon is spoken to.

@@ -9,7 +9,7 @@ use crate::log::{Style, Voice};
 use crate::selection;
 use crate::values::until::Until;
 use crate::{log, output, publish, source_file, status as view};
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vfield_node::status::Sole;
@@ -131,8 +131,18 @@ pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
 /// `vfield completions`.
 pub fn completions(options: &CompletionOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "vfield", &mut text);
+    clap_complete::generate(options.shell, &mut visible(&Cli::command()), "vfield", &mut text);
     output::put(&text)
+}
+
+/// `command` without its hidden arguments, which completions would offer.
+fn visible(command: &Command) -> Command {
+    let shown = Command::new(command.get_name().to_owned())
+        .disable_help_subcommand(command.is_disable_help_subcommand_set())
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+        .subcommands(command.get_subcommands().map(visible));
+    let shown = command.get_about().cloned().into_iter().fold(shown, Command::about);
+    command.get_version().map(str::to_owned).into_iter().fold(shown, Command::version)
 }
 
 /// `vfield man`.
@@ -153,6 +163,20 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use vfield_node::status::ImageStatus;
+
+    #[test]
+    fn completions_offer_every_option_but_the_hidden_ones() {
+        let command = Cli::command();
+        let join = command.find_subcommand("join").unwrap();
+        let (hidden, shown): (Vec<_>, Vec<_>) =
+            join.get_arguments().filter(|arg| arg.get_long().is_some()).partition(|arg| arg.is_hide_set());
+        assert!(!hidden.is_empty());
+        let mut text = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Fish, &mut visible(&command), "vfield", &mut text);
+        let text = String::from_utf8(text).unwrap();
+        let offered = |arg: &&clap::Arg| text.contains(&format!("-l {} ", arg.get_long().unwrap()));
+        assert!(hidden.iter().all(|arg| !offered(arg)) && shown.iter().all(offered));
+    }
 
     #[test]
     fn a_device_is_found_by_name_and_by_id() {

@@ -76,7 +76,7 @@ fn read(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 /// Modern options without a value.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 8] = [
     "--json",
     "--verbose",
     "--quiet",
@@ -84,7 +84,6 @@ const FLAGS: [&str; 9] = [
     "--version",
     "--no-pool",
     "--no-parallel",
-    "--no-round-robin",
     "--no-read-ahead",
 ];
 

@@ -256,12 +256,12 @@ fn node(
         field_keys: None,
         trusted: None,
         keeper: None,
-        hash_threads: daemon.publish_threads.map_or_else(cores, NonZeroUsize::from).into(),
+        hash_threads: cores().into(),
         tuning: Tuning {
             pool: !daemon.no_pool,
             parallel: !daemon.no_parallel,
-            round_robin: !daemon.no_round_robin,
             read_ahead: !daemon.no_read_ahead,
+            ..Tuning::default()
         },
     })
 }

@@ -67,11 +67,6 @@ pub struct Settings {
     user: Option<UserName>,
     root: bool,
     threads: Option<Threads>,
-    no_pool: bool,
-    no_parallel: bool,
-    no_round_robin: bool,
-    no_read_ahead: bool,
-    publish_threads: Option<Threads>,
 }
 
 /// `x = "a"` or `x = ["a", "b"]`.
@@ -170,11 +165,6 @@ impl Settings {
         options.user = options.user.or(self.user);
         options.root |= self.root;
         options.threads = options.threads.or(self.threads);
-        options.no_pool |= self.no_pool;
-        options.no_parallel |= self.no_parallel;
-        options.no_round_robin |= self.no_round_robin;
-        options.no_read_ahead |= self.no_read_ahead;
-        options.publish_threads = options.publish_threads.or(self.publish_threads);
         options
     }
 }
@@ -257,6 +247,7 @@ mod tests {
             .into_iter()
             .chain([&command])
             .flat_map(|command| command.get_arguments())
+            .filter(|arg| !arg.is_hide_set())
             .map(|arg| arg.get_id().as_str().replace('_', "-"))
             .filter(|name| name != "config")
             .collect();
