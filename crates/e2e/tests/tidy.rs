@@ -93,9 +93,13 @@ fn the_core_has_few_dependencies() {
 
 #[test]
 fn exports_do_not_know_nodes() {
-    for (of, not) in
-        [("export", "vfield-node"), ("node", "vfield-export"), ("core", "vfield-node"), ("lab", "vfield-core")]
-    {
+    for (of, not) in [
+        ("export", "vfield-node"),
+        ("node", "vfield-export"),
+        ("core", "vfield-node"),
+        ("lab", "vfield-core"),
+        ("weather", "[dependencies]"),
+    ] {
         let manifest =
             std::fs::read_to_string(workspace().join(format!("crates/{of}/Cargo.toml"))).expect("a manifest");
         assert!(!manifest.contains(not), "crates/{of} depends on {not}");

@@ -27,6 +27,7 @@ mod advice;
 mod answer;
 mod budget;
 mod catalogue;
+pub mod client;
 pub mod codec;
 mod collect;
 mod connection;

@@ -4,7 +4,7 @@
 //! more than a header has to be kept.
 
 use vfield_export::nbd::codec::request::HEADER_BYTES;
-use vfield_export::nbd::codec::{Command, Next, PAYLOAD_BYTES_MAX, Request, Requests, Violation, magic};
+use vfield_export::nbd::codec::{Command, Next, PAYLOAD_BYTES_MAX, Request, Requests, Violation};
 
 /// What was found: requests, bytes of payload, how it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -57,8 +57,7 @@ fn parse(stream: &[u8], part: usize) -> Found {
 
 /// A request as clients send it.
 pub(crate) fn request(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let (magic, flags, command) = (magic::REQUEST.to_be_bytes(), flags.to_be_bytes(), command.to_be_bytes());
-    [&magic[..], &flags, &command, &cookie.to_be_bytes(), &offset.to_be_bytes(), &length.to_be_bytes()].concat()
+    Request { command: command.into(), flags, cookie, offset, length }.header().to_vec()
 }
 
 /// Requests of all kinds.

@@ -19,10 +19,9 @@ pub mod reader;
 pub mod relay;
 pub mod report;
 pub mod role;
-pub mod weather;
 
 pub use plan::{Mode, Plan, System};
 pub use race::run;
 pub use report::Sample;
 pub use role::{Programs, Role, play_role};
-pub use weather::{Event, Trouble};
+pub use vfield_weather::{self as weather, Event, Trouble};

@@ -65,19 +65,23 @@ impl Socket {
 
     /// Fills `buffer`; false if `is_over` said so before it was full.
     pub fn fill(&mut self, buffer: &mut [u8], is_over: &dyn Fn() -> bool) -> io::Result<bool> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.0.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => filled += read,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut if is_over() => return Ok(false),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
-                    _ => return Err(error),
-                },
-            }
-        }
-        Ok(true)
+        vfield_export::nbd::client::fill(&mut self.0, buffer, is_over)
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
     }
 }
 

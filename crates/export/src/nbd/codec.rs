@@ -3,10 +3,11 @@
 //! Owns the numbers of the specification (`doc/proto.md` of the NBD project, quoted here by section
 //! name), the negotiation and the two directions of the transmission phase. Invariant: whatever the
 //! bytes are and however they are cut, parsing neither panics nor allocates more than
-//! [`OPTION_BYTES_MAX`]; a cut at any byte gives the same result as no cut. Called by the connection task, by property
-//! tests and by fuzzers. It does not read images and decides nothing about time.
+//! [`OPTION_BYTES_MAX`]; a cut at any byte gives the same result as no cut. Called by the connection
+//! task, the client, property tests and fuzzers. It does not read images and decides nothing about time.
 
 pub mod negotiation;
+pub mod option;
 pub mod reply;
 pub mod request;
 

@@ -72,6 +72,7 @@ pub struct Plan {
     /// Staggered starts: seconds between two.
     pub gap_s: f64,
     /// What goes wrong, and when.
+    #[serde(serialize_with = "as_text")]
     pub events: Vec<Event>,
     /// Entries that the machine's table of neighbours is to hold during the storm, if it holds fewer.
     pub arp_table: Option<u64>,
@@ -102,6 +103,10 @@ impl Default for Plan {
             limit_s: 180.0,
         }
     }
+}
+
+fn as_text<S: serde::Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(events.iter().map(ToString::to_string))
 }
 
 impl Plan {

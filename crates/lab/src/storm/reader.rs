@@ -24,6 +24,7 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(600);
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The export.
+    #[serde(with = "super::nbd::text")]
     pub target: Target,
     /// The image that it must be equal to.
     pub image: PathBuf,

@@ -71,7 +71,7 @@ impl Storm {
         events.sort_by_key(|event| event.after);
         let mut gone = BTreeSet::new();
         for event in &events {
-            let machine = event.trouble.machine();
+            let machine = event.trouble.host();
             refuse(event.after > self.room.limit, &format!("--event {event}: that is after --limit"))?;
             refuse(
                 machine.is_some_and(|machine| machine >= self.machines()),
@@ -81,8 +81,8 @@ impl Storm {
                 machine.is_some_and(|machine| gone.contains(&machine)),
                 &format!("--event {event}: it is gone by then"),
             )?;
-            if let Trouble::Kill(machine) | Trouble::Leave(machine) = event.trouble {
-                gone.insert(machine);
+            if let Trouble::Kill { host } | Trouble::Leave { host } = event.trouble {
+                gone.insert(host);
             }
         }
         refuse(self.origin_gone && gone.contains(&0), "--event: the origin is gone already (--origin-gone)")?;
@@ -92,7 +92,7 @@ impl Storm {
 
     /// All machines that there will be.
     pub fn machines(&self) -> usize {
-        let joins = |event: &Event| if let Trouble::Join(count) = event.trouble { count } else { 0 };
+        let joins = |event: &Event| if let Trouble::Join { count } = event.trouble { count } else { 0 };
         self.event.iter().map(joins).fold(self.room.nodes.saturating_add(1), usize::saturating_add)
     }
 }

@@ -5,9 +5,10 @@
 //! set for one export is never used with another. The connection task feeds it bytes and sends what it
 //! writes. It knows neither sources nor sockets, and the time limit is the connection's.
 
+use super::option::{self, answer, info, reply};
 use super::{
     ALLOCATION_CONTEXT, ALLOCATION_CONTEXT_ID, OPTION_BYTES_MAX, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, flag, magic,
-    take, take_u16, take_u32, take_u64,
+    take_u16, take_u32, take_u64,
 };
 use std::sync::Arc;
 
@@ -52,37 +53,6 @@ pub enum Step {
     Left,
     /// The connection has to end; why.
     Refused(&'static str),
-}
-
-mod option {
-    pub const EXPORT_NAME: u32 = 1;
-    pub const ABORT: u32 = 2;
-    pub const LIST: u32 = 3;
-    pub const STARTTLS: u32 = 5;
-    pub const INFO: u32 = 6;
-    pub const GO: u32 = 7;
-    pub const STRUCTURED_REPLY: u32 = 8;
-    pub const LIST_META_CONTEXT: u32 = 9;
-    pub const SET_META_CONTEXT: u32 = 10;
-}
-
-mod answer {
-    pub const ACK: u32 = 1;
-    pub const SERVER: u32 = 2;
-    pub const INFO: u32 = 3;
-    pub const META_CONTEXT: u32 = 4;
-    pub const ERR_UNSUP: u32 = 1 << 31 | 1;
-    pub const ERR_INVALID: u32 = 1 << 31 | 3;
-    pub const ERR_TLS_REQD: u32 = 1 << 31 | 5;
-    pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
-    pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
-}
-
-mod info {
-    pub const EXPORT: u16 = 0;
-    pub const NAME: u16 = 1;
-    pub const DESCRIPTION: u16 = 2;
-    pub const BLOCK_SIZE: u16 = 3;
 }
 
 /// Smallest unit of a request: one byte, because a block source can be read at any byte, and a client
@@ -345,22 +315,11 @@ fn expect_end(data: &[u8]) -> Result<(), Refusal> {
 
 /// A string with its length before it.
 fn take_string<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], Refusal> {
-    let length = u32::from_be_bytes(take(data).ok_or(CUT)?) as usize;
-    let (string, rest) = data.split_at_checked(length).ok_or(CUT)?;
-    if length > STRING_BYTES_MAX {
+    let string = option::take_string(data).ok_or(CUT)?;
+    if string.len() > STRING_BYTES_MAX {
         return Err((answer::ERR_TOO_BIG, "a string is longer than 4096 bytes"));
     }
-    *data = rest;
     Ok(string)
-}
-
-fn reply(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u8]]) {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    out.extend_from_slice(&magic::OPTION_REPLY.to_be_bytes());
-    out.extend_from_slice(&option.to_be_bytes());
-    out.extend_from_slice(&kind.to_be_bytes());
-    out.extend_from_slice(&(length as u32).to_be_bytes());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 fn refuse(out: &mut Vec<u8>, option: u32, (kind, message): Refusal) {

@@ -1,4 +1,4 @@
-//! Requests of the transmission phase: from bytes to values.
+//! Requests of the transmission phase: from bytes to values, and back for clients.
 //!
 //! Owns the place in the stream: a header of 28 bytes, and after a write its payload, which is told from
 //! requests as it comes. Invariant: needs at most one header to be buffered. The connection task calls it
@@ -48,6 +48,22 @@ impl From<u16> for Command {
     }
 }
 
+impl From<Command> for u16 {
+    fn from(command: Command) -> Self {
+        match command {
+            Command::Read => 0,
+            Command::Write => 1,
+            Command::Disconnect => 2,
+            Command::Flush => 3,
+            Command::Trim => 4,
+            Command::Cache => 5,
+            Command::WriteZeroes => 6,
+            Command::BlockStatus => 7,
+            Command::Unknown(number) => number,
+        }
+    }
+}
+
 /// One request, as it came: nothing in it has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -61,6 +77,20 @@ pub struct Request {
     pub offset: u64,
     /// Length in bytes.
     pub length: u32,
+}
+
+impl Request {
+    /// The request as a client sends it; the payload of a write follows.
+    pub fn header(&self) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..4].copy_from_slice(&magic::REQUEST.to_be_bytes());
+        header[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        header[6..8].copy_from_slice(&u16::from(self.command).to_be_bytes());
+        header[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        header[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        header[24..].copy_from_slice(&self.length.to_be_bytes());
+        header
+    }
 }
 
 /// A stream that cannot be understood any more: the connection has to end.
