@@ -70,7 +70,7 @@ fn wait(control: Option<&Path>, until: Until, timeout: Option<Duration>) -> Resu
         Reply::Reached => Ok(()),
         Reply::TimedOut => {
             let seconds = timeout.unwrap_or_default().as_secs_f64();
-            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` says how far it is"))
+            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` shows the progress"))
         }
         _ => Err(client.unexpected()),
     }
@@ -102,8 +102,8 @@ pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     };
     client.await_end();
     if lost > 0 {
-        let fact = format!("it has left, but {lost} chunks that only it held were taken by nobody");
-        return Err(Failure::failed(fact).hint("start it again, or let the other nodes have larger stores"));
+        let fact = format!("the node has left, but no other node took {lost} chunks that it alone held");
+        return Err(Failure::failed(fact).hint("start it again, or give the other nodes larger stores"));
     }
     Ok(())
 }
@@ -113,9 +113,9 @@ fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
     if !images.is_empty() {
         let fact = format!("no other node holds {}", view::sole_text(images));
         return Err(Failure::failed(fact)
-            .hint("leaving hands over what fits into the stores of others, and is refused if that is not all"));
+            .hint("a leave hands over the chunks that fit into other stores, and is refused if any are left"));
     }
-    let text = if alone { "nobody else is in the field, which would end\n" } else { "nothing would be lost\n" };
+    let text = if alone { "this is the field's last node\n" } else { "nothing would be lost\n" };
     output::put(text.as_bytes())
 }
 

@@ -15,7 +15,7 @@ pub fn end_on_panic() {
         tell(panic);
         // Not as a log line: what panicked may hold the log's locks.
         output::say(
-            "vfield: a defect of this program has ended it\n\
+            "vfield: a defect ended this program\n\
              hint: report the lines above; a guard (--root) or service manager starts a daemon again, with its store",
         );
         // A dump would have the field's key in it, and all of the store.

@@ -142,7 +142,7 @@ async fn live(
         None => Leaving { handed_over: 0, lost: 0 },
         Some((node, images, overlays)) => {
             let exports = images.close().await;
-            voice.say("leaving; once more to end at once");
+            voice.say("leaving; repeat the signal to end at once");
             let left = tokio::select! {
                 left = leaving::leave(&node, exports, end.bound, voice) => left,
                 () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),

@@ -76,23 +76,15 @@ fn read(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 /// Modern options without a value.
-const FLAGS: [&str; 8] = [
-    "--json",
-    "--verbose",
-    "--quiet",
-    "--help",
-    "--version",
-    "--no-pool",
-    "--no-parallel",
-    "--no-read-ahead",
-];
+const FLAGS: [&str; 8] =
+    ["--json", "--verbose", "--quiet", "--help", "--version", "--no-pool", "--no-parallel", "--no-read-ahead"];
 
 fn modern(program: &OsStr, typed: Typed) -> Result<Vec<OsString>, Failure> {
     let mut line = vec![program.to_owned()];
     let positional = match (typed.file, typed.bs) {
         (Some(file), None) => {
             if typed.store.is_some() || typed.join_boost.is_some() {
-                let fact = "-store and -join_boost go with -bs: a node that shares a file has all of it";
+                let fact = "-store and -join_boost need -bs: a node that serves a file has all of it";
                 return Err(Failure::usage(fact).hint(HINT));
             }
             line.push("serve".into());
@@ -191,10 +183,7 @@ mod tests {
             ("vfield -fiel x", "\"-fiel\" has no meaning here"),
             ("vfield -store=128 -bs x", "\"-store=128\" has no meaning here"),
             ("vfield -file x y", "\"y\" has no meaning here"),
-            (
-                "vfield -file x -store 128",
-                "-store and -join_boost go with -bs: a node that shares a file has all of it",
-            ),
+            ("vfield -file x -store 128", "-store and -join_boost need -bs: a node that serves a file has all of it"),
         ] {
             assert_eq!(of(line), Some(Err(fact.to_owned())), "{line}");
         }

@@ -37,7 +37,7 @@ fn explain(error: &ReplaceError) -> Failure {
         ReplaceError::System { path, source } => {
             let hint = match source.kind() {
                 ErrorKind::NotFound => "its directory must exist",
-                ErrorKind::StorageFull => "what was saved before is still there; save to another file system",
+                ErrorKind::StorageFull => "the older file is unchanged; save to another file system",
                 _ => "choose a directory of yours",
             };
             Failure::failed(format!("{}: {}", path.display(), plain(source))).hint(hint)

@@ -19,7 +19,6 @@ use crate::source_file;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
-use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
 use crate::values::store::Store;
 use crate::values::zone::ZoneChoice;
@@ -163,10 +162,7 @@ impl Plan {
         node.field_keys = key_files.read()?;
         let mut places = Vec::new();
         for endpoint in &daemon.nbd {
-            let place = match endpoint {
-                Endpoint::Unix(path) => nbd::Address::Unix(path.clone()),
-                Endpoint::Tcp(address) => nbd::Address::Tcp(first(address, nbd::PORT)?),
-            };
+            let place = endpoint.resolve()?;
             if places.contains(&place) {
                 return Err(Failure::usage(format!("--nbd {endpoint} is given twice")).hint("give each place once"));
             }
@@ -184,7 +180,7 @@ impl Plan {
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
         if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
-            let failure = Failure::usage("--user: devices and mounts are root's for as long as they are there");
+            let failure = Failure::usage("--user: devices and mounts need root while they exist");
             return Err(failure.hint("export over NBD (--nbd), or leave --user out"));
         }
         let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
@@ -278,8 +274,8 @@ fn own_ip(listen: SocketAddr, bootstrap: &[SocketAddr], advertise: Option<Socket
     }
     let towards = bootstrap.first().and_then(|member| network::local_towards(*member).ok());
     let ip = towards.or_else(|| advertise.map(|addr| addr.ip()));
-    let unknown = || Failure::failed("--zone subnet: this machine has no address that others could see");
-    ip.ok_or_else(|| unknown().hint("name the zone, --zone NAME, or say where to listen, --listen ADDR"))
+    let unknown = || Failure::failed("--zone subnet: this machine has no address on a network");
+    ip.ok_or_else(|| unknown().hint("name the zone (--zone NAME) or the listen address (--listen ADDR)"))
 }
 
 /// The files to publish, each looked at, with names that differ.
@@ -332,10 +328,8 @@ fn resolve_members(
             Err(failure) => unknown.push(failure),
         }
         if addrs.iter().any(|addr| addr.port() == 0 || addr.ip().is_unspecified() || addr.ip().is_multicast()) {
-            let fact = format!("{member} is no address that a member can have");
-            return Err(
-                Failure::usage(fact).hint("name a running member as other machines see it, for example 192.168.1.1")
-            );
+            let fact = format!("{member} cannot be the address of a member");
+            return Err(Failure::usage(fact).hint("give a member's address on the network, for example 192.168.1.1"));
         }
     }
     addrs.extend(remembered);
@@ -351,13 +345,8 @@ fn resolve_members(
     Ok((addrs, warnings.collect()))
 }
 
-fn first(address: &Address, default_port: u16) -> Result<SocketAddr, Failure> {
-    let addrs = address.resolve(default_port)?;
-    Ok(*addrs.iter().find(|addr| addr.is_ipv4()).unwrap_or(&addrs[0]))
-}
-
 fn listen_at(address: &Address, option: &str) -> Result<SocketAddr, Failure> {
-    let addr = first(address, DEFAULT_PORT)?;
+    let addr = address.first(DEFAULT_PORT)?;
     if addr.ip().is_multicast() || addr.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
         let fact = format!("{option}: {address} is not an address of one machine");
         return Err(Failure::usage(fact).hint("give an address of this machine, or 0.0.0.0 for all of them"));
@@ -366,9 +355,9 @@ fn listen_at(address: &Address, option: &str) -> Result<SocketAddr, Failure> {
 }
 
 fn advertised(address: &Address, listen: SocketAddr) -> Result<SocketAddr, Failure> {
-    let addr = first(address, listen.port())?;
+    let addr = address.first(listen.port())?;
     if addr.ip().is_unspecified() || addr.ip().is_multicast() {
-        let fact = format!("--advertise: {address} is no address that others can reach");
+        let fact = format!("--advertise: {address} is not reachable for other nodes");
         return Err(Failure::usage(fact).hint("give the address at which other nodes reach this one"));
     }
     Ok(addr)

@@ -67,7 +67,7 @@ fn bad_value(error: &clap::Error, help: &str) -> Failure {
     };
     let hint = nearest(&value, known.iter().map(String::as_str)).map(|meant| format!("did you mean {meant}? "));
     let hint = format!("{}give one of {}", hint.unwrap_or_default(), known.join(", "));
-    Failure::usage(of(format!("{value:?} is none of its values"))).hint(hint)
+    Failure::usage(of(format!("{value:?} is not one of its values"))).hint(hint)
 }
 
 /// What an error says of itself; several things with commas.
@@ -116,7 +116,7 @@ impl Asked {
             output::say(Cli::command().render_long_help().to_string().trim_end());
             return Failure::usage("no command is given").hint("begin with `vfield serve FILE` or `vfield join ADDR`");
         }
-        let fact = format!("`{}` needs to be told what to do", self.line);
+        let fact = format!("`{}` needs a command", self.line);
         Failure::usage(fact).hint(format!("type {}; see `{} --help`", self.commands().join(" or "), self.line))
     }
 

@@ -132,7 +132,7 @@ impl Teller {
         self.gone.1 += 1;
         match self.gone.1 {
             ..=GONE_MAX => Some(line),
-            count if count == GONE_MAX + 1 => Some("more nodes went; `vfield status` lists them".to_owned()),
+            count if count == GONE_MAX + 1 => Some("more nodes left or died; `vfield status` lists them".to_owned()),
             _ => None,
         }
     }
@@ -196,18 +196,18 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
         Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
         Event::Readdressed { from, to } => Some(format!(
-            "other nodes are told that this one is at {to}, no longer {from}: --advertise {} says so from the start",
+            "other nodes now get the address {to} of this node, no longer {from}; --advertise {} sets it at the start",
             to.ip()
         )),
         Event::Reachable { addr } => {
-            Some(format!("other nodes can connect to this one now, at {addr}: its store counts"))
+            Some(format!("other nodes can connect to this node at {addr}: its store counts now"))
         }
         Event::ReadWaits { image, chunk, for_s, why, holder } => {
             let holder = holder.as_ref().map_or_else(String::new, |holder| {
                 let (ago, how) = (duration::human(holder.ago_s as f64), holder.how.name());
                 format!("; {} had it last, and {how} {ago} ago", holder.addr)
             });
-            Some(format!("{image}: a read has waited for chunk {chunk} for {for_s}s: {why}{holder}"))
+            Some(format!("{image}: a read of chunk {chunk} waits for {for_s}s: {why}{holder}"))
         }
         Event::ReadGoesOn { image, for_s } => {
             Some(format!("{image}: no read waits any more; the first did for {for_s}s"))
@@ -226,27 +226,27 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::Capped { image, capacity_bytes, default_bytes } => {
             let (store, usual) = (human(*capacity_bytes), human(*default_bytes));
             Some(format!(
-                "{image}: a store of {store} instead of {usual}, half of the memory that is free; --store SIZE decides"
+                "{image}: store limited to {store} instead of {usual}: half of the free memory; --store SIZE overrides"
             ))
         }
         Event::TakenOver { image, adopted_bytes, spoiled } => {
             let spoiled = match spoiled {
                 0 => String::new(),
-                1 => ", 1 chunk of it was spoiled and is gone".to_owned(),
-                count => format!(", {count} chunks of it were spoiled and are gone"),
+                1 => ", 1 corrupt chunk discarded".to_owned(),
+                count => format!(", {count} corrupt chunks discarded"),
             };
-            Some(format!("{image}: {} taken over from before{spoiled}", human(*adopted_bytes)))
+            Some(format!("{image}: {} taken over from the daemon before{spoiled}", human(*adopted_bytes)))
         }
         Event::Filled { image, held_bytes } => Some(format!("{image}: store filled, {} held", human(*held_bytes))),
         Event::Covered { image } => {
-            Some(format!("{image}: covered, the stores of the field hold all of it: the origin may leave"))
+            Some(format!("{image}: covered: the field's stores hold every chunk, the origin may leave"))
         }
         Event::Uncovered { image } => {
-            Some(format!("{image}: not covered any more: the origin must stay until others hold all of it"))
+            Some(format!("{image}: no longer covered: the origin must stay until other stores hold every chunk"))
         }
         Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
         Event::NodeGone { addr, how: Departure::Left, .. } => Some(format!("node {addr} left")),
-        Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died, or cannot be reached")),
+        Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died or is unreachable")),
         Event::NodeGone { node, addr, how: Departure::Replaced } => {
             verbose.then(|| format!("node {node} at {addr} was replaced by another there"))
         }

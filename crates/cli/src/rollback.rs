@@ -57,7 +57,7 @@ fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<
                 "image {:?} is refused: it was signed at {timestamp}, and one of {} was read here before",
                 name, last.timestamp
             );
-            return Err(Failure::failed(fact).hint("to go back on purpose: --allow-rollback"));
+            return Err(Failure::failed(fact).hint("to accept the older image: --allow-rollback"));
         }
         let entry = Entry { id: image.id.clone(), key: key.clone(), timestamp: *timestamp };
         entries.insert(name.clone(), entry);
@@ -66,12 +66,12 @@ fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<
         return Ok(());
     }
     write(dir, &path, &entries).map_err(|error| {
-        refuse(&path, &plain(&error)).hint("without this file nothing tells an old image from a new one")
+        refuse(&path, &plain(&error)).hint("this file is needed to tell an older image from a newer one")
     })
 }
 
 fn read(path: &Path) -> Result<Entries, Failure> {
-    let hint = "remove it to begin anew; until then nothing tells an old image from a new one";
+    let hint = "remove it to start afresh; rollbacks of images seen before then go unnoticed";
     let text = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Entries::new()),
         Ok(metadata) if metadata.len() > LENGTH_MAX => return Err(refuse(path, "far too long").hint(hint)),

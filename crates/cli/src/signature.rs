@@ -68,7 +68,7 @@ pub fn beside(file: &Path) -> Result<Option<Proof>, Failure> {
             Ok(Some(text)) => Ok(Some(text)),
             // Beside a file of the longest names there is no room for another one.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => Ok(None),
-            Ok(None) => Err(unfit(&path, "not what `vfield sign` writes")),
+            Ok(None) => Err(unfit(&path, "not a statement of `vfield sign`")),
             Err(error) => Err(unfit(&path, &plain(&error))),
         }
     };
@@ -105,7 +105,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn secret(path: &Path) -> Result<SecretKey, Failure> {
     let refused = |why: &str| Failure::failed(format!("secret key {}: {why}", path.display()));
     let text = read_short(path).map_err(|error| refused(&plain(&error)).hint("check --secret-key"))?;
-    let not_a_key = || refused("not a secret key of minisign").hint("a secret key is what `minisign -G` makes");
+    let not_a_key = || refused("not a secret key of minisign").hint("give a secret key of `minisign -G`");
     let text = text.ok_or_else(not_a_key)?;
     if let Some(key) = without_password(&text) {
         return Ok(key);
@@ -114,7 +114,7 @@ fn secret(path: &Path) -> Result<SecretKey, Failure> {
         return Err(not_a_key());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(refused("it needs a password").hint("sign at a terminal, or with a key without one"));
+        return Err(refused("it needs a password").hint("sign at a terminal, or with a key without password"));
     }
     let sealed = SecretKeyBox::from_string(&text).map_err(|_| not_a_key())?;
     sealed.into_secret_key(None).map_err(|_| refused("wrong password, or not a secret key").hint("try again"))

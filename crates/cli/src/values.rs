@@ -21,4 +21,12 @@ pub mod store;
 pub mod threads;
 pub mod until;
 pub mod user;
+mod written;
 pub mod zone;
+
+/// Splits `text` before its first character that is no digit and no point; the unit has no spaces around it.
+fn number_and_unit(text: &str) -> (&str, &str) {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    (number, unit.trim())
+}

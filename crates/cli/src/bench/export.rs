@@ -2,16 +2,16 @@
 
 use super::file::FileUser;
 use super::load::{Channel, Doing};
-use super::nbd::{Nbd, Place};
+use super::nbd::Nbd;
 use super::outcome::Image;
 use crate::args::Via;
 use crate::control::message::DaemonStatus;
 use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::Failure;
 use crate::selection::{self, Named};
-use crate::values::nbd_uri::{NbdUri, Server};
+use crate::values::nbd_uri::NbdUri;
 use std::path::PathBuf;
-use vfield_export::nbd::PORT;
+use vfield_export::nbd::Address;
 use vfield_node::status::ImageStatus;
 
 /// Something to read from.
@@ -26,7 +26,7 @@ pub struct Export {
 
 #[derive(Debug, Clone)]
 enum Way {
-    Nbd(Place, String),
+    Nbd(Address, String),
     File(PathBuf),
 }
 
@@ -52,9 +52,9 @@ impl Export {
                 let mut uri: NbdUri =
                     uri.parse().map_err(|_| none("has an export that cannot be read here", "--nbd"))?;
                 image.name.clone_into(&mut uri.name);
-                let place = place(&uri.server)?;
+                let place = uri.server.resolve()?;
                 // The server rounds up to whole sectors; what is past the image is none of it.
-                let shown = shown(&place, &uri.name);
+                let shown = place.uri(&uri.name);
                 Ok(Self { shown, way: Way::Nbd(place, uri.name), end_bytes: image.size_bytes })
             }
             Some((None, Some(dir))) => {
@@ -74,12 +74,12 @@ impl Export {
     /// # Errors
     /// If it cannot be reached.
     pub fn named(uri: &NbdUri) -> Result<Self, Failure> {
-        let place = place(&uri.server)?;
+        let place = uri.server.resolve()?;
         let end_bytes = Nbd::connect(&place, &uri.name, 0)?.device_bytes();
         if end_bytes == 0 {
             return Err(Failure::failed(format!("the export {:?} is empty", uri.name)));
         }
-        Ok(Self { shown: shown(&place, &uri.name), way: Way::Nbd(place, uri.name.clone()), end_bytes })
+        Ok(Self { shown: place.uri(&uri.name), way: Way::Nbd(place, uri.name.clone()), end_bytes })
     }
 
     /// How much there is to read.
@@ -121,25 +121,7 @@ impl Export {
 /// Why nothing was written to `place`.
 pub fn read_only(place: &dyn std::fmt::Display) -> Failure {
     let failure = Failure::failed(format!("{place} is read-only: nothing was written"));
-    failure.hint("a daemon that was started with --overlay ram, or --overlay DIR, lets its images be written")
-}
-
-fn shown(place: &Place, name: &str) -> String {
-    match place {
-        Place::Unix(path) => vfield_export::nbd::Address::Unix(path.clone()).uri(name),
-        Place::Tcp(addr) => vfield_export::nbd::Address::Tcp(*addr).uri(name),
-    }
-}
-
-fn place(server: &Server) -> Result<Place, Failure> {
-    match server {
-        Server::Unix(path) => Ok(Place::Unix(path.clone())),
-        Server::Tcp(address) => {
-            let addrs = address.resolve(PORT)?;
-            let first = addrs.first().copied();
-            first.map(Place::Tcp).ok_or_else(|| Failure::failed(format!("host {address} has no address")))
-        }
-    }
+    failure.hint("to write, start the daemon with --overlay ram or --overlay DIR")
 }
 
 /// True if a daemon exports what `uri` names.

@@ -60,7 +60,7 @@ impl Channel for FileUser {
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::failed(format!("{}: {}", path.display(), plain(error)));
-    failure.hint("only the user who mounted it may read it; `vfield status` says what is missing")
+    failure.hint("a mount is readable for its own user only; `vfield status` lists missing chunks")
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ impl Stream {
                 Answer::Over => return Ok(()),
             };
             let Some(asked) = under_way.remove(&request) else {
-                return Err(Failure::failed("the other side answered a request that nobody made"));
+                return Err(Failure::failed("the other side answered an unknown request"));
             };
             part.unanswered -= 1;
             match came {

@@ -57,7 +57,7 @@ impl Sample {
         }
         if chunks.is_empty() {
             let failure = Failure::failed(format!("node {} has no chunk of it yet", guest.addr()));
-            return Err(failure.hint("wait until its store has filled, or ask a node that holds something"));
+            return Err(failure.hint("wait until its store has filled, or choose another node"));
         }
         Ok(Self { image: record.image(), chunks })
     }
@@ -97,8 +97,7 @@ fn verified(
 }
 
 fn wrong(addr: std::net::SocketAddr, chunk: Chunk) -> Failure {
-    Failure::failed(format!("node {addr} sent {chunk} with wrong bytes"))
-        .hint("do not trust that machine, or its memory")
+    Failure::failed(format!("node {addr} sent {chunk} with wrong bytes")).hint("check that machine and its memory")
 }
 
 /// A stream of requests to a node.
@@ -126,7 +125,7 @@ impl Channel for PeerChannel {
         let addr = self.guest.addr();
         let Some((request, reply)) = self.guest.answer(is_over)? else { return Ok(Answer::Over) };
         let Some(place) = self.under_way.remove(&request) else {
-            return Err(Failure::failed(format!("node {addr} answered a request that nobody made")));
+            return Err(Failure::failed(format!("node {addr} answered an unknown request")));
         };
         let (chunk, hash) = self.sample.chunks[place];
         match reply {

@@ -103,7 +103,7 @@ impl Place {
             other => other,
         };
         let (file, listener) =
-            listener.map_err(|error| refuse(plain(&error)).hint("choose a path that can be written with --control"))?;
+            listener.map_err(|error| refuse(plain(&error)).hint("choose a writable path with --control"))?;
         Ok((Self { path, file }, listener))
     }
 
@@ -140,7 +140,7 @@ fn clear(path: &Path) -> Result<(), Failure> {
         Ok(Occupant::Live) => Err(refuse("another daemon answers there")
             .hint("give this one a --control PATH of its own, or end the other with `vfield leave`")),
         Ok(Occupant::NotASocket) => {
-            Err(refuse("a file is there that is no socket").hint("choose another path with --control"))
+            Err(refuse("a file that is no socket is there").hint("choose another path with --control"))
         }
         Err(error) => Err(refuse(&plain(&error)).hint("choose another path with --control")),
     }
@@ -157,7 +157,7 @@ fn make_private_dir(dir: &Path) -> Result<(), Failure> {
     }
     let metadata = std::fs::symlink_metadata(dir).map_err(|error| refuse(&plain(&error)))?;
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
-        return Err(refuse("it belongs to somebody else"));
+        return Err(refuse("it belongs to another user"));
     }
     Ok(())
 }

@@ -159,9 +159,7 @@ async fn answer(
         Request::Add { image, store } => daemon.add_image(image, store).await,
         Request::Serve(serve) => match file {
             Some(file) => daemon.add_file(file, serve).await,
-            None => {
-                Reply::refused("a file to serve that is not there", "use the vfield program of the daemon's version")
-            }
+            None => Reply::refused("the file to serve is missing", "use the vfield program of the daemon's version"),
         },
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
         Request::ReloadKeys => daemon.reload_keys(),

@@ -32,11 +32,14 @@ fn lines(
         lines.push(format!("another machine joins with: vfield join {}{key}", short(known_as)));
     }
     if listening.ip().is_loopback() {
-        lines.push("reachable from this machine only; --listen ADDR shares it with the network".to_owned());
+        lines.push("reachable from this machine only; --listen ADDR opens it to the network".to_owned());
     } else if !closed && listening.ip().is_unspecified() {
-        lines.push("open to every network of this machine, unencrypted: made for a closed LAN".to_owned());
+        lines.push("open to every network of this machine, unencrypted: for a closed LAN only".to_owned());
     } else if !closed {
-        lines.push("an open field: whoever reaches this address can join and read; --field-key closes it".to_owned());
+        lines.push(
+            "an open field: every machine that reaches this address can join and read; --field-key closes it"
+                .to_owned(),
+        );
     }
     lines.extend(places.iter().map(at));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
@@ -63,10 +66,10 @@ pub fn left(voice: &Voice, left: Leaving) {
     let Leaving { handed_over, lost } = left;
     tracing::info!(target: EVENTS, event = "left", handed_over, lost, "left");
     if handed_over > 0 {
-        voice.say(&format!("handed over {handed_over} chunks that only this node held"));
+        voice.say(&format!("handed over {handed_over} chunks that this node alone held"));
     }
     if lost > 0 {
-        voice.warn(&format!("{lost} chunks that only this node held were taken by nobody"));
+        voice.warn(&format!("no other node took {lost} chunks that this node alone held"));
     }
 }
 

@@ -189,7 +189,7 @@ impl Exports {
             let dir = mount.directory().display().to_string();
             match tokio::task::spawn_blocking(|| mount.unmount()).await {
                 Ok(Ok(Unmounted::Idle)) => {}
-                Ok(Ok(Unmounted::Forced)) => voice.warn(&format!("{dir} was in use; its readers were cut off")),
+                Ok(Ok(Unmounted::Forced)) => voice.warn(&format!("{dir} was in use; its readers were disconnected")),
                 Ok(Ok(Unmounted::Held)) => voice.warn(&format!("{dir} is still held by a reader")),
                 Ok(Err(error)) => voice.warn(&error.to_string()),
                 Err(error) => voice.warn(&format!("unmounting {dir}: {error}")),

@@ -103,12 +103,12 @@ impl Images {
         let hint =
             "start the daemon again with this image too, or another daemon beside it with a --control of its own";
         if !self.overlays.are_none() {
-            return Err(Reply::refused("this daemon has overlays, which are laid when it starts", hint));
+            return Err(Reply::refused("a daemon with overlays cannot add images", hint));
         }
         match &*self.exports.lock().await {
             None => Err(leaving()),
             Some(exports) if exports.makes_devices() => {
-                Err(Reply::refused("this daemon makes block devices, which it does when it starts", hint))
+                Err(Reply::refused("a daemon with block devices cannot add images", hint))
             }
             Some(_) => Ok(()),
         }
@@ -160,7 +160,7 @@ impl Images {
         }
         if !self.overlays.are_none() {
             let hint = "end the daemon with `vfield leave`, and start it again without the image";
-            return Reply::refused("this daemon has overlays, which stay for as long as it runs", hint);
+            return Reply::refused("a daemon with overlays cannot drop images", hint);
         }
         if !force && let Err(refusal) = self.is_free(name).await {
             return refusal;
@@ -189,7 +189,8 @@ impl Images {
                 break;
             }
             if Instant::now() >= deadline {
-                let hint = "unmount and detach it first (see `findmnt` and `losetup`), or cut them off: --force";
+                let hint =
+                    "unmount and detach it first (see `findmnt` and `losetup`), or disconnect its users: --force";
                 return Err(Reply::refused(format!("{name} is in use on this machine: {users}"), hint));
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -202,8 +203,8 @@ impl Images {
         if sole.is_empty() {
             return Ok(());
         }
-        let hint = "no other node holds that: serve the file on another machine, or let others hold more; \
-                    `vfield drop --force` drops it all the same";
+        let hint = "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
+                    `vfield drop --force` drops the image anyway";
         Err(Reply::refused(format!("{} would be lost with it", sole_text(&sole)), hint))
     }
 }
@@ -227,13 +228,14 @@ fn explain(error: StartError) -> Failure {
     let fact = error.to_string();
     match error {
         StartError::UnknownImage { .. } => {
-            Failure::failed(fact).hint("ask for one of these; a file to serve is named with a slash: ./FILE")
+            Failure::failed(fact).hint("choose one of these; to serve a file, write its path with a slash: ./FILE")
         }
         StartError::Ambiguous { pins, .. } => Failure::failed(fact)
-            .hint(format!("find out which one is right, and ask for it: vfield add {}", pins.join(" or "))),
+            .hint(format!("find out which image is right, then choose it: vfield add {}", pins.join(" or "))),
         StartError::ManyNames { .. } => Failure::failed(fact).hint("ask for one of the names"),
-        StartError::IsHere { .. } => Failure::failed(fact)
-            .hint("`vfield status` shows what it has; another image of that name is added as NEW-NAME=ID"),
+        StartError::IsHere { .. } => {
+            Failure::failed(fact).hint("see `vfield status`; to add another image of that name, give NEW-NAME=ID")
+        }
         other => start_error::explain(other),
     }
 }

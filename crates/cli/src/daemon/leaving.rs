@@ -31,9 +31,9 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
     }
     node.stay();
     order.answer(Reply::refused(
-        format!("it stays, since {} would be lost with it", crate::status::sole_text(&sole)),
-        "no other node holds that: serve the file on another machine, or let others hold more; \
-         `vfield leave --force` goes all the same",
+        format!("the node stays: {} would be lost with it", crate::status::sole_text(&sole)),
+        "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
+         `vfield leave --force` leaves anyway",
     ));
     None
 }
@@ -43,7 +43,7 @@ pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, voice
     let alone = is_alone(node);
     // The node keeps to the bound by itself; the rest is for one that does not.
     let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
-        voice.warn("handing over took too long and was given up");
+        voice.warn("the hand-over timed out");
         Leaving { handed_over: 0, lost: 0 }
     });
     if let Some(exports) = exports {

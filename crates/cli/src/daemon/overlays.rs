@@ -69,10 +69,8 @@ impl Prepared {
         if let Some((id, path)) = self.saved.iter().find(|(id, _)| images.iter().all(|(image, _)| image != id)) {
             let names: Vec<String> =
                 images.iter().map(|(id, image)| format!("{} {}", image.name(), id.short())).collect();
-            let fact = format!("{} was saved over image {}, and this node has none such", path.display(), id.short());
-            return Err(
-                Failure::failed(fact).hint(format!("a changed image has another id; here are: {}", names.join(", ")))
-            );
+            let fact = format!("{} was saved over image {}, which this node does not have", path.display(), id.short());
+            return Err(Failure::failed(fact).hint(format!("this node has: {}", names.join(", "))));
         }
         let mut all = Vec::new();
         for (id, image) in images {
@@ -174,7 +172,7 @@ impl Overlays {
             Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
                 overlay.save(&file).map_or_else(|error| explain::save(&error), |bytes| Reply::Saved { bytes })
             }
-            _ => Reply::refused("overlays are saved in files, new and empty", "use `vfield overlay save FILE`"),
+            _ => Reply::refused("an overlay is saved to a new, empty file", "use `vfield overlay save FILE`"),
         })
         .await
     }
@@ -196,8 +194,8 @@ impl Overlays {
     /// would go on with what it has in its cache. And never those that a running system stands on.
     pub async fn reset(&self, image: Option<&str>, force: bool) -> Reply {
         if self.carries_root {
-            let hint = "changes end with the machine: start it again; of saved ones remove the file before";
-            return Reply::refused("this machine runs from the image, with these changes", hint);
+            let hint = "restart the machine to drop its changes; remove a saved file before";
+            return Reply::refused("this machine's root is the image with these changes", hint);
         }
         let overlay = match self.choose(image) {
             Ok(overlay) => overlay.clone(),
@@ -226,7 +224,7 @@ impl Overlays {
             } else if let Err(error) = overlay.flush().await
                 && usage.refused_bytes == 0
             {
-                voice.warn(&format!("changes to {} could not be put on the disk: {error}", overlay.name()));
+                voice.warn(&format!("changes to {} could not be written to disk: {error}", overlay.name()));
             }
         }
     }
@@ -245,7 +243,7 @@ mod tests {
     async fn the_ground_is_not_pulled_from_under_a_system() {
         let overlays = Overlays { carries_root: true, ..Overlays::default() };
         let Reply::Refused { fact, hint } = overlays.reset(None, true).await else { panic!("it was reset") };
-        assert_eq!(fact, "this machine runs from the image, with these changes");
+        assert_eq!(fact, "this machine's root is the image with these changes");
         assert!(hint.contains("start it again"), "{hint}");
     }
 }

@@ -95,7 +95,7 @@ impl Sandbox {
             Ok(what) => self.in_force.push(format!("{part}: {what}")),
             Err(why) if self.mode == SandboxMode::Require => {
                 let failure = Failure::failed(format!("the sandbox is incomplete: {part}: {why}"));
-                return Err(failure.hint("leave out what stands in its way, or use --sandbox auto"));
+                return Err(failure.hint("leave out the conflicting options, or use --sandbox auto"));
             }
             Err(why) => self.missing.push(format!("{part}: {why}")),
         }

@@ -40,7 +40,7 @@ impl OverlayPlan {
             return match alone.into_iter().find(|(_, given)| *given) {
                 None => Ok(None),
                 Some((option, _)) => Err(Failure::usage(format!("{option} needs an overlay"))
-                    .hint("say where changes are kept: --overlay ram, or --overlay DIR")),
+                    .hint("choose a place for changes: --overlay ram, or --overlay DIR")),
             };
         };
         let size = options.overlay_size.map(|size| size.0);
@@ -65,7 +65,7 @@ fn in_memory(asked: Option<u64>, memory_bytes: Option<u64>) -> Result<u64, Failu
         Some(bytes) => {
             let fact =
                 format!("--overlay-size: {} is more than this machine's memory of {}", human(bytes), human(memory));
-            Err(Failure::usage(fact).hint("keep less, or keep changes in a directory: --overlay DIR"))
+            Err(Failure::usage(fact).hint("choose a smaller size, or a directory: --overlay DIR"))
         }
     }
 }

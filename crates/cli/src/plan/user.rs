@@ -25,14 +25,12 @@ impl User {
             .map_err(|error| Failure::failed(format!("--user: {USERS}: {}", plain(&error))))?;
         let user = among(&users, &wanted.0).ok_or_else(|| {
             let failure = Failure::failed(format!("--user: there is no user {:?} in {USERS}", wanted.0));
-            failure.hint("make one with `useradd --system`, or give a number; nobody exists on most machines")
+            failure.hint("create one with `useradd --system`, or give a number; most machines have the user nobody")
         })?;
         let (own, is_root) = (geteuid().as_raw(), geteuid().is_root());
         match user.uid {
-            0 => {
-                Err(Failure::usage("--user: root is what is to be given up")
-                    .hint("name a user who has no other rights"))
-            }
+            0 => Err(Failure::usage("--user: root has the rights that --user is to drop")
+                .hint("name a user without other rights")),
             uid if uid == own => Ok(None),
             _ if !is_root => {
                 let failure = Failure::failed(format!("--user: only root can become {}", user.name));

@@ -4,7 +4,6 @@
 //! addresses is the one thing here that asks the system.
 
 use crate::failure::{BadValue, Failure, plain};
-use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -12,8 +11,7 @@ use std::str::FromStr;
 const HINT: &str = "addresses look like 192.168.1.1, 192.168.1.1:4440, lab-1:4440 or [fd00::1]:4440";
 
 /// A host and perhaps a port.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     host: Host,
     port: Option<u16>,
@@ -53,6 +51,17 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The first of its IP addresses, an IPv4 one if there is any.
+    ///
+    /// # Errors
+    /// Those of [`Address::resolve`].
+    pub fn first(&self, default_port: u16) -> Result<SocketAddr, Failure> {
+        let addrs = self.resolve(default_port)?;
+        Ok(*addrs.iter().find(|addr| addr.is_ipv4()).unwrap_or(&addrs[0]))
+    }
+}
+
 impl FromStr for Address {
     type Err = BadValue;
 
@@ -60,7 +69,7 @@ impl FromStr for Address {
         let bad = |why: &str| BadValue::new(format!("{text:?} is not an address{why}"), HINT);
         if let Some(rest) = text.strip_prefix('[') {
             let (ip, after) = rest.split_once(']').ok_or_else(|| bad(": the ] is missing"))?;
-            let ip: Ipv6Addr = ip.parse().map_err(|_| bad(": what is in brackets is no IPv6 address"))?;
+            let ip: Ipv6Addr = ip.parse().map_err(|_| bad(": the text in brackets is no IPv6 address"))?;
             let port = match after.strip_prefix(':') {
                 Some(port) => Some(parse_port(text, port)?),
                 None if after.is_empty() => None,
@@ -82,14 +91,6 @@ impl FromStr for Address {
             return Err(bad(""));
         }
         Ok(Self { host: Host::Name(host.to_owned()), port })
-    }
-}
-
-impl TryFrom<String> for Address {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }
 

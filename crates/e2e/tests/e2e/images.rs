@@ -197,7 +197,7 @@ fn an_added_image_needs_a_rule_of_its_own() -> Outcome {
         assert_eq!(client::compare_nbd(lab.host(0), &format!("{uri}/second.img"), &second).is_ok(), is_open, "{rule}");
         client::compare_nbd(lab.host(0), &origin.uri("second.img"), &second)?;
         if !is_open {
-            origin.says("nobody may read second.img over TCP: no --nbd-allow speaks of it", NEWS)?;
+            origin.says("second.img is closed to TCP clients: no --nbd-allow rule names it", NEWS)?;
         }
         origin.leave(NEWS)?;
     }

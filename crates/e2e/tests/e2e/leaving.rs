@@ -20,7 +20,7 @@ fn the_last_copies_do_not_leave_unless_forced() -> Outcome {
     let rehearsed = run(field.origin.ask("leave").arg("--dry-run")).expect_err("most of it is nowhere else");
     assert!(rehearsed.to_string().contains("no other node holds 7"), "{rehearsed}");
     let refused = run(field.origin.ask("leave").args(["--timeout", "1s"])).expect_err("most of it is nowhere else");
-    assert!(refused.to_string().contains("it stays, since 7"), "{refused}");
+    assert!(refused.to_string().contains("the node stays: 7"), "{refused}");
     // It counts as a member that stays, and serves as before.
     field.members(2, &[])?;
     field.compare(&[])?;

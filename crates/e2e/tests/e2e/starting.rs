@@ -33,7 +33,7 @@ fn waiting_for_an_origin_has_an_end_if_one_is_set() -> Outcome {
     let mut node = vfield.join(lab.host(1), lab.host(0).addr()).args(&["--retry", "1s"]).spawn()?;
     let status = node.process_mut().wait(NEWS)?;
     assert_eq!(status.code(), Some(1), "{}", node.process().log());
-    assert!(node.process().log().contains("--retry forever waits for it"), "{}", node.process().log());
+    assert!(node.process().log().contains("--retry forever keeps trying"), "{}", node.process().log());
     Ok(())
 }
 

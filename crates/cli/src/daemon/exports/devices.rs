@@ -59,7 +59,7 @@ pub async fn make(driver: Driver, sources: Vec<Arc<dyn BlockSource>>) -> Result<
         }
     };
     for device in devices.iter().filter(|device| device.taken_over()) {
-        tracing::info!(device = %device.path().display(), "took over the device of a daemon that had died");
+        tracing::info!(device = %device.path().display(), "took over the device of a dead daemon");
     }
     Ok(devices)
 }
@@ -124,7 +124,7 @@ impl Device {
         };
         match idle {
             Ok(true) => {}
-            Ok(false) => voice.warn(&format!("{path} was in use; its readers were cut off")),
+            Ok(false) => voice.warn(&format!("{path} was in use; its readers were disconnected")),
             Err(error) => voice.warn(&error),
         }
     }

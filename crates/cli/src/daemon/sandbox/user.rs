@@ -50,7 +50,7 @@ impl Heir {
         for dir in &self.written {
             accessat(CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(|errno| {
                 let failure = self.failed(&dir.display().to_string(), &errno.into());
-                failure.hint(format!("make it that user's: chown -R {uid} {}", dir.display()))
+                failure.hint(format!("give it to that user: chown -R {uid} {}", dir.display()))
             })?;
         }
         match caps::read(None, CapSet::Permitted) {
