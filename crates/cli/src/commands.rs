@@ -3,7 +3,7 @@
 use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Volume};
 use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Reply, Request, millis};
-use crate::control::offer::{ExportKind, ExportStatus};
+use crate::control::offer::ExportStatus;
 use crate::failure::{Failure, plain};
 use crate::log::{Style, Voice};
 use crate::selection;
@@ -19,7 +19,7 @@ const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that `cat` takes at a time.
 const CAT_BYTES: usize = 256 << 10;
 
-/// `vfield status`.
+/// Runs `vfield status`.
 pub fn status(options: &StatusOptions) -> Result<(), Failure> {
     let control = options.control.control.as_deref();
     if let Some(until) = options.wait {
@@ -42,8 +42,7 @@ fn device<'a>(status: &'a DaemonStatus, wanted: &str) -> Result<&'a str, Failure
         Failure::failed(fact).hint(hint)
     })?;
     let is_its = |export: &&ExportStatus| {
-        let is_device = matches!(export.kind, ExportKind::Ublk | ExportKind::Device);
-        is_device && export.image.as_ref().is_some_and(|name| image.has_name(name))
+        export.kind.is_device() && export.image.as_ref().is_some_and(|name| image.has_name(name))
     };
     let device = status.exports.iter().find(is_its).map(|export| export.address.as_str());
     device.ok_or_else(|| {
@@ -76,7 +75,7 @@ fn wait(control: Option<&Path>, until: Until, timeout: Option<Duration>) -> Resu
     }
 }
 
-/// `vfield cat`.
+/// Runs `vfield cat`.
 pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     let length = options.length.map(|size| size.0);
@@ -90,7 +89,7 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     }
 }
 
-/// `vfield leave`.
+/// Runs `vfield leave`.
 pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     let LeaveOptions { force, dry_run, .. } = *options;
@@ -119,7 +118,7 @@ fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
     output::put(text.as_bytes())
 }
 
-/// `vfield id`.
+/// Runs `vfield id`.
 pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     let chunk_size = source_file::chunk_size(options.chunk_size)?;
     source_file::check(&options.file)?;
@@ -128,7 +127,7 @@ pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     output::put(format!("{id}\n").as_bytes())
 }
 
-/// `vfield completions`.
+/// Runs `vfield completions`.
 pub fn completions(options: &CompletionOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut visible(&Cli::command()), "vfield", &mut text);
@@ -145,7 +144,7 @@ fn visible(command: &Command) -> Command {
     command.get_version().map(str::to_owned).into_iter().fold(shown, Command::version)
 }
 
-/// `vfield man`.
+/// Runs `vfield man`.
 pub fn man(options: &ManOptions) -> Result<(), Failure> {
     let Some(dir) = &options.dir else {
         let mut text = Vec::new();
@@ -162,6 +161,7 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::offer::ExportKind;
     use vfield_node::status::ImageStatus;
 
     #[test]

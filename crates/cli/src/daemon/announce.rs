@@ -1,6 +1,6 @@
 //! What a new user needs to know next, said when a daemon runs and when it ends.
 
-use crate::control::offer::{ExportKind, ExportStatus};
+use crate::control::offer::ExportStatus;
 use crate::log::{EVENTS, Voice};
 use std::net::SocketAddr;
 use vfield_node::Node;
@@ -41,19 +41,9 @@ fn lines(
                 .to_owned(),
         );
     }
-    lines.extend(places.iter().map(at));
+    lines.extend(places.iter().map(ExportStatus::sentence));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
     lines
-}
-
-/// Where an export of the daemon is, in words.
-fn at(place: &ExportStatus) -> String {
-    let ExportStatus { kind, address, image } = place;
-    match (kind, image) {
-        (ExportKind::Fuse, _) => format!("images are files in {address}"),
-        (_, Some(image)) => format!("{image} is the block device {address}"),
-        _ => format!("images are at {address}"),
-    }
 }
 
 /// An address without the port that everybody assumes.
@@ -76,6 +66,7 @@ pub fn left(voice: &Voice, left: Leaving) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::offer::ExportKind;
 
     fn said(listening: &str, known_as: &str, serving: bool, closed: bool) -> String {
         let (listening, known_as) = (listening.parse().unwrap(), known_as.parse().unwrap());
@@ -98,7 +89,7 @@ mod tests {
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));
         let (address, image) = ("/dev/ublkb0".to_owned(), Some("my image".to_owned()));
         let device = ExportStatus { kind: ExportKind::Ublk, address, image };
-        assert_eq!(at(&device), "my image is the block device /dev/ublkb0");
+        assert_eq!(device.sentence(), "my image is the block device /dev/ublkb0");
         assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false, false).contains("vfield join fd00::1\n"));
     }
 }

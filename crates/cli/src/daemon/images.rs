@@ -1,7 +1,8 @@
-//! Images that come and go while the daemon runs: in the node and in all exports, or in none of them.
+//! Images that come and go while the daemon runs: in the node and in all exports, or in none of
+//! them.
 //!
-//! Owns the exports from their start to their end, and the order of things: what is added can be read before it is exported,
-//! what is dropped is used by nobody, unless forced, before the node gives it up.
+//! Owns the exports from their start to their end. Invariant: an added image can be read before it
+//! is exported; a dropped image has no users, unless forced, before the node gives it up.
 
 use super::exports::Exports;
 use super::leaving::is_alone;
@@ -26,17 +27,19 @@ use vfield_node::Node;
 use vfield_node::config::ServeConfig;
 use vfield_node::node::{NodeImage, StartError};
 
-/// Loop devices let go of a file, and the kernel says that it was closed, a moment after whoever had it open has gone.
+/// Loop devices let go of a file, and the kernel says that it was closed, a moment after its last
+/// user is gone.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// The kernel forgets a file as soon as reads of it have ended, which the node sees to.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// How often it is looked whether they have: nobody says so.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The images of a daemon with their exports and overlays.
 pub struct Images {
     node: Arc<Node>,
-    /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is looked for.
+    /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is
+    /// looked for.
     exports: tokio::sync::Mutex<Option<Exports>>,
     /// Where they are.
     places: Mutex<Vec<ExportStatus>>,
@@ -171,7 +174,8 @@ impl Images {
         *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         self.node.drop_image(image.id);
         if let Some(file) = file {
-            // Another image may come under this name next. A kernel that takes longer forgets it later.
+            // Another image may come under this name next. A kernel that takes longer forgets it
+            // later.
             drop(tokio::time::timeout(FORGOTTEN_WITHIN, tokio::task::spawn_blocking(|| file.tell())).await);
         }
         let id = image.id.short();
@@ -209,7 +213,8 @@ impl Images {
     }
 }
 
-/// What is half done would be in the node and in no export, or the other way round: it goes on when whoever asked for it has gone.
+/// Runs to its end even if the client is gone: half of it would leave an image in the node but in
+/// no export, or the reverse.
 async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
     let done = tokio::spawn(work).await;
     done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))

@@ -1,7 +1,7 @@
 //! Access rules and the images that they speak of: found out once, when the images are known.
 //!
-//! Invariant: a rule speaks of an image that is there. One that speaks of nothing would leave open what it was to close, so
-//! it is an error, and images of which no rule speaks are named.
+//! Invariant: a rule speaks of an image that is there. One that speaks of nothing would leave open
+//! what it was to close, so it is an error, and images of which no rule speaks are named.
 
 use crate::failure::Failure;
 use crate::log::Voice;

@@ -47,7 +47,8 @@ pub fn restore(error: &RestoreError) -> Failure {
     Failure::failed(fact).hint(hint)
 }
 
-/// A saved overlay that cannot be restored into the directory `dir`. There is no daemon that could be told to drop what is there.
+/// A saved overlay that cannot be restored into the directory `dir`. No daemon runs that could drop
+/// the present changes.
 pub fn restore_into(error: &RestoreError, dir: &Path, image: &str) -> Failure {
     let failure = restore(error);
     if !matches!(error, RestoreError::NotEmpty(_)) {
