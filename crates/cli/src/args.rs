@@ -1,7 +1,8 @@
 //! The modern command line: commands, options and their help.
 //!
-//! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); [`crate::plan`] decides
-//! what they mean together. [`crate::original`] translates the original's form into this one.
+//! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); [`crate::plan`]
+//! decides what they mean together. [`crate::original`] translates the original's form into this
+//! one.
 
 mod bench;
 mod trust;
@@ -92,16 +93,16 @@ Examples:
 
 /// Shares a read-only disk image between many machines.
 ///
-/// Each node holds a part of the image in memory and serves it to the others. When the stores together
-/// hold every chunk, the machine with the original file may be switched off.
+/// Each node holds a part of the image in memory and serves it to the others. When the stores
+/// together hold every chunk, the machine with the original file may be switched off.
 #[derive(Debug, Parser)]
 #[command(name = "vfield", bin_name = "vfield", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(arg_required_else_help = true, subcommand_required = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// Verbosity.
+    /// Options of verbosity.
     #[command(flatten)]
     pub volume: Volume,
-    /// The command.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -160,7 +161,7 @@ pub enum Command {
     Man(ManOptions),
 }
 
-/// `vfield serve`.
+/// Options of `vfield serve`.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// Image files or block devices
@@ -180,25 +181,26 @@ pub struct ServeOptions {
     pub daemon: DaemonOptions,
 }
 
-/// `vfield join`.
+/// Options of `vfield join`.
 #[derive(Debug, Args)]
 pub struct JoinOptions {
-    /// Members of the field, at least one that runs [default port: 4440]
+    /// Members of the field; one of them is enough [default port: 4440]
     #[arg(value_name = "ADDR", value_hint = ValueHint::Hostname)]
     pub join: Vec<Address>,
-    /// Image to join: its name, its id or the beginning of its id. NAME=ID (12 digits or more) gives the
-    /// image with this id a name on this node. May be repeated [default: the field's only image]
+    /// Image to join: its name, its id or the beginning of its id. NAME=ID (12 digits or more)
+    /// gives the image with this id a name on this node. May be repeated [default: the field's only
+    /// image]
     #[arg(long, value_name = "NAME|ID|NAME=ID")]
     pub image: Vec<Wanted>,
-    /// Memory for chunks of each image: 128M, 1GiB, 30%, all or 0 [default: 30%, at most half of the
-    /// free memory]
+    /// Memory for chunks of each image: 128M, 1GiB, 30%, all or 0 [default: 30%, at most half of
+    /// the free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub store: Option<Store>,
     /// Speed at which the store fills: 0 (slow) to 9 (full speed), or random [default: 7]
     #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
     pub join_boost: Option<Boost>,
-    /// Accept only images signed with this minisign key (a file, or the key itself). May be repeated.
-    /// Other images are refused before any read
+    /// Accept only images signed with this minisign key (a file, or the key itself). May be
+    /// repeated. Other images are refused before any read
     #[arg(long, value_name = "KEY", help_heading = "Signatures")]
     pub trust: Vec<String>,
     /// With --trust: accept an image although a newer signature under its name was seen before
@@ -219,18 +221,18 @@ pub struct DaemonOptions {
     /// ca-cert.pem, clients need a certificate by this authority
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "nbd", help_heading = "Exports")]
     pub nbd_tls: Option<PathBuf>,
-    /// Networks from which NBD clients over TCP may use an image. May be repeated. An image without a
-    /// rule is then closed to TCP clients
+    /// Networks from which NBD clients over TCP may use an image. May be repeated. An image without
+    /// a rule is then closed to TCP clients
     #[arg(long, value_name = "[IMAGE=]NETWORK", requires = "nbd", help_heading = "Exports")]
     pub nbd_allow: Vec<Access>,
     /// Mount the images as files in this empty directory, through FUSE
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
     pub mount: Option<PathBuf>,
-    /// Attach each image as a ublk block device, from /dev/ublkb0 on (needs root and Linux 6.5)
+    /// Attach each image as a ublk block device, from /dev/ublkb0 on (root; Linux 6.5 or later)
     #[arg(long, help_heading = "Exports", conflicts_with = "device")]
     pub ublk: bool,
-    /// Attach each image as a block device: by ublk, by the kernel's NBD client (nbd, from /dev/nbd0 on),
-    /// or by ublk where the kernel has it (auto)
+    /// Attach each image as a block device. ublk: by ublk. nbd: by the kernel's NBD client, from
+    /// /dev/nbd0 on. auto: by ublk if the kernel has it, else by its NBD client
     #[arg(long, value_name = "auto|ublk|nbd", hide_possible_values = true, help_heading = "Exports")]
     pub device: Option<DeviceKind>,
     /// Timeout after which a read fails with EIO if no reachable node has its data [default: never]
@@ -240,28 +242,28 @@ pub struct DaemonOptions {
     /// unless saved. DIR: in files
     #[arg(long, value_name = "ram|DIR", value_hint = ValueHint::DirPath, help_heading = "Overlay")]
     pub overlay: Option<OverlayPlace>,
-    /// Maximum overlay size per image; further writes fail with ENOSPC [default: ram: half of the memory;
-    /// DIR: the image's size]
+    /// Maximum overlay size per image; further writes fail with ENOSPC [default: ram: half of the
+    /// memory; DIR: the image's size]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Overlay")]
     pub overlay_size: Option<Size>,
     /// Start with the changes in this file of `vfield overlay save`. Once per image
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Overlay")]
     pub overlay_from: Vec<PathBuf>,
-    /// Listen address for other nodes, TCP and UDP [default: serve: 127.0.0.1:4440; join: the address
-    /// that faces ADDR, port 4440 or a free port]
+    /// Listen address for other nodes, TCP and UDP [default: serve: 127.0.0.1:4440; join: the
+    /// address that faces ADDR, port 4440 or a free port]
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub listen: Option<Address>,
     /// Address that other nodes connect to, if it differs from --listen
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<Address>,
-    /// Zone of this node, such as its rack. A chunk enters a zone about once; a node asks other zones
-    /// only for chunks that its own zone lacks. subnet: the network of this node's address is its zone,
-    /// such as 198.18.4.0/24 [default: one zone for all]
+    /// Zone of this node, such as its rack. A chunk enters a zone about once; a node asks other
+    /// zones only for chunks that its own zone lacks. subnet: the network of this node's address is
+    /// its zone, such as 198.18.4.0/24 [default: one zone for all]
     #[arg(long, value_name = "NAME|subnet", help_heading = "Network")]
     pub zone: Option<ZoneChoice>,
-    /// Key file of a closed field: only nodes with the key are members, and their traffic is encrypted.
-    /// May be repeated: the node dials with the first key and accepts all [default: the systemd
-    /// credential vfield-field-key if it exists, else an open field]
+    /// Key file of a closed field: only nodes with the key are members, and their traffic is
+    /// encrypted. May be repeated: the node dials with the first key and accepts all [default: the
+    /// systemd credential vfield-field-key if it exists, else an open field]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub field_key: Vec<PathBuf>,
     /// File for the members' addresses; a restarted daemon joins through them too
@@ -281,16 +283,16 @@ pub struct DaemonOptions {
     /// Log JSON, one object per line
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
-    /// Drop unneeded capabilities, files and system calls. auto: as far as kernel and exports allow;
-    /// require: all, or refuse to start; off: none [default: auto]
+    /// Drop unneeded capabilities, files and system calls. auto: as far as kernel and exports
+    /// allow; require: all, or refuse to start; off: none [default: auto]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
     /// Switch to this user (name or number) without capabilities after setup. For daemons that root
     /// starts without --device and --mount
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username, help_heading = "Daemon")]
     pub user: Option<UserName>,
-    /// Serve this machine's root file system: restart after a crash or a failed join, lock memory, and
-    /// survive the shutdown's kill
+    /// Serve this machine's root file system: restart after a crash or a failed join, lock memory,
+    /// and survive the shutdown's kill
     #[arg(long, help_heading = "Daemon")]
     pub root: bool,
     /// Threads that serve readers and other nodes [default: half of the cores]
@@ -316,7 +318,7 @@ pub struct ControlOptions {
     pub control: Option<PathBuf>,
 }
 
-/// `vfield status`.
+/// Options of `vfield status`.
 #[derive(Debug, Args)]
 pub struct StatusOptions {
     /// Print one JSON object
@@ -325,20 +327,20 @@ pub struct StatusOptions {
     /// Print only the block device of this image (name or id)
     #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
     pub device: Option<String>,
-    /// Return when the condition holds. ready: the images can be read. filled: the daemon's stores are
-    /// full. covered: the field's stores hold every image of the daemon, and the origin may leave.
-    /// covered=N: they hold each chunk N times, so N - 1 nodes may die
+    /// Return when the condition holds. ready: the images can be read. filled: the daemon's stores
+    /// are full. covered: the field's stores hold every image of the daemon, and the origin may
+    /// leave. covered=N: they hold each chunk N times, so N - 1 nodes may die
     #[arg(long, value_name = "CONDITION")]
     pub wait: Option<Until>,
     /// Timeout of --wait; its exit code is 1 [default: never]
     #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
     pub timeout: Option<Period>,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield id`.
+/// Options of `vfield id`.
 #[derive(Debug, Args)]
 pub struct IdOptions {
     /// Image file or block device
@@ -349,28 +351,28 @@ pub struct IdOptions {
     pub chunk_size: Size,
 }
 
-/// `vfield cat`.
+/// Options of `vfield cat`.
 #[derive(Debug, Args)]
 pub struct CatOptions {
     /// The image, by name, id, or the beginning of its id
     #[arg(value_name = "IMAGE")]
     pub image: String,
-    /// First byte
+    /// Offset of the first byte
     #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true)]
     pub offset: Size,
     /// Number of bytes [default: to the end]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub length: Option<Size>,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield add`.
+/// Options of `vfield add`.
 #[derive(Debug, Args)]
 pub struct AddOptions {
-    /// File or block device to serve (a word with a slash, or an existing file), or an image of the field:
-    /// its name, its id, the beginning of its id, or NAME=ID
+    /// File or block device to serve (a word with a slash, or an existing file), or an image of the
+    /// field: its name, its id, the beginning of its id, or NAME=ID
     #[arg(value_name = "FILE|IMAGE", value_hint = ValueHint::FilePath)]
     pub target: String,
     /// For a file: image name [default: the file's name]
@@ -382,12 +384,12 @@ pub struct AddOptions {
     /// For an image: memory for its chunks [default: the daemon's --store]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with_all = ["name", "chunk_size"])]
     pub store: Option<Store>,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield drop`.
+/// Options of `vfield drop`.
 #[derive(Debug, Args)]
 pub struct DropOptions {
     /// The image, by name, id, or the beginning of its id
@@ -396,12 +398,12 @@ pub struct DropOptions {
     /// Drop the image even if a client has it open or chunks are lost that no other node holds
     #[arg(long)]
     pub force: bool,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield leave`.
+/// Options of `vfield leave`.
 #[derive(Debug, Args)]
 pub struct LeaveOptions {
     /// Maximum time to hand over
@@ -413,18 +415,18 @@ pub struct LeaveOptions {
     /// Only print the chunks that would be lost; exit code 1 if there are any
     #[arg(long, conflicts_with_all = ["force", "timeout"])]
     pub dry_run: bool,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield overlay`.
+/// Options of `vfield overlay`.
 #[derive(Debug, Args)]
 pub struct OverlayOptions {
     /// The action [default: status].
     #[command(subcommand)]
     pub action: Option<OverlayAction>,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
@@ -438,7 +440,8 @@ pub enum OverlayAction {
         #[arg(long)]
         json: bool,
     },
-    /// Save all changes at this moment to a file; an older file is replaced when the new one is complete
+    /// Save all changes at this moment to a file; an older file is replaced when the new one is
+    /// complete
     Save {
         /// The file, on the daemon's machine
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -458,7 +461,7 @@ pub enum OverlayAction {
     },
 }
 
-/// `vfield netboot`.
+/// Options of `vfield netboot`.
 #[derive(Debug, Args)]
 pub struct NetbootOptions {
     /// Root image of the machines, or a tag
@@ -489,7 +492,7 @@ pub struct NetbootOptions {
     /// Print dnsmasq's configuration and exit
     #[arg(long)]
     pub print: bool,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
@@ -497,7 +500,7 @@ pub struct NetbootOptions {
 /// Default maximum time of a leave.
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
-/// `vfield completions`.
+/// Options of `vfield completions`.
 #[derive(Debug, Args)]
 pub struct CompletionOptions {
     /// bash, zsh, fish, elvish or powershell
@@ -505,7 +508,7 @@ pub struct CompletionOptions {
     pub shell: clap_complete::Shell,
 }
 
-/// `vfield man`.
+/// Options of `vfield man`.
 #[derive(Debug, Args)]
 pub struct ManOptions {
     /// Directory for vfield.1, vfield-serve.1 and the others

@@ -1,9 +1,10 @@
 //! The original V-FIELD's command lines, exactly as typed in 2007: `vfield -file viver.squash`,
 //! `vfield -bs 192.168.1.1 -store 128 -join_boost 3`.
 //!
-//! Turns them into the modern form, so that there is one meaning. Long names with a single dash; a bare
-//! number after `-store` is MB (2^20 bytes). The original was made for a closed LAN: a node listens on
-//! all its addresses and exports over NBD to its own machine. Options with two dashes pass through.
+//! Turns them into the modern form, so that there is one meaning. Long names with a single dash; a
+//! bare number after `-store` is MB (2^20 bytes). The original was made for a closed LAN: a node
+//! listens on all its addresses and exports over NBD to its own machine. Options with two dashes
+//! pass through.
 
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
@@ -27,13 +28,15 @@ struct Typed {
     modern: Vec<OsString>,
 }
 
-/// The modern form of `args` (program name first), or `None` if they are not in the original's form.
+/// The modern form of `args` (program name first), or `None` if they are not in the original's
+/// form.
 pub fn translate(args: &[OsString]) -> Option<Result<Vec<OsString>, Failure>> {
     let first = args.get(1)?.to_str()?;
     is_original(first).then(|| read(&args[1..]).and_then(|typed| modern(&args[0], typed)))
 }
 
-/// True for a long name with a single dash; letters of the modern form may stand together, as in `-vvq`.
+/// True for a long name with a single dash; letters of the modern form may stand together, as in
+/// `-vvq`.
 fn is_original(word: &str) -> bool {
     let letters = word.strip_prefix('-').filter(|letters| letters.len() > 1 && !letters.starts_with('-'));
     letters.is_some_and(|letters| !letters.chars().all(|letter| "vqhV".contains(letter)))

@@ -10,7 +10,7 @@ use crate::values::size::human;
 use std::io::ErrorKind;
 use vfield_overlay::{ReplaceError, Replacement};
 
-/// Does it.
+/// Runs `vfield overlay`.
 pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     match options.action.as_ref().unwrap_or(&OverlayAction::Status { json: false }) {

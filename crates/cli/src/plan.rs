@@ -36,9 +36,11 @@ use vfield_export::nbd::access::Rule;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_trust::signature::TrustedKeys;
 
-/// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may leave.
+/// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may
+/// leave.
 const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
-/// How long somebody at a terminal waits for a member to answer: two started with one command find each other.
+/// How long somebody at a terminal waits for a member to answer: two started with one command find
+/// each other.
 const RETRY_AT_TERMINAL: Duration = Duration::from_secs(5);
 
 /// What a daemon is to do.
@@ -52,9 +54,9 @@ pub struct Plan {
     pub overlay: Option<OverlayPlan>,
     /// Where the field's keys were read from.
     pub key_files: KeyFiles,
-    /// True if an image may be older than what was read under its name before.
+    /// True if an image may be older than one read under its name before.
     pub allow_rollback: bool,
-    /// Where the control socket was wished to be.
+    /// The path of --control.
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
@@ -79,15 +81,15 @@ pub struct Plan {
 /// Where the images are to be found.
 #[derive(Debug)]
 pub struct Places {
-    /// Where NBD clients may connect.
+    /// Addresses of NBD servers.
     pub nbd: Vec<nbd::Address>,
-    /// From where they may be read over TCP.
+    /// Rules for NBD clients over TCP.
     pub access: Vec<Rule>,
-    /// Certificates for those who come over TCP.
+    /// Certificates for NBD clients over TCP.
     pub tls: Option<nbd::Tls>,
-    /// Where the images appear as files.
+    /// Directory of the mount.
     pub mount: Option<PathBuf>,
-    /// Each image is a block device, by this driver.
+    /// Driver of block devices, if each image is one.
     pub device: Option<DeviceKind>,
 }
 
@@ -111,7 +113,8 @@ impl Plan {
             None => default_serve_listen(&bootstrap)?,
         };
         let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
-        // Who founded the field and is started again finds those who stayed; if nobody did, it founds another.
+        // Who founded the field and is started again finds those who stayed; if nobody did, it
+        // founds another.
         let founds = bootstrap.is_empty();
         let remembered = remembered(&options.daemon, &bootstrap);
         let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
@@ -172,8 +175,8 @@ impl Plan {
         let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
         let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
         let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();
-        // Half of the processors are for those who read: on a small machine a second thread costs more in wake-ups,
-        // by a fifth of a storm's throughput, than it brings.
+        // Half of the processors are left for readers: on a small machine a second thread costs a
+        // fifth of a storm's throughput in wake-ups.
         let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
         let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
         let overlay = OverlayPlan::new(&daemon)?;
@@ -206,13 +209,13 @@ impl Plan {
     }
 }
 
-/// Members that an earlier daemon knew, besides these.
+/// Members of an earlier daemon besides the known ones.
 fn remembered(daemon: &DaemonOptions, known: &[SocketAddr]) -> Vec<SocketAddr> {
     let remembered = daemon.members.as_deref().map(members::read).unwrap_or_default();
     remembered.into_iter().filter(|addr| !known.contains(addr)).collect()
 }
 
-/// How many threads can run at once here.
+/// Number of threads that can run at once.
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -262,12 +265,12 @@ fn node(
     })
 }
 
-/// At a terminal somebody waits for an answer; elsewhere nobody is there to start it again.
+/// At a terminal a user waits for the answer; elsewhere no user restarts the daemon.
 fn retry_default() -> Option<Duration> {
     std::io::stderr().is_terminal().then_some(RETRY_AT_TERMINAL)
 }
 
-/// The address of this machine that others see: what is advertised may be that of a machine before it.
+/// This machine's own address; an advertised address may belong to a router.
 fn own_ip(listen: SocketAddr, bootstrap: &[SocketAddr], advertise: Option<SocketAddr>) -> Result<IpAddr, Failure> {
     if !listen.ip().is_unspecified() {
         return Ok(listen.ip());
@@ -313,7 +316,8 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
     Ok(serve)
 }
 
-/// All addresses of all members named, then those that are `remembered`; and a warning for each name that has none.
+/// All addresses of all members named, then those that are `remembered`; and a warning for each
+/// name that has none.
 ///
 /// # Errors
 /// If none has an address, or one can be no member's.

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// The failure in `error` about the line `args`; `None` after printing the help or version that was asked for.
+/// The failure in `error` about the line `args`; `None` after help or version was printed.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> Option<Failure> {
     let asked = Asked::read(args);
     let help = || format!("see `{} --help`", asked.line);
@@ -51,7 +51,7 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> Option<Failure> {
     })
 }
 
-/// A value that is missing, that is none of those there are, or that says itself what is wrong with it.
+/// A value that is missing, unknown, or refused by its own parser.
 fn bad_value(error: &clap::Error, help: &str) -> Failure {
     let (option, value) = (option(error, ContextKind::InvalidArg), text(error, ContextKind::InvalidValue));
     let of = |fact: String| if option.starts_with('-') { format!("{option}: {fact}") } else { fact };
@@ -70,7 +70,7 @@ fn bad_value(error: &clap::Error, help: &str) -> Failure {
     Failure::usage(of(format!("{value:?} is not one of its values"))).hint(hint)
 }
 
-/// What an error says of itself; several things with commas.
+/// The text of an error's context; several texts with commas.
 fn text(error: &clap::Error, kind: ContextKind) -> String {
     match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),

@@ -1,8 +1,8 @@
 //! What a person learns of a node's events: bars or lines, or JSON for programs.
 //!
-//! Events come from any thread and must not wait for a terminal, so they go through a bounded queue to one
-//! thread that writes. When the queue is full progress is dropped, never anything else of weight: a later
-//! event says more.
+//! Events come from any thread and must not wait for a terminal, so they go through a bounded queue
+//! to one thread that writes. When the queue is full progress is dropped, never anything else of
+//! weight: a later event says more.
 
 use crate::log::{EVENTS, Level, Style, Voice};
 use crate::values::duration;
@@ -23,9 +23,10 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Programs may want it more often.
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
-/// So many departures are told in [`GONE_WITHIN`]; of more it is said once that there are more: a room that is switched off.
+/// Maximum departures logged in [`GONE_WITHIN`], for a room that is switched off; one line stands
+/// for the rest.
 const GONE_MAX: u32 = 20;
-/// See [`GONE_MAX`].
+/// The time over which [`GONE_MAX`] counts.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The thread that tells events.
@@ -53,7 +54,7 @@ impl Reporter {
         })
     }
 
-    /// Tells what is queued. Returns at once if a sink is still alive somewhere.
+    /// Logs the queued events. Returns at once if a sink is still alive.
     pub fn finish(mut self) {
         self.queue = None;
         let deadline = Instant::now() + Duration::from_millis(200);
@@ -73,7 +74,7 @@ fn tell_all(voice: Voice, events: &Receiver<Event>) {
     teller.bars.values().for_each(ProgressBar::finish_and_clear);
 }
 
-/// What goes forward and is told with a bar.
+/// Work with a progress bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Hashing,
@@ -149,7 +150,7 @@ impl Teller {
         }
         let now = Instant::now();
         let every = if self.voice.style == Style::Json { JSON_EVERY } else { LINE_EVERY };
-        // The first is told after a while only, so that what is quick is not told at all.
+        // The first report comes after a while, so that quick work is not reported.
         let last = self.told.entry((work, image.to_owned())).or_insert(now);
         if done >= total || now.duration_since(*last) < every {
             return;
@@ -171,7 +172,7 @@ impl Teller {
     }
 }
 
-/// A bar for `total` bytes of what is done to an image.
+/// A progress bar for `total` bytes of an image.
 pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
     let template =
         "{msg} [{bar:24}] {percent:>3} %  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta}";
@@ -180,12 +181,12 @@ pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style).with_message(format!("{doing} {image}"))
 }
 
-/// Whole percents, rounded down: 100 is said of what is complete only.
+/// Whole percents, rounded down: 100 means complete.
 pub fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 { 100 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
 }
 
-/// What is said to a person; nothing for what has a bar, and for what only `--verbose` tells.
+/// The log line of an event; `None` for work with a bar, and for details without `--verbose`.
 fn line(event: &Event, verbose: bool) -> Option<String> {
     match event {
         Event::Hashing { .. } | Event::Filling { .. } | Event::Warning(_) => None,

@@ -1,4 +1,5 @@
-//! Signatures on the command line: `vfield sign`, and the files that lie beside an image that is served.
+//! Signatures on the command line: `vfield sign`, and the files that lie beside an image that is
+//! served.
 
 use crate::args::{SignOptions, Volume};
 use crate::failure::{Failure, plain};
@@ -24,7 +25,7 @@ const ALGORITHM: [u8; 2] = *b"Ed";
 /// Bytes 2 and 3 of a secret key that no password protects.
 const NO_PASSWORD: [u8; 2] = [0, 0];
 
-/// `vfield sign`.
+/// Runs `vfield sign`.
 pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
     let SignOptions { file, secret_key, statement: only_statement, name, chunk_size } = options;
     let chunk_size = source_file::chunk_size(*chunk_size)?;
@@ -125,7 +126,8 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()
 }
 
-/// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist on.
+/// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist
+/// on.
 fn without_password(text: &str) -> Option<SecretKey> {
     let bytes = decoded(text)?;
     (bytes.get(2..4)? == NO_PASSWORD).then(|| SecretKey::from_bytes(&bytes).ok())?

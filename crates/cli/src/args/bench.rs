@@ -20,7 +20,7 @@ Examples:
 
 A run ends at --size or --seconds, whichever comes first. Ctrl-C ends it and prints the results.";
 
-/// `vfield bench`.
+/// Options of `vfield bench`.
 #[derive(Debug, Args)]
 pub struct BenchOptions {
     /// The image, by name, id, or the beginning of its id [default: the node's only image]
@@ -41,8 +41,8 @@ pub struct BenchOptions {
     /// Image of that node, by name, id, or the beginning of its id [default: its only image]
     #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
     pub peer_image: Option<String>,
-    /// Patterns, one run for each. sequential and random read; write and randwrite overwrite the image
-    /// on this machine [default: sequential,random]
+    /// Patterns, one run for each. sequential and random read; write and randwrite overwrite the
+    /// image on this machine [default: sequential,random]
     #[arg(
         long,
         value_name = "PATTERN,...",
@@ -72,7 +72,7 @@ pub struct BenchOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// The daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }

@@ -25,7 +25,7 @@ To change the key of a running field, or to exclude a machine that has it:
   2. move that line to the top on each; vfield key reload
   3. delete the old line on each; vfield key reload";
 
-/// `vfield sign`.
+/// Options of `vfield sign`.
 #[derive(Debug, Args)]
 pub struct SignOptions {
     /// Image file or block device; FILE.vfield and FILE.vfield.minisig are written beside it
@@ -45,11 +45,11 @@ pub struct SignOptions {
     pub chunk_size: Size,
 }
 
-/// `vfield key`.
+/// Options of `vfield key`.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true)]
 pub struct KeyOptions {
-    /// The action.
+    /// The action to run.
     #[command(subcommand)]
     pub action: KeyAction,
 }
@@ -59,19 +59,19 @@ pub struct KeyOptions {
 pub enum KeyAction {
     /// Make a key in a new file that only its owner can read
     New {
-        /// The file
+        /// File of the key
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
     /// Print the names of the keys in a file, as in `vfield status`; the names are not secret
     Id {
-        /// The file
+        /// File of the key
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
     /// Reload the key files of the running daemon; it disconnects nodes that have none of the keys
     Reload {
-        /// The daemon.
+        /// The daemon to control.
         #[command(flatten)]
         control: ControlOptions,
     },
@@ -86,6 +86,6 @@ pub enum SandboxMode {
     Auto,
     /// Complete, or the daemon refuses to start.
     Require,
-    /// None.
+    /// No sandbox at all.
     Off,
 }

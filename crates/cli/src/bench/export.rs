@@ -1,4 +1,4 @@
-//! Where an image of this machine's node is read or written: the export that a daemon names, or one that was given.
+//! The export to read or write: the daemon's, or one given by its URI.
 
 use super::file::FileUser;
 use super::load::{Channel, Doing};
@@ -53,7 +53,7 @@ impl Export {
                     uri.parse().map_err(|_| none("has an export that cannot be read here", "--nbd"))?;
                 image.name.clone_into(&mut uri.name);
                 let place = uri.server.resolve()?;
-                // The server rounds up to whole sectors; what is past the image is none of it.
+                // The server rounds up to whole sectors; bytes past the image are padding.
                 let shown = place.uri(&uri.name);
                 Ok(Self { shown, way: Way::Nbd(place, uri.name), end_bytes: image.size_bytes })
             }
@@ -87,8 +87,8 @@ impl Export {
         self.end_bytes
     }
 
-    /// Streams that read or write it in blocks, and how many requests each of them is to have under way: a file's
-    /// user has one, so there are `depth` times as many.
+    /// Streams that read or write it in blocks, and how many requests each of them is to have under
+    /// way: a file's user has one, so there are `depth` times as many.
     ///
     /// # Errors
     /// If it cannot be reached, or is read-only and to be written.
@@ -130,11 +130,10 @@ pub fn is_of(status: &DaemonStatus, uri: &NbdUri) -> bool {
     status.exports.iter().filter_map(server).any(|server| server == uri.server)
 }
 
-/// The image that a person means by `wanted`: its name, its id, or the beginning of its id; without a wish
-/// the only one.
+/// The image that a person means by `wanted`: its name, its id, or the beginning of its id; without
+/// a wish the only one.
 ///
-/// # Errors
-/// If it is none of them, or could be several. `whose` is who has them, for people.
+/// # Errors If it is none of them, or could be several. `whose` names their owner, for people.
 pub fn choose<'a>(wanted: Option<&str>, images: &'a [Image], whose: &str) -> Result<&'a Image, Failure> {
     let Some(wanted) = wanted else {
         return match images {

@@ -1,9 +1,10 @@
 //! A guest of a node: greets it, asks it for chunks, and is no member of its field.
 //!
-//! The only file here that speaks the nodes' protocol. Whoever greets a node is taken for a member that lives
-//! at the address it names. A guest therefore waits for the node's greeting and names the node's own
-//! address, with generation 0: to every node that is a process which died there long ago, and whose place
-//! the living one has. It never says anything of its own about images, so nobody counts on it.
+//! The only file here that speaks the nodes' protocol. Whoever greets a node is taken for a member
+//! that lives at the address it names. A guest therefore waits for the node's greeting and names
+//! the node's own address, with generation 0: to every node that is a process which died there long
+//! ago, and whose place the living one has. It never says anything of its own about images, so
+//! nobody counts on it.
 
 use super::socket::{Socket, explain};
 use crate::failure::Failure;
@@ -58,10 +59,10 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Greets the node at `addr` as `id`, which is for this program to choose; with the keys of its field if it has any.
+    /// Greets the node at `addr` as `id`, which is for this program to choose; with the keys of its
+    /// field if it has any.
     ///
-    /// # Errors
-    /// If nobody answers there, or somebody who is no node of this version.
+    /// # Errors If no node of this version answers there.
     pub fn greet(addr: SocketAddr, id: NodeId, keys: Option<&KeyRing>) -> Result<Self, Failure> {
         let refused = |why: String| Failure::failed(format!("node {addr}: {why}"));
         let socket = Socket::node(addr, keys).map_err(|error| {
@@ -94,7 +95,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// The node.
+    /// The identity of the node.
     pub const fn peer(&self) -> &Identity {
         &self.peer
     }

@@ -20,12 +20,12 @@ pub struct Nbd {
     place: Address,
     /// Bytes of a request.
     block_bytes: u64,
-    /// End of what is read: the device's, or the image's, which ends in the device's last sector.
+    /// End of the readable bytes: the device's, or the image's in the device's last sector.
     end_bytes: u64,
     doing: Doing,
     /// Bytes of each request in flight.
     under_way: HashMap<u64, usize>,
-    /// Room for an answer, or what is written.
+    /// Room for an answer, or the bytes to write.
     buffer: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Nbd {
         self.client.size_bytes()
     }
 
-    /// Writes instead of reading, if that is what is to be done.
+    /// Sets whether requests read or write.
     ///
     /// # Errors
     /// If the export is read-only.

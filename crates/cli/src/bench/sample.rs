@@ -1,7 +1,7 @@
 //! What a node is asked for: chunks that it has, with the hashes that their bytes must have.
 //!
-//! Trust comes down from the image id, page by page, as in a node that joins. Of a large image only its
-//! front is taken: enough for what is to be read, and bounded in pages.
+//! Trust comes down from the image id, page by page, as in a node that joins. Of a large image only
+//! its front is taken: enough for the run, and bounded in pages.
 
 use super::guest::{Guest, Reach, Reply};
 use super::load::{Answer, Channel};
@@ -44,7 +44,7 @@ impl Sample {
             let content = verified(guest, record, geometry, page, hash)?;
             let children = geometry.children(page).enumerate().map(|(place, child)| (place, Chunk(child)));
             let children = children.filter_map(|(place, child)| Some((child, Hash::in_page(&content, place)?)));
-            // What is zero is known by its hash, and never sent.
+            // Zero chunks are known by their hash and never sent.
             let mut below: Vec<_> = children.filter(|(child, hash)| *hash != zeros.of(*child)).collect();
             if geometry.level(page) == Some(0) {
                 below.retain(|(chunk, _)| has(*chunk));

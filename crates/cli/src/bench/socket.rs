@@ -9,11 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 use vfield_trust::KeyRing;
 
-/// A read that waits looks this often whether anybody still wants it.
+/// Interval at which a blocked read checks whether it is still wanted.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A machine that does not answer within this is not there.
+/// Timeout of a connect.
 const CONNECT: Duration = Duration::from_secs(3);
-/// One that has been connected to proves itself within this.
+/// Timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// For headers; longer reads go past it.
 const BUFFER: usize = 4 << 10;
@@ -23,7 +23,7 @@ trait Both: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Both for T {}
 
-/// See the module.
+/// A blocking socket with a buffer for headers.
 pub struct Socket(BufReader<Box<dyn Both>>);
 
 impl Socket {

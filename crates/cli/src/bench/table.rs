@@ -1,4 +1,5 @@
-//! `vfield bench` for people: aligned text on 80 columns. Turns an [`Outcome`] into lines; asks nobody.
+//! `vfield bench` for people: aligned text on 80 columns. Turns an [`Outcome`] into lines; asks
+//! nobody.
 
 use super::outcome::{Limit, Outcome, Run, Target, best};
 use crate::status::{aligned, clean};
@@ -198,12 +199,12 @@ fn unknown() -> String {
     "-".to_owned()
 }
 
-/// Whole percents.
+/// A share in whole percent.
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(unknown, |share| format!("{:.0} %", share * 100.0))
 }
 
-/// Three digits.
+/// A number with three digits.
 fn number(value: f64) -> String {
     let decimals = if value >= 100.0 {
         0

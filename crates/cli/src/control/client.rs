@@ -92,7 +92,8 @@ impl Client {
         }
     }
 
-    /// The next bytes of what [`Request::Cat`] asked for: as much of `buffer` as is here, at least one; 0 after the last.
+    /// The next bytes of what [`Request::Cat`] asked for: as much of `buffer` as is here, at least
+    /// one; 0 after the last.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
         while self.left == 0 {
             match self.reply()? {

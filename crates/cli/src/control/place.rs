@@ -1,5 +1,5 @@
-//! Where the control socket is, and taking that place: a live daemon is never pushed aside, the socket
-//! of a dead one is replaced.
+//! Where the control socket is, and taking that place: a live daemon is never pushed aside, the
+//! socket of a dead one is replaced.
 
 use crate::failure::{Failure, plain};
 use rustix::net::SocketAddrUnix;
@@ -64,8 +64,8 @@ fn usual_dir() -> PathBuf {
     runtime.map_or_else(own, |dir| dir.join("vfield"))
 }
 
-/// Lets a group take away the socket at `path` if that is in the usual directory, which is root's. Of other directories whoever
-/// made them decides.
+/// Lets a group take away the socket at `path` if that is in the usual directory, which is root's.
+/// Of other directories whoever made them decides.
 pub fn share_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
     let dir = usual_dir();
     if path.parent() != Some(dir.as_path()) {
@@ -116,13 +116,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.file.is_at(&self.path) {
-            // Nobody is left to hear of a failure, and a socket left behind is replaced at the next start.
+            // Nobody is left to hear of a failure, and a socket left behind is replaced at the next
+            // start.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Listens there.
+/// Listens at `path`, a socket for its owner only.
 fn bind(path: &Path) -> std::io::Result<(SocketFile, UnixListener)> {
     let socket = private_socket::bind(&SocketAddrUnix::new(path)?)?;
     let file = SocketFile::at(path)?;

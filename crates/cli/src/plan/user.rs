@@ -4,7 +4,8 @@ use crate::failure::{Failure, plain};
 use crate::values::user::UserName;
 use rustix::process::geteuid;
 
-/// Where the users of a machine are. Not asked of the C library, whose other sources cannot be had in a static program.
+/// Where the users of a machine are. Not asked of the C library, whose other sources cannot be had
+/// in a static program.
 const USERS: &str = "/etc/passwd";
 
 /// A user without the rights of root.
@@ -12,9 +13,9 @@ const USERS: &str = "/etc/passwd";
 pub struct User {
     /// As people know him.
     pub name: String,
-    /// His number.
+    /// The numeric user id.
     pub uid: u32,
-    /// His group's.
+    /// The numeric group id.
     pub gid: u32,
 }
 
@@ -41,7 +42,7 @@ impl User {
     }
 }
 
-/// The user of that name or number in a file of users. Who is only a number needs no entry, and has a group of the same.
+/// The user of that name or number in a file of users. A number without an entry is its own group.
 fn among(users: &str, wanted: &str) -> Option<User> {
     let known = users.lines().find_map(|line| {
         let mut fields = line.split(':');

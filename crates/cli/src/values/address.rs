@@ -29,7 +29,8 @@ impl Address {
         self.port
     }
 
-    /// Its IP addresses, asking the resolver for a name's; with `default_port` where none was written.
+    /// Its IP addresses, asking the resolver for a name's; with `default_port` where none was
+    /// written.
     pub fn resolve(&self, default_port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let port = self.port.unwrap_or(default_port);
         let name = match &self.host {
@@ -111,7 +112,8 @@ fn parse_port(text: &str, port: &str) -> Result<u16, BadValue> {
     number.ok_or_else(|| BadValue::new(format!("{text:?} is not an address: {port:?} is no port (0 to 65535)"), HINT))
 }
 
-/// Letters, digits, `-`, `_` and single dots; and not something that only a mistyped IP address looks like.
+/// Letters, digits, `-`, `_` and single dots; and not something that only a mistyped IP address
+/// looks like.
 fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()

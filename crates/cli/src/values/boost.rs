@@ -10,7 +10,7 @@ const HINT: &str = "give 0 (slow) to 9 (full speed), or random where many machin
 /// A level, or the wish for any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boost {
-    /// This one.
+    /// A fixed level.
     Level(JoinBoost),
     /// A different one on each machine, so that a whole room does not fill at once.
     Random,

@@ -1,4 +1,5 @@
-//! Lengths of time, as people write and read them: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
+//! Lengths of time, as people write and read them: `500ms`, `30s`, `2m`, `1h`; a bare number is
+//! seconds.
 
 use super::number_and_unit;
 use crate::failure::BadValue;

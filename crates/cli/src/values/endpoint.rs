@@ -19,7 +19,8 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The address to listen at or to connect to. A host name is looked up, and its first address counts.
+    /// The address to listen at or to connect to. A host name is looked up, and its first address
+    /// counts.
     ///
     /// # Errors
     /// If the host has no address.

@@ -1,4 +1,5 @@
-//! Addresses of NBD exports as clients write them: `nbd://HOST[:PORT]/NAME`, `nbd+unix:///NAME?socket=PATH`.
+//! Addresses of NBD exports as clients write them: `nbd://HOST[:PORT]/NAME`,
+//! `nbd+unix:///NAME?socket=PATH`.
 
 use super::endpoint::Endpoint;
 use crate::failure::BadValue;

@@ -1,7 +1,7 @@
 //! Sizes in bytes, as people write and read them.
 //!
-//! `K`, `M`, `G`, `T` and `KiB`, `MiB`... are powers of 1024 as in dd and fallocate, `KB`, `MB`... powers of
-//! 1000; a bare number is bytes.
+//! `K`, `M`, `G`, `T` and `KiB`, `MiB`... are powers of 1024 as in dd and fallocate, `KB`, `MB`...
+//! powers of 1000; a bare number is bytes.
 
 use super::number_and_unit;
 use crate::failure::BadValue;

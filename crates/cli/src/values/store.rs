@@ -8,7 +8,7 @@ use vfield_node::config::StoreSize;
 
 const HINT: &str = "give a size such as 128M, a share such as 30%, all, or 0";
 
-/// What was asked for; it may still be more than the machine has.
+/// A store size; it may exceed the machine's memory until [`Store::within`] checks it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Store(pub StoreSize);
 

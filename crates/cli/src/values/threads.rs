@@ -9,8 +9,9 @@ use std::str::FromStr;
 pub struct Threads(NonZeroUsize);
 
 impl Threads {
-    /// Most threads of one kind. Threads beyond the processors only take turns, and the largest machines
-    /// have a few hundred processors; each thread costs a stack, and thousands the system's patience.
+    /// Most threads of one kind. Threads beyond the processors only take turns, and the largest
+    /// machines have a few hundred processors; each thread costs a stack, and thousands the
+    /// system's patience.
     pub const MAX: usize = 256;
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 const HINT: &str = "give ready, filled, covered, or covered=2 (each chunk held twice)";
 
-/// See the module.
+/// A condition of `vfield status --wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub enum Until {
@@ -21,7 +21,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// [`Until::Covered`], once.
+    /// [`Until::Covered`] with each chunk held once.
     pub const COVERED: Self = Self::Covered(NonZeroU64::MIN);
 }
 

@@ -1,7 +1,7 @@
 //! Values in configuration files: the text of an option, or a number that is read as its text.
 //!
-//! Owns the table of values that a file may hold. Each is parsed by its own `FromStr`, so a file and a
-//! command line refuse the same texts. Called by [`crate::settings`].
+//! Owns the table of values that a file may hold. Each is parsed by its own `FromStr`, so a file
+//! and a command line refuse the same texts. Called by [`crate::settings`].
 
 use super::access::Access;
 use super::address::Address;
@@ -22,7 +22,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// Each value with the words for what is expected where a file has another type.
+/// Each value with the words for an expected value, for a file that has another type.
 macro_rules! written {
     ($($value:ty: $expected:literal,)+) => {$(
         impl<'de> Deserialize<'de> for $value {

@@ -7,9 +7,9 @@ use vfield_core::identity::Zone;
 /// What `--zone` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneChoice {
-    /// This one.
+    /// A zone with a name.
     Named(Zone),
-    /// The one that is named after the subnet of the node's address.
+    /// The zone named after the subnet of the node's address.
     Subnet,
 }
 

@@ -1,6 +1,7 @@
 //! Daemons with real nodes on loopback, spoken to as a person or a script would.
 //!
-//! Every address has a port of the system's choice. What is waited for is a state, with `status --wait` wherever it knows it.
+//! Every address has a port of the system's choice. What is waited for is a state, with `status
+//! --wait` wherever it knows it.
 
 mod memory;
 mod signals;
@@ -146,7 +147,7 @@ fn an_image_outlives_its_origin() {
     let refused = first.ask(&["leave", "--timeout", "1s"]);
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("it stays, since ") && said.contains(" of a.img (") && said.contains("--force"), "{said}");
+    assert!(said.contains("the node stays: ") && said.contains(" of a.img (") && said.contains("--force"), "{said}");
     assert!(first.ask(&["cat", "a.img"]).stdout == image, "it is there");
     assert_eq!(first.leave_with(&["--timeout", "1s", "--force"]), 1);
     let alone = second.ask(&["leave", "--dry-run"]);
