@@ -1,5 +1,5 @@
-//! A peer made by hand, which greets as a node does and then does what no node would: speaks the wire's bytes, as
-//! docs/protocol.md has them, and knows no rules.
+//! A peer made by hand, which greets as a node does and then does what no node would: speaks the
+//! wire's bytes, as docs/protocol.md has them, and knows no rules.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -31,9 +31,9 @@ pub struct Name {
 /// What is said of somebody.
 #[derive(Debug, Clone, Copy)]
 pub enum State {
-    /// It lives.
+    /// The node lives.
     Alive = 0,
-    /// It died.
+    /// The node died.
     Down = 2,
     /// It said goodbye.
     Left = 3,

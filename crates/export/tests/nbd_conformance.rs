@@ -1,5 +1,5 @@
-//! Every way to negotiate that libnbd and QEMU have, and every request that they can be made to send, right or wrong.
-//! docs/exports.md has the table.
+//! Every way to negotiate that libnbd and QEMU have, and every request that they can be made to
+//! send, right or wrong. docs/exports.md has the table.
 
 mod nbd_support;
 
@@ -39,7 +39,8 @@ fn serve() -> Served {
     Served { serving, folder }
 }
 
-/// Runs a script of nbdsh that may use `PATH` and `SIZE`, against a server of its own that nobody is connected to in the end.
+/// Runs a script of nbdsh that may use `PATH` and `SIZE`, against a server of its own that nobody
+/// is connected to in the end.
 async fn nbdsh(script: &str) {
     if !have("nbdsh") {
         return;

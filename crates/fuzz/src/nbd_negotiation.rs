@@ -1,8 +1,8 @@
 //! The handshake of NBD, as clients begin it.
 //!
-//! Promises: a stream that comes in parts is understood as one that comes at once; what is written is well formed; with
-//! certificates nothing is told before TLS; what was agreed on in the clear does not outlive it; no more is
-//! kept of a client than an option.
+//! Promises: a stream in parts is parsed as a whole one; output is well formed; with certificates
+//! no export is told before TLS; agreements in the clear do not outlive it; at most one option of a
+//! client is buffered.
 
 use std::sync::{Arc, LazyLock};
 use vfield_export::nbd::codec::negotiation::Step;
@@ -20,7 +20,7 @@ static OFFERS: LazyLock<Arc<[Offer]>> = LazyLock::new(|| {
     [offer("a", false), offer("b", true)].into()
 });
 
-/// What came of a negotiation.
+/// The outcome of a negotiation.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     written: Vec<u8>,
@@ -30,7 +30,8 @@ struct Outcome {
     tls: bool,
 }
 
-/// The first byte: with TLS or not, and in parts of how many bytes it comes the second time. Then what a client sends.
+/// The first byte: with TLS or not, and in parts of how many bytes it comes the second time. Then
+/// what a client sends.
 pub fn target(bytes: &[u8]) {
     let Some((how, stream)) = bytes.split_first() else { return };
     let tls = how & 1 == 1;

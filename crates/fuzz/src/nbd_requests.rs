@@ -1,12 +1,12 @@
 //! The requests of NBD, as a stream.
 //!
-//! Promises: a stream that comes in parts is understood as one that comes at once; requests begin where they must; no
-//! more than a header has to be kept.
+//! Promises: a stream in parts is parsed as a whole one; requests begin where they must; at most a
+//! header has to be buffered.
 
 use vfield_export::nbd::codec::request::HEADER_BYTES;
 use vfield_export::nbd::codec::{Command, Next, PAYLOAD_BYTES_MAX, Request, Requests, Violation};
 
-/// What was found: requests, bytes of payload, how it ended.
+/// The parsed requests, bytes of payload, and the end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     requests: Vec<Request>,

@@ -1,7 +1,9 @@
-//! A whole connection of NBD: a server of a read-only image and of one with an overlay, and a client that says anything.
+//! A whole connection of NBD: a server of a read-only image and of one with an overlay, and a
+//! client that says anything.
 //!
-//! Promises: what comes back is well formed; each request that was understood is answered once, and nothing else is,
-//! unless the client breaks the protocol and is hung up on; bytes of the read-only image are the right ones; the connection ends when the client has ended.
+//! Promises: replies are well formed; each valid request has one reply and nothing else has, unless
+//! the client breaks the protocol and is disconnected; bytes of the read-only image are right; the
+//! connection ends with the client.
 
 use crate::nbd_negotiation::FLAGS;
 use crate::nbd_requests::request;
@@ -22,7 +24,8 @@ use vfield_export::nbd::codec::{Command, Next, Request, Requests, flag};
 use vfield_export::nbd::{Address, Server, Serving};
 use vfield_overlay::Overlay;
 
-/// A server that lives as long as its thread; a connection has nothing to do with another but the overlay's content.
+/// A server that lives as long as its thread; a connection has nothing to do with another but the
+/// overlay's content.
 struct Bench {
     runtime: Runtime,
     address: std::path::PathBuf,
@@ -31,7 +34,8 @@ struct Bench {
 
 /// So long a connection may take that has nothing to wait for.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// A client may ask for 32 MiB again and again; inputs that want more than this in all are not interesting.
+/// A client may ask for 32 MiB again and again; inputs that want more than this in all are not
+/// interesting.
 const READ_MAX: u64 = 8 << 20;
 
 thread_local! {
@@ -83,7 +87,8 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// How a client with good manners begins: for the read-only image or the other, with structured replies or not.
+/// How a client with good manners begins: for the read-only image or the other, with structured
+/// replies or not.
 fn begin(how: u8) -> Option<Vec<u8>> {
     let name = if how % 8 < 4 { b"image".as_slice() } else { b"overlay" };
     let options = match how % 8 {
@@ -134,7 +139,8 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
     for request in &asked {
         open.entry(request.cookie).or_default().push(*request);
     }
-    // Nobody can tell answers to doubled cookies apart, and who breaks the protocol is hung up on in the middle of one.
+    // Nobody can tell answers to doubled cookies apart, and who breaks the protocol is hung up on
+    // in the middle of one.
     if !sound || open.values().any(|requests| requests.len() > 1) {
         return;
     }
@@ -174,7 +180,8 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
         }
         answered = &rest[data..];
     }
-    // A write whose payload was cut off is no request; one that broke the protocol ends the connection.
+    // A write whose payload was cut off is no request; one that broke the protocol ends the
+    // connection.
     let complete = open.values().flatten().all(|left| left.command == Command::Write);
     assert!(complete, "no answer to {open:?}");
 }

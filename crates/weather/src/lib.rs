@@ -1,7 +1,8 @@
 //! Bad weather: the faults of a storm and their moments, typed as `3s:slow:2:10`.
 //!
-//! Owns the grammar, so that a storm in the laboratory and one in the simulator take the same words.
-//! Invariant: an event is read back as it is written. It has no dependencies and causes no fault.
+//! Owns the grammar, so that a storm in the laboratory and one in the simulator take the same
+//! words. Invariant: an event is read back as it is written. It has no dependencies and causes no
+//! fault.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! Images that come and go while daemons run: what is added is read at once, what is dropped is used by nobody.
+//! Images that come and go while daemons run: what is added is read at once, what is dropped is
+//! used by nobody.
 
 use serde_json::Value;
 use std::fs::File;
@@ -61,7 +62,8 @@ fn hold(daemon: &Daemon, name: &str) -> std::io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// A running origin gets a second file, a running node joins it and reads all of it, by NBD and as a file.
+/// A running origin gets a second file, a running node joins it and reads all of it, by NBD and as
+/// a file.
 #[test]
 fn a_second_image_is_added_while_both_run() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {

@@ -37,7 +37,8 @@ fn waiting_for_an_origin_has_an_end_if_one_is_set() -> Outcome {
     Ok(())
 }
 
-/// What an origin is to serve is itself a file of a field whose origin is cut off: it hashes for as long as the test wants.
+/// What an origin is to serve is itself a file of a field whose origin is cut off: it hashes for as
+/// long as the test wants.
 #[test]
 fn an_origin_that_hashes_says_so_to_whoever_joins() -> Outcome {
     if !have(&[Need::Root, Need::Fuse, Need::Tool("nbdcopy")]) {

@@ -37,7 +37,8 @@ pub enum AddressError {
     /// A path with a zero byte in it.
     #[error("socket path with a zero byte")]
     PathWithZero,
-    /// No IP address after `tcp:`. Names are not looked up: what one listens on must not hang on DNS.
+    /// No IP address after `tcp:`. Names are not looked up: what one listens on must not hang on
+    /// DNS.
     #[error("{0:?} is no IP address with an optional port")]
     Ip(String),
 }

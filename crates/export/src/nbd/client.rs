@@ -1,7 +1,8 @@
-//! A blocking NBD client over any byte stream: one export, simple replies, any number of requests in flight.
+//! A blocking NBD client over any byte stream: one export, simple replies, any number of requests
+//! in flight.
 //!
-//! Owns the stream and what the server said of the export. Invariant: memory follows the caller's own
-//! requests, whatever the server sends. Called by benchmarks and tests. It opens no sockets: a
+//! Owns the stream and what the server said of the export. Invariant: memory follows the caller's
+//! own requests, whatever the server sends. Called by benchmarks and tests. It opens no sockets: a
 //! stream's read timeout is how often a call looks whether its caller still waits.
 
 use super::codec::option::{self, REPLY_HEADER_BYTES, ReplyHeader, answer};
@@ -56,8 +57,8 @@ pub struct Client<S> {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Negotiates the export `name` ("" is the server's first). At each read timeout of the stream the
-    /// client gives up if `is_over` says so.
+    /// Negotiates the export `name` ("" is the server's first). At each read timeout of the stream
+    /// the client gives up if `is_over` says so.
     ///
     /// # Errors
     /// If the server has no such export, does not speak NBD, or does not answer in time.
@@ -149,7 +150,8 @@ fn chosen(stream: &mut impl Read, name: &str, is_over: &dyn Fn() -> bool) -> Res
     }
 }
 
-/// Fills `buffer`. At each read timeout of the stream the call gives up if `is_over` says so: `false`.
+/// Fills `buffer`. At each read timeout of the stream the call gives up if `is_over` says so:
+/// `false`.
 ///
 /// # Errors
 /// Those of the stream; its end is [`ErrorKind::UnexpectedEof`].

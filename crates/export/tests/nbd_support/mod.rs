@@ -1,5 +1,5 @@
-//! What the NBD tests share: an image in memory whose chunks are there or not as a test says, a server
-//! around it, and a client that says exactly the bytes it is told to.
+//! What the NBD tests share: an image in memory whose chunks are there or not as a test says, a
+//! server around it, and a client that says exactly the bytes it is told to.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::allow_attributes, reason = "whether an expectation is met depends on the test binary")]
 

@@ -1,7 +1,8 @@
 //! The readers' NBD client: connects, and measures the longest time in which nothing came.
 //!
-//! Owns a socket and that time. Measured clients must not differ from system to system, and real ones do
-//! not say how long a single request took. Called by [`super::reader`]; the protocol is `vfield-export`'s.
+//! Owns a socket and that time. Measured clients must not differ from system to system, and real
+//! ones do not say how long a single request took. Called by [`super::reader`]; the protocol is
+//! `vfield-export`'s.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,9 +1,10 @@
 //! The handshake: from a greeting to a chosen export.
 //!
-//! Owns what the client has negotiated so far. Invariants: each option gets its answer before the next
-//! one is looked at; nothing is opened or read before the client has chosen an export; a context that was
-//! set for one export is never used with another. The connection task feeds it bytes and sends what it
-//! writes. It knows neither sources nor sockets, and the time limit is the connection's.
+//! Owns what the client has negotiated so far. Invariants: each option gets its answer before the
+//! next one is looked at; nothing is opened or read before the client has chosen an export; a
+//! context that was set for one export is never used with another. The connection task feeds it
+//! bytes and sends what it writes. It knows neither sources nor sockets, and the time limit is the
+//! connection's.
 
 use super::option::{self, answer, info, reply};
 use super::{
@@ -12,7 +13,7 @@ use super::{
 };
 use std::sync::Arc;
 
-/// What a client may choose.
+/// An export that a client may choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// Its name, at most [`STRING_BYTES_MAX`] bytes.
@@ -38,14 +39,14 @@ pub struct Chosen {
     pub allocation: bool,
 }
 
-/// What to do next. Whatever was written is to be sent first.
+/// The next step. Written bytes have to be sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Call again when more bytes are there.
     More,
     /// Something was understood: send the answer, then call again.
     Answered,
-    /// TLS begins: its handshake follows the answer, and what was negotiated before is void.
+    /// TLS begins: its handshake follows the answer, and the earlier negotiation is void.
     StartTls,
     /// The transmission phase begins.
     Serve(Chosen),
@@ -55,12 +56,12 @@ pub enum Step {
     Refused(&'static str),
 }
 
-/// Smallest unit of a request: one byte, because a block source can be read at any byte, and a client
-/// that reads a partition table or a file's tail is then never made to read more.
+/// Smallest unit of a request: one byte, because a block source can be read at any byte, and a
+/// client that reads a partition table or a file's tail is then never made to read more.
 const BLOCK_BYTES_MIN: u32 = 1;
 
-/// Options in one negotiation. Real clients need fewer than ten; a client that goes on for ever would
-/// otherwise use the processor for all of its handshake's time.
+/// Options in one negotiation. Real clients need fewer than ten; a client that goes on for ever
+/// would otherwise use the processor for all of its handshake's time.
 const OPTIONS_MAX: u32 = 1024;
 
 #[derive(Debug, Clone, Copy)]
@@ -74,11 +75,11 @@ enum State {
 /// Whether the client has to start TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encryption {
-    /// There are no certificates.
+    /// The server has no certificates.
     None,
-    /// Before anything else.
+    /// TLS has to start before any other option.
     Required,
-    /// It has.
+    /// TLS has started.
     Started,
 }
 
@@ -100,8 +101,8 @@ type Refusal = (u32, &'static str);
 const CUT: Refusal = (answer::ERR_INVALID, "the option's data end too early");
 
 impl Negotiation {
-    /// Starts a negotiation about `offers` (the first of which is also called "") and writes the greeting. With `tls`
-    /// nothing is told to a client that has not started it.
+    /// Starts a negotiation about `offers` (the first of which is also called "") and writes the
+    /// greeting. With `tls` nothing is told to a client that has not started it.
     pub fn start(offers: Arc<[Offer]>, tls: bool, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&magic::GREETING.to_be_bytes());
         out.extend_from_slice(&magic::OPTION.to_be_bytes());
@@ -110,8 +111,8 @@ impl Negotiation {
         Self { offers, tls, state: State::Flags, zeroes: true, structured: false, allocation: None, options: 0 }
     }
 
-    /// Looks at the front of `input` and returns how many bytes of it are used up. At most one option is
-    /// handled, so what one call writes is bounded by the list of offers.
+    /// Looks at the front of `input` and returns how many bytes of it are used up. At most one
+    /// option is handled, so what one call writes is bounded by the list of offers.
     pub fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::Flags => self.flags(input),
@@ -195,7 +196,7 @@ impl Negotiation {
         Step::Answered
     }
 
-    /// Section "SELECTIVETLS" and others: all that was agreed on in the clear is forgotten.
+    /// Section "SELECTIVETLS" and others: agreements in the clear are forgotten.
     fn start_tls(&mut self, out: &mut Vec<u8>) -> Step {
         reply(out, option::STARTTLS, answer::ACK, &[]);
         (self.tls, self.structured, self.allocation) = (Encryption::Started, false, None);
@@ -280,7 +281,7 @@ impl Negotiation {
     fn meta_context(&mut self, option: u32, mut data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let setting = option == option::SET_META_CONTEXT;
         if setting {
-            // Whatever comes of this one, what an earlier one chose is void.
+            // An earlier choice is void, whatever the outcome.
             self.allocation = None;
         }
         if !self.structured {

@@ -7,11 +7,11 @@ use super::{magic, take, take_u16, take_u32, take_u64};
 
 /// Choose an export and begin; no error reply exists for it.
 pub const EXPORT_NAME: u32 = 1;
-/// Leave.
+/// End the negotiation.
 pub const ABORT: u32 = 2;
 /// List the exports.
 pub const LIST: u32 = 3;
-/// Begin TLS.
+/// Start the TLS handshake.
 pub const STARTTLS: u32 = 5;
 /// Describe an export.
 pub const INFO: u32 = 6;
@@ -26,7 +26,7 @@ pub const SET_META_CONTEXT: u32 = 10;
 
 /// Kinds of replies to options; those from [`ERROR`](answer::ERROR) up refuse.
 pub mod answer {
-    /// Done.
+    /// The option succeeded.
     pub const ACK: u32 = 1;
     /// An export, after `LIST`.
     pub const SERVER: u32 = 2;
@@ -52,7 +52,7 @@ pub mod answer {
 pub mod info {
     /// Its size and flags.
     pub const EXPORT: u16 = 0;
-    /// Its name.
+    /// The export's name.
     pub const NAME: u16 = 1;
     /// A line for people.
     pub const DESCRIPTION: u16 = 2;
@@ -66,7 +66,7 @@ pub const REPLY_HEADER_BYTES: usize = 20;
 /// The header of a reply to an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHeader {
-    /// The option.
+    /// The option's number.
     pub option: u32,
     /// One of [`answer`].
     pub kind: u32,
@@ -106,7 +106,8 @@ pub fn contexts(name: &[u8], queries: &[&[u8]]) -> Vec<u8> {
     data
 }
 
-/// Size in bytes and flags of an export, from the data of an [`answer::INFO`]; `None` for other facts.
+/// Size in bytes and flags of an export, from the data of an [`answer::INFO`]; `None` for other
+/// facts.
 pub fn size_and_flags(mut data: &[u8]) -> Option<(u64, u16)> {
     take_u16(&mut data).filter(|kind| *kind == info::EXPORT)?;
     Some((take_u64(&mut data)?, take_u16(&mut data)?))

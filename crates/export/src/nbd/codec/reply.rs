@@ -8,7 +8,7 @@ use super::{ALLOCATION_CONTEXT_ID, Errno, flag, magic, take_u16, take_u32, take_
 
 /// Chunk types (section "Structured reply types").
 pub mod kind {
-    /// No content.
+    /// A chunk without content.
     pub const NONE: u16 = 0;
     /// Bytes of the image, after their offset.
     pub const OFFSET_DATA: u16 = 1;
@@ -128,8 +128,8 @@ pub fn block_status(out: &mut Vec<u8>, cookie: u64, runs: &[(u32, u32)]) {
     }
 }
 
-/// The largest place up to `limit` where `text` can be cut (the standard library's is younger than the
-/// oldest compiler this project supports).
+/// The largest place up to `limit` where `text` can be cut (the standard library's is younger than
+/// the oldest compiler this project supports).
 fn cut(text: &str, limit: usize) -> usize {
     (0..=limit.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
 }
