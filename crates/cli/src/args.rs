@@ -1,7 +1,8 @@
-//! The modern command line: what can be typed, and the help that explains it.
+//! The modern command line: commands, options and their help.
 //!
-//! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); what they mean together
-//! is [`crate::plan`]'s. The original's form is turned into this one by [`crate::original`].
+//! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); [`crate::plan`]
+//! decides what they mean together. [`crate::original`] translates the original's form into this
+//! one.
 
 mod bench;
 mod trust;
@@ -32,16 +33,16 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   vfield serve viver.squash --listen 192.168.1.1        share an image with the network
-  vfield join 192.168.1.1 --store 30% --mount /mnt      hold 30 % of it, see it as a file
-  vfield join 192.168.1.2 --nbd unix:/run/nbd.sock      any member will do; attach with NBD
-  vfield status                                         is it covered, may the origin leave?
-  vfield cat viver.squash | sha256sum                   read it through a pipe
-  vfield bench                                          how fast is it, how near the limit?
-  vfield overlay save changes.vfo                       keep what was written to it here
-  vfield key new field.key                              a key that closes a field
-  vfield leave                                          hand over, then go
+  vfield join 192.168.1.1 --store 30% --mount /mnt      hold 30 % of it, mount it as a file
+  vfield join 192.168.1.2 --nbd unix:/run/nbd.sock      join through any member; export over NBD
+  vfield status                                         coverage, and whether the origin may leave
+  vfield cat viver.squash | sha256sum                   write the image to a pipe
+  vfield bench                                          measure reads against the limit
+  vfield overlay save changes.vfo                       save the changes made on this machine
+  vfield key new field.key                              make a key for a closed field
+  vfield leave                                          hand over chunks, then end the daemon
 
-The original's command lines work as well:
+The original's command lines work too:
   vfield -file viver.squash
   vfield -bs 192.168.1.1 -store 128 -join_boost 3";
 
@@ -50,160 +51,159 @@ Examples:
   vfield serve viver.squash                             for this machine only
   vfield serve viver.squash --listen 192.168.1.1        for the network
   vfield serve root.img data.img --name root --name data
-  vfield serve new.img --join 192.168.1.1 --listen 192.168.1.9    one more image in a field
+  vfield serve new.img --join 192.168.1.1 --listen 192.168.1.9    add an image to a field
 
-The origin may leave, or die, as soon as `vfield status` says so: the stores of the others then
-hold every chunk.";
+When `vfield status` says that the origin may leave, the other nodes' stores hold every chunk.";
 
 const JOIN_EXAMPLES: &str = "\
 Examples:
   vfield join 192.168.1.1 --store 128M --nbd unix:/run/nbd.sock
   vfield join 192.168.1.2 192.168.1.3 --store 30% --mount /mnt/field
   vfield join lab-1 --image viver.squash --store all --ublk
-  vfield join lab-1 --join-boost random                 when a whole room starts at once
-  vfield join lab-1 --overlay ram --overlay-size 512M   writable, for this machine alone
+  vfield join lab-1 --join-boost random                 when many machines start at once
+  vfield join lab-1 --overlay ram --overlay-size 512M   writable on this machine only
 
-Attach what --nbd offers with, for example:
+To attach the image of --nbd or of --mount:
   nbd-client -unix /run/nbd.sock /dev/nbd0 -readonly
-  mount -o loop,ro /mnt/field/viver.squash /mnt/root    (out of --mount)";
+  mount -o loop,ro /mnt/field/viver.squash /mnt/root";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
-  vfield add ./viver-v2.squash                          serve it beside what is served already
-  vfield add viver-v2.squash --store 30%                on a node that is to read it
-  vfield drop viver.squash                              when nobody reads the old one any more
+  vfield add ./viver-v2.squash                          serve a second image
+  vfield add viver-v2.squash --store 30%                join it on a node that reads it
+  vfield drop viver.squash                              drop the old one when it is unused
 
-What has a slash, or is a file here, is a file; anything else is an image of the field.";
+A word with a slash, or the name of an existing file, is a file. Any other word is an image.";
 
 const OVERLAY_EXAMPLES: &str = "\
 Examples:
   vfield join 192.168.1.1 --overlay ram --nbd unix:/run/nbd.sock
-  vfield overlay status                                 how much was written, how much may be
-  vfield overlay save /data/changes.vfo                 all of this moment, in one file
+  vfield overlay status                                 bytes written, and the limit
+  vfield overlay save /data/changes.vfo                 save all changes to one file
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
-  vfield overlay reset                                  as if nothing had ever been written";
+  vfield overlay reset                                  drop all changes";
 
 const NETBOOT_EXAMPLES: &str = "\
 Examples:
   vfield serve root.squashfs vmlinuz initrd --listen 192.168.1.1
-  vfield netboot root.squashfs                          beside it; or beside any node that has joined
-                                                        all three
+  vfield netboot root.squashfs                          beside any node that has all three images
   vfield netboot root.squashfs --append \"vfield.store=128M vfield.join_boost=random\"
-  vfield netboot root.squashfs --dhcp 192.168.1.100-192.168.1.200     where nobody gives addresses
+  vfield netboot root.squashfs --dhcp 192.168.1.100-192.168.1.200     on a network without a DHCP server
   vfield netboot stable --tag stable=root.squashfs --machine 52:54:00:12:34:56=exam.squashfs";
 
 /// Shares a read-only disk image between many machines.
 ///
-/// Every node holds as much of the image in memory as it likes and serves that to the others. As soon as
-/// the stores add up to the image, the machine it came from may be switched off.
+/// Each node holds a part of the image in memory and serves it to the others. When the stores
+/// together hold every chunk, the machine with the original file may be switched off.
 #[derive(Debug, Parser)]
 #[command(name = "vfield", bin_name = "vfield", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(arg_required_else_help = true, subcommand_required = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// How much is said.
+    /// Options of verbosity.
     #[command(flatten)]
     pub volume: Volume,
-    /// What is to be done.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// How much is said on stderr.
+/// Verbosity on stderr.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Volume {
-    /// Say more: once for what happens, twice for every detail.
+    /// Log more: -v logs events, -vv logs every detail.
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet", display_order = 900)]
     pub verbose: u8,
-    /// Say nothing but errors.
+    /// Print errors only.
     #[arg(short, long, global = true, display_order = 901)]
     pub quiet: bool,
 }
 
-/// What vfield can do.
+/// The commands of vfield.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Share image files or block devices: the field's first node, or one more origin
+    /// Start a field with image files or block devices, or add an origin to one
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeOptions>),
-    /// Join a field through any of its members, hold part of its images, read all of them
+    /// Join a field through any member: hold part of its images, read all of them
     #[command(after_help = JOIN_EXAMPLES)]
     Join(Box<JoinOptions>),
-    /// Show nodes, images, coverage, whether the origin may leave, and what is waited for
+    /// Show nodes, images, coverage, waiting reads, and whether the origin may leave
     Status(StatusOptions),
-    /// Print the id that a file would have as an image, without serving it
+    /// Print the image id of a file without serving it
     Id(IdOptions),
-    /// Sign a file as the image that it is, for readers who trust the key, in minisign's format
+    /// Sign an image file in minisign's format, for readers that trust the key
     #[command(after_help = trust::SIGN_EXAMPLES)]
     Sign(SignOptions),
-    /// Write an image, or a part of it, to stdout
+    /// Write an image or a part of it to stdout
     Cat(CatOptions),
-    /// Let the running daemon serve one more file, or join one more image of its field
+    /// Make the running daemon serve another file, or join another image of its field
     #[command(after_help = ADD_EXAMPLES)]
     Add(AddOptions),
-    /// Let the running daemon give up an image, and go on with the others
+    /// Make the running daemon drop one image
     Drop(DropOptions),
-    /// Let the running daemon hand over what only it holds, and end
+    /// End the running daemon after it has handed over the chunks that it alone holds
     Leave(LeaveOptions),
-    /// Show, save or drop what was written to an image on this machine
+    /// Show, save or drop the changes made to an image on this machine
     #[command(after_help = OVERLAY_EXAMPLES)]
     Overlay(OverlayOptions),
-    /// Make a key that closes a field to all who do not have it, or take up keys that were changed
+    /// Make a field key, print its name, or reload changed key files
     #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
-    /// Let machines start over the network: kernel, initramfs and script over HTTP, DHCP by dnsmasq
+    /// Boot machines over the network: boot files over HTTP, DHCP by dnsmasq
     #[command(after_help = NETBOOT_EXAMPLES)]
     Netboot(Box<NetbootOptions>),
-    /// Measure how near the limit reads are, of an image here or of a node over there
+    /// Measure reads of a local image or of another node against the limit
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<BenchOptions>),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(CompletionOptions),
-    /// Print the manual page, or write all of them into a directory
+    /// Print the manual page, or write all manual pages to a directory
     Man(ManOptions),
 }
 
-/// `vfield serve`.
+/// Options of `vfield serve`.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// Image files or block devices
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Vec<PathBuf>,
-    /// Name of the image; the file's name without it. Once for each FILE
+    /// Image name, one per FILE [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Vec<ImageName>,
-    /// Unit of verification and transfer: a power of two from 16K to 1M [default: 64K]
+    /// Chunk size, a power of two from 16K to 1M [default: 64K]
     #[arg(long, value_name = "SIZE")]
     pub chunk_size: Option<Size>,
-    /// Enter an existing field through these members instead of starting one
+    /// Members of an existing field to join instead of starting a field
     #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname)]
     pub join: Vec<Address>,
-    /// What every daemon takes.
+    /// Options of every daemon.
     #[command(flatten)]
     pub daemon: DaemonOptions,
 }
 
-/// `vfield join`.
+/// Options of `vfield join`.
 #[derive(Debug, Args)]
 pub struct JoinOptions {
-    /// Any members of the field; port 4440 where none is given
+    /// Members of the field; one of them is enough [default port: 4440]
     #[arg(value_name = "ADDR", value_hint = ValueHint::Hostname)]
     pub join: Vec<Address>,
-    /// Image to join, by name, id, or the beginning of its id; NAME=ID (12 digits at least) is that image,
-    /// called so here, whatever others call so; may be repeated [default: the field's only one]
+    /// Image to join: its name, its id or the beginning of its id. NAME=ID (12 digits or more)
+    /// gives the image with this id a name on this node. May be repeated [default: the field's only
+    /// image]
     #[arg(long, value_name = "NAME|ID|NAME=ID")]
     pub image: Vec<Wanted>,
-    /// How much of each image to hold in memory: 128M, 1GiB, 30%, all or 0 [default: 30%, and no
-    /// more than half of the memory that is free]
+    /// Memory for chunks of each image: 128M, 1GiB, 30%, all or 0 [default: 30%, at most half of
+    /// the free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub store: Option<Store>,
-    /// How eagerly the store is filled: 0 (slow) to 9 (full speed), or random [default: 7]
+    /// Speed at which the store fills: 0 (slow) to 9 (full speed), or random [default: 7]
     #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
     pub join_boost: Option<Boost>,
-    /// Read only images that were signed with this minisign key, a file or the key itself; may be
-    /// repeated. Everything else is refused before any of it is read
+    /// Accept only images signed with this minisign key (a file, or the key itself). May be
+    /// repeated. Other images are refused before any read
     #[arg(long, value_name = "KEY", help_heading = "Signatures")]
     pub trust: Vec<String>,
-    /// With --trust: read an image even if one that was signed later was read under its name before
+    /// With --trust: accept an image although a newer signature under its name was seen before
     #[arg(long, requires = "trust", help_heading = "Signatures")]
     pub allow_rollback: bool,
     /// What every daemon takes.
@@ -211,111 +211,105 @@ pub struct JoinOptions {
     pub daemon: DaemonOptions,
 }
 
-/// What every daemon takes.
+/// Options of every daemon.
 #[derive(Debug, Clone, Default, Args)]
 pub struct DaemonOptions {
-    /// Export over NBD at unix:PATH or tcp:ADDR; may be repeated
+    /// Export over NBD at unix:PATH or tcp:ADDR. May be repeated
     #[arg(long, value_name = "unix:PATH|tcp:ADDR", help_heading = "Exports")]
     pub nbd: Vec<Endpoint>,
-    /// Let NBD clients over TCP in only if they start TLS: a directory with server-cert.pem and
-    /// server-key.pem; with a ca-cert.pem only those who have a certificate by it
+    /// Require TLS of NBD clients over TCP. DIR has server-cert.pem and server-key.pem; if it has
+    /// ca-cert.pem, clients need a certificate by this authority
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "nbd", help_heading = "Exports")]
     pub nbd_tls: Option<PathBuf>,
-    /// Let NBD clients over TCP read an image only from these networks; may be repeated. An image
-    /// without a rule is then closed to all of them
+    /// Networks from which NBD clients over TCP may use an image. May be repeated. An image without
+    /// a rule is then closed to TCP clients
     #[arg(long, value_name = "[IMAGE=]NETWORK", requires = "nbd", help_heading = "Exports")]
     pub nbd_allow: Vec<Access>,
-    /// Show the images as files in this empty directory, through FUSE
+    /// Mount the images as files in this empty directory, through FUSE
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Exports")]
     pub mount: Option<PathBuf>,
-    /// Make each image a block device, /dev/ublkb0 and so on (root; Linux 6.5 or later)
+    /// Attach each image as a ublk block device, from /dev/ublkb0 on (root; Linux 6.5 or later)
     #[arg(long, help_heading = "Exports", conflicts_with = "device")]
     pub ublk: bool,
-    /// Make each image a block device by ublk, by the kernel's NBD client (nbd: /dev/nbd0 and so on),
-    /// or by the better one that the kernel has (auto)
+    /// Attach each image as a block device. ublk: by ublk. nbd: by the kernel's NBD client, from
+    /// /dev/nbd0 on. auto: by ublk if the kernel has it, else by its NBD client
     #[arg(long, value_name = "auto|ublk|nbd", hide_possible_values = true, help_heading = "Exports")]
     pub device: Option<DeviceKind>,
-    /// Fail a read that no live node could answer for so long [default: never]
+    /// Timeout after which a read fails with EIO if no reachable node has its data [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Exports")]
     pub io_timeout: Option<Timeout>,
-    /// Let the images be written through their exports, and keep what is written on this machine: in
-    /// memory (ram), where it ends with the daemon unless it is saved, or in files of DIR
+    /// Make the images writable; changes stay on this machine. ram: in memory, lost with the daemon
+    /// unless saved. DIR: in files
     #[arg(long, value_name = "ram|DIR", value_hint = ValueHint::DirPath, help_heading = "Overlay")]
     pub overlay: Option<OverlayPlace>,
-    /// Refuse writes (no space) beyond so much for each image [default: ram: half of the memory; DIR:
-    /// as much as the image has]
+    /// Maximum overlay size per image; further writes fail with ENOSPC [default: ram: half of the
+    /// memory; DIR: the image's size]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Overlay")]
     pub overlay_size: Option<Size>,
-    /// Begin with what `vfield overlay save` put into this file; once for each image
+    /// Start with the changes in this file of `vfield overlay save`. Once per image
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Overlay")]
     pub overlay_from: Vec<PathBuf>,
-    /// Where to listen for other nodes, TCP and UDP [default: serve: 127.0.0.1:4440; join: the
-    /// address that faces ADDR, port 4440 or a free one]
+    /// Listen address for other nodes, TCP and UDP [default: serve: 127.0.0.1:4440; join: the
+    /// address that faces ADDR, port 4440 or a free port]
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub listen: Option<Address>,
-    /// The address that other nodes are told, where it is not the one listened on
+    /// Address that other nodes connect to, if it differs from --listen
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<Address>,
-    /// The zone of this node, such as its rack: chunks come into a zone about once, and nodes of
-    /// other zones are asked only for what none of its own has. `subnet`: named after the network of
-    /// this node's address, such as 198.18.4.0/24 [default: one zone for all]
+    /// Zone of this node, such as its rack. A chunk enters a zone about once; a node asks other
+    /// zones only for chunks that its own zone lacks. subnet: the network of this node's address is
+    /// its zone, such as 198.18.4.0/24 [default: one zone for all]
     #[arg(long, value_name = "NAME|subnet", help_heading = "Network")]
     pub zone: Option<ZoneChoice>,
-    /// Close the field: only nodes that have this key can be in it, and all they say is encrypted. May
-    /// be repeated: the first key is spoken, all are understood [default: the systemd credential
-    /// vfield-field-key if there is one; without any the field is open]
+    /// Key file of a closed field: only nodes with the key are members, and their traffic is
+    /// encrypted. May be repeated: the node dials with the first key and accepts all [default: the
+    /// systemd credential vfield-field-key if it exists, else an open field]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub field_key: Vec<PathBuf>,
-    /// Remember the members in this file, and join through them as well when the daemon starts again
+    /// File for the members' addresses; a restarted daemon joins through them too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub members: Option<PathBuf>,
-    /// Try for so long to join, 30s or forever: who does not answer may be about to start [default: at a
-    /// terminal 5s, else forever]
+    /// Time for attempts to join: 30s, or forever [default: at a terminal 5s, else forever]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Network")]
     pub retry: Option<Retry>,
-    /// The daemon's control socket
+    /// The daemon's control socket.
     #[command(flatten)]
     pub control: ControlOptions,
-    /// Configuration file (TOML) with the same names [default: /etc/vfield.toml if it exists]
+    /// Configuration file (TOML); keys are the names of options [default: vfield.toml in
+    /// ~/.config, else /etc/vfield.toml]
     #[arg(long, value_name = "FILE", env = "VFIELD_CONFIG", hide_env_values = true, value_hint = ValueHint::FilePath)]
     #[arg(help_heading = "Daemon")]
     pub config: Option<PathBuf>,
-    /// Log in JSON, one object a line
+    /// Log JSON, one object per line
     #[arg(long, help_heading = "Daemon")]
     pub json: bool,
-    /// Give up what is not needed: capabilities, files and system calls; as far as this kernel and the
-    /// exports let it (auto), all of it or do not start (require), or nothing (off) [default: auto]
+    /// Drop unneeded capabilities, files and system calls. auto: as far as kernel and exports
+    /// allow; require: all, or refuse to start; off: none [default: auto]
     #[arg(long, value_name = "MODE", hide_possible_values = true, help_heading = "Daemon")]
     pub sandbox: Option<SandboxMode>,
-    /// Become this user (a name or a number), without capabilities, when everything is set up; for daemons
-    /// that root starts, without --device and --mount
+    /// Switch to this user (name or number) without capabilities after setup. For daemons that root
+    /// starts without --device and --mount
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username, help_heading = "Daemon")]
     pub user: Option<UserName>,
-    /// Carry this machine's root file system: start again after a death or a failure to join, lock
-    /// memory, and be left alone by the shutdown
+    /// Serve this machine's root file system: restart after a crash or a failed join, lock memory,
+    /// and survive the shutdown's kill
     #[arg(long, help_heading = "Daemon")]
     pub root: bool,
-    /// Threads that serve readers and other nodes [default: half as many as there are cores]
+    /// Threads that serve readers and other nodes [default: half of the cores]
     #[arg(long, value_name = "N", help_heading = "Daemon")]
     pub threads: Option<Threads>,
-    /// Open a connection for each request (for measurements)
+    /// Measurements only: one connection per request
     #[arg(long, hide = true)]
     pub no_pool: bool,
-    /// Have one request in flight at a time (for measurements)
+    /// Measurements only: one request in flight
     #[arg(long, hide = true)]
     pub no_parallel: bool,
-    /// Ask the first holder for everything (for measurements)
-    #[arg(long, hide = true)]
-    pub no_round_robin: bool,
-    /// Do not read ahead (for measurements)
+    /// Measurements only: no read-ahead
     #[arg(long, hide = true)]
     pub no_read_ahead: bool,
-    /// Threads that hash at publish [default: one for each core]
-    #[arg(long, value_name = "N", hide = true)]
-    pub publish_threads: Option<Threads>,
 }
 
-/// Which daemon is spoken to.
+/// The daemon to control.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ControlOptions {
     /// Control socket of the daemon [default: vfield/control.sock in the runtime directory]
@@ -324,188 +318,189 @@ pub struct ControlOptions {
     pub control: Option<PathBuf>,
 }
 
-/// `vfield status`.
+/// Options of `vfield status`.
 #[derive(Debug, Args)]
 pub struct StatusOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Print the block device of this image, by name or id, and nothing else
+    /// Print only the block device of this image (name or id)
     #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
     pub device: Option<String>,
-    /// Return once this holds: ready (the images can be read), filled (the daemon's stores hold all
-    /// they are to hold), covered (the stores of the field hold every image of the daemon, and the
-    /// origin may leave) or covered=N (they hold each chunk N times: N - 1 of them may die)
+    /// Return when the condition holds. ready: the images can be read. filled: the daemon's stores
+    /// are full. covered: the field's stores hold every image of the daemon, and the origin may
+    /// leave. covered=N: they hold each chunk N times, so N - 1 nodes may die
     #[arg(long, value_name = "CONDITION")]
     pub wait: Option<Until>,
-    /// Give up waiting after so long, with exit code 1 [default: never]
+    /// Timeout of --wait; its exit code is 1 [default: never]
     #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
     pub timeout: Option<Period>,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield id`.
+/// Options of `vfield id`.
 #[derive(Debug, Args)]
 pub struct IdOptions {
     /// Image file or block device
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Chunk size, which is part of what the id stands for
+    /// Chunk size; the id depends on it
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub chunk_size: Size,
 }
 
-/// `vfield cat`.
+/// Options of `vfield cat`.
 #[derive(Debug, Args)]
 pub struct CatOptions {
     /// The image, by name, id, or the beginning of its id
     #[arg(value_name = "IMAGE")]
     pub image: String,
-    /// First byte
+    /// Offset of the first byte
     #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true)]
     pub offset: Size,
-    /// How many bytes [default: all to the end]
+    /// Number of bytes [default: to the end]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub length: Option<Size>,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield add`.
+/// Options of `vfield add`.
 #[derive(Debug, Args)]
 pub struct AddOptions {
-    /// A file or block device to serve (with a slash, or a file that is here), or an image of the field: its
-    /// name, its id, the beginning of its id, or NAME=ID
+    /// File or block device to serve (a word with a slash, or an existing file), or an image of the
+    /// field: its name, its id, the beginning of its id, or NAME=ID
     #[arg(value_name = "FILE|IMAGE", value_hint = ValueHint::FilePath)]
     pub target: String,
-    /// Of a file: the name of the image; the file's name without it
+    /// For a file: image name [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<ImageName>,
-    /// Of a file: unit of verification and transfer: a power of two from 16K to 1M [default: 64K]
+    /// For a file: chunk size, a power of two from 16K to 1M [default: 64K]
     #[arg(long, value_name = "SIZE")]
     pub chunk_size: Option<Size>,
-    /// Of an image: how much of it to hold in memory [default: as the daemon was started with]
+    /// For an image: memory for its chunks [default: the daemon's --store]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with_all = ["name", "chunk_size"])]
     pub store: Option<Store>,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield drop`.
+/// Options of `vfield drop`.
 #[derive(Debug, Args)]
 pub struct DropOptions {
     /// The image, by name, id, or the beginning of its id
     #[arg(value_name = "IMAGE")]
     pub image: String,
-    /// Also if somebody has it open on this machine, or chunks are lost that no other node holds
+    /// Drop the image even if a client has it open or chunks are lost that no other node holds
     #[arg(long)]
     pub force: bool,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield leave`.
+/// Options of `vfield leave`.
 #[derive(Debug, Args)]
 pub struct LeaveOptions {
-    /// How long handing over may take
+    /// Maximum time to hand over
     #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
     pub timeout: Period,
-    /// Go also if chunks are lost with it that no other node holds
+    /// End even if chunks are lost that no other node holds
     #[arg(long)]
     pub force: bool,
-    /// Only say what would be lost; exit code 1 if anything would
+    /// Only print the chunks that would be lost; exit code 1 if there are any
     #[arg(long, conflicts_with_all = ["force", "timeout"])]
     pub dry_run: bool,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// `vfield overlay`.
+/// Options of `vfield overlay`.
 #[derive(Debug, Args)]
 pub struct OverlayOptions {
-    /// What is to be done [default: status]
+    /// The action [default: status].
     #[command(subcommand)]
     pub action: Option<OverlayAction>,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// What is done with an overlay.
+/// Actions on an overlay.
 #[derive(Debug, Subcommand)]
 pub enum OverlayAction {
-    /// Say how much was written, and how much may be
+    /// Show the size of the changes and the limit
     Status {
         /// Print one JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Put all changes of this moment into a file, which replaces an older one when it is complete
+    /// Save all changes at this moment to a file; an older file is replaced when the new one is
+    /// complete
     Save {
         /// The file, on the daemon's machine
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
-        /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
+        /// The image, by name, id, or the beginning of its id [default: the daemon's only image]
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
     },
-    /// Drop all changes. Unmount file systems on the image first
+    /// Drop all changes. Unmount file systems on the image before
     Reset {
-        /// The image, by name, id, or the beginning of its id [default: the daemon's only one]
+        /// The image, by name, id, or the beginning of its id [default: the daemon's only image]
         #[arg(long, value_name = "NAME|ID")]
         image: Option<String>,
-        /// Also while somebody uses it: file systems are not told, and go on with what they have in their caches
+        /// Reset the overlay even while a client uses it; file systems keep stale caches
         #[arg(long)]
         force: bool,
     },
 }
 
-/// `vfield netboot`.
+/// Options of `vfield netboot`.
 #[derive(Debug, Args)]
 pub struct NetbootOptions {
-    /// The image that machines have as their root, or a tag
+    /// Root image of the machines, or a tag
     #[arg(value_name = "IMAGE|TAG")]
     pub image: String,
-    /// The kernel: an image of the daemon, or a file (with a slash in its name)
+    /// Kernel: an image of the daemon, or a file (with a slash in its name)
     #[arg(long, value_name = "IMAGE|FILE", default_value = "vmlinuz", value_hint = ValueHint::FilePath)]
     pub kernel: String,
-    /// The initramfs, likewise
+    /// Initramfs: an image of the daemon, or a file
     #[arg(long, value_name = "IMAGE|FILE", default_value = "initrd", value_hint = ValueHint::FilePath)]
     pub initrd: String,
-    /// Give the machine with this network card another image; may be repeated
+    /// Another image for the machine with this network card. May be repeated
     #[arg(long, value_name = "MAC=IMAGE|TAG")]
     pub machine: Vec<Choice<Mac>>,
-    /// Another name for an image: for --machine, and for /tag/TAG.ipxe; may be repeated
+    /// Tag of an image, for --machine and /tag/TAG.ipxe. May be repeated
     #[arg(long, value_name = "TAG=IMAGE")]
     pub tag: Vec<Choice<Tag>>,
-    /// More words for the kernel, such as "vfield.store=128M vfield.join_boost=random"
+    /// Additional kernel parameters, such as "vfield.store=128M vfield.join_boost=random"
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     pub append: Option<String>,
-    /// Where to serve HTTP [default: the address of the daemon, port 4480]
+    /// Listen address of HTTP [default: the daemon's address, port 4480]
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub listen: Option<Address>,
-    /// What dnsmasq does: proxy (beside a DHCP server), none (it does not run), or FIRST-LAST (it
-    /// gives these addresses)
+    /// Mode of dnsmasq. proxy: beside a DHCP server. none: not started. FIRST-LAST: assigns these
+    /// addresses
     #[arg(long, value_name = "proxy|none|FIRST-LAST", default_value = "proxy", help_heading = "Network")]
     pub dhcp: DhcpMode,
-    /// Print dnsmasq's configuration instead
+    /// Print dnsmasq's configuration and exit
     #[arg(long)]
     pub print: bool,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// How long a leave takes at most where nobody says otherwise.
+/// Default maximum time of a leave.
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
-/// `vfield completions`.
+/// Options of `vfield completions`.
 #[derive(Debug, Args)]
 pub struct CompletionOptions {
     /// bash, zsh, fish, elvish or powershell
@@ -513,10 +508,10 @@ pub struct CompletionOptions {
     pub shell: clap_complete::Shell,
 }
 
-/// `vfield man`.
+/// Options of `vfield man`.
 #[derive(Debug, Args)]
 pub struct ManOptions {
-    /// Write vfield.1, vfield-serve.1 and so on into this directory
+    /// Directory for vfield.1, vfield-serve.1 and the others
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
 }

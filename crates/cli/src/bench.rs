@@ -1,8 +1,9 @@
-//! `vfield bench`: how fast an image is read here, or a node over there, and how near the limit that is.
+//! `vfield bench`: how fast an image is read here, or a node over there, and how near the limit
+//! that is.
 //!
-//! Owns the order of things: what is read, the runs one after the other, and what is said of them. Streams,
-//! readings and texts are the modules below. It measures and does nothing else: nothing is written
-//! anywhere, unless writing is what is to be measured; and a node that is asked directly gets no new member.
+//! Owns the order of things: the target, the runs one after the other, and the report. Streams,
+//! readings and texts are the modules below. It measures and does nothing else: no bytes are
+//! written, except by a write pattern; and a node that is asked directly gets no new member.
 
 mod cpu;
 mod export;
@@ -70,7 +71,7 @@ const RANDOM_BLOCK: u64 = 4 << 10;
 /// Largest block: what every NBD server gives at once.
 const BLOCK_MAX: u64 = 32 << 20;
 
-/// Measures, and says what was found.
+/// Measures, and prints the results.
 pub fn run(options: &BenchOptions, volume: Volume) -> Result<(), Failure> {
     let voice = log::start(Style::choose(false, volume), volume);
     let stop = interrupt::watch()?;
@@ -89,7 +90,7 @@ pub fn run(options: &BenchOptions, volume: Volume) -> Result<(), Failure> {
     let (format, runs) = (outcome::FORMAT, bench.runs);
     let outcome = Outcome { format, version, target, image, link, runs, interrupted, limit };
     output::put(shown(&outcome, options.json).as_bytes())?;
-    // What had been measured before something failed is worth having; the failure is told after it.
+    // Results before a failure are kept; the failure follows them.
     result
 }
 
@@ -102,7 +103,7 @@ fn shown(outcome: &Outcome, json: bool) -> String {
     table::text(outcome)
 }
 
-/// What was read, and how it went.
+/// The target, its image, the link and the outcome.
 type Done = (Target, Option<Image>, Link, Result<(), Failure>);
 
 struct Bench<'a> {
@@ -179,7 +180,7 @@ impl Bench<'_> {
                 let measured = self.measure(setting, want, channels, depth, &work)?;
                 let shares = shares.until(&Reading::take(daemon.map(|daemon| daemon.pid)));
                 let after = daemon.map(|_| client::status(control)).transpose()?;
-                // What is written goes nowhere.
+                // Writes cause no network traffic.
                 let network = before.zip(after).filter(|_| doing == Doing::Reading).map(|(before, after)| {
                     let seconds = measured.time.as_secs_f64();
                     Network::of(came(&before, &after), measured.bytes, seconds, link)
@@ -200,9 +201,7 @@ impl Bench<'_> {
 
     /// Asks a node for what it has.
     fn peer(&mut self, addr: &Address) -> Result<Done, Failure> {
-        let found = addr.resolve(DEFAULT_PORT)?;
-        let first = found.first().copied();
-        let addr = first.ok_or_else(|| Failure::failed(format!("host {addr} has no address")))?;
+        let addr = addr.first(DEFAULT_PORT)?;
         // One guest, however many connections it has.
         let me = NodeId(RandomState::new().build_hasher().finish());
         let mut guest = Guest::greet(addr, me, self.keys()?.as_ref())?;
@@ -330,7 +329,7 @@ fn peers(daemon: &DaemonStatus) -> Vec<IpAddr> {
     others.filter_map(|node| node.addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip()).collect()
 }
 
-/// What came from each peer between two looks.
+/// Bytes from each peer between two statuses.
 fn came(before: &DaemonStatus, after: &DaemonStatus) -> Vec<FromPeer> {
     let before: BTreeMap<&str, u64> =
         before.node.peers.iter().map(|peer| (peer.id.as_str(), peer.received_bytes)).collect();

@@ -3,13 +3,13 @@
 use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Volume};
 use crate::control::client::{self, Client};
 use crate::control::message::{DaemonStatus, Reply, Request, millis};
-use crate::control::offer::{ExportKind, ExportStatus};
+use crate::control::offer::ExportStatus;
 use crate::failure::{Failure, plain};
 use crate::log::{Style, Voice};
 use crate::selection;
 use crate::values::until::Until;
 use crate::{log, output, publish, source_file, status as view};
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vfield_node::status::Sole;
@@ -19,7 +19,7 @@ const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that `cat` takes at a time.
 const CAT_BYTES: usize = 256 << 10;
 
-/// `vfield status`.
+/// Runs `vfield status`.
 pub fn status(options: &StatusOptions) -> Result<(), Failure> {
     let control = options.control.control.as_deref();
     if let Some(until) = options.wait {
@@ -42,8 +42,7 @@ fn device<'a>(status: &'a DaemonStatus, wanted: &str) -> Result<&'a str, Failure
         Failure::failed(fact).hint(hint)
     })?;
     let is_its = |export: &&ExportStatus| {
-        let is_device = matches!(export.kind, ExportKind::Ublk | ExportKind::Device);
-        is_device && export.image.as_ref().is_some_and(|name| image.has_name(name))
+        export.kind.is_device() && export.image.as_ref().is_some_and(|name| image.has_name(name))
     };
     let device = status.exports.iter().find(is_its).map(|export| export.address.as_str());
     device.ok_or_else(|| {
@@ -70,13 +69,13 @@ fn wait(control: Option<&Path>, until: Until, timeout: Option<Duration>) -> Resu
         Reply::Reached => Ok(()),
         Reply::TimedOut => {
             let seconds = timeout.unwrap_or_default().as_secs_f64();
-            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` says how far it is"))
+            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` shows the progress"))
         }
         _ => Err(client.unexpected()),
     }
 }
 
-/// `vfield cat`.
+/// Runs `vfield cat`.
 pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     let length = options.length.map(|size| size.0);
@@ -90,7 +89,7 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     }
 }
 
-/// `vfield leave`.
+/// Runs `vfield leave`.
 pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     let LeaveOptions { force, dry_run, .. } = *options;
@@ -102,8 +101,8 @@ pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     };
     client.await_end();
     if lost > 0 {
-        let fact = format!("it has left, but {lost} chunks that only it held were taken by nobody");
-        return Err(Failure::failed(fact).hint("start it again, or let the other nodes have larger stores"));
+        let fact = format!("the node has left, but no other node took {lost} chunks that it alone held");
+        return Err(Failure::failed(fact).hint("start it again, or give the other nodes larger stores"));
     }
     Ok(())
 }
@@ -113,13 +112,13 @@ fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
     if !images.is_empty() {
         let fact = format!("no other node holds {}", view::sole_text(images));
         return Err(Failure::failed(fact)
-            .hint("leaving hands over what fits into the stores of others, and is refused if that is not all"));
+            .hint("a leave hands over the chunks that fit into other stores, and is refused if any are left"));
     }
-    let text = if alone { "nobody else is in the field, which would end\n" } else { "nothing would be lost\n" };
+    let text = if alone { "this is the field's last node\n" } else { "nothing would be lost\n" };
     output::put(text.as_bytes())
 }
 
-/// `vfield id`.
+/// Runs `vfield id`.
 pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     let chunk_size = source_file::chunk_size(options.chunk_size)?;
     source_file::check(&options.file)?;
@@ -128,14 +127,24 @@ pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     output::put(format!("{id}\n").as_bytes())
 }
 
-/// `vfield completions`.
+/// Runs `vfield completions`.
 pub fn completions(options: &CompletionOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "vfield", &mut text);
+    clap_complete::generate(options.shell, &mut visible(&Cli::command()), "vfield", &mut text);
     output::put(&text)
 }
 
-/// `vfield man`.
+/// `command` without its hidden arguments, which completions would offer.
+fn visible(command: &Command) -> Command {
+    let shown = Command::new(command.get_name().to_owned())
+        .disable_help_subcommand(command.is_disable_help_subcommand_set())
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+        .subcommands(command.get_subcommands().map(visible));
+    let shown = command.get_about().cloned().into_iter().fold(shown, Command::about);
+    command.get_version().map(str::to_owned).into_iter().fold(shown, Command::version)
+}
+
+/// Runs `vfield man`.
 pub fn man(options: &ManOptions) -> Result<(), Failure> {
     let Some(dir) = &options.dir else {
         let mut text = Vec::new();
@@ -152,7 +161,22 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::offer::ExportKind;
     use vfield_node::status::ImageStatus;
+
+    #[test]
+    fn completions_offer_every_option_but_the_hidden_ones() {
+        let command = Cli::command();
+        let join = command.find_subcommand("join").unwrap();
+        let (hidden, shown): (Vec<_>, Vec<_>) =
+            join.get_arguments().filter(|arg| arg.get_long().is_some()).partition(|arg| arg.is_hide_set());
+        assert!(!hidden.is_empty());
+        let mut text = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Fish, &mut visible(&command), "vfield", &mut text);
+        let text = String::from_utf8(text).unwrap();
+        let offered = |arg: &&clap::Arg| text.contains(&format!("-l {} ", arg.get_long().unwrap()));
+        assert!(hidden.iter().all(|arg| !offered(arg)) && shown.iter().all(offered));
+    }
 
     #[test]
     fn a_device_is_found_by_name_and_by_id() {

@@ -1,8 +1,8 @@
 //! How commands speak to a running daemon: a socket in the file system, JSON lines, a version.
 //!
-//! A client connects, sends one [`message::Request`] line and reads [`message::Reply`] lines until the
-//! daemon closes. Owns the socket's place, its life and its wire form; what the orders do is decided by
-//! whoever implements [`server::Daemon`].
+//! A client connects, sends one [`message::Request`] line and reads [`message::Reply`] lines until
+//! the daemon closes. Owns the socket's place, its life and its wire form; what the orders do is
+//! decided by whoever implements [`server::Daemon`].
 
 pub mod client;
 pub mod message;

@@ -1,8 +1,9 @@
 //! The end of a process in which something panicked, in whatever thread or task.
 //!
-//! Invariant: no panic is survived. A runtime catches the panics of its tasks, and a daemon of which half goes on
-//! neither serves nor dies: peers wait for it, and nobody starts it again. A process that has ended is started again by
-//! its guard or its service manager, and finds its store. Called by `main`, before anything else.
+//! Invariant: no panic is survived. A runtime catches the panics of its tasks, and a daemon of
+//! which half goes on neither serves nor dies: peers wait for it, and nobody starts it again. A
+//! process that has ended is started again by its guard or its service manager, and finds its
+//! store. Called by `main`, before anything else.
 
 use crate::output;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -15,7 +16,7 @@ pub fn end_on_panic() {
         tell(panic);
         // Not as a log line: what panicked may hold the log's locks.
         output::say(
-            "vfield: a defect of this program has ended it\n\
+            "vfield: a defect ended this program\n\
              hint: report the lines above; a guard (--root) or service manager starts a daemon again, with its store",
         );
         // A dump would have the field's key in it, and all of the store.

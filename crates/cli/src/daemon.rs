@@ -1,8 +1,9 @@
 //! A running daemon: node, exports and control socket, from their start to a polite end.
 //!
-//! Owns the order of things. Everything that can be refused is refused before the field hears of the node;
-//! exports appear when the images can be read and go before the process does; SIGTERM, SIGINT and
-//! `vfield leave` are the same; files are read again at SIGHUP. It knows neither how chunks travel nor what NBD is.
+//! Owns the order of start and end. Refusals come before the node contacts the field. Exports
+//! appear when the images can be read, and end before the process. SIGTERM, SIGINT and `vfield
+//! leave` have the same effect; SIGHUP reloads files. It knows neither how chunks travel nor what
+//! NBD is.
 
 mod announce;
 mod desk;
@@ -26,7 +27,7 @@ use crate::log::Voice;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
 use crate::rollback;
-use desk::{Desk, LeaveOrder, Orders};
+use desk::{LeaveOrder, Orders, RequestHandler};
 use exports::Exports;
 use images::Images;
 use leaving::LAST_THREADS;
@@ -34,7 +35,7 @@ use overlays::{Overlays, Prepared};
 use reload::Reloader;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sandbox::Sandbox;
-use signals::{Signals, Told};
+use signals::{Instruction, Signals};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tokio::net::UnixListener;
@@ -43,7 +44,8 @@ use vfield_node::Node;
 use vfield_node::config::NodeConfig;
 use vfield_node::node::{Leaving, StartError};
 
-/// Descriptors for as many connections as a node may have: many systems give a process 1024 unless it asks.
+/// Descriptors for as many connections as a node may have: many systems give a process 1024 unless
+/// it asks.
 const DESCRIPTORS: u64 = 8192;
 
 /// Runs until told to end.
@@ -63,20 +65,20 @@ pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
     result
 }
 
-/// Has as many descriptors as are useful and allowed; with fewer, fewer connections are let in.
+/// Raises the limit of descriptors as far as it is useful and allowed; it bounds the connections.
 fn take_descriptors() {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(wanted);
-        // What is allowed can only be refused by a sandbox around this one.
+        // Only an outer sandbox can refuse an allowed limit.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// What runs the daemon's tasks.
+/// The runtime of the daemon's tasks.
 fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
-    // One thread has nobody to hand work to, to steal it from, or to wake.
+    // A single thread has no other thread to share work with or to wake.
     let mut builder =
         if threads == NonZeroUsize::MIN { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.worker_threads(threads.into()).enable_all().build()
@@ -93,12 +95,12 @@ async fn live(
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
-    let (desk, mut orders) = Desk::new(place.path(), plan.key_files.clone());
-    let reloader = Reloader::new(&plan, Arc::clone(&desk), voice.clone());
-    let server = Server::start(listen(listener)?, desk.clone());
+    let (handler, mut orders) = RequestHandler::new(place.path(), plan.key_files.clone());
+    let reloader = Reloader::new(&plan, Arc::clone(&handler), voice.clone());
+    let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
-    let hashing = Arc::clone(&desk);
+    let hashing = Arc::clone(&handler);
     let events = reporter.sink(move |event| hashing.hear(event));
     let started = tokio::select! {
         node = Node::start(plan.node, events) => Ok(node.map_err(start_error::explain)?),
@@ -119,7 +121,7 @@ async fn live(
             let images =
                 Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, voice.clone());
             let images = Arc::new(images);
-            desk.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
+            handler.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
             announce::running(voice, &node, serving, &images.places());
             service_manager::tell("READY=1");
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
@@ -137,12 +139,12 @@ async fn live(
         Err(end) => (None, end),
     };
     service_manager::tell("STOPPING=1");
-    desk.close();
+    handler.close();
     let left = match node {
         None => Leaving { handed_over: 0, lost: 0 },
         Some((node, images, overlays)) => {
             let exports = images.close().await;
-            voice.say("leaving; once more to end at once");
+            voice.say("leaving; repeat the signal to end at once");
             let left = tokio::select! {
                 left = leaving::leave(&node, exports, end.bound, voice) => left,
                 () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),
@@ -158,7 +160,7 @@ async fn live(
     Ok(())
 }
 
-/// Exports the images, once it is sure that they may be.
+/// Exports the images after the check against rollbacks.
 async fn attach(
     places: &Places,
     prepared: Option<Prepared>,
@@ -179,7 +181,7 @@ fn listen(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Fa
     listener.map_err(|error| Failure::failed(format!("control socket: {}", plain(&error))))
 }
 
-/// Refuses an address that cannot be had before a large file is hashed for nothing.
+/// Refuses an address that cannot be bound before a large file is hashed in vain.
 fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
     if config.any_port {
         return Ok(());
@@ -189,7 +191,7 @@ fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
     tried.map(drop).map_err(|source| start_error::explain(StartError::Listen { addr, source }))
 }
 
-/// Lays the overlays that were asked for, on a thread that may wait for disks.
+/// Lays the overlays on a thread that may block on disks.
 async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, Failure> {
     let Some(prepared) = prepared else { return Ok(Arc::default()) };
     let images: Vec<_> = node.images().into_iter().map(|image| (image.id, image.source)).collect();
@@ -197,15 +199,15 @@ async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, F
     laid.map_err(|error| Failure::failed(format!("laying overlays: {error}")))?.map(Arc::new)
 }
 
-/// Returns when a signal or an order asks for the end; obeys other signals until then.
+/// Returns at a signal or an order to end; obeys other signals until then.
 async fn told_to_end(signals: &mut Signals, orders: &mut Orders, reloader: &Reloader) -> LeaveOrder {
     loop {
-        let told = tokio::select! {
-            told = signals.next() => told,
+        let instruction = tokio::select! {
+            instruction = signals.next() => instruction,
             order = orders.next() => return order,
         };
-        match told {
-            Told::End => return LeaveOrder { bound: LEAVE_BOUND, force: true, tell: None },
+        match instruction {
+            Instruction::End => return LeaveOrder { bound: LEAVE_BOUND, force: true, tell: None },
             other => reloader.obey(other),
         }
     }

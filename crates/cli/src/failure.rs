@@ -1,23 +1,23 @@
 //! How the command line says that something went wrong: a fact that names the thing, and a hint.
 //!
-//! Owns the two kinds of failure and their exit codes. Every error that reaches a person passes through
-//! here; what the facts are is said where they are found.
+//! Owns the kinds of failure and their exit codes. Every error that reaches a user passes through
+//! here; its fact comes from the place that found it.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Whose fault it is, which is what exit codes tell apart.
+/// Kinds of failures by exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It was asked for rightly and could not be done: exit code 1.
+    /// A valid request that failed: exit code 1.
     Failed,
-    /// It was not asked for rightly: exit code 2.
+    /// An invalid request: exit code 2.
     Usage,
-    /// Nobody wants to read about it (the reader of our output went away): exit code 0, no line.
+    /// The reader of stdout is gone: exit code 0, no line.
     Quiet,
 }
 
-/// A fact in lower case, and what to do about it.
+/// A fact in lower case, and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     kind: Kind,
@@ -43,12 +43,12 @@ impl Failure {
         Self { kind: Kind::Quiet, said: false, fact: String::new(), hint: None }
     }
 
-    /// The same once it has been said elsewhere; its exit code stays.
+    /// The same failure after it has been logged; its exit code stays.
     pub fn already_said(self) -> Self {
         Self { said: true, ..self }
     }
 
-    /// The same about an option that was typed under another name.
+    /// The same failure about an option under its other name.
     pub fn renamed(mut self, from: &str, to: &str) -> Self {
         if let Some(rest) = self.fact.strip_prefix(from).filter(|rest| rest.starts_with(':')) {
             self.fact = format!("{to}{rest}");
@@ -56,7 +56,7 @@ impl Failure {
         self
     }
 
-    /// Adds what to do next.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -77,7 +77,7 @@ impl Failure {
         self.said || self.kind == Kind::Quiet
     }
 
-    /// 1 for what failed, 2 for what was asked wrongly.
+    /// 1 for a failed request, 2 for an invalid one.
     pub fn exit_code(&self) -> ExitCode {
         match self.kind {
             Kind::Failed => ExitCode::from(1),
@@ -128,7 +128,7 @@ impl fmt::Display for BadValue {
 
 impl std::error::Error for BadValue {}
 
-/// Says `error` as the system would, without its number: "permission denied".
+/// The system's words for `error` without its number: "permission denied".
 pub fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -38,7 +38,7 @@ impl KeyFiles {
     }
 }
 
-/// `vfield key`.
+/// Runs `vfield key`.
 pub fn run(action: &KeyAction) -> Result<(), Failure> {
     match action {
         KeyAction::New { file } => {

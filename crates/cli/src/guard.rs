@@ -1,11 +1,13 @@
-//! What a daemon needs that carries a root file system (`--root`): to be there for as long as the machine runs.
+//! What a daemon needs that carries a root file system (`--root`): to be there for as long as the
+//! machine runs.
 //!
-//! Owns two processes. The guard is small and does nothing but start the daemon, again and again: at once if it was
-//! killed, a moment later if it failed, because whoever it is to join may not be there yet, or if a defect ended it
-//! soon after its start, because that may happen again; and keep the memory of the daemon's stores meanwhile. Both are left alone by the
-//! shutdown, which spares what has an `@` in front of its name, and by those who look for memory: their own is
-//! locked, and the kernel knows that it must not wait for the daemon's device in order to give the daemon memory.
-//! Nothing here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
+//! Owns two processes. The guard is small and does nothing but start the daemon, again and again:
+//! at once if it was killed, a moment later if it failed, because its members may not run yet, or
+//! if a defect ended it soon after its start, because that may happen again; and keep the memory of
+//! the daemon's stores meanwhile. Both are left alone by the shutdown, which spares what has an `@`
+//! in front of its name, and by those who look for memory: their own is locked, and the kernel
+//! knows that it must not wait for the daemon's device in order to give the daemon memory. Nothing
+//! here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
 
 use crate::failure::{Failure, plain};
 use crate::keeper::custody::Custody;
@@ -27,11 +29,12 @@ const NAME: &str = "@vfield";
 const SELF: &str = "/proc/self/exe";
 /// Tells the daemon the process id of its guard.
 const GUARD: &str = "VFIELD_GUARD";
-/// Between two attempts to join. A person who watches the console sees why it does not work, and can still read it.
+/// Between two attempts to join. A person who watches the console sees why it does not work, and
+/// can still read it.
 const AGAIN: Duration = Duration::from_secs(3);
 /// What a daemon ends with that was told nonsense: more attempts would end in the same way.
 const EXIT_USAGE: i32 = 2;
-/// What a process ends by that has a defect; nobody sends these to one that has none.
+/// Signals by which a defect ends a process.
 const DEFECTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
 
 /// What this process is to do.
@@ -43,8 +46,8 @@ pub enum Role {
     Done,
 }
 
-/// Becomes the guard of a daemon with the same `args` and returns when that has ended for good; or returns at once if this
-/// process is that daemon.
+/// Becomes the guard of a daemon with the same `args` and returns when that has ended for good; or
+/// returns at once if this process is that daemon.
 pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
     stay();
     if is_guarded() {
@@ -99,7 +102,8 @@ fn is_spared(name: &OsStr) -> bool {
     name.as_bytes().first() == Some(&SPARED)
 }
 
-/// Hears the signals that say something to a daemon, or not: each would end a guard that does not know them.
+/// Hears the signals that say something to a daemon, or not: each would end a guard that does not
+/// know them.
 fn hear(how: SigmaskHow) {
     let signals = SigSet::from_iter([signal::SIGHUP, signal::SIGUSR1, signal::SIGUSR2]);
     if let Err(error) = sigprocmask(how, Some(&signals), None) {
@@ -113,12 +117,12 @@ fn is_guarded() -> bool {
     guard.is_some() && guard == getppid()
 }
 
-/// Makes memory something that this process has, and need not wait for. What the system refuses is said and done without:
-/// a machine with little memory is to boot all the same.
+/// Makes memory something that this process has, and need not wait for. What the system refuses is
+/// said and done without: a machine with little memory is to boot all the same.
 fn stay() {
     // Else it would be called after the link through which it was started.
     let named = set_name(c"vfield");
-    // What is there now comes in and stays; what is added later stays once it has been touched. Locking all of that at once
+    // Present pages are locked now, later pages once they are touched. Locking all of that at once
     // would fill the holes of the store.
     let locked =
         mlockall(MlockAllFlags::CURRENT).and_then(|()| mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT));

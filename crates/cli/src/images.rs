@@ -18,7 +18,7 @@ use std::path::Path;
 use vfield_core::chunk::ChunkSize;
 use vfield_node::config::StoreSize;
 
-/// `vfield add`.
+/// Runs `vfield add`.
 pub fn add(options: &AddOptions) -> Result<(), Failure> {
     let path = Path::new(&options.target);
     let names_file = options.target.contains('/') || (path.is_file() && options.store.is_none());
@@ -79,7 +79,7 @@ fn send_wish(options: &AddOptions) -> Result<Client, Failure> {
     Ok(client)
 }
 
-/// `vfield drop`.
+/// Runs `vfield drop`.
 pub fn drop(options: &DropOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     client.send(&Request::Drop { image: options.image.clone(), force: options.force })?;

@@ -1,5 +1,5 @@
-//! Letters between processes of one machine: bytes, and perhaps a file (unix(7), `SCM_RIGHTS`). Nobody waits, to send one or
-//! for one.
+//! Messages between processes of one machine: bytes, and optionally a file descriptor (unix(7),
+//! `SCM_RIGHTS`). Neither sending nor receiving blocks.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -9,10 +9,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A longer one between a daemon and its keeper is cut off: names have 24 letters, and what is said of them no more.
+/// Longer messages between a daemon and its keeper are truncated; their names have 24 letters at
+/// most.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Sends one, over a socket that is connected or to the one at `to`.
+/// Sends a message over a connected socket, or to the socket at `to`.
 pub fn send(
     socket: impl AsFd,
     to: Option<&SocketAddrUnix>,
@@ -33,7 +34,7 @@ pub fn send(
     Ok(())
 }
 
-/// Takes the next one between a daemon and its keeper; `None` if there is none.
+/// Takes the next message between a daemon and its keeper; `None` if there is none.
 pub fn receive(socket: impl AsFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     let mut text = vec![0; TEXT_BYTES_MAX];
     let (bytes, file) = receive_into(socket, &mut text).ok().filter(|(bytes, _)| *bytes > 0)?;
@@ -41,7 +42,8 @@ pub fn receive(socket: impl AsFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     Some((text, file))
 }
 
-/// Takes the next one, or as much of a stream as is here and fits into `text`; how many bytes that is, 0 at the end of a stream.
+/// Takes the next one, or as much of a stream as is here and fits into `text`; how many bytes that
+/// is, 0 at the end of a stream.
 ///
 /// # Errors
 /// What recvmsg(2) says, `WouldBlock` if nothing is here.

@@ -1,7 +1,7 @@
 //! The command line of V-FIELD, as a library so that its tests can reach into it.
 //!
-//! The only crate that knows both the node and the exports: it reads what people type, lets a daemon run
-//! them together, and speaks to running daemons. It holds no part of the protocol between nodes.
+//! The only crate that knows both the node and the exports: it parses command lines, runs daemons
+//! and controls them. It holds no part of the protocol between nodes.
 
 pub mod args;
 pub mod bench;

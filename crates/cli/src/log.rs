@@ -1,7 +1,8 @@
-//! Where words to people and log lines go: stderr, in one of three styles and at one of four levels.
+//! Where words to people and log lines go: stderr, in one of three styles and at one of four
+//! levels.
 //!
-//! Owns the choice of style, the level, which a running daemon can change, and the tracing subscriber. What is
-//! said about a node's events is [`crate::report`]'s.
+//! Owns the choice of style, the level, which a running daemon can change, and the tracing
+//! subscriber. What is said about a node's events is [`crate::report`]'s.
 
 use crate::args::Volume;
 use crate::output;
@@ -50,7 +51,7 @@ pub enum Level {
     Usual,
     /// Also nodes that come and go.
     Verbose,
-    /// Every detail.
+    /// Events and every detail.
     Debug,
 }
 
@@ -105,10 +106,10 @@ impl Level {
     }
 }
 
-/// How words reach people; cheap to clone, and all clones speak at one level.
+/// The daemon's console: prints log lines at one level that all clones share; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Voice {
-    /// In which style.
+    /// The output style.
     pub style: Style,
     /// The bars on the terminal; hidden in the other styles.
     pub bars: MultiProgress,
@@ -192,7 +193,8 @@ struct Line(MultiProgress);
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A terminal that is gone, or a full disk: the place to complain of that is the one that has failed.
+        // A terminal that is gone, or a full disk: the place to complain of that is the one that
+        // has failed.
         let _ = self.0.suspend(|| io::stderr().write_all(bytes));
         Ok(bytes.len())
     }

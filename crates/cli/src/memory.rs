@@ -1,7 +1,8 @@
-//! How much memory there is: of the machine, of this process's control group, and what of it is free.
+//! How much memory there is: of the machine, of this process's control group, and what of it is
+//! free.
 //!
-//! Reads `/proc` and `/sys/fs/cgroup` (version 2, or 1's memory controller); what the kernel does not tell is unknown.
-//! Invariant: a limit is one that is lower than the machine's memory.
+//! Reads `/proc` and `/sys/fs/cgroup` (version 2, or 1's memory controller); what the kernel does
+//! not tell is unknown. Invariant: a limit is one that is lower than the machine's memory.
 
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use std::path::{Path, PathBuf};
 /// Where control groups are.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What a daemon takes besides its stores: 24 MiB of transient chunks for each image that is read, and 8 to 16 MiB of its
-/// own. Left out, a small machine would run out of memory with a store that just fits.
+/// What a daemon takes besides its stores: 24 MiB of transient chunks for each image that is read,
+/// and 8 to 16 MiB of its own. Left out, a small machine would run out of memory with a store that
+/// just fits.
 const BESIDE_STORES: u64 = 48 << 20;
 
 /// A bound on this process's memory.
@@ -29,14 +31,16 @@ pub fn total_bytes() -> Option<u64> {
     field(&read("/proc/meminfo")?, "MemTotal:")
 }
 
-/// What a new process could have without pushing out others: the least of the machine's and of the control group's.
+/// What a new process could have without pushing out others: the least of the machine's and of the
+/// control group's.
 pub fn free_bytes() -> Option<u64> {
     let machine = field(&read("/proc/meminfo")?, "MemAvailable:");
     let group = limit().map(|limit| limit.bytes.saturating_sub(limit.used_bytes));
     machine.into_iter().chain(group).min()
 }
 
-/// What stores may take that nobody has asked for: half of what is free, a daemon's other needs taken off before.
+/// What stores may take that nobody has asked for: half of what is free, a daemon's other needs
+/// taken off before.
 pub fn default_stores_bytes() -> Option<u64> {
     free_bytes().map(|free| free.saturating_sub(BESIDE_STORES) / 2)
 }

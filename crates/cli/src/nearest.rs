@@ -1,7 +1,7 @@
 //! The known word that somebody who mistyped one most likely meant.
 
-/// The one of `known` that is nearest to `word`, if it is near: at most one letter in three is another,
-/// missing, added, or in its neighbour's place.
+/// The one of `known` that is nearest to `word`, if it is near: at most one letter in three is
+/// another, missing, added, or in its neighbour's place.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: Vec<char> = word.chars().take(LENGTH_MAX).collect();
     let far = (word.len() / 3).max(1);

@@ -1,9 +1,10 @@
-//! `vfield netboot`: what machines without a disk start from, before they can join: kernel, initramfs and a script, over HTTP.
+//! `vfield netboot`: what machines without a disk start from, before they can join: kernel,
+//! initramfs and a script, over HTTP.
 //!
-//! Runs beside any daemon of the field and speaks to it like every other command, so what it hands out may be images of
-//! the field: then every node can do this, and the machine that brought them may be gone. Whom machines ask for all that,
-//! they learn from dnsmasq, whose configuration is made here and which runs as a child. Owns neither HTTP
-//! ([`http`]) nor the scripts ([`script`]).
+//! Runs beside any daemon of the field and speaks to it like every other command, so what it hands
+//! out may be images of the field: then every node can do this, and the machine that brought them
+//! may be gone. Whom machines ask for all that, they learn from dnsmasq, whose configuration is
+//! made here and which runs as a child. Owns neither HTTP ([`http`]) nor the scripts ([`script`]).
 
 mod dnsmasq;
 mod file;

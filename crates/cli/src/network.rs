@@ -1,5 +1,5 @@
-//! Which of this machine's addresses other machines see. Sends nothing: a UDP socket that is connected
-//! tells which address the kernel would use.
+//! Which of this machine's addresses other machines see. Sends nothing: a UDP socket that is
+//! connected tells which address the kernel would use.
 
 pub mod subnet;
 
@@ -7,8 +7,8 @@ use crate::failure::{Failure, plain};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use vfield_node::config::DEFAULT_PORT;
 
-/// The local address towards the first of `members` to which there is a route, and those of `members`
-/// that are of its kind.
+/// The local address towards the first of `members` to which there is a route, and those of
+/// `members` that are of its kind.
 pub fn facing(members: &[SocketAddr]) -> Result<(SocketAddr, Vec<SocketAddr>), Failure> {
     let mut why = String::from("no address");
     for member in members {
@@ -33,7 +33,8 @@ pub fn local_towards(addr: SocketAddr) -> std::io::Result<IpAddr> {
     socket.local_addr().map(|addr| addr.ip())
 }
 
-/// True if a socket bound to `listen` can speak to `addr`: one that is bound to all IPv6 addresses speaks IPv4 too.
+/// True if a socket bound to `listen` can speak to `addr`: one that is bound to all IPv6 addresses
+/// speaks IPv4 too.
 pub fn speaks_to(listen: SocketAddr, addr: SocketAddr) -> bool {
     addr.is_ipv4() == listen.is_ipv4() || (addr.is_ipv4() && listen.ip().is_unspecified())
 }
@@ -52,7 +53,8 @@ pub fn own_address(listen: SocketAddr) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, listen.port()))
 }
 
-/// The first address of this machine that is not of one link only, from the kernel's table of IPv6 addresses.
+/// The first address of this machine that is not of one link only, from the kernel's table of IPv6
+/// addresses.
 fn global(table: &str) -> Option<IpAddr> {
     let address = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

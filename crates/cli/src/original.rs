@@ -1,9 +1,10 @@
 //! The original V-FIELD's command lines, exactly as typed in 2007: `vfield -file viver.squash`,
 //! `vfield -bs 192.168.1.1 -store 128 -join_boost 3`.
 //!
-//! Turns them into the modern form, so that there is one meaning. Long names with a single dash; a bare
-//! number after `-store` is MB (2^20 bytes). The original was made for a closed LAN: a node listens on
-//! all its addresses and exports over NBD to its own machine. Options with two dashes pass through.
+//! Turns them into the modern form, so that there is one meaning. Long names with a single dash; a
+//! bare number after `-store` is MB (2^20 bytes). The original was made for a closed LAN: a node
+//! listens on all its addresses and exports over NBD to its own machine. Options with two dashes
+//! pass through.
 
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
@@ -27,13 +28,15 @@ struct Typed {
     modern: Vec<OsString>,
 }
 
-/// The modern form of `args` (program name first), or `None` if they are not in the original's form.
+/// The modern form of `args` (program name first), or `None` if they are not in the original's
+/// form.
 pub fn translate(args: &[OsString]) -> Option<Result<Vec<OsString>, Failure>> {
     let first = args.get(1)?.to_str()?;
     is_original(first).then(|| read(&args[1..]).and_then(|typed| modern(&args[0], typed)))
 }
 
-/// True for a long name with a single dash; letters of the modern form may stand together, as in `-vvq`.
+/// True for a long name with a single dash; letters of the modern form may stand together, as in
+/// `-vvq`.
 fn is_original(word: &str) -> bool {
     let letters = word.strip_prefix('-').filter(|letters| letters.len() > 1 && !letters.starts_with('-'));
     letters.is_some_and(|letters| !letters.chars().all(|letter| "vqhV".contains(letter)))
@@ -76,24 +79,15 @@ fn read(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 /// Modern options without a value.
-const FLAGS: [&str; 9] = [
-    "--json",
-    "--verbose",
-    "--quiet",
-    "--help",
-    "--version",
-    "--no-pool",
-    "--no-parallel",
-    "--no-round-robin",
-    "--no-read-ahead",
-];
+const FLAGS: [&str; 8] =
+    ["--json", "--verbose", "--quiet", "--help", "--version", "--no-pool", "--no-parallel", "--no-read-ahead"];
 
 fn modern(program: &OsStr, typed: Typed) -> Result<Vec<OsString>, Failure> {
     let mut line = vec![program.to_owned()];
     let positional = match (typed.file, typed.bs) {
         (Some(file), None) => {
             if typed.store.is_some() || typed.join_boost.is_some() {
-                let fact = "-store and -join_boost go with -bs: a node that shares a file has all of it";
+                let fact = "-store and -join_boost need -bs: a node that serves a file has all of it";
                 return Err(Failure::usage(fact).hint(HINT));
             }
             line.push("serve".into());
@@ -192,10 +186,7 @@ mod tests {
             ("vfield -fiel x", "\"-fiel\" has no meaning here"),
             ("vfield -store=128 -bs x", "\"-store=128\" has no meaning here"),
             ("vfield -file x y", "\"y\" has no meaning here"),
-            (
-                "vfield -file x -store 128",
-                "-store and -join_boost go with -bs: a node that shares a file has all of it",
-            ),
+            ("vfield -file x -store 128", "-store and -join_boost need -bs: a node that serves a file has all of it"),
         ] {
             assert_eq!(of(line), Some(Err(fact.to_owned())), "{line}");
         }

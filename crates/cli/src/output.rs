@@ -9,7 +9,7 @@ pub fn put(bytes: &[u8]) -> Result<(), Failure> {
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Failure::quiet(),
         _ => Failure::failed(format!("writing to stdout failed: {}", plain(&error)))
-            .hint("check where the output goes to"),
+            .hint("check the destination of the output"),
     })
 }
 

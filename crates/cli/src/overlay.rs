@@ -10,7 +10,7 @@ use crate::values::size::human;
 use std::io::ErrorKind;
 use vfield_overlay::{ReplaceError, Replacement};
 
-/// Does it.
+/// Runs `vfield overlay`.
 pub fn run(options: &OverlayOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     match options.action.as_ref().unwrap_or(&OverlayAction::Status { json: false }) {
@@ -37,7 +37,7 @@ fn explain(error: &ReplaceError) -> Failure {
         ReplaceError::System { path, source } => {
             let hint = match source.kind() {
                 ErrorKind::NotFound => "its directory must exist",
-                ErrorKind::StorageFull => "what was saved before is still there; save to another file system",
+                ErrorKind::StorageFull => "the older file is unchanged; save to another file system",
                 _ => "choose a directory of yours",
             };
             Failure::failed(format!("{}: {}", path.display(), plain(source))).hint(hint)

@@ -19,7 +19,6 @@ use crate::source_file;
 use crate::values::address::Address;
 use crate::values::boost::Boost;
 use crate::values::device::DeviceKind;
-use crate::values::endpoint::Endpoint;
 use crate::values::image::ImageName;
 use crate::values::store::Store;
 use crate::values::zone::ZoneChoice;
@@ -37,9 +36,11 @@ use vfield_export::nbd::access::Rule;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_trust::signature::TrustedKeys;
 
-/// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may leave.
+/// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may
+/// leave.
 const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
-/// How long somebody at a terminal waits for a member to answer: two started with one command find each other.
+/// How long somebody at a terminal waits for a member to answer: two started with one command find
+/// each other.
 const RETRY_AT_TERMINAL: Duration = Duration::from_secs(5);
 
 /// What a daemon is to do.
@@ -53,9 +54,9 @@ pub struct Plan {
     pub overlay: Option<OverlayPlan>,
     /// Where the field's keys were read from.
     pub key_files: KeyFiles,
-    /// True if an image may be older than what was read under its name before.
+    /// True if an image may be older than one read under its name before.
     pub allow_rollback: bool,
-    /// Where the control socket was wished to be.
+    /// The path of --control.
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
@@ -80,15 +81,15 @@ pub struct Plan {
 /// Where the images are to be found.
 #[derive(Debug)]
 pub struct Places {
-    /// Where NBD clients may connect.
+    /// Addresses of NBD servers.
     pub nbd: Vec<nbd::Address>,
-    /// From where they may be read over TCP.
+    /// Rules for NBD clients over TCP.
     pub access: Vec<Rule>,
-    /// Certificates for those who come over TCP.
+    /// Certificates for NBD clients over TCP.
     pub tls: Option<nbd::Tls>,
-    /// Where the images appear as files.
+    /// Directory of the mount.
     pub mount: Option<PathBuf>,
-    /// Each image is a block device, by this driver.
+    /// Driver of block devices, if each image is one.
     pub device: Option<DeviceKind>,
 }
 
@@ -112,7 +113,8 @@ impl Plan {
             None => default_serve_listen(&bootstrap)?,
         };
         let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
-        // Who founded the field and is started again finds those who stayed; if nobody did, it founds another.
+        // Who founded the field and is started again finds those who stayed; if nobody did, it
+        // founds another.
         let founds = bootstrap.is_empty();
         let remembered = remembered(&options.daemon, &bootstrap);
         let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
@@ -163,10 +165,7 @@ impl Plan {
         node.field_keys = key_files.read()?;
         let mut places = Vec::new();
         for endpoint in &daemon.nbd {
-            let place = match endpoint {
-                Endpoint::Unix(path) => nbd::Address::Unix(path.clone()),
-                Endpoint::Tcp(address) => nbd::Address::Tcp(first(address, nbd::PORT)?),
-            };
+            let place = endpoint.resolve()?;
             if places.contains(&place) {
                 return Err(Failure::usage(format!("--nbd {endpoint} is given twice")).hint("give each place once"));
             }
@@ -176,15 +175,15 @@ impl Plan {
         let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
         let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
         let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();
-        // Half of the processors are for those who read: on a small machine a second thread costs more in wake-ups,
-        // by a fifth of a storm's throughput, than it brings.
+        // Half of the processors are left for readers: on a small machine a second thread costs a
+        // fifth of a storm's throughput in wake-ups.
         let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
         let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
         let overlay = OverlayPlan::new(&daemon)?;
         let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
         let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
         if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
-            let failure = Failure::usage("--user: devices and mounts are root's for as long as they are there");
+            let failure = Failure::usage("--user: devices and mounts need root while they exist");
             return Err(failure.hint("export over NBD (--nbd), or leave --user out"));
         }
         let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
@@ -210,13 +209,13 @@ impl Plan {
     }
 }
 
-/// Members that an earlier daemon knew, besides these.
+/// Members of an earlier daemon besides the known ones.
 fn remembered(daemon: &DaemonOptions, known: &[SocketAddr]) -> Vec<SocketAddr> {
     let remembered = daemon.members.as_deref().map(members::read).unwrap_or_default();
     remembered.into_iter().filter(|addr| !known.contains(addr)).collect()
 }
 
-/// How many threads can run at once here.
+/// Number of threads that can run at once.
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -256,30 +255,30 @@ fn node(
         field_keys: None,
         trusted: None,
         keeper: None,
-        hash_threads: daemon.publish_threads.map_or_else(cores, NonZeroUsize::from).into(),
+        hash_threads: cores().into(),
         tuning: Tuning {
             pool: !daemon.no_pool,
             parallel: !daemon.no_parallel,
-            round_robin: !daemon.no_round_robin,
             read_ahead: !daemon.no_read_ahead,
+            ..Tuning::default()
         },
     })
 }
 
-/// At a terminal somebody waits for an answer; elsewhere nobody is there to start it again.
+/// At a terminal a user waits for the answer; elsewhere no user restarts the daemon.
 fn retry_default() -> Option<Duration> {
     std::io::stderr().is_terminal().then_some(RETRY_AT_TERMINAL)
 }
 
-/// The address of this machine that others see: what is advertised may be that of a machine before it.
+/// This machine's own address; an advertised address may belong to a router.
 fn own_ip(listen: SocketAddr, bootstrap: &[SocketAddr], advertise: Option<SocketAddr>) -> Result<IpAddr, Failure> {
     if !listen.ip().is_unspecified() {
         return Ok(listen.ip());
     }
     let towards = bootstrap.first().and_then(|member| network::local_towards(*member).ok());
     let ip = towards.or_else(|| advertise.map(|addr| addr.ip()));
-    let unknown = || Failure::failed("--zone subnet: this machine has no address that others could see");
-    ip.ok_or_else(|| unknown().hint("name the zone, --zone NAME, or say where to listen, --listen ADDR"))
+    let unknown = || Failure::failed("--zone subnet: this machine has no address on a network");
+    ip.ok_or_else(|| unknown().hint("name the zone (--zone NAME) or the listen address (--listen ADDR)"))
 }
 
 /// The files to publish, each looked at, with names that differ.
@@ -317,7 +316,8 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
     Ok(serve)
 }
 
-/// All addresses of all members named, then those that are `remembered`; and a warning for each name that has none.
+/// All addresses of all members named, then those that are `remembered`; and a warning for each
+/// name that has none.
 ///
 /// # Errors
 /// If none has an address, or one can be no member's.
@@ -332,10 +332,8 @@ fn resolve_members(
             Err(failure) => unknown.push(failure),
         }
         if addrs.iter().any(|addr| addr.port() == 0 || addr.ip().is_unspecified() || addr.ip().is_multicast()) {
-            let fact = format!("{member} is no address that a member can have");
-            return Err(
-                Failure::usage(fact).hint("name a running member as other machines see it, for example 192.168.1.1")
-            );
+            let fact = format!("{member} cannot be the address of a member");
+            return Err(Failure::usage(fact).hint("give a member's address on the network, for example 192.168.1.1"));
         }
     }
     addrs.extend(remembered);
@@ -351,13 +349,8 @@ fn resolve_members(
     Ok((addrs, warnings.collect()))
 }
 
-fn first(address: &Address, default_port: u16) -> Result<SocketAddr, Failure> {
-    let addrs = address.resolve(default_port)?;
-    Ok(*addrs.iter().find(|addr| addr.is_ipv4()).unwrap_or(&addrs[0]))
-}
-
 fn listen_at(address: &Address, option: &str) -> Result<SocketAddr, Failure> {
-    let addr = first(address, DEFAULT_PORT)?;
+    let addr = address.first(DEFAULT_PORT)?;
     if addr.ip().is_multicast() || addr.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
         let fact = format!("{option}: {address} is not an address of one machine");
         return Err(Failure::usage(fact).hint("give an address of this machine, or 0.0.0.0 for all of them"));
@@ -366,9 +359,9 @@ fn listen_at(address: &Address, option: &str) -> Result<SocketAddr, Failure> {
 }
 
 fn advertised(address: &Address, listen: SocketAddr) -> Result<SocketAddr, Failure> {
-    let addr = first(address, listen.port())?;
+    let addr = address.first(listen.port())?;
     if addr.ip().is_unspecified() || addr.ip().is_multicast() {
-        let fact = format!("--advertise: {address} is no address that others can reach");
+        let fact = format!("--advertise: {address} is not reachable for other nodes");
         return Err(Failure::usage(fact).hint("give the address at which other nodes reach this one"));
     }
     Ok(addr)

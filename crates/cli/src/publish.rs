@@ -9,7 +9,8 @@ use vfield_core::chunk::ChunkSize;
 use vfield_core::image::{Header, ImageId};
 use vfield_node::origin::Origin;
 
-/// The id and the header of `path` as an image of chunks of `chunk_size`. Takes as long as reading and hashing its data.
+/// The id and the header of `path` as an image of chunks of `chunk_size`. Takes as long as reading
+/// and hashing its data.
 pub fn id(path: &Path, chunk_size: ChunkSize, voice: &Voice) -> Result<(ImageId, Header), Failure> {
     let bar = voice.bars.add(bar("hashing", &path.display().to_string(), 0));
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// The failure in `error` about the line `args`; `None` after printing the help or version that was asked for.
+/// The failure in `error` about the line `args`; `None` after help or version was printed.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> Option<Failure> {
     let asked = Asked::read(args);
     let help = || format!("see `{} --help`", asked.line);
@@ -51,7 +51,7 @@ pub fn explain(error: &clap::Error, args: &[OsString]) -> Option<Failure> {
     })
 }
 
-/// A value that is missing, that is none of those there are, or that says itself what is wrong with it.
+/// A value that is missing, unknown, or refused by its own parser.
 fn bad_value(error: &clap::Error, help: &str) -> Failure {
     let (option, value) = (option(error, ContextKind::InvalidArg), text(error, ContextKind::InvalidValue));
     let of = |fact: String| if option.starts_with('-') { format!("{option}: {fact}") } else { fact };
@@ -67,10 +67,10 @@ fn bad_value(error: &clap::Error, help: &str) -> Failure {
     };
     let hint = nearest(&value, known.iter().map(String::as_str)).map(|meant| format!("did you mean {meant}? "));
     let hint = format!("{}give one of {}", hint.unwrap_or_default(), known.join(", "));
-    Failure::usage(of(format!("{value:?} is none of its values"))).hint(hint)
+    Failure::usage(of(format!("{value:?} is not one of its values"))).hint(hint)
 }
 
-/// What an error says of itself; several things with commas.
+/// The text of an error's context; several texts with commas.
 fn text(error: &clap::Error, kind: ContextKind) -> String {
     match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
@@ -116,7 +116,7 @@ impl Asked {
             output::say(Cli::command().render_long_help().to_string().trim_end());
             return Failure::usage("no command is given").hint("begin with `vfield serve FILE` or `vfield join ADDR`");
         }
-        let fact = format!("`{}` needs to be told what to do", self.line);
+        let fact = format!("`{}` needs a command", self.line);
         Failure::usage(fact).hint(format!("type {}; see `{} --help`", self.commands().join(" or "), self.line))
     }
 

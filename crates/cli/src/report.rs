@@ -1,8 +1,8 @@
 //! What a person learns of a node's events: bars or lines, or JSON for programs.
 //!
-//! Events come from any thread and must not wait for a terminal, so they go through a bounded queue to one
-//! thread that writes. When the queue is full progress is dropped, never anything else of weight: a later
-//! event says more.
+//! Events come from any thread and must not wait for a terminal, so they go through a bounded queue
+//! to one thread that writes. When the queue is full progress is dropped, never anything else of
+//! weight: a later event says more.
 
 use crate::log::{EVENTS, Level, Style, Voice};
 use crate::values::duration;
@@ -23,9 +23,10 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Programs may want it more often.
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
-/// So many departures are told in [`GONE_WITHIN`]; of more it is said once that there are more: a room that is switched off.
+/// Maximum departures logged in [`GONE_WITHIN`], for a room that is switched off; one line stands
+/// for the rest.
 const GONE_MAX: u32 = 20;
-/// See [`GONE_MAX`].
+/// The time over which [`GONE_MAX`] counts.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The thread that tells events.
@@ -53,7 +54,7 @@ impl Reporter {
         })
     }
 
-    /// Tells what is queued. Returns at once if a sink is still alive somewhere.
+    /// Logs the queued events. Returns at once if a sink is still alive.
     pub fn finish(mut self) {
         self.queue = None;
         let deadline = Instant::now() + Duration::from_millis(200);
@@ -73,7 +74,7 @@ fn tell_all(voice: Voice, events: &Receiver<Event>) {
     teller.bars.values().for_each(ProgressBar::finish_and_clear);
 }
 
-/// What goes forward and is told with a bar.
+/// Work with a progress bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Hashing,
@@ -132,7 +133,7 @@ impl Teller {
         self.gone.1 += 1;
         match self.gone.1 {
             ..=GONE_MAX => Some(line),
-            count if count == GONE_MAX + 1 => Some("more nodes went; `vfield status` lists them".to_owned()),
+            count if count == GONE_MAX + 1 => Some("more nodes left or died; `vfield status` lists them".to_owned()),
             _ => None,
         }
     }
@@ -149,7 +150,7 @@ impl Teller {
         }
         let now = Instant::now();
         let every = if self.voice.style == Style::Json { JSON_EVERY } else { LINE_EVERY };
-        // The first is told after a while only, so that what is quick is not told at all.
+        // The first report comes after a while, so that quick work is not reported.
         let last = self.told.entry((work, image.to_owned())).or_insert(now);
         if done >= total || now.duration_since(*last) < every {
             return;
@@ -171,7 +172,7 @@ impl Teller {
     }
 }
 
-/// A bar for `total` bytes of what is done to an image.
+/// A progress bar for `total` bytes of an image.
 pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
     let template =
         "{msg} [{bar:24}] {percent:>3} %  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta}";
@@ -180,12 +181,12 @@ pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style).with_message(format!("{doing} {image}"))
 }
 
-/// Whole percents, rounded down: 100 is said of what is complete only.
+/// Whole percents, rounded down: 100 means complete.
 pub fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 { 100 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
 }
 
-/// What is said to a person; nothing for what has a bar, and for what only `--verbose` tells.
+/// The log line of an event; `None` for work with a bar, and for details without `--verbose`.
 fn line(event: &Event, verbose: bool) -> Option<String> {
     match event {
         Event::Hashing { .. } | Event::Filling { .. } | Event::Warning(_) => None,
@@ -196,18 +197,18 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
         Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
         Event::Readdressed { from, to } => Some(format!(
-            "other nodes are told that this one is at {to}, no longer {from}: --advertise {} says so from the start",
+            "other nodes now get the address {to} of this node, no longer {from}; --advertise {} sets it at the start",
             to.ip()
         )),
         Event::Reachable { addr } => {
-            Some(format!("other nodes can connect to this one now, at {addr}: its store counts"))
+            Some(format!("other nodes can connect to this node at {addr}: its store counts now"))
         }
         Event::ReadWaits { image, chunk, for_s, why, holder } => {
             let holder = holder.as_ref().map_or_else(String::new, |holder| {
                 let (ago, how) = (duration::human(holder.ago_s as f64), holder.how.name());
                 format!("; {} had it last, and {how} {ago} ago", holder.addr)
             });
-            Some(format!("{image}: a read has waited for chunk {chunk} for {for_s}s: {why}{holder}"))
+            Some(format!("{image}: a read of chunk {chunk} waits for {for_s}s: {why}{holder}"))
         }
         Event::ReadGoesOn { image, for_s } => {
             Some(format!("{image}: no read waits any more; the first did for {for_s}s"))
@@ -226,27 +227,27 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::Capped { image, capacity_bytes, default_bytes } => {
             let (store, usual) = (human(*capacity_bytes), human(*default_bytes));
             Some(format!(
-                "{image}: a store of {store} instead of {usual}, half of the memory that is free; --store SIZE decides"
+                "{image}: store limited to {store} instead of {usual}: half of the free memory; --store SIZE overrides"
             ))
         }
         Event::TakenOver { image, adopted_bytes, spoiled } => {
             let spoiled = match spoiled {
                 0 => String::new(),
-                1 => ", 1 chunk of it was spoiled and is gone".to_owned(),
-                count => format!(", {count} chunks of it were spoiled and are gone"),
+                1 => ", 1 corrupt chunk discarded".to_owned(),
+                count => format!(", {count} corrupt chunks discarded"),
             };
-            Some(format!("{image}: {} taken over from before{spoiled}", human(*adopted_bytes)))
+            Some(format!("{image}: {} taken over from the daemon before{spoiled}", human(*adopted_bytes)))
         }
         Event::Filled { image, held_bytes } => Some(format!("{image}: store filled, {} held", human(*held_bytes))),
         Event::Covered { image } => {
-            Some(format!("{image}: covered, the stores of the field hold all of it: the origin may leave"))
+            Some(format!("{image}: covered: the field's stores hold every chunk, the origin may leave"))
         }
         Event::Uncovered { image } => {
-            Some(format!("{image}: not covered any more: the origin must stay until others hold all of it"))
+            Some(format!("{image}: no longer covered: the origin must stay until other stores hold every chunk"))
         }
         Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
         Event::NodeGone { addr, how: Departure::Left, .. } => Some(format!("node {addr} left")),
-        Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died, or cannot be reached")),
+        Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died or is unreachable")),
         Event::NodeGone { node, addr, how: Departure::Replaced } => {
             verbose.then(|| format!("node {node} at {addr} was replaced by another there"))
         }

@@ -1,7 +1,8 @@
-//! What was read under which name, and when it was signed: so that nobody can hand out an old image again.
+//! What was read under which name, and when it was signed: so that nobody can hand out an old image
+//! again.
 //!
-//! A small file of this machine, replaced as a whole. A machine without a disk of its own remembers nothing
-//! across a start, and is protected only while it runs.
+//! A small file of this machine, replaced as a whole. A machine without a disk of its own remembers
+//! nothing across a start, and is protected only while it runs.
 
 use crate::failure::{Failure, plain};
 use rustix::process::geteuid;
@@ -24,15 +25,17 @@ struct Entry {
     timestamp: u64,
 }
 
-/// By name.
+/// The entries by image name.
 type Entries = BTreeMap<String, Entry>;
 
-/// Refuses images of which a later one was read here before, unless `allowed`; remembers all others.
+/// Refuses images of which a later one was read here before, unless `allowed`; remembers all
+/// others.
 pub fn check(images: &[ImageStatus], allowed: bool) -> Result<(), Failure> {
     check_in(&usual_dir(), images, allowed)
 }
 
-/// The directory of the file, made if it was not there; whether that went well is found out with the file.
+/// The directory of the file, made if it was not there; whether that went well is found out with
+/// the file.
 pub fn make_dir() -> PathBuf {
     let dir = usual_dir();
     let _ = std::fs::create_dir_all(&dir);
@@ -57,7 +60,7 @@ fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<
                 "image {:?} is refused: it was signed at {timestamp}, and one of {} was read here before",
                 name, last.timestamp
             );
-            return Err(Failure::failed(fact).hint("to go back on purpose: --allow-rollback"));
+            return Err(Failure::failed(fact).hint("to accept the older image: --allow-rollback"));
         }
         let entry = Entry { id: image.id.clone(), key: key.clone(), timestamp: *timestamp };
         entries.insert(name.clone(), entry);
@@ -66,12 +69,12 @@ fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<
         return Ok(());
     }
     write(dir, &path, &entries).map_err(|error| {
-        refuse(&path, &plain(&error)).hint("without this file nothing tells an old image from a new one")
+        refuse(&path, &plain(&error)).hint("this file is needed to tell an older image from a newer one")
     })
 }
 
 fn read(path: &Path) -> Result<Entries, Failure> {
-    let hint = "remove it to begin anew; until then nothing tells an old image from a new one";
+    let hint = "remove it to start afresh; rollbacks of images seen before then go unnoticed";
     let text = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Entries::new()),
         Ok(metadata) if metadata.len() > LENGTH_MAX => return Err(refuse(path, "far too long").hint(hint)),
@@ -96,7 +99,8 @@ fn refuse(path: &Path, why: &str) -> Failure {
     Failure::failed(format!("signatures seen before, {}: {why}", path.display()))
 }
 
-/// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for what is to last.
+/// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for what
+/// is to last.
 fn usual_dir() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(dir) = set("STATE_DIRECTORY") {

@@ -1,7 +1,9 @@
-//! Which image a person means by a name, an id, or the beginning of an id, among those that are there.
+//! Which image a person means by a name, an id, or the beginning of an id, among those that are
+//! there.
 //!
-//! Invariant: what could be two images is none of them. A name that looks like the beginning of another image's id is no
-//! exception, or whoever names an image could take the place of another one. Used by all commands and the daemon.
+//! Invariant: what could be two images is none of them. A name that looks like the beginning of
+//! another image's id is no exception, or whoever names an image could take the place of another
+//! one. Used by all commands and the daemon.
 
 use crate::failure::Failure;
 use vfield_core::image::IdDigits;

@@ -1,8 +1,8 @@
 //! The configuration file: TOML with the names of the options.
 //!
-//! Finds it, reads it, and fills in what the command line left out; the command line always wins. One file
-//! may serve both `serve` and `join`, so a key that only the other one uses is no error. A key that neither
-//! knows is one, named with its line.
+//! Finds it, reads it, and completes the command line, which takes precedence. One file may serve
+//! both `serve` and `join`: a key of only one of them is no error. An unknown key is an error,
+//! named with its line.
 
 use crate::args::{Cli, DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume};
 use crate::failure::{BadValue, Failure, plain};
@@ -25,12 +25,12 @@ use serde::Deserialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where the file is if nobody says otherwise.
+/// The default file of the machine.
 const SYSTEM_PATH: &str = "/etc/vfield.toml";
 /// A configuration file longer than this is something else.
 const LENGTH_MAX: u64 = 1 << 20;
 
-/// Everything that a configuration file can say.
+/// The keys of a configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
@@ -67,11 +67,6 @@ pub struct Settings {
     user: Option<UserName>,
     root: bool,
     threads: Option<Threads>,
-    no_pool: bool,
-    no_parallel: bool,
-    no_round_robin: bool,
-    no_read_ahead: bool,
-    publish_threads: Option<Threads>,
 }
 
 /// `x = "a"` or `x = ["a", "b"]`.
@@ -100,7 +95,7 @@ impl Settings {
         path.map_or_else(|| Ok(Self::default()), |path| Self::parse(path, &read(path)?))
     }
 
-    /// Settings in the text of a file; a refusal names the file, the line and what is wrong with it.
+    /// Settings in the text of a file; a refusal names the file, the line and the fact.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
@@ -116,13 +111,13 @@ impl Settings {
         })
     }
 
-    /// How much is said: what was typed, if anything was.
+    /// The verbosity: the command line's, else the file's.
     pub fn volume(&self, typed: Volume) -> Volume {
         let open = typed.verbose == 0 && !typed.quiet;
         if open { Volume { verbose: self.verbose, quiet: self.quiet } } else { typed }
     }
 
-    /// Fills in what `options` leave open.
+    /// Completes `options` from the file.
     pub fn complete_serve(self, mut options: ServeOptions) -> ServeOptions {
         if options.file.is_empty() {
             options.file = self.file.0.clone();
@@ -134,7 +129,7 @@ impl Settings {
         options
     }
 
-    /// Fills in what `options` leave open.
+    /// Completes `options` from the file.
     pub fn complete_join(self, mut options: JoinOptions) -> JoinOptions {
         fill(&mut options.join, &self.join);
         fill(&mut options.image, &self.image);
@@ -170,16 +165,11 @@ impl Settings {
         options.user = options.user.or(self.user);
         options.root |= self.root;
         options.threads = options.threads.or(self.threads);
-        options.no_pool |= self.no_pool;
-        options.no_parallel |= self.no_parallel;
-        options.no_round_robin |= self.no_round_robin;
-        options.no_read_ahead |= self.no_read_ahead;
-        options.publish_threads = options.publish_threads.or(self.publish_threads);
         options
     }
 }
 
-/// What is wrong, with the key of its line, or else the line.
+/// The fact with the key of its line, or else the line.
 fn about(line: Option<&str>, message: &str) -> String {
     let line = line.unwrap_or_default().trim();
     let (key, value) = line.split_once('=').map_or(("", ""), |(key, value)| (key.trim(), value.trim()));
@@ -191,7 +181,7 @@ fn about(line: Option<&str>, message: &str) -> String {
     }
 }
 
-/// Which key was meant by the one that `fact` quotes.
+/// The known key nearest to the one in `fact`.
 fn meant(fact: &str) -> Option<String> {
     let key = fact.split('"').nth(1)?;
     let all = Cli::command();
@@ -257,6 +247,7 @@ mod tests {
             .into_iter()
             .chain([&command])
             .flat_map(|command| command.get_arguments())
+            .filter(|arg| !arg.is_hide_set())
             .map(|arg| arg.get_id().as_str().replace('_', "-"))
             .filter(|name| name != "config")
             .collect();

@@ -1,4 +1,5 @@
-//! Signatures on the command line: `vfield sign`, and the files that lie beside an image that is served.
+//! Signatures on the command line: `vfield sign`, and the files that lie beside an image that is
+//! served.
 
 use crate::args::{SignOptions, Volume};
 use crate::failure::{Failure, plain};
@@ -24,7 +25,7 @@ const ALGORITHM: [u8; 2] = *b"Ed";
 /// Bytes 2 and 3 of a secret key that no password protects.
 const NO_PASSWORD: [u8; 2] = [0, 0];
 
-/// `vfield sign`.
+/// Runs `vfield sign`.
 pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
     let SignOptions { file, secret_key, statement: only_statement, name, chunk_size } = options;
     let chunk_size = source_file::chunk_size(*chunk_size)?;
@@ -68,7 +69,7 @@ pub fn beside(file: &Path) -> Result<Option<Proof>, Failure> {
             Ok(Some(text)) => Ok(Some(text)),
             // Beside a file of the longest names there is no room for another one.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => Ok(None),
-            Ok(None) => Err(unfit(&path, "not what `vfield sign` writes")),
+            Ok(None) => Err(unfit(&path, "not a statement of `vfield sign`")),
             Err(error) => Err(unfit(&path, &plain(&error))),
         }
     };
@@ -105,7 +106,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn secret(path: &Path) -> Result<SecretKey, Failure> {
     let refused = |why: &str| Failure::failed(format!("secret key {}: {why}", path.display()));
     let text = read_short(path).map_err(|error| refused(&plain(&error)).hint("check --secret-key"))?;
-    let not_a_key = || refused("not a secret key of minisign").hint("a secret key is what `minisign -G` makes");
+    let not_a_key = || refused("not a secret key of minisign").hint("give a secret key of `minisign -G`");
     let text = text.ok_or_else(not_a_key)?;
     if let Some(key) = without_password(&text) {
         return Ok(key);
@@ -114,7 +115,7 @@ fn secret(path: &Path) -> Result<SecretKey, Failure> {
         return Err(not_a_key());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(refused("it needs a password").hint("sign at a terminal, or with a key without one"));
+        return Err(refused("it needs a password").hint("sign at a terminal, or with a key without password"));
     }
     let sealed = SecretKeyBox::from_string(&text).map_err(|_| not_a_key())?;
     sealed.into_secret_key(None).map_err(|_| refused("wrong password, or not a secret key").hint("try again"))
@@ -125,7 +126,8 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()
 }
 
-/// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist on.
+/// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist
+/// on.
 fn without_password(text: &str) -> Option<SecretKey> {
     let bytes = decoded(text)?;
     (bytes.get(2..4)? == NO_PASSWORD).then(|| SecretKey::from_bytes(&bytes).ok())?

@@ -23,7 +23,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if kind.is_dir() {
         let failure = refuse("a directory, not an image");
         return Err(
-            failure.hint(format!("make one of it first, for example: mksquashfs {0} {0}.squash", trimmed(path)))
+            failure.hint(format!("make an image of it first, for example: mksquashfs {0} {0}.squash", trimmed(path)))
         );
     }
     if !kind.is_file() && !kind.is_block_device() {
@@ -59,6 +59,6 @@ pub fn chunk_size(size: Size) -> Result<ChunkSize, Failure> {
     let chunk_size = u32::try_from(size.0).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
     chunk_size.ok_or_else(|| {
         let fact = format!("--chunk-size: {} bytes is not a power of two from 16K to 1M", size.0);
-        Failure::usage(fact).hint("64K suits nearly everything")
+        Failure::usage(fact).hint("64K suits nearly every image")
     })
 }

@@ -1,7 +1,7 @@
 //! `vfield status` for people: aligned text on 80 columns.
 //!
-//! Turns a [`DaemonStatus`] into lines; asks nobody. What is shown is what decides: coverage, whether the
-//! origin may leave and why, what is waited for, where bytes came from.
+//! Turns a [`DaemonStatus`] into lines; asks no daemon. It shows coverage, whether the origin may
+//! leave and why, waiting reads and the sources of bytes.
 
 use crate::control::message::{DaemonStatus, OverlayStatus};
 use crate::control::offer::MemoryStatus;
@@ -250,7 +250,8 @@ fn waiting_text(image: &ImageStatus) -> String {
     out
 }
 
-/// A chunk for people: where it lies in the image; hash pages, whose numbers follow those of the data, lie nowhere in it.
+/// A chunk for people: where it lies in the image; hash pages, whose numbers follow those of the
+/// data, lie nowhere in it.
 fn what(image: &ImageStatus, waiting: &WaitingChunk) -> String {
     let data = image.size_bytes.div_ceil(image.chunk_size_bytes.max(1));
     match waiting.chunk.checked_sub(data) {
@@ -308,7 +309,8 @@ fn traffic_text(status: &Status) -> String {
         let cell = |bytes: Option<u64>| bytes.map(human).unwrap_or_default();
         table.push(vec![name.to_owned(), cell(from), cell(to)]);
     };
-    // What a reader here got without asking anybody: an origin has its file, a node without a store what it keeps for a while.
+    // What a reader here got without asking anybody: an origin has its file, a node without a store
+    // what it keeps for a while.
     let origins = status.images.iter().filter(|image| image.source.is_some()).count();
     let own = match (origins, status.images.len() - origins) {
         (0, _) => "own memory",
@@ -334,8 +336,8 @@ fn traffic_text(status: &Status) -> String {
     out
 }
 
-/// `share`, 0 to 1, rounded down to a tenth so that 100 % is said of all only; what is not nothing is
-/// never said to be 0.
+/// `share`, 0 to 1, rounded down to a tenth: 100 % means all, and a share above 0 is never shown as
+/// 0.
 fn percent(share: f64) -> String {
     let tenths = (share.clamp(0.0, 1.0) * 1000.0 + 1e-9).floor();
     if share > 0.0 && tenths < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths / 10.0) }

@@ -9,8 +9,8 @@ const HEAD: &str = "\
 # Command line
 
 `vfield --help` and the help of each command, as the program prints them.
-A test compares this page with the program; `VFIELD_REWRITE=1 cargo test -p vfield --test cli_reference`
-writes it anew.
+A test compares this page with the program.
+To write it anew: `VFIELD_REWRITE=1 cargo test -p vfield --test cli_reference`.
 
 - Options may also stand in a file: [configuration](config.md).
 - Exit codes, signals and variables have [a page of their own](exit-codes-and-environment.md).

@@ -1,8 +1,10 @@
-//! What people read who asked for something that cannot be: each wrong call, its exit code and its words.
+//! What people read who asked for something that cannot be: each wrong call, its exit code and its
+//! words.
 //!
-//! The calls and the answers stand in `wrong_calls.txt`, one after the other; `VFIELD_REWRITE=1 cargo test -p vfield
-//! --test wrong_calls` writes the answers anew, to be read before they are committed. Each line is a shell's; `$OPEN`
-//! and `$CLOSED` are the addresses of running nodes, of an open field with two images and of one with a key.
+//! The calls and the answers stand in `wrong_calls.txt`, one after the other; `VFIELD_REWRITE=1
+//! cargo test -p vfield --test wrong_calls` writes the answers anew, to be read before they are
+//! committed. Each line is a shell's; `$OPEN` and `$CLOSED` are the addresses of running nodes, of
+//! an open field with two images and of one with a key.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

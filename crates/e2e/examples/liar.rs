@@ -1,6 +1,7 @@
 //! Stands before a node and falsifies every chunk that it sends: `liar FRONT BACK`, two addresses.
 //!
-//! `storm storm --readers 20 --fronted 2 --front target/release/examples/liar` has a tenth of all nodes lie.
+//! `storm storm --readers 20 --fronted 2 --front target/release/examples/liar` has a tenth of all
+//! nodes lie.
 
 use std::net::SocketAddr;
 use vfield_e2e::liar::{Twist, twist};

@@ -31,9 +31,9 @@ pub struct Name {
 /// What is said of somebody.
 #[derive(Debug, Clone, Copy)]
 pub enum State {
-    /// It lives.
+    /// The node lives.
     Alive = 0,
-    /// It died.
+    /// The node died.
     Down = 2,
     /// It said goodbye.
     Left = 3,

@@ -11,7 +11,8 @@ use vfield_lab::daemon::Start;
 use vfield_lab::need::fuse_works;
 use vfield_lab::{Daemon, Host, Lab, LabError, Vfield, client, daemon};
 
-/// Changes in the field are known everywhere after this: failure detection takes 2 s, gossip a few rounds.
+/// Changes in the field are known everywhere after this: failure detection takes 2 s, gossip a few
+/// rounds.
 pub const NEWS: Duration = Duration::from_secs(20);
 
 /// What to lay out.
@@ -35,23 +36,25 @@ impl Default for Plan<'_> {
     }
 }
 
-/// Origin on host 0, node `n` on host `n + 1`. Fields are dropped in this order: daemons before hosts.
+/// Origin on host 0, node `n` on host `n + 1`. Fields are dropped in this order: daemons before
+/// hosts.
 #[derive(Debug)]
 pub struct Field {
-    /// The nodes.
+    /// The nodes that joined.
     pub nodes: Vec<Daemon>,
-    /// The origin.
+    /// The origin of the image.
     pub origin: Daemon,
     /// The image's file.
     pub image: PathBuf,
-    /// The program.
+    /// The program under test.
     pub vfield: Vfield,
-    /// The hosts.
+    /// The hosts of the field.
     pub lab: Lab,
 }
 
 impl Field {
-    /// Starts the origin and the nodes, in namespaces if this user may, each joining through the one before.
+    /// Starts the origin and the nodes, in namespaces if this user may, each joining through the
+    /// one before.
     ///
     /// # Errors
     /// If one does not start.
@@ -119,7 +122,8 @@ impl Field {
         })
     }
 
-    /// Waits until every node (and `origin`, if it lives) sees `count` live members, itself among them.
+    /// Waits until every node (and `origin`, if it lives) sees `count` live members, itself among
+    /// them.
     ///
     /// # Errors
     /// Who does not, with its last status.
@@ -132,8 +136,8 @@ impl Field {
     }
 }
 
-/// Addresses of the members that a node holds to be there, itself first; one that delivers nothing at the
-/// moment is still a member.
+/// Addresses of the members that a node holds to be there, itself first; one that delivers nothing
+/// at the moment is still a member.
 pub fn live(status: &Value) -> Vec<String> {
     let nodes = status["nodes"].as_array().into_iter().flatten();
     let nodes = nodes.filter(|node| ["alive", "self", "stalled"].iter().any(|state| node["state"] == *state));

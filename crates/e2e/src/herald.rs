@@ -22,7 +22,8 @@ pub struct Word<'a> {
     pub origin: bool,
 }
 
-/// The header of an image in chunks of 64 KiB that has so many bytes, and so many chunks that are not all zeros.
+/// The header of an image in chunks of 64 KiB that has so many bytes, and so many chunks that are
+/// not all zeros.
 pub fn header(length_bytes: u64, populated: u64) -> [u8; 32] {
     let mut out = [0; 32];
     out[..8].copy_from_slice(b"V-FIELD\0");
@@ -33,7 +34,8 @@ pub fn header(length_bytes: u64, populated: u64) -> [u8; 32] {
     out
 }
 
-/// Greets a node as `me` and says that `members` live and what they say of images; returns when that was heard.
+/// Greets a node as `me` and says that `members` live and what they say of images; returns when
+/// that was heard.
 ///
 /// # Errors
 /// If the node does not answer as a node does.

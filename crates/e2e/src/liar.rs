@@ -1,5 +1,5 @@
-//! Peers that do not answer as they should: an honest node whose answers are twisted on the way, one that answers with
-//! fixed bytes, one that is listened in to.
+//! Peers that do not answer as they should: an honest node whose answers are twisted on the way,
+//! one that answers with fixed bytes, one that is listened in to.
 //!
 //! Their threads end with the test's process; their ports belong to the test's lab.
 
@@ -13,13 +13,15 @@ use std::time::Duration;
 const GREETING_HEAD: usize = 16;
 /// Kind, priority, zero, refusal, length (4), request (8).
 const FRAME_HEADER: usize = 16;
-/// Kind of the frame that carries a chunk, of a refusal, and of the word that answers are on their way.
+/// Kind of the frame that carries a chunk, of a refusal, and of the word that answers are on their
+/// way.
 const DATA: u8 = 2;
 const REFUSE: u8 = 3;
 const PATIENCE: u8 = 8;
 /// A refusal's reason: it is not held.
 const NOT_HELD: u8 = 1;
-/// Bytes of the answers of a connection that carries no chunks: proofs and snapshots are tens of KiB in a small field.
+/// Bytes of the answers of a connection that carries no chunks: proofs and snapshots are tens of
+/// KiB in a small field.
 const QUESTIONS_MAX: usize = 512 << 10;
 /// How often a byte trickles, or a promise is made.
 const TRICKLE: Duration = Duration::from_millis(20);
@@ -43,7 +45,8 @@ pub enum Twist {
     Claim(u32),
 }
 
-/// Stands at `front` for the node at `back`: passes everything on, but twists every chunk that the node sends.
+/// Stands at `front` for the node at `back`: passes everything on, but twists every chunk that the
+/// node sends.
 ///
 /// # Errors
 /// If `front` cannot be listened on.
@@ -81,7 +84,8 @@ impl Overheard {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many connections have ended that carried chunks; those with a question or two end when these are answered.
+    /// How many connections have ended that carried chunks; those with a question or two end when
+    /// these are answered.
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the program under test, a field of real processes, peers that lie and that bully,
-//! file systems on images, readers that never stop.
+//! What the end-to-end tests share: the program under test, a field of real processes, peers that
+//! lie and that bully, file systems on images, readers that never stop.
 //!
 //! The tests are in `tests/e2e`; each makes a field of its own, and each wait in them is bounded.
 
@@ -11,7 +11,8 @@ pub mod program;
 pub mod tree;
 pub mod watch;
 
-/// How a test fails: at once, where it happened, so that daemons print their logs while the panic unwinds.
+/// How a test fails: at once, where it happened, so that daemons print their logs while the panic
+/// unwinds.
 ///
 /// `?` on any error panics; no value of this type exists.
 #[derive(Debug)]

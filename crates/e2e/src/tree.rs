@@ -1,6 +1,8 @@
-//! A file system in an exported image, mounted through a loop device, and files that are written to it until there is no room.
+//! A file system in an exported image, mounted through a loop device, and files that are written to
+//! it until there is no room.
 //!
-//! Used by the tests of overlays. A file is acknowledged once its `fsync` has succeeded; such a file must never be lost.
+//! Used by the tests of overlays. A file is acknowledged once its `fsync` has succeeded; such a
+//! file must never be lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +14,8 @@ use vfield_lab::{Host, LabError, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 /// Length of each file of [`Tree::fill`]; its last block is a partial one.
 const FILE_BYTES: usize = 3_999_999;
-/// Arguments: the directory. Prints how many files were acknowledged; file `n` consists of the byte `n + 1`.
+/// Arguments: the directory. Prints how many files were acknowledged; file `n` consists of the byte
+/// `n + 1`.
 const FILL: &str = "import os, sys
 done = 0
 try:

@@ -1,6 +1,7 @@
 //! A reader that never stops, while its daemon is restarted and the field changes around it.
 //!
-//! It owns the rule about silence: a read that takes long must be told of in the log of the node that it waits at.
+//! It owns the rule about silence: a read that takes long must be told of in the log of the node
+//! that it waits at.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use vfield_lab::{Daemon, Host, LabError, Process, wait_until};
 
 /// What reads; says what it prints.
 const SCRIPT: &str = include_str!("watch.py");
-/// Seconds after which a read has to be told of: a node tells after ten, and looks once in a second.
+/// Seconds after which a read has to be told of: a node tells after ten, and looks once in a
+/// second.
 const SLOW_S: &str = "12";
 /// What a node says when a read has waited for ten seconds, and when none waits any more.
 const WAITS: &str = "a read has waited for chunk";
@@ -32,7 +34,8 @@ impl Watch {
         Self::start(host, daemon, &daemon.uri(""), image, &[])
     }
 
-    /// Reads a file, compared with another one. What is cached of it, and of `under`, is forgotten before each read.
+    /// Reads a file, compared with another one. What is cached of it, and of `under`, is forgotten
+    /// before each read.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -63,7 +66,8 @@ impl Watch {
     /// Ends it and judges what it has seen. Each restart of its daemon may refuse one read.
     ///
     /// # Panics
-    /// If a byte was wrong, a read was refused by a daemon that was there, or a long one was silent.
+    /// If a byte was wrong, a read was refused by a daemon that was there, or a long one was
+    /// silent.
     pub fn judge(mut self, daemon_log: &str, restarts: usize) {
         self.reader.kill();
         let (log, name) = (self.reader.log(), &self.name);
@@ -85,8 +89,8 @@ impl Watch {
     }
 }
 
-/// Whether a log tells of a read that waits, somewhere between two of its lengths: said then, or said before and not
-/// taken back.
+/// Whether a log tells of a read that waits, somewhere between two of its lengths: said then, or
+/// said before and not taken back.
 fn told(log: &[u8], from: usize, to: usize) -> bool {
     let text = |range| String::from_utf8_lossy(&log[range]).into_owned();
     let before = text(0..from.min(log.len()));

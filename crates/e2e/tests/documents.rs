@@ -1,7 +1,7 @@
 //! What the documents name exists: files, sections, the version of the wire format.
 //!
-//! A path in backticks is one from the root of the project, from `crates/`, from the document's own directory, or the end
-//! of one below `crates/`, as ARCHITECTURE.md shortens them.
+//! A path in backticks is one from the root of the project, from `crates/`, from the document's own
+//! directory, or the end of one below `crates/`, as ARCHITECTURE.md shortens them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

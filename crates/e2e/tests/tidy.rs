@@ -1,10 +1,12 @@
-//! House rules that no lint knows: short files that say what they are, and a core that touches nothing.
+//! House rules that no lint knows: short files that say what they are, and a core that touches
+//! nothing.
 
 use std::path::{Path, PathBuf};
 
 /// Longer files have more than one noun in them.
 const LINES_MAX: usize = 600;
-/// What the core may be built from; each is free of clocks, sockets, files and threads as it is used there.
+/// What the core may be built from; each is free of clocks, sockets, files and threads as it is
+/// used there.
 const CORE_DEPENDENCIES: [&str; 6] = ["blake3", "bytes", "postcard", "serde", "thiserror", "tracing"];
 /// What the core must not name, wherever its lints do not look.
 const CORE_FORBIDDEN: [&str; 12] = [
@@ -93,11 +95,47 @@ fn the_core_has_few_dependencies() {
 
 #[test]
 fn exports_do_not_know_nodes() {
-    for (of, not) in
-        [("export", "vfield-node"), ("node", "vfield-export"), ("core", "vfield-node"), ("lab", "vfield-core")]
-    {
+    for (of, not) in [
+        ("export", "vfield-node"),
+        ("node", "vfield-export"),
+        ("core", "vfield-node"),
+        ("lab", "vfield-core"),
+        ("weather", "[dependencies]"),
+    ] {
         let manifest =
             std::fs::read_to_string(workspace().join(format!("crates/{of}/Cargo.toml"))).expect("a manifest");
         assert!(!manifest.contains(not), "crates/{of} depends on {not}");
     }
+}
+
+/// Words of which a file has one if it knows an export, by the kinds that `status` lists.
+const EXPORTS: [(&str, &[&str]); 4] =
+    [("Nbd", &["nbd"]), ("Fuse", &["fuse", "mount"]), ("Ublk", &["ublk"]), ("Device", &["device"])];
+
+#[test]
+fn the_guide_to_a_new_export_names_every_place() {
+    let files = all_files();
+    let (_, kinds) = files.iter().find(|(path, _)| path.ends_with("control/offer.rs")).expect("the kinds of exports");
+    let (_, kinds) = kinds.split_once("pub enum ExportKind {").expect("the kinds are an enum");
+    let kinds = kinds.split_once('}').map_or(kinds, |(kinds, _)| kinds).lines().map(str::trim);
+    let kinds: Vec<_> = kinds.filter(|line| line.ends_with(',')).map(|line| line.trim_end_matches(',')).collect();
+    assert_eq!(kinds, EXPORTS.map(|(kind, _)| kind), "each kind has its words in this test");
+    // A tree without the guide has nothing to compare.
+    let Ok(guide) = std::fs::read_to_string(workspace().join("docs/howto/add-an-export.md")) else { return };
+    let numbered =
+        guide.lines().filter(|line| line.split_once(". ").is_some_and(|(head, _)| head.parse::<u8>().is_ok()));
+    let named = numbered.flat_map(|line| line.split('`').skip(1).step_by(2)).filter(|name| name.ends_with(".rs"));
+    let (mut found, mut places) = (Vec::new(), 0);
+    for name in named {
+        places += 1;
+        let Some((_, text)) = files.iter().find(|(path, _)| path.ends_with(name)) else {
+            found.push(format!("{name} is not there"));
+            continue;
+        };
+        let text = text.to_lowercase();
+        let missing = EXPORTS.iter().filter(|(_, words)| !words.iter().any(|word| text.contains(word)));
+        found.extend(missing.map(|(kind, _)| format!("{name} does not know {kind}")));
+    }
+    assert!(places > 0, "the guide's numbered list names the files to change");
+    none("docs/howto/add-an-export.md", &found);
 }

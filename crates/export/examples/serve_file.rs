@@ -1,4 +1,5 @@
-//! Serves one file over NBD: the smallest block source there is, and what measurements are made with.
+//! Serves one file over NBD: the smallest block source there is, and what measurements are made
+//! with.
 //!
 //!     cargo run --release --example serve_file -- unix:/tmp/nbd.sock /dev/shm/image
 //!     nbdinfo 'nbd+unix:///?socket=/tmp/nbd.sock'

@@ -1,13 +1,14 @@
-//! The FUSE export: a directory with one regular file for each image, read-only unless its source can be written.
+//! The FUSE export: a directory with one regular file for each image, read-only unless its source
+//! can be written.
 //!
-//! Owns a mount from [`mount`] to [`Mounted::unmount`]. Invariant: while a [`Mounted`] lives the images can
-//! be read below its directory, and when it is gone nothing is mounted there. Called by the command line;
-//! sees images only as [`BlockSource`]s, and knows nothing of nodes and peers.
+//! Owns a mount from [`mount`] to [`Mounted::unmount`]. Invariant: while a [`Mounted`] lives the
+//! images can be read below its directory, and when it is gone nothing is mounted there. Called by
+//! the command line; sees images only as [`BlockSource`]s, and knows nothing of nodes and peers.
 //!
-//! A read whose bytes are here is answered by the thread that took it from the kernel; one that has to
-//! wait becomes a task of the runtime and stops nobody else ([`answer`]). As images never change, the
-//! kernel may keep every page it read; of a file that can be written ([`change`]) it keeps them until the file is
-//! opened again, since it may be changed elsewhere.
+//! A read of present bytes is answered by the thread that took it from the kernel. A read that has
+//! to wait becomes a task of the runtime and blocks no other read ([`answer`]). As images never
+//! change, the kernel may keep every page it read; of a file that can be written ([`change`]) it
+//! keeps them until the file is opened again, since it may be changed elsewhere.
 //!
 //! It does not unmount when the process is killed (the next [`mount`] on that directory
 //! clears the dead mount away), and does not use FUSE passthrough: a source does not promise that
@@ -43,14 +44,15 @@ use vfield_core::source::BlockSource;
 pub struct Options {
     /// Where reads that wait are driven; must outlive the mount, else they fail with `EIO`.
     pub runtime: Handle,
-    /// Lets other users than the one who mounts read the files. Not root needs `user_allow_other` in
-    /// `/etc/fuse.conf` for it.
+    /// Lets other users than the one who mounts read the files. Not root needs `user_allow_other`
+    /// in `/etc/fuse.conf` for it.
     pub allow_other: bool,
     /// Threads that take requests from the kernel and answer hits.
     pub threads: NonZeroUsize,
     /// Bound of the buffers of reads that wait, in bytes; more reads queue for one. At least 1 MiB.
     pub waiting_bytes_max: u32,
-    /// How long [`Mounted::unmount`] waits for those who have files open before it cuts them off.
+    /// Time in which [`Mounted::unmount`] lets clients close their files before it disconnects
+    /// them.
     pub unmount_grace: Duration,
 }
 
@@ -89,11 +91,11 @@ impl Options {
     }
 }
 
-/// Mounts `sources` as files of `directory`, which must exist and be empty. A mount that an export left
-/// there by dying is cleared away first.
+/// Mounts `sources` as files of `directory`, which must exist and be empty. A mount that an export
+/// left there by dying is cleared away first.
 ///
-/// Root mounts by itself; others need `fusermount3` in the path. Blocks for as long as mounting takes,
-/// not for any source.
+/// Root mounts by itself; others need `fusermount3` in the path. Blocks for as long as mounting
+/// takes, not for any source.
 ///
 /// # Errors
 /// See [`MountError`]; nothing is mounted then.

@@ -1,15 +1,15 @@
 //! An NBD server for block sources: read-only ones, and those that can be written.
 //!
-//! Owns the sockets between this machine's clients (the kernel, QEMU, libnbd) and
-//! [`BlockSource`]s. What it promises: no wrong byte; an error only where the source gives one; bounded
-//! memory whatever clients do; an answer that needs no waiting never waits for one that does. Called by the
-//! command line and by tests. It encrypts where it was given certificates, and knows nothing of peers.
+//! Owns the sockets between this machine's clients (the kernel, QEMU, libnbd) and [`BlockSource`]s.
+//! Invariants: no wrong byte; an error only where the source gives one; bounded memory for any
+//! client; an answer that is ready never waits for another. Called by the command line and by
+//! tests. With certificates it encrypts, and knows nothing of peers.
 //!
-//! From bytes to bytes: `listener` accepts, `catalogue` knows what is offered, `connection` is the one task of each client, `codec` parses
-//! (without any socket), `session` judges a request, `answer` asks the source and lays the answer out (`collect` waits for it, `advice`
-//! brings here what a client says it will read),
-//! `outbox` sends it with as few and as cheap calls as possible; `waits` holds what is not here yet; `upload`
-//! takes in what a client writes. `kernel` attaches the kernel's own client.
+//! From bytes to bytes: `listener` accepts, `catalogue` knows the exports, `connection` is the one
+//! task of each client, `codec` parses (without any socket), `session` judges a request, `answer`
+//! asks the source and lays the answer out (`collect` waits for it, `advice` fetches the extents
+//! that a client announces), `outbox` sends it with few and cheap calls; `waits` holds pending
+//! reads; `upload` takes in a client's writes. `kernel` attaches the kernel's own client.
 //!
 //! ```no_run
 //! # async fn example(image: std::sync::Arc<dyn vfield_core::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
@@ -27,6 +27,7 @@ mod advice;
 mod answer;
 mod budget;
 mod catalogue;
+pub mod client;
 pub mod codec;
 mod collect;
 mod connection;
@@ -52,27 +53,30 @@ use std::time::Duration;
 #[cfg(doc)]
 use vfield_core::source::BlockSource;
 
-/// What clients may use up.
+/// Bounds on the resources of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at a time, those in the handshake included; one more is turned away at once. QEMU's limit
-    /// after CVE-2024-7409 is 100; each costs one descriptor and, at worst, what the other limits add up to.
+    /// Clients at a time, those in the handshake included; one more is turned away at once. QEMU's
+    /// limit after CVE-2024-7409 is 100; each costs one descriptor and, at worst, what the other
+    /// limits add up to.
     pub connections: usize,
     /// Time for a whole handshake, from the same lesson. Real clients need milliseconds.
     pub handshake: Duration,
-    /// Requests of one connection that may wait for the source. Kernel queues have 128 requests at most.
+    /// Requests of one connection that may wait for the source. Kernel queues have 128 requests at
+    /// most.
     pub waiting_requests: usize,
-    /// Bytes that those may wait for; exceeded by one window of 1 MiB at most. 64 requests of 256 KiB,
-    /// what `nbdcopy` has under way, are 16 MiB.
+    /// Bytes that those may wait for; exceeded by one window of 1 MiB at most. 64 requests of 256
+    /// KiB, what `nbdcopy` has under way, are 16 MiB.
     pub waiting_bytes: u64,
-    /// Bytes that the CACHE requests of one connection may have on their way, a chunk each; what goes beyond is answered
-    /// and forgotten. Sixteen chunks of the usual size keep a link of 1 Gbit/s busy.
+    /// Bytes in flight for the CACHE requests of one connection, a chunk each; requests beyond are
+    /// answered and forgotten. Sixteen chunks of the usual size keep a link of 1 Gbit/s busy.
     pub advice_bytes: u64,
-    /// The same of all connections: as much as four clients need, and no more than the chunks that a node
-    /// keeps for a while anyway.
+    /// The same of all connections: as much as four clients need, and no more than the chunks that
+    /// a node keeps for a while anyway.
     pub advice_bytes_of_all: u64,
-    /// Bytes that reads of all connections may keep in place while they wait for the rest of their windows; those beyond
-    /// look them up again when the rest is here. As much as sixteen connections of `nbdcopy` need.
+    /// Bytes that reads of all connections may keep in place while they wait for the rest of their
+    /// windows; those beyond look them up again when the rest is here. As much as sixteen
+    /// connections of `nbdcopy` need.
     pub held_bytes_of_all: u64,
     /// At shutdown, how long reads may still wait before they are answered with `ESHUTDOWN`.
     pub grace: Duration,

@@ -1,8 +1,9 @@
-//! Unix sockets of which the file is its owner's alone, from its first moment on, and the way to give one to somebody.
+//! Unix sockets of which the file is its owner's alone, from its first moment on, and the way to
+//! give one to somebody.
 //!
-//! Invariant: nothing is ever done to a path whose file may have been exchanged. The directory may belong to the very
-//! user to whom a daemon of root's is to give the socket, and who would like root to give him something else. Used by
-//! the NBD server and by whoever keeps a control socket.
+//! Invariant: nothing is ever done to a path whose file may have been exchanged. The directory may
+//! belong to the very user to whom a daemon of root's is to give the socket, and who would like
+//! root to give him something else. Used by the NBD server and by whoever keeps a control socket.
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -18,7 +19,8 @@ use std::path::Path;
 pub fn bind(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // The file is made with the rights of the socket, so there is no moment with others, and no umask of all threads.
+    // The file is made with the rights of the socket, so there is no moment with others, and no
+    // umask of all threads.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, address)?;
     Ok(socket)
@@ -43,7 +45,8 @@ impl SocketFile {
     /// Makes it another user's, if it is this one's.
     ///
     /// # Errors
-    /// If it has another name, somewhere else, or another owner: then it is not what this user has made here.
+    /// If it has another name, somewhere else, or another owner: then it is not what this user has
+    /// made here.
     pub fn give(&self, uid: u32, gid: u32) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.0)?;
         if stat.st_uid != geteuid().as_raw() || stat.st_nlink != 1 {
@@ -53,7 +56,7 @@ impl SocketFile {
         Ok(rustix::fs::chownat(&self.0, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
     }
 
-    /// True if it is what is at `path` now.
+    /// True if this socket is at `path` now.
     pub fn is_at(&self, path: &Path) -> bool {
         let (ours, there) = (rustix::fs::fstat(&self.0), rustix::fs::lstat(path));
         ours.is_ok_and(|ours| there.is_ok_and(|there| (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)))

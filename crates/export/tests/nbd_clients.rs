@@ -110,7 +110,8 @@ async fn clients_see_what_their_network_may() -> Test {
     let list = run("nbdinfo", &["--list", &serving.address().uri("")]).await;
     assert!(list.contains("export=\"far\"") && list.contains("export=\"all\""), "{list}");
     assert!(!list.contains("near") && !list.contains("unruled"), "{list}");
-    // The export without a name is the first that there is for this client, and it is the right one.
+    // The export without a name is the first that there is for this client, and it is the right
+    // one.
     let first = run("nbdinfo", &["--size", &serving.address().uri("")]).await;
     let last = run("nbdinfo", &["--size", &serving.address().uri("all")]).await;
     assert_eq!((first.trim(), last.trim()), ("8192", "512"));

@@ -1,4 +1,5 @@
-//! The NBD codec against arbitrary bytes: no panic, bounded output, and the same result however they are cut.
+//! The NBD codec against arbitrary bytes: no panic, bounded output, and the same result however
+//! they are cut.
 
 use proptest::prelude::*;
 use std::sync::Arc;

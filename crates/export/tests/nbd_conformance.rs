@@ -39,7 +39,8 @@ fn serve() -> Served {
     Served { serving, folder }
 }
 
-/// Runs a script of nbdsh that may use `PATH` and `SIZE`, against a server of its own that nobody is connected to in the end.
+/// Runs a script of nbdsh that may use `PATH` and `SIZE`, against a server of its own that nobody
+/// is connected to in the end.
 async fn nbdsh(script: &str) {
     if !have("nbdsh") {
         return;

@@ -1,5 +1,5 @@
-//! The NBD export of a source that can be written: an overlay, with the clients that people use and with one that is
-//! told each byte.
+//! The NBD export of a source that can be written: an overlay, with the clients that people use and
+//! with one that is told each byte.
 
 mod nbd_support;
 
@@ -56,7 +56,8 @@ async fn clients_are_told_that_they_may_write() -> Test {
     let (_, _, served) = serve(1 << 30);
     let (size, flags) = served.connect().go(STRUCTURED);
     assert_eq!(size, DEVICE);
-    // HAS_FLAGS, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES, SEND_DF, CAN_MULTI_CONN, SEND_CACHE.
+    // HAS_FLAGS, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES, SEND_DF, CAN_MULTI_CONN,
+    // SEND_CACHE.
     assert_eq!(flags, 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10);
     if have("nbdinfo") {
         let info = run("nbdinfo", &["--json", &served.uri()]).await;

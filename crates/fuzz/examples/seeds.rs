@@ -1,4 +1,5 @@
-//! Writes the seeds of a target, as files, into a folder: `seeds TARGET FOLDER`; without a word, the names of all targets.
+//! Writes the seeds of a target, as files, into a folder: `seeds TARGET FOLDER`; without a word,
+//! the names of all targets.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Command lines, in the original's form and in the modern one.
 //!
-//! Promises: words are a command or a refusal with a clear line; the original's form means the same as what it is
-//! turned into, and a refusal of it speaks of what was typed.
+//! Promises: words are a command or a refusal with a clear line; the original's form means the same
+//! as its translation, and its refusal names the typed words.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -13,7 +13,7 @@ use vfield_cli::{original, refusal};
 /// Longer lines are only slower.
 const WORDS_MAX: usize = 12;
 
-/// Words with a newline between them; one that is no UTF-8 is one all the same.
+/// Words with a newline between them; a word need not be UTF-8.
 pub fn target(bytes: &[u8]) {
     let words = bytes.split(|byte| *byte == b'\n').take(WORDS_MAX);
     let args: Vec<OsString> =

@@ -1,10 +1,11 @@
 //! The control socket: requests of local programs, and a daemon's replies.
 //!
-//! Promises: a line is a request or a refusal; what was understood is said on one line, and understood again.
+//! Promises: a line is a request or a refusal; a parsed line is written as one line, and parsed
+//! again.
 
 use vfield_cli::control::message::{Reply, Request};
 
-/// A line.
+/// The input is a line of the control protocol.
 pub fn target(bytes: &[u8]) {
     match Request::parse(bytes) {
         Ok(request) => {

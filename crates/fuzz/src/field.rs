@@ -1,7 +1,7 @@
 //! A core that is told anything, by peers and by its own shell, in any order.
 //!
-//! Promises: it keeps its capacity, comes to rest without time going on, says no more than a bounded number of things
-//! about one input, and keeps its own identity.
+//! Promises: it keeps its capacity, comes to rest without time going on, says no more than a
+//! bounded number of things about one input, and keeps its own identity.
 
 use crate::wire::{identity, record};
 use arbitrary::{Result, Unstructured};
@@ -19,7 +19,8 @@ use vfield_core::wire::{self, Priority, Refusal};
 const ME: u64 = 3;
 /// As many steps as a node can be told in a moment.
 const STEPS_MAX: usize = 64;
-/// So many things may follow from one step: the image has 600 chunks, and everybody may wait for each.
+/// So many things may follow from one step: the image has 600 chunks, and everybody may wait for
+/// each.
 const OUTPUTS_MAX: usize = 10_000;
 const CHUNKS: u64 = 600;
 

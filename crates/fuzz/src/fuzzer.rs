@@ -1,4 +1,5 @@
-//! The fuzzer: libFuzzer around the target that `VFIELD_FUZZ` named when it was built. See scripts/fuzz.
+//! The fuzzer: libFuzzer around the target that `VFIELD_FUZZ` named when it was built. See
+//! scripts/fuzz.
 //!
 //! One target, because libFuzzer looks at all code of its program after each run, reached or not.
 #![no_main]

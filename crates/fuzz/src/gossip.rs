@@ -1,14 +1,14 @@
 //! Gossip datagrams in the clear.
 //!
-//! Promises: what was read is written and read again as the same, no longer than it came but for numbers that
-//! were spelt short; a record that cannot be believed is not passed on, nor what follows it.
+//! Promises: a parsed datagram is written and parsed again as the same, no longer than before but
+//! for numbers in short form; an unbelievable record is not passed on, nor its successors.
 
 use crate::wire::{identity, record};
 use vfield_core::identity::NodeId;
 use vfield_core::membership::message::{self, DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use vfield_core::membership::{Level, Member, State};
 
-/// A datagram.
+/// The input is a datagram.
 pub fn target(bytes: &[u8]) {
     let Some((head, items)) = message::parse(bytes) else { return };
     assert_eq!(message::level(bytes), Some(head.level), "both read the same");

@@ -1,7 +1,8 @@
-//! The handshake of nodes, against who has no key, and who stands between two who have one.
+//! The handshake of nodes against a stranger without the key, and against a stranger between two
+//! members.
 //!
-//! Promises: it is never done with anybody but a member; a stranger is not answered with a word before it has
-//! knocked; bytes are taken up to a bound.
+//! Promises: it is never done with anybody but a member; a stranger is not answered with a word
+//! before it has knocked; bytes are taken up to a bound.
 
 use std::sync::LazyLock;
 use vfield_trust::handshake::Handshake;
@@ -10,7 +11,7 @@ use vfield_trust::{FieldKey, KeyRing};
 
 static RING: LazyLock<KeyRing> = LazyLock::new(|| KeyRing::new([FieldKey::new([1; 32])]).expect("a key"));
 
-/// The first byte: to who answers, to who has dialled, or between the two.
+/// The first byte chooses the victim: the answering side, the dialling side, or both.
 pub fn target(bytes: &[u8]) {
     let Some((to, stream)) = bytes.split_first() else { return };
     match to % 3 {
@@ -67,8 +68,8 @@ fn between(changes: &[u8]) {
     assert!(if changed { done < 2 } else { done == 2 }, "changed: {changed}, done: {done}");
 }
 
-/// True for bytes that TLS 1.3 relies on: neither kind and version in the head of a record nor a change of ciphers, which are
-/// for the sake of what is in between (RFC 8446, section 5).
+/// True for bytes that TLS 1.3 relies on: neither kind and version in the head of a record nor a
+/// change of ciphers, which are for the sake of what is in between (RFC 8446, section 5).
 fn counts(said: &[u8], place: usize) -> bool {
     const CHANGE_OF_CIPHERS: u8 = 20;
     let mut at = 0;

@@ -1,7 +1,7 @@
 //! What describes an image: headers, statements that are signed, ids and records.
 //!
-//! Promises: there is one encoding of each; every chunk of an image that can be has one parent that knows it as its
-//! child, and a length; all data chunks together are the image.
+//! Promises: there is one encoding of each; every chunk of an image that can be has one parent that
+//! knows it as its child, and a length; all data chunks together are the image.
 
 use crate::wire::record;
 use vfield_core::chunk::{Chunk, ChunkSize};

@@ -1,8 +1,8 @@
 //! The journal of an overlay in a folder, after a crash or a bad disk.
 //!
-//! Promises: what it says is what its sound records say, as far as they follow each other; cut where the last of them
-//! ends, it says the same; a whole record that comes later is never lost in silence. Inputs get right
-//! checksums, since no fuzzer finds those.
+//! Promises: what it says is what its sound records say, as far as they follow each other; cut
+//! where the last of them ends, it says the same; a whole record that comes later is never lost in
+//! silence. Inputs get right checksums, since no fuzzer finds those.
 
 use arbitrary::{Result, Unstructured};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -46,9 +46,9 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// What was written.
+/// The written journal.
 struct Wanted {
-    /// True if nothing was done wrong on purpose.
+    /// True if the input has no deliberate error.
     sound: bool,
     records: u64,
     areas: BTreeMap<u64, Area>,
@@ -57,7 +57,7 @@ struct Wanted {
 fn write(input: &mut Unstructured<'_>, cut: Cut) -> (Vec<u8>, Wanted) {
     let mut wanted = Wanted { sound: true, records: 0, areas: BTreeMap::new() };
     let mut file = header(ID, GRANULE_BYTES as u32, cut.size_bytes());
-    // Whatever is missing was not to be written.
+    // A missing part was not to be written.
     let _ = write_records(input, cut, &mut file, &mut wanted);
     (file, wanted)
 }
@@ -133,7 +133,8 @@ fn record(number: u64, entries: &[u8]) -> Vec<u8> {
     seal([&b"VFIR"[..], &count.to_le_bytes(), &number.to_le_bytes(), entries].concat())
 }
 
-/// An area, and the states of its first granules, one a byte: 0 the base's, 1 held, 2 zeros, 3 not a state.
+/// An area, and the states of its first granules, one a byte: 0 the base's, 1 held, 2 zeros, 3 not
+/// a state.
 pub(crate) fn entry(area: u64, states: &[u8]) -> Vec<u8> {
     let mut bytes = area.to_le_bytes().to_vec();
     bytes.resize(8 + AREA_STATES_BYTES, 0);

@@ -1,6 +1,6 @@
 //! Files with field keys, and lines of them.
 //!
-//! Promises: what is a key is written as the same key again; a refusal shows nothing of what stands in the file.
+//! Promises: a key is written as the same key again; a refusal shows nothing of the file.
 
 use std::path::Path;
 use vfield_trust::FieldKey;

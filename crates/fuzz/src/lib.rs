@@ -1,12 +1,12 @@
-//! What comes from outside, as targets of a fuzzer.
+//! Input from outside, as targets of a fuzzer.
 //!
-//! A target is a function of bytes: it takes them for what a stranger sent, or builds from them what a stranger
-//! could have, lets the code that is to stand it have them, and panics if a promise is broken. That is more than not
-//! to panic: what was understood is encoded and understood again, what is refused leaves no trace, and memory does
-//! not grow with what is claimed. Each target says its promises on top of its file.
+//! A target is a function of bytes: it takes them as a stranger's input, or builds such input from
+//! them, feeds it to the code under test, and panics if a promise is broken. That is more than not
+//! to panic: parsed input is encoded and parsed again, what is refused leaves no trace, and memory
+//! does not grow with what is claimed. Each target says its promises on top of its file.
 //!
-//! `tests/replay.rs` gives each target its seeds and its corpus (`corpus/NAME`) in every test run; `scripts/fuzz`
-//! looks for new inputs for hours. A target has no state that outlives a call.
+//! `tests/replay.rs` gives each target its seeds and its corpus (`corpus/NAME`) in every test run;
+//! `scripts/fuzz` looks for new inputs for hours. A target has no state that outlives a call.
 
 pub mod command_line;
 pub mod control;
@@ -35,8 +35,8 @@ use std::alloc::System;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What one input may allocate, all in all: a few chunks of 1 MiB and their pages, far below the 4 GiB and more that a
-/// frame can claim.
+/// What one input may allocate, all in all: a few chunks of 1 MiB and their pages, far below the 4
+/// GiB and more that a frame can claim.
 const MEMORY_MAX: usize = 32 << 20;
 
 /// One kind of bytes from outside.
@@ -63,7 +63,7 @@ impl Target {
     }
 }
 
-/// All targets.
+/// All targets of the fuzzer.
 pub const TARGETS: [Target; 19] = [
     Target { name: "command_line", run: command_line::target, seeds: command_line::seeds },
     Target { name: "control", run: control::target, seeds: control::seeds },
@@ -86,7 +86,8 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "wire", run: wire::target, seeds: wire::seeds },
 ];
 
-/// The target of this name. For constants too: a program that names its target so has nothing of the others in it.
+/// The target of this name. For constants too: a program that names its target so has nothing of
+/// the others in it.
 pub const fn named(name: &str) -> Option<Target> {
     let mut at = 0;
     while at < TARGETS.len() {

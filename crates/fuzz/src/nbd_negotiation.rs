@@ -1,11 +1,12 @@
 //! The handshake of NBD, as clients begin it.
 //!
-//! Promises: a stream that comes in parts is understood as one that comes at once; what is written is well formed; with
-//! certificates nothing is told before TLS; what was agreed on in the clear does not outlive it; no more is
-//! kept of a client than an option.
+//! Promises: a stream in parts is parsed as a whole one; output is well formed; with certificates
+//! no export is told before TLS; agreements in the clear do not outlive it; at most one option of a
+//! client is buffered.
 
 use std::sync::{Arc, LazyLock};
 use vfield_export::nbd::codec::negotiation::Step;
+use vfield_export::nbd::codec::option::{contexts, request as option, wanted as go};
 use vfield_export::nbd::codec::{Chosen, Negotiation, OPTION_BYTES_MAX, Offer, flag, magic};
 
 static OFFERS: LazyLock<Arc<[Offer]>> = LazyLock::new(|| {
@@ -19,7 +20,7 @@ static OFFERS: LazyLock<Arc<[Offer]>> = LazyLock::new(|| {
     [offer("a", false), offer("b", true)].into()
 });
 
-/// What came of a negotiation.
+/// The outcome of a negotiation.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     written: Vec<u8>,
@@ -29,7 +30,8 @@ struct Outcome {
     tls: bool,
 }
 
-/// The first byte: with TLS or not, and in parts of how many bytes it comes the second time. Then what a client sends.
+/// The first byte: with TLS or not, and in parts of how many bytes it comes the second time. Then
+/// what a client sends.
 pub fn target(bytes: &[u8]) {
     let Some((how, stream)) = bytes.split_first() else { return };
     let tls = how & 1 == 1;
@@ -90,30 +92,6 @@ fn check_replies(written: &[u8]) {
         let flags = u16::from_be_bytes([rest[8], rest[9]]);
         assert!(flags & flag::HAS_FLAGS != 0);
     }
-}
-
-/// An option as clients send it.
-pub(crate) fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    let head = [&magic::OPTION.to_be_bytes()[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes()];
-    [&head.concat()[..], data].concat()
-}
-
-/// `GO` or `INFO` for an export, and what else is to be told of it.
-pub(crate) fn go(name: &[u8], infos: &[u16]) -> Vec<u8> {
-    let infos: Vec<u8> = infos.iter().flat_map(|info| info.to_be_bytes()).collect();
-    [&(name.len() as u32).to_be_bytes()[..], name, &((infos.len() / 2) as u16).to_be_bytes(), &infos].concat()
-}
-
-/// A query about contexts.
-pub(crate) fn contexts(name: &[u8], queries: &[&[u8]]) -> Vec<u8> {
-    let string = |text: &[u8]| [&(text.len() as u32).to_be_bytes()[..], text].concat();
-    let queries: Vec<u8> = [&(queries.len() as u32).to_be_bytes()[..]]
-        .into_iter()
-        .map(<[u8]>::to_vec)
-        .chain(queries.iter().map(|query| string(query)))
-        .flatten()
-        .collect();
-    [string(name), queries].concat()
 }
 
 /// Flags of a client that knows everything.

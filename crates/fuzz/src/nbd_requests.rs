@@ -1,12 +1,12 @@
 //! The requests of NBD, as a stream.
 //!
-//! Promises: a stream that comes in parts is understood as one that comes at once; requests begin where they must; no
-//! more than a header has to be kept.
+//! Promises: a stream in parts is parsed as a whole one; requests begin where they must; at most a
+//! header has to be buffered.
 
 use vfield_export::nbd::codec::request::HEADER_BYTES;
-use vfield_export::nbd::codec::{Command, Next, PAYLOAD_BYTES_MAX, Request, Requests, Violation, magic};
+use vfield_export::nbd::codec::{Command, Next, PAYLOAD_BYTES_MAX, Request, Requests, Violation};
 
-/// What was found: requests, bytes of payload, how it ended.
+/// The parsed requests, bytes of payload, and the end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     requests: Vec<Request>,
@@ -57,8 +57,7 @@ fn parse(stream: &[u8], part: usize) -> Found {
 
 /// A request as clients send it.
 pub(crate) fn request(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let (magic, flags, command) = (magic::REQUEST.to_be_bytes(), flags.to_be_bytes(), command.to_be_bytes());
-    [&magic[..], &flags, &command, &cookie.to_be_bytes(), &offset.to_be_bytes(), &length.to_be_bytes()].concat()
+    Request { command: command.into(), flags, cookie, offset, length }.header().to_vec()
 }
 
 /// Requests of all kinds.

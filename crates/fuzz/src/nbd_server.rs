@@ -1,9 +1,11 @@
-//! A whole connection of NBD: a server of a read-only image and of one with an overlay, and a client that says anything.
+//! A whole connection of NBD: a server of a read-only image and of one with an overlay, and a
+//! client that says anything.
 //!
-//! Promises: what comes back is well formed; each request that was understood is answered once, and nothing else is,
-//! unless the client breaks the protocol and is hung up on; bytes of the read-only image are the right ones; the connection ends when the client has ended.
+//! Promises: replies are well formed; each valid request has one reply and nothing else has, unless
+//! the client breaks the protocol and is disconnected; bytes of the read-only image are right; the
+//! connection ends with the client.
 
-use crate::nbd_negotiation::{FLAGS, contexts, go, option};
+use crate::nbd_negotiation::FLAGS;
 use crate::nbd_requests::request;
 use crate::source::{self, Image};
 use std::cell::RefCell;
@@ -15,12 +17,15 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use vfield_core::image::ImageId;
 use vfield_core::source::BlockSource;
+use vfield_export::nbd::codec::option::{REPLY_HEADER_BYTES, ReplyHeader, contexts, request as option, wanted as go};
+use vfield_export::nbd::codec::reply::{Header, kind};
 use vfield_export::nbd::codec::request::HEADER_BYTES;
-use vfield_export::nbd::codec::{Command, Next, Request, Requests, magic};
+use vfield_export::nbd::codec::{Command, Next, Request, Requests, flag};
 use vfield_export::nbd::{Address, Server, Serving};
 use vfield_overlay::Overlay;
 
-/// A server that lives as long as its thread; a connection has nothing to do with another but the overlay's content.
+/// A server that lives as long as its thread; a connection has nothing to do with another but the
+/// overlay's content.
 struct Bench {
     runtime: Runtime,
     address: std::path::PathBuf,
@@ -29,7 +34,8 @@ struct Bench {
 
 /// So long a connection may take that has nothing to wait for.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// A client may ask for 32 MiB again and again; inputs that want more than this in all are not interesting.
+/// A client may ask for 32 MiB again and again; inputs that want more than this in all are not
+/// interesting.
 const READ_MAX: u64 = 8 << 20;
 
 thread_local! {
@@ -81,7 +87,8 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// How a client with good manners begins: for the read-only image or the other, with structured replies or not.
+/// How a client with good manners begins: for the read-only image or the other, with structured
+/// replies or not.
 fn begin(how: u8) -> Option<Vec<u8>> {
     let name = if how % 8 < 4 { b"image".as_slice() } else { b"overlay" };
     let options = match how % 8 {
@@ -119,8 +126,8 @@ fn wanted(stream: &[u8]) -> u64 {
 /// Length of the greeting and of all replies to options.
 fn answered_negotiation(answered: &[u8]) -> usize {
     let mut at = 18;
-    while answered[at..].starts_with(&magic::OPTION_REPLY.to_be_bytes()) {
-        at += 20 + u32_at(answered, at + 16) as usize;
+    while let Some(reply) = answered[at..].first_chunk().and_then(ReplyHeader::parse) {
+        at += REPLY_HEADER_BYTES + reply.length as usize;
     }
     at
 }
@@ -132,34 +139,37 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
     for request in &asked {
         open.entry(request.cookie).or_default().push(*request);
     }
-    // Nobody can tell answers to doubled cookies apart, and who breaks the protocol is hung up on in the middle of one.
+    // Nobody can tell answers to doubled cookies apart, and who breaks the protocol is hung up on
+    // in the middle of one.
     if !sound || open.values().any(|requests| requests.len() > 1) {
         return;
     }
     while !answered.is_empty() {
-        let (cookie, done, length) = if answered.starts_with(&magic::SIMPLE_REPLY.to_be_bytes()) {
-            let (error, cookie) = (u32_at(answered, 4), u64_at(answered, 8));
-            let of = open.get(&cookie).and_then(|requests| requests.first()).expect("an answer to a request");
-            assert!(!structured || of.command != Command::Read, "a read has a structured reply");
-            let data = if of.command == Command::Read && error == 0 { of.length as usize } else { 0 };
-            if read_only && data > 0 {
-                same(&answered[16..16 + data], of.offset);
-            }
-            (cookie, true, 16 + data)
-        } else {
-            assert!(structured && answered.starts_with(&magic::STRUCTURED_REPLY.to_be_bytes()), "a reply");
-            let (kind, cookie, length) = (u16_at(answered, 6), u64_at(answered, 8), u32_at(answered, 16) as usize);
-            assert!(open.contains_key(&cookie), "an answer to a request");
-            let content = &answered[20..20 + length];
-            match kind {
-                1 if read_only => same(&content[8..], u64_at(content, 0)),
-                2 if read_only => {
-                    let (from, zeros) = (u64_at(content, 0), u64::from(u32_at(content, 8)));
-                    assert!((from..from + zeros).all(|at| source::byte(at) == 0), "a hole where there is none");
+        let (header, header_bytes) = Header::parse(answered).expect("a reply").expect("all of it");
+        let rest = &answered[header_bytes..];
+        let (cookie, done, data) = match header {
+            Header::Simple { error, cookie } => {
+                let of = open.get(&cookie).and_then(|requests| requests.first()).expect("an answer to a request");
+                assert!(!structured || of.command != Command::Read, "a read has a structured reply");
+                let data = if of.command == Command::Read && error == 0 { of.length as usize } else { 0 };
+                if read_only && data > 0 {
+                    same(&rest[..data], of.offset);
                 }
-                _ => {}
+                (cookie, true, data)
             }
-            (cookie, answered[5] & 1 == 1, 20 + length)
+            Header::Chunk { flags, kind, cookie, length } => {
+                assert!(structured && open.contains_key(&cookie), "an answer to a request");
+                let content = &rest[..length as usize];
+                match kind {
+                    kind::OFFSET_DATA if read_only => same(&content[8..], u64_at(content, 0)),
+                    kind::OFFSET_HOLE if read_only => {
+                        let (from, zeros) = (u64_at(content, 0), u64::from(u32_at(content, 8)));
+                        assert!((from..from + zeros).all(|at| source::byte(at) == 0), "a hole where there is none");
+                    }
+                    _ => {}
+                }
+                (cookie, flags & flag::DONE != 0, content.len())
+            }
         };
         if done {
             let requests = open.get_mut(&cookie).expect("an answer to a request");
@@ -168,9 +178,10 @@ fn check(mut answered: &[u8], sent: &[u8], structured: bool, read_only: bool) {
                 open.remove(&cookie);
             }
         }
-        answered = &answered[length..];
+        answered = &rest[data..];
     }
-    // A write whose payload was cut off is no request; one that broke the protocol ends the connection.
+    // A write whose payload was cut off is no request; one that broke the protocol ends the
+    // connection.
     let complete = open.values().flatten().all(|left| left.command == Command::Write);
     assert!(complete, "no answer to {open:?}");
 }
@@ -179,16 +190,12 @@ fn same(bytes: &[u8], from: u64) {
     assert!(bytes.iter().zip(from..).all(|(byte, at)| *byte == source::byte(at)), "wrong bytes at {from}");
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+    u32::from_be_bytes(*bytes[at..].first_chunk().expect("four bytes"))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+    u64::from_be_bytes(*bytes[at..].first_chunk().expect("eight bytes"))
 }
 
 /// An overlay's image has the name of its base; here it needs one of its own.

@@ -1,10 +1,11 @@
 //! What the kernel answers over netlink.
 //!
-//! Promises: a walk over messages and attributes ends, stays within what was received, and finds what was put there.
+//! Promises: a walk over messages and attributes ends, stays within the received bytes, and finds
+//! the content.
 
 use vfield_export::nbd::kernel::message::{Message, attribute, next_message};
 
-/// What was received at once.
+/// The received bytes.
 pub fn target(bytes: &[u8]) {
     let (mut rest, mut messages) = (bytes, 0);
     while let Some((_, body, later)) = next_message(rest) {

@@ -1,18 +1,18 @@
 //! Hash pages, as peers send them.
 //!
-//! Promises: which children of a page are zeros is told right and in order, for any page of any image; a tree that
-//! was built knows each chunk that it was told, and takes every other one for zeros; a page that is not the one of
-//! the id does not go by it.
+//! Promises: which children of a page are zeros is told right and in order, for any page of any
+//! image; a tree that was built knows each chunk that it was told, and takes every other one for
+//! zeros; a page that is not the one of the id does not go by it.
 
 use arbitrary::{Result, Unstructured};
 use vfield_core::chunk::{Chunk, ChunkSize, HASH_BYTES};
 use vfield_core::hash_tree::{self, Hash, TreeBuilder, ZeroHashes};
 use vfield_core::image::{Geometry, Header, ImageId};
 
-/// An image, one of its pages, and what stands in it.
+/// An image, one of its pages, and the page's bytes.
 pub fn target(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
-    // Whatever is missing was not to be read.
+    // A missing part was not to be read.
     let _ = read_a_page(&mut input).and_then(|header| build_a_tree(&mut input, header));
 }
 

@@ -1,8 +1,8 @@
 //! Saved overlays: files that people carry from machine to machine.
 //!
-//! Promises: what is restored is what the header said; what is refused leaves an overlay empty; a header has one
-//! encoding. Inputs get a right checksum, the header's length and bytes for their granules, since no fuzzer finds
-//! those.
+//! Promises: restored changes are those of the header; a refused file leaves the overlay empty; a
+//! header has one encoding. Inputs get a right checksum, the header's length and bytes for their
+//! granules, since no fuzzer finds those.
 
 use crate::source::{Image, LENGTH};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -20,7 +20,7 @@ const HELD_MAX: u64 = 64 * GRANULE_BYTES;
 /// Longer files are not made; what they claim is met in their headers.
 const FILE_MAX: u64 = 1 << 20;
 
-/// The first byte: a file as it comes, or one that is made whole. Then the file's header and entries.
+/// The first byte: the file as it is, or completed. Then the file's header and entries.
 pub fn target(bytes: &[u8]) {
     let Some((how, file)) = bytes.split_first() else { return };
     let parsed = Header::parse(file);
@@ -59,7 +59,8 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// A saved overlay with these areas: the number of each, and the states of its first granules, one a byte.
+/// A saved overlay with these areas: the number of each, and the states of its first granules, one
+/// a byte.
 fn saved(areas: &[(u64, &[u8])]) -> Vec<u8> {
     let held = areas.iter().flat_map(|(_, states)| *states).filter(|state| **state == 1).count() as u64;
     let size_bytes = LENGTH.next_multiple_of(512) as u64;

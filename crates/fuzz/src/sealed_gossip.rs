@@ -1,6 +1,6 @@
 //! Gossip under seal.
 //!
-//! Promises: nothing opens that was not sealed with a key of the ring, byte for byte; what was sealed opens once.
+//! Promises: only datagrams sealed with a key of the ring open, byte for byte, and each opens once.
 //! Inputs are sealed datagrams that were tampered with, since no fuzzer finds a seal.
 
 use arbitrary::{Result, Unstructured};
@@ -15,9 +15,10 @@ static RING: LazyLock<KeyRing> =
 /// All of it comes at once.
 const NOW: Duration = Duration::ZERO;
 
-/// Datagrams of two members and of a stranger, each as it was sent or not, in any order and any number of times.
+/// Datagrams of two members and of a stranger, each as it was sent or not, in any order and any
+/// number of times.
 pub fn target(bytes: &[u8]) {
-    // Whatever is missing was not to be read.
+    // A missing part was not to be read.
     let _ = take(&mut Unstructured::new(bytes));
 }
 

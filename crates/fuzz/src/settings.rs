@@ -1,6 +1,7 @@
 //! Configuration files.
 //!
-//! Promises: text is settings or one clear line with its place; what a file gives is only what options can say.
+//! Promises: text is settings or one clear line with its place; what a file gives is only what
+//! options can say.
 
 use std::path::Path;
 use vfield_cli::settings::Settings;

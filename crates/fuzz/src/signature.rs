@@ -1,12 +1,12 @@
 //! Signatures and public keys in minisign's format.
 //!
-//! Promises: nothing is believed but what was signed, with what was said of it; a key that is taken is a key.
+//! Promises: only signed content and its signed comment are believed; an accepted key is a key.
 
 use std::io::Cursor;
 use std::sync::LazyLock;
 use vfield_trust::signature::{Signed, TrustedKeys};
 
-/// What is signed.
+/// The signed content.
 const CONTENT: &[u8] = b"vfield-image 1\nname os\n";
 
 /// A key of this process, its public half as it is written, and its signature of the content.

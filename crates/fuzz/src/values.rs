@@ -1,6 +1,7 @@
 //! Values on command lines and in configuration files, each kind by itself.
 //!
-//! Promises: text is a value or a refusal with a hint; a value that can be written is read again as the same.
+//! Promises: text is a value or a refusal with a hint; a value that can be written is read again as
+//! the same.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! What a node says over TCP: a greeting, then frames.
 //!
-//! Promises: a length that is passed on is one that its kind may have; what was read is written and read again as the
-//! same, and where there is one encoding only (headers, requests, ids) as the same bytes.
+//! Promises: a length passed on is valid for its kind; parsed input is written and parsed again as
+//! the same, and as the same bytes where only one encoding exists (headers, requests, ids).
 
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::identity::{Identity, NodeId, Zone};

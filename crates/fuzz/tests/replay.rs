@@ -1,4 +1,5 @@
-//! Every target gets what it is to be fed in every test run: its seeds, and what a fuzzer has found worth keeping.
+//! Every target gets what it is to be fed in every test run: its seeds, and what a fuzzer has found
+//! worth keeping.
 
 use std::path::{Path, PathBuf};
 use vfield_fuzz::{TARGETS, Target};

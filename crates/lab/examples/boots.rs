@@ -1,7 +1,9 @@
-//! Boots machines at once, each on a link of its own, from one image: `boots WAY MACHINES [--mbit 20] [--size 96]`.
+//! Boots machines at once, each on a link of its own, from one image: `boots WAY MACHINES [--mbit
+//! 20] [--size 96]`.
 //!
-//! A way is `field-ublk`, `field-nbd`, `nbdkit`, or `file`: a disk of the emulator's, without any network. A machine is up when it
-//! has read all files of its root. Prints one JSON object; `scripts/bench-boot` runs the recorded ones. Needs root.
+//! A way is `field-ublk`, `field-nbd`, `nbdkit`, or `file`: a disk of the emulator's, without any
+//! network. A machine is up when it has read all files of its root. Prints one JSON object;
+//! `scripts/bench-boot` runs the recorded ones. Needs root.
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -61,7 +63,8 @@ impl Times {
     }
 }
 
-/// A file system of random files that cannot be compressed, and in it their names in the order in which they are read.
+/// A file system of random files that cannot be compressed, and in it their names in the order in
+/// which they are read.
 fn make_image(dir: &Path, size_mib: u64) -> Result<PathBuf, LabError> {
     let (tree, image) = (dir.join("tree"), dir.join("root.squashfs"));
     run(Command::new("mkdir").arg(&tree))?;
@@ -76,7 +79,8 @@ fn make_image(dir: &Path, size_mib: u64) -> Result<PathBuf, LabError> {
         random_file(&tree.join(&names[names.len() - 1]), kib * (MIB >> 10), number)?;
         left_kib -= kib;
     }
-    // Any order that is not the image's: multiples of a number that has no divisor in common with how many there are.
+    // Any order that is not the image's: multiples of a number that has no divisor in common with
+    // how many there are.
     let step = (names.len() / 3..).find(|step| gcd(*step, names.len()) == 1).unwrap_or(1);
     let order: String = (0..names.len()).map(|turn| format!("{}\n", names[turn * step % names.len()])).collect();
     let path = tree.join("order");

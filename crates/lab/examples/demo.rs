@@ -1,7 +1,7 @@
 //! The main job before the reader's eyes: share an image, lose its origin, go on reading.
 //!
-//! Run by `make demo`, which builds and installs what it needs. Everything it makes lies in one directory in
-//! RAM and is gone at the end, also after ctrl-C.
+//! Run by `make demo`, which builds and installs what it needs. Everything it makes lies in one
+//! directory in RAM and is gone at the end, also after ctrl-C.
 
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};

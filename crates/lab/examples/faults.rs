@@ -1,8 +1,9 @@
-//! Faults from the command line: something goes wrong, again and again, while readers on all hosts read everything.
+//! Faults from the command line: something goes wrong, again and again, while readers on all hosts
+//! read everything.
 //!
-//! `faults kills --nodes 20 --seconds 600`, or several names, or none for all of them. Prints a row of a table for each;
-//! `--json FILE` appends all that was noticed. `scripts/faults` runs the recorded ones. Needs root, and nothing of it is
-//! left behind.
+//! `faults kills --nodes 20 --seconds 600`, or several names, or none for all of them. Prints a row
+//! of a table for each; `--json FILE` appends all that was noticed. `scripts/faults` runs the
+//! recorded ones. Needs root, and nothing of it is left behind.
 
 use clap::Parser;
 use std::io::Write as _;

@@ -1,8 +1,9 @@
-//! Storms from the command line: everybody reads one image at once, over thin links, in the way that was asked for.
+//! Storms from the command line: everybody reads one image at once, over thin links, in the way
+//! that was asked for.
 //!
-//! `storm storm --readers 10 --store 6% --warm --repeat 3`, and `--system nbdkit` or `--system chain` beside it. Prints a
-//! line for each storm; `--json FILE` appends all that was measured. `scripts/storm-table` runs the recorded ones.
-//! Needs root, and nothing of it is left behind.
+//! `storm storm --readers 10 --store 6% --warm --repeat 3`, and `--system nbdkit` or `--system
+//! chain` beside it. Prints a line for each storm; `--json FILE` appends all that was measured.
+//! `scripts/storm-table` runs the recorded ones. Needs root, and nothing of it is left behind.
 
 use clap::{Parser, ValueEnum};
 use std::io::Write as _;
@@ -32,7 +33,8 @@ struct Options {
     /// What each node holds
     #[arg(long, default_value = "100%")]
     store: String,
-    /// Nodes have joined and filled their stores before the start [default: they are started at the start]
+    /// Nodes have joined and filled their stores before the start [default: they are started at the
+    /// start]
     #[arg(long)]
     warm: bool,
     /// The origin has left before the start
@@ -44,7 +46,8 @@ struct Options {
     /// The first so many readers' nodes are reached only through --front
     #[arg(long, default_value_t = 0, requires = "front")]
     fronted: usize,
-    /// A program that is told where to listen and where a node does, such as the example `liar` of vfield-e2e
+    /// A program that is told where to listen and where a node does, such as the example `liar` of
+    /// vfield-e2e
     #[arg(long, value_name = "PATH")]
     front: Option<PathBuf>,
     /// One more word for each node's command line; repeatable
@@ -62,7 +65,8 @@ struct Options {
     /// Stagger: seconds between two starts
     #[arg(long, default_value_t = 1.0)]
     gap: f64,
-    /// Trouble: 3s:slow:HOST:FACTOR, 3s:stop|kill|leave|cut|back:HOST, 3s:join:COUNT (host 0 is the origin); repeatable
+    /// Trouble: 3s:slow:HOST:FACTOR, 3s:stop|kill|leave|cut|back:HOST, 3s:join:COUNT (host 0 is the
+    /// origin); repeatable
     #[arg(long, value_name = "EVENT")]
     event: Vec<Event>,
     /// Let this machine remember so many neighbours meanwhile: all namespaces share one table

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-/// One mebibyte.
+/// Bytes of one mebibyte.
 pub const MIB: u64 = 1 << 20;
 
-/// Writes a file of `length` pseudo-random bytes: the same bytes for the same seed, none of them compressible.
+/// Writes a file of `length` pseudo-random bytes: the same bytes for the same seed, none of them
+/// compressible.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -4,7 +4,8 @@ use crate::LabError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the groups that bound memory lie, and the file that does: version 1 has a tree for each resource.
+/// Where the groups that bound memory lie, and the file that does: version 1 has a tree for each
+/// resource.
 const PLACES: [(&str, &str); 2] =
     [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
 
@@ -13,7 +14,8 @@ const PLACES: [(&str, &str); 2] =
 pub(crate) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// A group whose processes have at most so much memory together, and nothing is put on a disk instead.
+    /// A group whose processes have at most so much memory together, and nothing is put on a disk
+    /// instead.
     pub(crate) fn new(tag: &str, bytes: u64) -> Result<Self, LabError> {
         let is_tree = |(root, _): &&(&str, &str)| Path::new(root).join("cgroup.procs").exists();
         let (root, bound) = PLACES.iter().find(is_tree).copied().unwrap_or(PLACES[1]);
@@ -42,7 +44,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // What is left of it is found by those who look for leftovers.
+        // The search for leftovers finds its remains.
         let _ = fs::remove_dir(&self.0);
     }
 }

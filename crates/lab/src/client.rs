@@ -9,7 +9,8 @@ use std::time::Duration;
 /// A read of a whole image in the lab takes a second or two; beyond this it hangs.
 pub const READ_LIMIT: Duration = Duration::from_secs(60);
 
-/// Compares every byte of an exported file with an image. Exports are rounded up to whole sectors with zeros.
+/// Compares every byte of an exported file with an image. Exports are rounded up to whole sectors
+/// with zeros.
 ///
 /// # Errors
 /// With the first difference, or if the file cannot be read within [`READ_LIMIT`].
@@ -70,7 +71,8 @@ pub fn nbdsh(host: &Host, limit: Duration, uri: &str, script: &str) -> Result<St
     run(host.client(limit, "/usr/bin/python3").args(["-m", "nbd", "-c", &connect, "-c", script]))
 }
 
-/// Makes the kernel forget what it has read of a file, so that the next read asks the file system again.
+/// Makes the kernel forget what it has read of a file, so that the next read asks the file system
+/// again.
 ///
 /// # Errors
 /// If the file cannot be opened.

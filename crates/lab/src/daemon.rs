@@ -114,7 +114,7 @@ impl Start<'_> {
         self
     }
 
-    /// Lets it remember in this directory what is to outlive it.
+    /// Gives the daemon this directory for state that outlives it.
     #[must_use]
     pub fn state(mut self, dir: &Path) -> Self {
         self.state = Some(dir.join("state"));

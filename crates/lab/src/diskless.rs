@@ -1,8 +1,10 @@
-//! A machine without a disk, under software emulation, on the wire of a lab's host: starts over the network like one of metal.
+//! A machine without a disk, under software emulation, on the wire of a lab's host: starts over the
+//! network like one of metal.
 //!
-//! Owns the emulator and the way to a shell in the machine, a serial port at which the test's root (see
-//! `crates/e2e/tests/diskless/setup`) has one. The console's log is kept where `scripts/diskless` made the images, also when the
-//! lab has gone. The machine ends with its value; a host has at most one.
+//! Owns the emulator and the way to a shell in the machine, a serial port at which the test's root
+//! (see `crates/e2e/tests/diskless/setup`) has one. The console's log is kept where
+//! `scripts/diskless` made the images, also when the lab has gone. The machine ends with its value;
+//! a host has at most one.
 
 use crate::LabError;
 use crate::lab::Host;
@@ -42,11 +44,13 @@ impl Images {
 pub struct Parts {
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// The kernel's command line, of a machine that is handed kernel and initramfs; without one it starts from its network card.
+    /// The kernel's command line, of a machine that is handed kernel and initramfs; without one it
+    /// starts from its network card.
     pub command_line: Option<String>,
-    /// A disk: for what is saved, not for a root.
+    /// A disk for saved changes, not for a root.
     pub disk: Option<PathBuf>,
-    /// Its firmware is UEFI, and drives the network card itself; else a BIOS and the iPXE in the card.
+    /// Its firmware is UEFI, and drives the network card itself; else a BIOS and the iPXE in the
+    /// card.
     pub uefi: bool,
 }
 
@@ -71,9 +75,9 @@ pub struct Diskless {
 /// What a command in a machine said, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Exit status.
+    /// Exit status of the process.
     pub status: i32,
-    /// Both outputs.
+    /// Text of stdout and stderr.
     pub text: String,
 }
 
@@ -223,8 +227,8 @@ pub fn mac(host: &Host) -> String {
 }
 
 impl Host {
-    /// Makes the host's wire one for a machine: `tap0`, bridged to what was the host's own link. The host itself has no address
-    /// after this. Done already, nothing happens.
+    /// Makes the host's wire one for a machine: `tap0`, bridged to the host's former link. The host
+    /// itself has no address after this. Done already, nothing happens.
     ///
     /// # Errors
     /// On a loopback lab, and where the kernel has neither bridges nor taps.

@@ -1,9 +1,10 @@
-//! Faults: something goes wrong, again and again, while readers on all hosts read everything; what they noticed of it.
+//! Faults: something goes wrong, again and again, while readers on all hosts read everything; what
+//! they noticed of it.
 //!
-//! [`run`] lays out a field, lets a reader on each host go through the image over and over, brings a [`Fault`] about for a
-//! while, heals it, and gives a [`Finding`]: wrong bytes, errors, the longest stall, and what was not given back. Which hosts
-//! are struck, and when, is drawn from a seed. Used by the `faults` example and by tests; knows nothing of the protocol
-//! between nodes.
+//! [`run`] lays out a field, lets a reader on each host go through the image over and over, brings
+//! a [`Fault`] about for a while, heals it, and gives a [`Finding`]: wrong bytes, errors, the
+//! longest stall, and leaked resources. Which hosts are struck, and when, is drawn from a seed.
+//! Used by the `faults` example and by tests; knows nothing of the protocol between nodes.
 
 mod deeds;
 mod field;
@@ -48,7 +49,8 @@ pub struct Plan {
 /// Brings a fault about while everybody reads.
 ///
 /// # Errors
-/// If the field could not be laid out or the fault not be brought about; what readers noticed is in the finding.
+/// If the field could not be laid out or the fault not be brought about; what readers noticed is in
+/// the finding.
 pub fn run(fault: Fault, plan: &Plan) -> Result<Finding, LabError> {
     let vfield = Vfield::at(&plan.vfield);
     let mut field = Field::lay_out(fault, plan, &vfield)?;

@@ -1,10 +1,10 @@
 //! A lab: its hosts, and the janitor that removes every trace of them.
 //!
-//! The janitor is a shell that reads from a pipe held by this process and by nobody else. The pipe ends when
-//! the [`Lab`] is dropped, and also when this process dies in any way at all; then the janitor kills the
-//! processes that run inside the lab's directory, unmounts what is mounted there, and removes the namespaces
-//! and the directory. Should the janitor itself have been killed, the next lab finds what is left by the pid
-//! in the names.
+//! The janitor is a shell that reads from a pipe held by this process and by nobody else. The pipe
+//! ends when the [`Lab`] is dropped, and also when this process dies in any way at all; then the
+//! janitor kills the processes that run inside the lab's directory, unmounts what is mounted there,
+//! and removes the namespaces and the directory. Should the janitor itself have been killed, the
+//! next lab finds what is left by the pid in the names.
 
 mod switch;
 mod zones;
@@ -30,8 +30,9 @@ const PORT: u16 = 4440;
 const SHM_BYTES_MIN: u64 = 2 << 30;
 /// More would not fit into the last byte of an address.
 const HOSTS_MAX: usize = 200;
-/// TCP as Debian's kernels have it: its figures must not depend on what a machine's owner prefers. A namespace may choose
-/// among the algorithms only that everybody may use; its routes may name any.
+/// TCP as Debian's kernels have it: its figures must not depend on what a machine's owner prefers.
+/// A namespace may choose among the algorithms only that everybody may use; its routes may name
+/// any.
 const TCP_AS_DEBIAN: &str = "cd /proc/sys/net
     [ ! -e ipv6 ] || echo 1 >ipv6/conf/all/disable_ipv6
     [ $(cat ipv4/tcp_congestion_control) = cubic ] ||
@@ -39,7 +40,8 @@ const TCP_AS_DEBIAN: &str = "cd /proc/sys/net
     echo 1 >ipv4/tcp_no_metrics_save
     echo 4096 131072 6291456 >ipv4/tcp_rmem
     echo 4096 16384 4194304 >ipv4/tcp_wmem";
-/// Where the kernel keeps the bounds of its one table of neighbours: from where it tidies up, and how many it has at most.
+/// Where the kernel keeps the bounds of its one table of neighbours: from where it tidies up, and
+/// how many it has at most.
 const ARP_BOUNDS: [&str; 3] = ["gc_thresh1", "gc_thresh2", "gc_thresh3"];
 
 /// Distinguishes the labs of one process.
@@ -85,8 +87,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Hosts that are addresses of the loopback device; needs no rights. The first lab of a process has
-    /// 127.0.0.1 onwards, the next 127.0.1.1 and so on, since they may run side by side.
+    /// Hosts that are addresses of the loopback device; needs no rights. The first lab of a process
+    /// has 127.0.0.1 onwards, the next 127.0.1.1 and so on, since they may run side by side.
     ///
     /// # Errors
     /// If no port is free on all of them.
@@ -174,7 +176,8 @@ impl Lab {
         host.switch().set_port(&host.port(), true)
     }
 
-    /// Lets nothing reach a host any more but what is for all, while what it sends arrives, until [`Lab::undeafen`].
+    /// Lets nothing reach a host any more but what is for all, while what it sends arrives, until
+    /// [`Lab::undeafen`].
     ///
     /// # Panics
     /// On a loopback lab.
@@ -191,7 +194,8 @@ impl Lab {
         self.forward(host, "del", &[])
     }
 
-    /// Has the switch take another port for the host's, which drops what is not for it; or no longer.
+    /// Has the switch take another port for the host's, which drops what is not for it; or no
+    /// longer.
     fn forward(&self, host: &Host, verb: &str, how: &[&str]) -> Result<(), LabError> {
         let netns = host.netns().expect("a lab of namespaces");
         let told = run(Command::new("ip").args(["-n", netns, "-j", "link", "show", "dev", "eth0"]))?;
@@ -200,7 +204,7 @@ impl Lab {
         host.switch().forward(verb, &address, &host.port(), how)
     }
 
-    /// What has passed over a host's link.
+    /// Traffic of a host's link.
     ///
     /// # Panics
     /// On a loopback lab.
@@ -217,7 +221,7 @@ impl Lab {
         link.shape(host.netns().expect("a lab of namespaces"), "eth0")
     }
 
-    /// What has passed over each host's link, in the order of the hosts.
+    /// Traffic of each host's link, in the order of the hosts.
     ///
     /// # Panics
     /// On a loopback lab.
@@ -232,7 +236,8 @@ impl Lab {
         Ok(self.hosts.iter().map(counters).collect())
     }
 
-    /// Gives all hosts the TCP settings of Debian's kernels, whatever this machine has been told, and no IPv6.
+    /// Gives all hosts the TCP settings of Debian's kernels, whatever this machine has been told,
+    /// and no IPv6.
     ///
     /// # Errors
     /// If the kernel has no `cubic`.
@@ -240,8 +245,9 @@ impl Lab {
         self.hosts.iter().try_for_each(|host| run(host.command("sh").args(["-ec", TCP_AS_DEBIAN])).map(drop))
     }
 
-    /// Lets the kernel remember more neighbours until the lab is dropped. Its table is shared by all namespaces, so some
-    /// fifty hosts who all talk to each other overflow the usual 1024 entries, which never happens to real machines.
+    /// Lets the kernel remember more neighbours until the lab is dropped. Its table is shared by
+    /// all namespaces, so some fifty hosts who all talk to each other overflow the usual 1024
+    /// entries, which never happens to real machines.
     ///
     /// # Errors
     /// If this user may not.
@@ -305,19 +311,22 @@ impl Host {
         &self.dir
     }
 
-    /// A command that will run on this host, in the host's directory, and be killed with the thread that starts it.
+    /// A command that will run on this host, in the host's directory, and be killed with the thread
+    /// that starts it.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
         if let Some(netns) = self.netns() {
-            // Not `ip netns exec`: that also leaves the mount namespace, and mounts of the host would not be seen.
+            // Not `ip netns exec`: that also leaves the mount namespace, and mounts of the host
+            // would not be seen.
             command.arg("nsenter").arg(format!("--net=/run/netns/{netns}")).arg("--");
         }
         command.arg(program).current_dir(&self.dir).stdin(Stdio::null()).process_group(0);
         command
     }
 
-    /// A command of this host that is ended after `limit`: real clients can hang, and then say nothing.
+    /// A command of this host that is ended after `limit`: real clients can hang, and then say
+    /// nothing.
     pub fn client(&self, limit: Duration, program: &str) -> Command {
         let mut command = self.command("timeout");
         command.args(["--kill-after=2", &limit.as_secs().max(1).to_string(), program]);

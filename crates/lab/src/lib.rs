@@ -1,14 +1,17 @@
-//! A small lab for real processes: hosts with links of their own on one machine, daemons that are always ended.
+//! A small lab for real processes: hosts with links of their own on one machine, daemons that are
+//! always ended.
 //!
-//! [`Lab::namespaces`] lays out hosts as network namespaces around a bridge, with shaped links that can be cut;
-//! it needs root, and no packet leaves it. [`Lab::loopback`] gives each host an address in 127.0.0.0/8 instead
-//! and needs nothing. A [`Host`] starts [`Process`]es, a [`Vfield`] starts daemons on hosts and asks them how
-//! they are. A [`storm`] races readers on all hosts, a [`fault`] befalls them.
+//! [`Lab::namespaces`] lays out hosts as network namespaces around a bridge, with shaped links that
+//! can be cut; it needs root, and no packet leaves it. [`Lab::loopback`] gives each host an address
+//! in 127.0.0.0/8 instead and needs nothing. A [`Host`] starts [`Process`]es, a [`Vfield`] starts
+//! daemons on hosts and asks them how they are. A [`storm`] races readers on all hosts, a [`fault`]
+//! befalls them.
 //!
-//! Whatever happens to the program that made a lab (return, panic, ctrl-C, SIGKILL), its processes, mounts,
-//! namespaces and files go: see [`lab`].
+//! Whatever happens to the program that made a lab (return, panic, ctrl-C, SIGKILL), its processes,
+//! mounts, namespaces and files go: see [`lab`].
 //!
-//! Used by the end-to-end tests, the demonstration and the benchmark; nothing here knows the protocol.
+//! Used by the end-to-end tests, the demonstration and the benchmark; nothing here knows the
+//! protocol.
 
 pub mod bytes;
 mod cgroup;
@@ -51,25 +54,25 @@ pub enum LabError {
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried, with its path.
+        /// The failed step with its path.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A state was not reached in time.
     #[error("after {limit:?} still not: {what}")]
     Late {
-        /// The state.
+        /// The awaited state.
         what: String,
-        /// The bound.
+        /// The time allowed.
         limit: Duration,
     },
     /// A process ended while something was expected of it.
     #[error("{name} ended ({how}); its last words: {log}")]
     Ended {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// Exit status.
+        /// Exit status of the process.
         how: String,
         /// The end of its log.
         log: String,

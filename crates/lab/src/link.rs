@@ -1,16 +1,18 @@
-//! A host's link: its rate in each direction, and what has passed over it.
+//! A host's link: its rate in each direction, and its traffic.
 
 use crate::LabError;
 use crate::process::run;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Largest burst of a token bucket. It must hold one super-packet, or the bucket cuts packets up in software.
+/// Largest burst of a token bucket. It must hold one super-packet, or the bucket cuts packets up in
+/// software.
 const BURST_BYTES: u64 = 64 << 10;
-/// Largest super-packet on a shaped link: smaller makes the rate smoother and costs more of the processor.
+/// Largest super-packet on a shaped link: smaller makes the rate smoother and costs more of the
+/// processor.
 const GSO_BYTES: u64 = 16 << 10;
 const _: () = assert!(GSO_BYTES <= BURST_BYTES);
-/// What waits in front of a direction at most, in milliseconds of its rate: a switch port's buffer.
+/// Maximum queue of a direction, in milliseconds of its rate: a switch port's buffer.
 const BUFFER_MS: u64 = 50;
 
 /// The kind of link that each host gets, the same in both directions.

@@ -1,9 +1,11 @@
-//! A small machine with a kernel of its own, under software emulation: boots, runs one script, and is switched off.
+//! A small machine with a kernel of its own, under software emulation: boots, runs one script, and
+//! is switched off.
 //!
-//! For what this machine's kernel does not have or must not be troubled with. Its programs are this machine's `/usr`, seen
-//! read-only; it has no network but its own loopback and no disk but its memory, unless it is [started](Machine::start) with
-//! some. What `scripts/machine` made is found through the environment variable `VFIELD_MACHINE`; each run has a directory there,
-//! `runs/NAME`, in which the script finds itself as `/shared` and where the console's log stays.
+//! For what this machine's kernel does not have or must not be troubled with. Its programs are this
+//! machine's `/usr`, seen read-only; it has no network but its own loopback and no disk but its
+//! memory, unless it is [started](Machine::start) with some. What `scripts/machine` made is found
+//! through the environment variable `VFIELD_MACHINE`; each run has a directory there, `runs/NAME`,
+//! in which the script finds itself as `/shared` and where the console's log stays.
 //!
 //! The machine is ended with its [`Process`].
 
@@ -17,16 +19,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What the emulator gets beyond a script's limit to boot and to switch itself off; it needs about 10 s.
+/// What the emulator gets beyond a script's limit to boot and to switch itself off; it needs about
+/// 10 s.
 const BOOT_MAX: Duration = Duration::from_secs(60);
 
-/// How often a machine is booted whose kernel dies before the script begins, or in a [known](KNOWN_FAULT) way. Now and then,
-/// on a busy machine, the emulator runs into an instruction that the other processor is just replacing (QEMU 7.2, `Oops: int3`).
+/// How often a machine is booted whose kernel dies before the script begins, or in a
+/// [known](KNOWN_FAULT) way. Now and then, on a busy machine, the emulator runs into an instruction
+/// that the other processor is just replacing (QEMU 7.2, `Oops: int3`).
 const BOOTS_MAX: u32 = 3;
 
-/// Where a kernel is known to fail by itself, as its call trace has it, which says nothing about what is tested: Linux 6.12.95
-/// now and then completes a command of a ublk queue that it has freed already, when the process at the queue is killed while
-/// it submits. `__io_fallback_tw` then counts references to a ring that has none.
+/// Where a kernel is known to fail by itself, as its call trace has it, which says nothing about
+/// what is tested: Linux 6.12.95 now and then completes a command of a ublk queue that it has freed
+/// already, when the process at the queue is killed while it submits. `__io_fallback_tw` then
+/// counts references to a ring that has none.
 const KNOWN_FAULT: &str = "RIP: 0010:io_fallback_tw+";
 
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -42,12 +47,13 @@ pub struct Machine {
 pub struct Hardware<'a> {
     /// Memory in MiB: images and copies of them lie in it.
     pub memory_mib: u32,
-    /// Its processors.
+    /// Number of processors.
     pub processors: u32,
     /// A disk that it can only read, `/dev/vda`.
     pub disk: Option<&'a Path>,
-    /// Its clock is right however busy this machine is, and slow to read. Without, it counts the processor's ticks, whose rate is
-    /// guessed at the start: beside many others by up to ten times wrongly, and then nothing that is timed works as it should.
+    /// Its clock is right however busy this machine is, and slow to read. Without, it counts the
+    /// processor's ticks, whose rate is guessed at the start: beside many others by up to ten times
+    /// wrongly, and then nothing that is timed works as it should.
     pub right_clock: bool,
 }
 
@@ -70,7 +76,7 @@ pub struct Ran {
 }
 
 impl Machine {
-    /// What was made, if it was and can be run here.
+    /// The built machine, if it exists and can run here.
     pub fn find() -> Option<Self> {
         let dir = PathBuf::from(std::env::var_os("VFIELD_MACHINE")?);
         let made = ["vmlinuz", "initramfs", "vfield"].iter().all(|name| dir.join(name).is_file());
@@ -106,13 +112,14 @@ impl Machine {
                 return Ok(Ran { status, console, shared });
             }
             boots += 1;
-            // Past a test's harness, which shows only what failing tests print: nobody is to find this out by counting seconds.
+            // Past a test's harness, which shows only what failing tests print: nobody is to find
+            // this out by counting seconds.
             let _ = writeln!(stderr(), "{name}: the machine's kernel failed by itself, and is booted again");
         }
     }
 
-    /// Switches a machine on at the wire of a lab's host, for a script; returns it, and what the script knows as `/shared`. The
-    /// network card is `eth0`, and has no address.
+    /// Switches a machine on at the wire of a lab's host, for a script; returns it, and what the
+    /// script knows as `/shared`. The network card is `eth0`, and has no address.
     ///
     /// # Errors
     /// If the emulator, or the host's bridge, cannot be had.
@@ -156,8 +163,9 @@ impl Machine {
         command.args(["-m", &hardware.memory_mib.to_string(), "-no-reboot", "-nodefaults"]);
         command.args(["-display", "none", "-vga", "none", "-monitor", "none", "-serial", "stdio"]);
         command.arg("-kernel").arg(self.dir.join("vmlinuz")).arg("-initrd").arg(self.dir.join("initramfs"));
-        // Whoever waits for a machine whose kernel has failed waits for nothing; and an emulated clock that seems to run
-        // wrong, because the machine is busy, is not to have the kernel rewrite itself meanwhile (see `BOOTS_MAX`).
+        // Whoever waits for a machine whose kernel has failed waits for nothing; and an emulated
+        // clock that seems to run wrong, because the machine is busy, is not to have the kernel
+        // rewrite itself meanwhile (see `BOOTS_MAX`).
         let clock = if hardware.right_clock { " clocksource=hpet" } else { "" };
         command.args(["-append", &format!("console=ttyS0 quiet oops=panic panic=-1 tsc=nowatchdog{clock}")]);
         command.args(["-virtfs", &seen(Path::new("/usr"), "usr", ",readonly=on")]);

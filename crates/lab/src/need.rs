@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub enum Need {
     /// Namespaces, shaping and mounts.
     Root,
-    /// `/dev/fuse`.
+    /// The device `/dev/fuse`.
     Fuse,
     /// What `scripts/machine` makes, and QEMU.
     Machine,
@@ -36,7 +36,8 @@ impl Need {
     }
 }
 
-/// True if all is there. If not, names the test and what it lacks, past the test harness's capture of output.
+/// True if all is there. If not, names the test and what it lacks, past the test harness's capture
+/// of output.
 ///
 /// # Panics
 /// With the environment variable `CI` set, where a test that does not run is a failure.
@@ -64,7 +65,8 @@ pub fn fuse_works() -> bool {
         && (is_root() || find_tool("fusermount3").is_some())
 }
 
-/// Where a program lies; the system directories are looked into even where the search path lacks them.
+/// Where a program lies; the system directories are looked into even where the search path lacks
+/// them.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);

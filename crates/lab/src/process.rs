@@ -91,7 +91,7 @@ impl Process {
         self.signal(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn thaw(&mut self) {
         self.signal(Signal::CONT);
     }
@@ -192,7 +192,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Processor time that a process has used, all threads; also of one that has ended and was not waited for.
+/// Processor time that a process has used, all threads; also of a zombie.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Fields are counted from behind the name, which may contain anything.

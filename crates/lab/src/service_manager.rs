@@ -1,5 +1,5 @@
-//! A service manager, as far as a daemon sees one: it hears of it (`sd_notify(3)`), keeps a file for it, and passes that to the
-//! next one that it starts (`sd_listen_fds(3)`).
+//! A service manager, as far as a daemon sees one: it hears of it (`sd_notify(3)`), keeps a file
+//! for it, and passes that to the next one that it starts (`sd_listen_fds(3)`).
 
 use crate::LabError;
 use crate::lab::Host;
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 /// Standard input becomes the first passed file, of a process with the id that it is told to have.
 const PASS: &str = r#"export LISTEN_PID=$$; exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// See the module.
+/// A service manager's socket for one daemon.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: UnixDatagram,

@@ -3,7 +3,8 @@
 use crate::LabError;
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at a state: short against what is measured, long against a look's cost.
+/// Pause between two looks at a state: short against the measured times, long against the cost of a
+/// look.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A moment by which something must have happened.

@@ -1,4 +1,5 @@
-//! The lab itself: it isolates, shapes and cuts, and leaves nothing behind however its program ends.
+//! The lab itself: it isolates, shapes and cuts, and leaves nothing behind however its program
+//! ends.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,8 @@ fn a_link_has_the_rate_it_was_given() -> Result<(), LabError> {
     let start = Instant::now();
     run(client.client(SOON, "nbdcopy").args([&uri, "null:"]))?;
     let mbit = 16.0 * 8.0 * 1.048_576 / start.elapsed().as_secs_f64();
-    // Headers take four hundredths, the first burst is free; a busy machine may be slower, never faster.
+    // Headers take four hundredths, the first burst is free; a busy machine may be slower, never
+    // faster.
     assert!(mbit < 215.0, "{mbit} Mbit/s over a link of 200");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Storms of the systems that are no node: races begin together, count every byte, and survive trouble.
+//! Storms of the systems that are no node: races begin together, count every byte, and survive
+//! trouble.
 
 use std::path::{Path, PathBuf};
 use vfield_lab::need::{Need, have};
@@ -30,7 +31,8 @@ fn a_chain_uses_all_links_at_once() -> Result<(), LabError> {
     let plan = Plan { system: System::Chain, readers: 3, mbit: 200, size_bytes: 16 << 20, ..Plan::default() };
     let sample = storm(&plan)?;
     assert_eq!((sample.ok, sample.delivered_bytes), (3, 3 * plan.size_bytes), "{}", sample.line());
-    // One server for all would reach a third. The first burst is free, and a busy machine may be slower.
+    // One server for all would reach a third. The first burst is free, and a busy machine may be
+    // slower.
     assert!((0.4..1.05).contains(&sample.efficiency), "{}", sample.line());
     assert!((1.0..1.2).contains(&sample.origin_copies), "{}", sample.line());
     Ok(())

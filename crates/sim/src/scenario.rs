@@ -5,4 +5,5 @@ pub mod fit;
 pub mod room;
 pub mod storm;
 pub mod units;
-pub mod weather;
+
+pub use vfield_weather as weather;

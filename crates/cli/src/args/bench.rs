@@ -13,36 +13,36 @@ use std::path::PathBuf;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   vfield bench                                          the image that this machine's node exports
-  vfield bench --link 1G --pattern sequential           compared with a link of 1 Gbit/s
+  vfield bench --link 1G --pattern sequential           compare with a link of 1 Gbit/s
   vfield bench viver.squash --streams 1,4,16 --seconds 5
-  vfield bench --pattern write,randwrite                an image with an overlay, written to
-  vfield bench --peer 192.168.1.1                       what that node sends, by number of streams
+  vfield bench --pattern write,randwrite                write to an image with an overlay
+  vfield bench --peer 192.168.1.1                       rate of another node, by number of streams
 
-A run ends with --size or --seconds, whichever comes first. Ctrl-C prints what was measured.";
+A run ends at --size or --seconds, whichever comes first. Ctrl-C ends it and prints the results.";
 
-/// `vfield bench`.
+/// Options of `vfield bench`.
 #[derive(Debug, Args)]
 pub struct BenchOptions {
-    /// The image, by name, id, or the beginning of its id [default: the node's only one]
+    /// The image, by name, id, or the beginning of its id [default: the node's only image]
     #[arg(value_name = "IMAGE", conflicts_with_all = ["nbd", "peer"])]
     pub image: Option<String>,
-    /// Read this NBD export instead of one that the daemon names
+    /// Read this NBD export instead of the daemon's
     #[arg(long, value_name = "URI", conflicts_with_all = ["peer", "via"])]
     pub nbd: Option<NbdUri>,
-    /// Which export of the daemon is read: nbd or fuse [default: nbd if there is one]
+    /// The daemon's export to read: nbd or fuse [default: nbd if it exists]
     #[arg(long, value_name = "KIND", hide_possible_values = true, conflicts_with = "peer")]
     pub via: Option<Via>,
-    /// Ask another node directly for what it has, without becoming a member of its field
+    /// Request chunks from another node without joining its field
     #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname, help_heading = "Another node")]
     pub peer: Option<Address>,
-    /// The key of that node's field
+    /// Key file of that node's field
     #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Another node")]
     pub field_key: Vec<PathBuf>,
-    /// Image of that node, by name, id, or the beginning of its id [default: its only one]
+    /// Image of that node, by name, id, or the beginning of its id [default: its only image]
     #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
     pub peer_image: Option<String>,
-    /// What is measured, one run for each: sequential and random read; write and randwrite write
-    /// over what the image has here [default: sequential,random]
+    /// Patterns, one run for each. sequential and random read; write and randwrite overwrite the
+    /// image on this machine [default: sequential,random]
     #[arg(
         long,
         value_name = "PATTERN,...",
@@ -51,33 +51,33 @@ pub struct BenchOptions {
         conflicts_with = "peer"
     )]
     pub pattern: Vec<Pattern>,
-    /// Parallel streams, one run for each number [default: 4; with --peer: 1,2,4,8,12]
+    /// Numbers of parallel streams, one run for each [default: 4; with --peer: 1,2,4,8,12]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count::of_streams)]
     pub streams: Vec<u64>,
-    /// Requests under way in each stream [default: 4; with --peer: 1]
+    /// Requests in flight per stream [default: 4; with --peer: 1]
     #[arg(long, value_name = "N", value_parser = count::of_streams)]
     pub depth: Option<u64>,
-    /// Bytes of a request [default: 256K, random and randwrite 4K; a node is always asked for chunks]
+    /// Size of a request [default: 256K; random and randwrite: 4K; with --peer: a chunk]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "peer")]
     pub block_size: Option<Size>,
-    /// End a run after so many bytes [default: the image's length; with --peer: no limit]
+    /// Maximum bytes of a run [default: the image's size; with --peer: no limit]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<Size>,
-    /// End a run after so long [default: 10; with --peer: 5]
+    /// Maximum time of a run [default: 10; with --peer: 5]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub seconds: Option<Period>,
-    /// Rate of the link to the peers, say 1G [default: what the kernel says of the device]
+    /// Rate of the link to the peers, such as 1G [default: the network device's rate]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<Rate>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Which daemon.
+    /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
 }
 
-/// Which export is read.
+/// An export of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Via {
     /// The NBD server.
@@ -86,22 +86,22 @@ pub enum Via {
     Fuse,
 }
 
-/// In which order blocks are read or written.
+/// The order of blocks, and whether they are read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// One after the other.
+    /// Reads in order.
     Sequential,
-    /// Any, also several times.
+    /// Reads at random places.
     Random,
-    /// One after the other, written.
+    /// Writes in order.
     Write,
-    /// Any, also several times, written.
+    /// Writes at random places.
     Randwrite,
 }
 
 impl Pattern {
-    /// As it is written.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sequential => "sequential",

@@ -10,9 +10,9 @@ pub(super) const SIGN_EXAMPLES: &str = "\
 Examples:
   minisign -G -p vendor.pub -s vendor.key               once
   vfield sign viver.squash --secret-key vendor.key
-  minisign -Vm viver.squash.vfield -p vendor.pub        the stock tool verifies it
-  vfield serve viver.squash --listen 192.168.1.1        hands the signature out
-  vfield join 192.168.1.1 --trust vendor.pub            reads nothing else";
+  minisign -Vm viver.squash.vfield -p vendor.pub        verify it with minisign
+  vfield serve viver.squash --listen 192.168.1.1        serve the image and its signature
+  vfield join 192.168.1.1 --trust vendor.pub            join only images signed with it";
 
 pub(super) const KEY_EXAMPLES: &str = "\
 Examples:
@@ -20,72 +20,72 @@ Examples:
   vfield serve viver.squash --listen 192.168.1.1 --field-key /etc/vfield.key
   vfield join 192.168.1.1 --field-key /etc/vfield.key
 
-To change the key while the field goes on, or to shut a machine out that had it:
+To change the key of a running field, or to exclude a machine that has it:
   1. append the new key's line to the file on every machine that stays; vfield key reload
   2. move that line to the top on each; vfield key reload
-  3. take the old line out on each; vfield key reload";
+  3. delete the old line on each; vfield key reload";
 
-/// `vfield sign`.
+/// Options of `vfield sign`.
 #[derive(Debug, Args)]
 pub struct SignOptions {
     /// Image file or block device; FILE.vfield and FILE.vfield.minisig are written beside it
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Secret key, as `minisign -G` makes it; its password is asked for
+    /// Secret key of `minisign -G`; vfield asks for its password
     #[arg(long, short = 's', value_name = "KEY", value_hint = ValueHint::FilePath)]
     pub secret_key: Option<PathBuf>,
-    /// Only write FILE.vfield, for `minisign -Sm FILE.vfield` to sign
+    /// Write only FILE.vfield, to be signed by `minisign -Sm FILE.vfield`
     #[arg(long, conflicts_with = "secret_key")]
     pub statement: bool,
-    /// Name under which it is served [default: the file's name]
+    /// Image name [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<ImageName>,
-    /// Chunk size with which it is served
+    /// Chunk size of the image
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub chunk_size: Size,
 }
 
-/// `vfield key`.
+/// Options of `vfield key`.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true)]
 pub struct KeyOptions {
-    /// What is to be done.
+    /// The action to run.
     #[command(subcommand)]
     pub action: KeyAction,
 }
 
-/// What is done with field keys.
+/// Actions on field keys.
 #[derive(Debug, Subcommand)]
 pub enum KeyAction {
-    /// Make a new key in a new file that only its owner can read
+    /// Make a key in a new file that only its owner can read
     New {
-        /// The file
+        /// File of the key
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Print the names of the keys in a file, as `vfield status` shows them; they are no secret
+    /// Print the names of the keys in a file, as in `vfield status`; the names are not secret
     Id {
-        /// The file
+        /// File of the key
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Let the running daemon read its key files again; nodes without any of the keys are hung up on
+    /// Reload the key files of the running daemon; it disconnects nodes that have none of the keys
     Reload {
-        /// Which daemon.
+        /// The daemon to control.
         #[command(flatten)]
         control: ControlOptions,
     },
 }
 
-/// How much a daemon gives up.
+/// Extent of the sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
-    /// What it can.
+    /// As far as kernel and exports allow.
     #[default]
     Auto,
-    /// Everything, or it does not start.
+    /// Complete, or the daemon refuses to start.
     Require,
-    /// Nothing.
+    /// No sandbox at all.
     Off,
 }

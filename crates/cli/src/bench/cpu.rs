@@ -1,12 +1,13 @@
 //! Who used the processors: readings of `/proc`, and the shares between two of them.
 //!
-//! All shares are of all processors of the machine together, 0 to 1, so that they can be compared and
-//! added. In a container `/proc/stat` may be the whole host's.
+//! All shares are of all processors of the machine together, 0 to 1, so that they can be compared
+//! and added. In a container `/proc/stat` may be the whole host's.
 
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The kernel counts in ticks of some 10 ms: the shares of what is shorter than this would be noise.
+/// The kernel counts in ticks of some 10 ms: the shares of what is shorter than this would be
+/// noise.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Counters at one moment.
@@ -29,8 +30,8 @@ struct Machine {
     total: u64,
 }
 
-/// Shares of all processors between two readings, 0 to 1; `None` for what could not be read, and for less than
-/// [`SHORTEST`].
+/// Shares of all processors between two readings, 0 to 1; `None` for what could not be read, and
+/// for less than [`SHORTEST`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Shares {
     /// Number of processors.
@@ -90,7 +91,7 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// Reads `/proc/stat`.
+/// Processor times of the machine, from the text of `/proc/stat`.
 fn machine(text: &str) -> Option<Machine> {
     let mut fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(|field| field.parse::<u64>());
     let mut next = || fields.next().and_then(Result::ok);

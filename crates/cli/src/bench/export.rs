@@ -1,17 +1,17 @@
-//! Where an image of this machine's node is read or written: the export that a daemon names, or one that was given.
+//! The export to read or write: the daemon's, or one given by its URI.
 
 use super::file::FileUser;
 use super::load::{Channel, Doing};
-use super::nbd::{Nbd, Place};
+use super::nbd::Nbd;
 use super::outcome::Image;
 use crate::args::Via;
 use crate::control::message::DaemonStatus;
 use crate::control::offer::{ExportKind, ExportStatus};
 use crate::failure::Failure;
 use crate::selection::{self, Named};
-use crate::values::nbd_uri::{NbdUri, Server};
+use crate::values::nbd_uri::NbdUri;
 use std::path::PathBuf;
-use vfield_export::nbd::PORT;
+use vfield_export::nbd::Address;
 use vfield_node::status::ImageStatus;
 
 /// Something to read from.
@@ -26,7 +26,7 @@ pub struct Export {
 
 #[derive(Debug, Clone)]
 enum Way {
-    Nbd(Place, String),
+    Nbd(Address, String),
     File(PathBuf),
 }
 
@@ -52,9 +52,9 @@ impl Export {
                 let mut uri: NbdUri =
                     uri.parse().map_err(|_| none("has an export that cannot be read here", "--nbd"))?;
                 image.name.clone_into(&mut uri.name);
-                let place = place(&uri.server)?;
-                // The server rounds up to whole sectors; what is past the image is none of it.
-                let shown = shown(&place, &uri.name);
+                let place = uri.server.resolve()?;
+                // The server rounds up to whole sectors; bytes past the image are padding.
+                let shown = place.uri(&uri.name);
                 Ok(Self { shown, way: Way::Nbd(place, uri.name), end_bytes: image.size_bytes })
             }
             Some((None, Some(dir))) => {
@@ -74,12 +74,12 @@ impl Export {
     /// # Errors
     /// If it cannot be reached.
     pub fn named(uri: &NbdUri) -> Result<Self, Failure> {
-        let place = place(&uri.server)?;
+        let place = uri.server.resolve()?;
         let end_bytes = Nbd::connect(&place, &uri.name, 0)?.device_bytes();
         if end_bytes == 0 {
             return Err(Failure::failed(format!("the export {:?} is empty", uri.name)));
         }
-        Ok(Self { shown: shown(&place, &uri.name), way: Way::Nbd(place, uri.name.clone()), end_bytes })
+        Ok(Self { shown: place.uri(&uri.name), way: Way::Nbd(place, uri.name.clone()), end_bytes })
     }
 
     /// How much there is to read.
@@ -87,8 +87,8 @@ impl Export {
         self.end_bytes
     }
 
-    /// Streams that read or write it in blocks, and how many requests each of them is to have under way: a file's
-    /// user has one, so there are `depth` times as many.
+    /// Streams that read or write it in blocks, and how many requests each of them is to have under
+    /// way: a file's user has one, so there are `depth` times as many.
     ///
     /// # Errors
     /// If it cannot be reached, or is read-only and to be written.
@@ -121,25 +121,7 @@ impl Export {
 /// Why nothing was written to `place`.
 pub fn read_only(place: &dyn std::fmt::Display) -> Failure {
     let failure = Failure::failed(format!("{place} is read-only: nothing was written"));
-    failure.hint("a daemon that was started with --overlay ram, or --overlay DIR, lets its images be written")
-}
-
-fn shown(place: &Place, name: &str) -> String {
-    match place {
-        Place::Unix(path) => vfield_export::nbd::Address::Unix(path.clone()).uri(name),
-        Place::Tcp(addr) => vfield_export::nbd::Address::Tcp(*addr).uri(name),
-    }
-}
-
-fn place(server: &Server) -> Result<Place, Failure> {
-    match server {
-        Server::Unix(path) => Ok(Place::Unix(path.clone())),
-        Server::Tcp(address) => {
-            let addrs = address.resolve(PORT)?;
-            let first = addrs.first().copied();
-            first.map(Place::Tcp).ok_or_else(|| Failure::failed(format!("host {address} has no address")))
-        }
-    }
+    failure.hint("to write, start the daemon with --overlay ram or --overlay DIR")
 }
 
 /// True if a daemon exports what `uri` names.
@@ -148,11 +130,10 @@ pub fn is_of(status: &DaemonStatus, uri: &NbdUri) -> bool {
     status.exports.iter().filter_map(server).any(|server| server == uri.server)
 }
 
-/// The image that a person means by `wanted`: its name, its id, or the beginning of its id; without a wish
-/// the only one.
+/// The image that a person means by `wanted`: its name, its id, or the beginning of its id; without
+/// a wish the only one.
 ///
-/// # Errors
-/// If it is none of them, or could be several. `whose` is who has them, for people.
+/// # Errors If it is none of them, or could be several. `whose` names their owner, for people.
 pub fn choose<'a>(wanted: Option<&str>, images: &'a [Image], whose: &str) -> Result<&'a Image, Failure> {
     let Some(wanted) = wanted else {
         return match images {

@@ -1,4 +1,5 @@
-//! A file that is read, or written, as programs do it: through the page cache, which is emptied of it before.
+//! A file that is read, or written, as programs do it: through the page cache, which is emptied of
+//! it before.
 //!
 //! Direct reads would go around the cache, but one that nobody answers cannot be interrupted.
 
@@ -23,7 +24,8 @@ pub struct FileUser {
 }
 
 impl FileUser {
-    /// Opens a file to be read or written in blocks, up to `end_bytes`, and has the kernel forget what it knows of it.
+    /// Opens a file to be read or written in blocks, up to `end_bytes`, and has the kernel forget
+    /// what it knows of it.
     pub fn open(path: &Path, doing: Doing, block_bytes: u64, end_bytes: u64) -> Result<Self, Failure> {
         let open = || {
             let file = File::options().read(true).write(doing == Doing::Writing).open(path)?;
@@ -60,7 +62,7 @@ impl Channel for FileUser {
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::failed(format!("{}: {}", path.display(), plain(error)));
-    failure.hint("only the user who mounted it may read it; `vfield status` says what is missing")
+    failure.hint("a mount is readable for its own user only; `vfield status` lists missing chunks")
 }
 
 #[cfg(test)]

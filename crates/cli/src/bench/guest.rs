@@ -1,9 +1,10 @@
 //! A guest of a node: greets it, asks it for chunks, and is no member of its field.
 //!
-//! The only file here that speaks the nodes' protocol. Whoever greets a node is taken for a member that lives
-//! at the address it names. A guest therefore waits for the node's greeting and names the node's own
-//! address, with generation 0: to every node that is a process which died there long ago, and whose place
-//! the living one has. It never says anything of its own about images, so nobody counts on it.
+//! The only file here that speaks the nodes' protocol. Whoever greets a node is taken for a member
+//! that lives at the address it names. A guest therefore waits for the node's greeting and names
+//! the node's own address, with generation 0: to every node that is a process which died there long
+//! ago, and whose place the living one has. It never says anything of its own about images, so
+//! nobody counts on it.
 
 use super::socket::{Socket, explain};
 use crate::failure::Failure;
@@ -58,18 +59,18 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Greets the node at `addr` as `id`, which is for this program to choose; with the keys of its field if it has any.
+    /// Greets the node at `addr` as `id`, which is for this program to choose; with the keys of its
+    /// field if it has any.
     ///
-    /// # Errors
-    /// If nobody answers there, or somebody who is no node of this version.
+    /// # Errors If no node of this version answers there.
     pub fn greet(addr: SocketAddr, id: NodeId, keys: Option<&KeyRing>) -> Result<Self, Failure> {
         let refused = |why: String| Failure::failed(format!("node {addr}: {why}"));
         let socket = Socket::node(addr, keys).map_err(|error| {
             // A connection was made, and what it said of the key did not do.
             let proving = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof);
             let hint = if keys.is_some() && proving {
-                "check --field-key: `vfield status` there shows the key's name, or that the field is open, and \
-                 `vfield key id FILE` the name of yours"
+                "check --field-key: `vfield status` on that node shows its key's name, `vfield key id FILE` that \
+                 of yours"
             } else {
                 "check --peer; `vfield status` on a member lists the nodes of a field"
             };
@@ -82,9 +83,9 @@ impl Guest {
             let hint = match (&error, keys) {
                 // A node of a closed field says nothing to a stranger.
                 (GuestError::Io(_) | GuestError::Late, None) => {
-                    "if its field is closed, give the field's key: --field-key FILE; else check the address"
+                    "for a closed field, give its key: --field-key FILE; else check the address"
                 }
-                _ => "give the address at which a node of this version listens for others",
+                _ => "give the listen address of a node of this version",
             };
             refused(error.to_string()).hint(hint)
         })?;
@@ -94,7 +95,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// The node.
+    /// The identity of the node.
     pub const fn peer(&self) -> &Identity {
         &self.peer
     }
@@ -117,7 +118,7 @@ impl Guest {
         self.send(&wire::snapshot_frame(Kind::Sync, 0, Snapshot::default()))?;
         let end = Instant::now() + PATIENCE;
         let header = self.frame(&|| Instant::now() >= end)?.filter(|header| header.kind == Kind::Synced);
-        header.ok_or_else(|| self.broken("it does not tell what it knows"))?;
+        header.ok_or_else(|| self.broken("it sends no member records"))?;
         wire::decode_snapshot(&self.payload).map_err(|error| self.broken(&error.to_string()))
     }
 
@@ -139,7 +140,7 @@ impl Guest {
         let reply = match header.kind {
             Kind::Data => Reply::Chunk(&self.payload),
             Kind::Refuse | Kind::Redirect => Reply::Refused,
-            _ => return Err(self.broken("it does not keep to the protocol")),
+            _ => return Err(self.broken("it breaks the protocol")),
         };
         Ok(Some((header.request, reply)))
     }
@@ -212,7 +213,7 @@ impl std::fmt::Display for GuestError {
         match self {
             Self::Io(error) => f.write_str(&explain(error)),
             Self::Wire(error) => write!(f, "{error}"),
-            Self::Late => f.write_str("it does not greet"),
+            Self::Late => f.write_str("it sends no greeting"),
         }
     }
 }

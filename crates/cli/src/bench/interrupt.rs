@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM while something is measured: the first one ends it politely, the second one at once.
+//! Ctrl-C and SIGTERM while something is measured: the first one ends it politely, the second one
+//! at once.
 
 use crate::failure::{Failure, plain};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Which link leads to the peers, and how fast it is: what the kernel knows, sending nothing.
 //!
-//! A rate is believed where it is a card's. A virtual device has one only if a card is below it (a bridge,
-//! a bond, a VLAN): a veth pair claims 10 Gbit/s whatever it leads through.
+//! A rate is believed where it is a card's. A virtual device has one only if a card is below it (a
+//! bridge, a bond, a VLAN): a veth pair claims 10 Gbit/s whatever it leads through.
 
 use crate::network;
 use serde::Serialize;

@@ -1,8 +1,8 @@
-//! One run: streams that keep requests under way, and what was measured of them.
+//! One run: streams that keep requests in flight, and their results.
 //!
-//! Each stream is a thread with a [`Channel`] of its own; the caller's thread only waits and tells how far
-//! it is. A thread that hangs (a FUSE read that nobody answers) is left behind, and what it had measured
-//! before counts.
+//! Each stream is a thread with a [`Channel`] of its own; the caller's thread only waits and tells
+//! how far it is. A thread that hangs (a FUSE read that nobody answers) is left behind, and what it
+//! had measured before counts.
 
 use super::work::{Work, mixed};
 use crate::failure::Failure;
@@ -21,12 +21,12 @@ const DELAY_MAX: u64 = 3_600_000_000_000;
 /// Digits of a delay that are kept.
 const DIGITS: u8 = 3;
 
-/// What is done with blocks.
+/// Reading or writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     /// They are read.
     Reading,
-    /// They are written, over whatever is there.
+    /// Blocks are overwritten.
     Writing,
 }
 
@@ -51,7 +51,7 @@ pub enum Answer {
     Bytes {
         /// The caller's number.
         request: u64,
-        /// How many.
+        /// Bytes of the answer.
         bytes: u64,
     },
     /// The other side has nothing for it.
@@ -63,7 +63,7 @@ pub enum Answer {
     Over,
 }
 
-/// What was measured, of one stream or of all.
+/// Results of one stream or of all.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// From the start to the last answer, or to the end where answers are missing.
@@ -94,7 +94,8 @@ impl Measured {
     }
 }
 
-/// Has all `channels` work at once, each with `depth` requests under way; `progress` hears how many bytes came.
+/// Has all `channels` work at once, each with `depth` requests under way; `progress` hears how many
+/// bytes came.
 ///
 /// # Errors
 /// What the first stream that fails says; the others are not waited for.
@@ -176,7 +177,7 @@ impl Stream {
                 Answer::Over => return Ok(()),
             };
             let Some(asked) = under_way.remove(&request) else {
-                return Err(Failure::failed("the other side answered a request that nobody made"));
+                return Err(Failure::failed("the other side answered an unknown request"));
             };
             part.unanswered -= 1;
             match came {
@@ -258,7 +259,8 @@ mod tests {
     fn what_is_never_answered_does_not_hold_up_the_end() {
         let stop = Arc::new(AtomicBool::new(false));
         let work = Arc::new(Work::new(Order::Sequential, 100, 100, LONG, Arc::clone(&stop)));
-        // 0 to 76 are answered; then one is skipped over, and the last one hangs until somebody interrupts.
+        // 0 to 76 are answered; then one is skipped over, and the last one hangs until somebody
+        // interrupts.
         while work.take() != Some(77) {}
         let interrupt = |bytes: u64| {
             if bytes >= 100 {

@@ -1,4 +1,5 @@
-//! What a benchmark found, as one value: the object of `vfield bench --json`, and what the table shows.
+//! What a benchmark found, as one value: the object of `vfield bench --json`, and what the table
+//! shows.
 //!
 //! Field names are an interface for scripts, with a version ([`FORMAT`]).
 //! docs/reference/bench-json.md lists them.
@@ -28,7 +29,7 @@ pub struct Outcome {
     pub format: u32,
     /// Version of this program.
     pub version: String,
-    /// What was read.
+    /// The source of the bytes.
     pub target: Target,
     /// The image, where it is known.
     pub image: Option<Image>,
@@ -42,7 +43,7 @@ pub struct Outcome {
     pub limit: Limit,
 }
 
-/// What was read.
+/// A source of bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Target {
@@ -59,11 +60,11 @@ pub enum Target {
         /// True if all that its store is to hold was there before the first run.
         filled: Option<bool>,
     },
-    /// Another node.
+    /// A node over the network.
     Peer {
-        /// Its id.
+        /// The node's id.
         node: String,
-        /// Its address.
+        /// The node's address.
         addr: String,
         /// True if it is an origin of the image.
         origin: bool,
@@ -72,25 +73,25 @@ pub enum Target {
     },
 }
 
-/// An image.
+/// The image that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Image {
-    /// Its name.
+    /// The image's name.
     pub name: String,
     /// Its id, 64 hexadecimal digits.
     pub id: String,
-    /// Exact length.
+    /// Exact length in bytes.
     pub size_bytes: u64,
     /// Unit of verification and transfer.
     pub chunk_size_bytes: u64,
 }
 
-/// One run.
+/// Results of one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
     /// In which order; chunks of a peer are asked for in that of the image.
     pub pattern: Pattern,
-    /// Parallel streams.
+    /// Number of parallel streams.
     pub streams: u64,
     /// Requests under way in each of them.
     pub depth: u64,
@@ -112,14 +113,14 @@ pub struct Run {
     pub delay_us: Option<Delays>,
     /// Who used the processors of this machine.
     pub cpu: Shares,
-    /// What came over the network, where that is known.
+    /// Network traffic, where it is known.
     pub network: Option<Network>,
 }
 
 /// Delays in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Delays {
-    /// The shortest.
+    /// The shortest delay.
     pub min: f64,
     /// Half of all are shorter.
     pub median: f64,
@@ -127,7 +128,7 @@ pub struct Delays {
     pub p95: f64,
     /// 99 % are shorter.
     pub p99: f64,
-    /// The longest.
+    /// The longest delay.
     pub max: f64,
 }
 
@@ -145,7 +146,7 @@ impl Delays {
     }
 }
 
-/// What came over the network while a run lasted, whoever wanted it.
+/// Network traffic during a run, for all readers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Network {
     /// Bytes of chunks and hash pages, without any headers.
@@ -160,10 +161,10 @@ pub struct Network {
     pub peers: Vec<FromPeer>,
 }
 
-/// What came from one peer.
+/// Traffic of one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FromPeer {
-    /// `ip:port`.
+    /// Address as `ip:port`.
     pub addr: String,
     /// True if it is an origin of the image.
     pub origin: bool,
@@ -193,7 +194,7 @@ impl Network {
 pub struct Setting {
     /// In which order.
     pub pattern: Pattern,
-    /// Parallel streams.
+    /// Number of parallel streams.
     pub streams: u64,
     /// Requests under way in each of them.
     pub depth: u64,
@@ -202,7 +203,7 @@ pub struct Setting {
 }
 
 impl Run {
-    /// Puts together what was measured.
+    /// Assembles the results of a run.
     pub fn of(setting: Setting, measured: &Measured, cpu: Shares, network: Option<Network>) -> Self {
         let seconds = measured.time.as_secs_f64();
         Self {
@@ -237,13 +238,15 @@ pub enum Limit {
     Processors,
     /// Nearly nothing came over the network: the bytes were here.
     OwnStore,
-    /// The link's rate is not known, or what came over it.
+    /// The link's rate or its traffic is unknown.
     Unknown,
-    /// None of these: the peers' links, their processors, or delays that more requests at once would hide.
+    /// None of these: the peers' links, their processors, or delays that more requests at once
+    /// would hide.
     Elsewhere,
 }
 
-/// The run that says most about the limit: the one for which most came over the network, else the fastest.
+/// The run that says most about the limit: the one for which most came over the network, else the
+/// fastest.
 pub fn best(runs: &[Run]) -> Option<&Run> {
     let network = |run: &Run| run.network.as_ref().map_or(0.0, |network| network.mb_per_s);
     let key = |run: &Run| (network(run), run.mb_per_s);

@@ -1,7 +1,7 @@
 //! What a node is asked for: chunks that it has, with the hashes that their bytes must have.
 //!
-//! Trust comes down from the image id, page by page, as in a node that joins. Of a large image only its
-//! front is taken: enough for what is to be read, and bounded in pages.
+//! Trust comes down from the image id, page by page, as in a node that joins. Of a large image only
+//! its front is taken: enough for the run, and bounded in pages.
 
 use super::guest::{Guest, Reach, Reply};
 use super::load::{Answer, Channel};
@@ -44,7 +44,7 @@ impl Sample {
             let content = verified(guest, record, geometry, page, hash)?;
             let children = geometry.children(page).enumerate().map(|(place, child)| (place, Chunk(child)));
             let children = children.filter_map(|(place, child)| Some((child, Hash::in_page(&content, place)?)));
-            // What is zero is known by its hash, and never sent.
+            // Zero chunks are known by their hash and never sent.
             let mut below: Vec<_> = children.filter(|(child, hash)| *hash != zeros.of(*child)).collect();
             if geometry.level(page) == Some(0) {
                 below.retain(|(chunk, _)| has(*chunk));
@@ -57,7 +57,7 @@ impl Sample {
         }
         if chunks.is_empty() {
             let failure = Failure::failed(format!("node {} has no chunk of it yet", guest.addr()));
-            return Err(failure.hint("wait until its store has filled, or ask a node that holds something"));
+            return Err(failure.hint("wait until its store has filled, or choose another node"));
         }
         Ok(Self { image: record.image(), chunks })
     }
@@ -97,8 +97,7 @@ fn verified(
 }
 
 fn wrong(addr: std::net::SocketAddr, chunk: Chunk) -> Failure {
-    Failure::failed(format!("node {addr} sent {chunk} with wrong bytes"))
-        .hint("do not trust that machine, or its memory")
+    Failure::failed(format!("node {addr} sent {chunk} with wrong bytes")).hint("check that machine and its memory")
 }
 
 /// A stream of requests to a node.
@@ -126,7 +125,7 @@ impl Channel for PeerChannel {
         let addr = self.guest.addr();
         let Some((request, reply)) = self.guest.answer(is_over)? else { return Ok(Answer::Over) };
         let Some(place) = self.under_way.remove(&request) else {
-            return Err(Failure::failed(format!("node {addr} answered a request that nobody made")));
+            return Err(Failure::failed(format!("node {addr} answered an unknown request")));
         };
         let (chunk, hash) = self.sample.chunks[place];
         match reply {

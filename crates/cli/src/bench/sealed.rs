@@ -5,14 +5,14 @@ use std::net::TcpStream;
 use vfield_trust::handshake::{Channel, Handshake};
 use vfield_trust::{KeyRing, record};
 
-/// What is read from the socket at once: four records.
+/// Bytes read from the socket at once: four records.
 const READ: usize = 64 << 10;
 
-/// See the module.
+/// A sealed TCP stream to a node of a closed field.
 pub struct Sealed {
     stream: TcpStream,
     channel: Channel,
-    /// What was opened, and how much of it was taken.
+    /// Opened content, and the bytes taken of it.
     content: Vec<u8>,
     taken: usize,
     /// What lacks the rest of its record.

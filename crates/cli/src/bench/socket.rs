@@ -9,11 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 use vfield_trust::KeyRing;
 
-/// A read that waits looks this often whether anybody still wants it.
+/// Interval at which a blocked read checks whether it is still wanted.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A machine that does not answer within this is not there.
+/// Timeout of a connect.
 const CONNECT: Duration = Duration::from_secs(3);
-/// One that has been connected to proves itself within this.
+/// Timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// For headers; longer reads go past it.
 const BUFFER: usize = 4 << 10;
@@ -23,7 +23,7 @@ trait Both: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Both for T {}
 
-/// See the module.
+/// A blocking socket with a buffer for headers.
 pub struct Socket(BufReader<Box<dyn Both>>);
 
 impl Socket {
@@ -65,19 +65,23 @@ impl Socket {
 
     /// Fills `buffer`; false if `is_over` said so before it was full.
     pub fn fill(&mut self, buffer: &mut [u8], is_over: &dyn Fn() -> bool) -> io::Result<bool> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.0.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => filled += read,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut if is_over() => return Ok(false),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
-                    _ => return Err(error),
-                },
-            }
-        }
-        Ok(true)
+        vfield_export::nbd::client::fill(&mut self.0, buffer, is_over)
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
     }
 }
 

@@ -1,4 +1,5 @@
-//! `vfield bench` for people: aligned text on 80 columns. Turns an [`Outcome`] into lines; asks nobody.
+//! `vfield bench` for people: aligned text on 80 columns. Turns an [`Outcome`] into lines; asks
+//! nobody.
 
 use super::outcome::{Limit, Outcome, Run, Target, best};
 use crate::status::{aligned, clean};
@@ -25,15 +26,15 @@ pub fn text(outcome: &Outcome) -> String {
     }
     out.push('\n');
     if outcome.interrupted {
-        out.push_str("interrupted: the last line is of a shorter run\n");
+        out.push_str("interrupted: the last row is of a shorter run\n");
     }
     let unanswered: u64 = outcome.runs.iter().map(|run| run.unanswered).sum();
     if unanswered > 0 && !outcome.interrupted {
-        out.push_str(&format!("{unanswered} requests got no answer: `vfield status` says what is waited for\n"));
+        out.push_str(&format!("{unanswered} requests got no answer: `vfield status` lists waiting reads\n"));
     }
     let refused: u64 = outcome.runs.iter().map(|run| run.refused).sum();
     if refused > 0 {
-        out.push_str(&format!("{refused} requests were refused: the node has dropped those chunks meanwhile\n"));
+        out.push_str(&format!("{refused} requests were refused: the node has evicted those chunks\n"));
     }
     out.push_str(&format!("limit: {}\n", limit(outcome)));
     out
@@ -52,13 +53,13 @@ fn head(outcome: &Outcome) -> String {
                 out.push_str(&format!("  node       {} at {}, process {pid}\n", short(node), clean(addr)));
             }
             if *filled == Some(false) {
-                out.push_str("  its store is still filling: what comes for it counts as network traffic\n");
+                out.push_str("  its store is still filling, which counts as network traffic\n");
             }
         }
         Target::Peer { node, addr, origin, chunks } => {
             let role = if *origin { ", an origin" } else { "" };
             out.push_str(&format!("  read from  node {} at {}{role}\n", short(node), clean(addr)));
-            out.push_str(&format!("  asked for  {chunks} different chunks that it has, each verified\n"));
+            out.push_str(&format!("  asked for  {chunks} different chunks in its store, each verified\n"));
         }
     }
     let link = &outcome.link;
@@ -182,14 +183,14 @@ fn limit(outcome: &Outcome) -> String {
     match outcome.limit {
         Limit::Link => format!("the link, {link} of {rate} (headers take about 6 %)"),
         Limit::Processors => format!("this machine's processors, {cpu} busy"),
-        Limit::OwnStore => "none reached: nearly all was in the own store, and the link was not needed".to_owned(),
+        Limit::OwnStore => "none reached: the node's own store had nearly all of it".to_owned(),
         Limit::Unknown if of_link.is_none() && run.network.is_some() => {
-            "unknown; with --link (say --link 1G) it is compared with the link's rate".to_owned()
+            "unknown; give the link's rate, such as --link 1G".to_owned()
         }
-        Limit::Unknown => "unknown: what came over the network is known of a running daemon only".to_owned(),
+        Limit::Unknown => "unknown: network traffic is known of a running daemon only".to_owned(),
         Limit::Elsewhere => format!(
             "neither the link ({link}) nor this machine's processors ({cpu}):\n  \
-             more --streams or --depth may help, or the peers are at a limit of theirs"
+             more --streams or --depth may help, or the peers are at their limit"
         ),
     }
 }
@@ -198,12 +199,12 @@ fn unknown() -> String {
     "-".to_owned()
 }
 
-/// Whole percents.
+/// A share in whole percent.
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(unknown, |share| format!("{:.0} %", share * 100.0))
 }
 
-/// Three digits.
+/// A number with three digits.
 fn number(value: f64) -> String {
     let decimals = if value >= 100.0 {
         0

@@ -1,15 +1,16 @@
-//! What is read: blocks by number, in order or not, until it is enough.
+//! The blocks of a run by number, in order or at random, until its end.
 //!
-//! Shared by all streams of a run, so that a sequential run is sequential however many read. Numbers mean
-//! what the stream that takes them makes of them: a place in a file, a chunk of a list.
+//! Shared by all streams of a run, so that a sequential run is sequential however many read.
+//! Numbers mean what the stream that takes them makes of them: a place in a file, a chunk of a
+//! list.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests under way at the end of a run may take so long to be answered: what is slower than this waits
-/// for something else than the network.
+/// Requests under way at the end of a run may take so long to be answered: what is slower than this
+/// waits for something else than the network.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// In which order blocks are taken.

@@ -75,7 +75,7 @@ impl Client {
         let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut line);
         read.map_err(|error| self.broken(&plain(&error)))?;
         if line.last() != Some(&b'\n') {
-            return Err(self.broken("it ended before it answered"));
+            return Err(self.broken("it ended before its answer"));
         }
         match Reply::parse(&line) {
             Ok(Reply::Refused { fact, hint }) => Err(Failure::failed(fact).hint(hint)),
@@ -85,16 +85,15 @@ impl Client {
             }
             Ok(reply) => Ok(reply),
             Err(_) => {
-                let failure = Failure::failed(format!(
-                    "what answers at {} is no vfield daemon of this version",
-                    self.path.display()
-                ));
+                let failure =
+                    Failure::failed(format!("no vfield daemon of this version answers at {}", self.path.display()));
                 Err(failure.hint("check --control, and that the daemon is of the same version as this program"))
             }
         }
     }
 
-    /// The next bytes of what [`Request::Cat`] asked for: as much of `buffer` as is here, at least one; 0 after the last.
+    /// The next bytes of what [`Request::Cat`] asked for: as much of `buffer` as is here, at least
+    /// one; 0 after the last.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
         while self.left == 0 {
             match self.reply()? {
@@ -122,12 +121,12 @@ impl Client {
 
     /// The answer that does not belong to the question.
     pub fn unexpected(&self) -> Failure {
-        self.broken("it gave an answer that was not asked for")
+        self.broken("it gave an unexpected answer")
     }
 
     fn broken(&self, why: &str) -> Failure {
         let failure = Failure::failed(format!("the daemon at {} did not answer: {why}", self.path.display()));
-        failure.hint("see its log; `vfield status` says whether it still runs")
+        failure.hint("see its log; `vfield status` shows whether it still runs")
     }
 }
 
@@ -145,7 +144,7 @@ fn refusal(path: &Path, error: &std::io::Error) -> Failure {
         }
         ErrorKind::PermissionDenied => {
             let failure = Failure::failed(format!("{}: permission denied", path.display()));
-            failure.hint("only the user who runs the daemon may speak to it")
+            failure.hint("only the daemon's own user may control it")
         }
         _ => Failure::failed(format!("control socket {}: {}", path.display(), plain(error))).hint("check --control"),
     }

@@ -1,8 +1,9 @@
 //! The control protocol's lines.
 //!
-//! A request is one JSON object on one line, with the protocol's version in `vfield` and the order in `op`:
-//! `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data` line is followed by
-//! so many raw bytes. What comes in is hostile until [`Request::parse`] returned it.
+//! A request is one JSON object on one line, with the protocol's version in `vfield` and the order
+//! in `op`: `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data`
+//! line is followed by so many raw bytes. What comes in is hostile until [`Request::parse`]
+//! returned it.
 
 use super::offer::{ExportStatus, MemoryStatus};
 use crate::values::until::Until;
@@ -13,7 +14,8 @@ use vfield_node::status::{Sole, Status};
 
 /// Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
-/// Longest request: a path of 4096 bytes and a signature fit, and each control character of a name takes six.
+/// Longest request: a path of 4096 bytes and a signature fit, and each control character of a name
+/// takes six.
 pub const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Longest reply line: the status of some 100 000 nodes.
 pub const REPLY_BYTES_MAX: usize = 64 << 20;
@@ -31,7 +33,8 @@ pub enum Request {
         /// For how long at most; without it for ever.
         timeout_ms: Option<u64>,
     },
-    /// Hand over and end; answered by [`Reply::Left`] when all is done, or refused if chunks would be lost.
+    /// Hand over and end; answered by [`Reply::Left`] when all is done, or refused if chunks would
+    /// be lost.
     Leave {
         /// How long handing over may take.
         timeout_ms: u64,
@@ -42,8 +45,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,
     },
-    /// Save an overlay in the new and empty file that is handed over with the request, since a daemon opens no files that
-    /// others name; answered by [`Reply::Saved`].
+    /// Save an overlay in the new and empty file that is handed over with the request, since a
+    /// daemon opens no files that others name; answered by [`Reply::Saved`].
     OverlaySave {
         /// Name, id, or the beginning of an id; without it the only one.
         image: Option<String>,
@@ -64,9 +67,11 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
     },
-    /// Serve the file that is handed over with the request, open for reading; answered by [`Reply::Added`].
+    /// Serve the file that is handed over with the request, open for reading; answered by
+    /// [`Reply::Added`].
     Serve(Serve),
-    /// Take part in an image no more; answered by [`Reply::Done`], or refused if it is used here, or chunks would be lost.
+    /// Take part in an image no more; answered by [`Reply::Done`], or refused if it is used here,
+    /// or chunks would be lost.
     Drop {
         /// Name, id, or the beginning of an id.
         image: String,
@@ -80,7 +85,7 @@ pub enum Request {
     Cat {
         /// Name, id, or the beginning of an id.
         image: String,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
         /// How many; without it all to the end.
         length: Option<u64>,
@@ -91,7 +96,8 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Serve {
-    /// Its path, absolute: what `status` calls it, and what is looked at to see whether it was moved away.
+    /// Its path, absolute: what `status` calls it, and what is looked at to see whether it was
+    /// moved away.
     pub path: String,
     /// Name of the image.
     pub name: String,
@@ -136,7 +142,7 @@ impl Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
-    /// To [`Request::Status`].
+    /// The answer to [`Request::Status`].
     Status {
         /// The daemon's view.
         status: Box<DaemonStatus>,
@@ -163,7 +169,7 @@ pub enum Reply {
     Added {
         /// Its names here.
         names: Vec<String>,
-        /// Its id.
+        /// The image id, 64 hexadecimal digits.
         id: String,
     },
     /// An overlay is saved.
@@ -190,7 +196,7 @@ pub enum Reply {
     },
     /// It cannot be done.
     Refused {
-        /// Why.
+        /// The reason in words.
         fact: String,
         /// What to do.
         hint: String,
@@ -198,7 +204,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A refusal.
+    /// A refusal with its hint.
     pub fn refused(fact: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Refused { fact: fact.into(), hint: hint.into() }
     }
@@ -221,14 +227,14 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The format of what `vfield status --json` prints, in its field `format`: raised when a field is renamed, goes, or
-/// changes its meaning, not when one is added. 1: exports were text.
+/// The format of what `vfield status --json` prints, in its field `format`: raised when a field is
+/// renamed, goes, or changes its meaning, not when one is added. 1: exports were text.
 pub const STATUS_FORMAT: u32 = 2;
 
 /// A node's status, and what the daemon around it offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DaemonStatus {
-    /// See [`STATUS_FORMAT`].
+    /// Version of the format, [`STATUS_FORMAT`].
     pub format: u32,
     /// The node's view.
     #[serde(flatten)]
@@ -255,7 +261,7 @@ pub struct DaemonStatus {
 pub struct OverlayStatus {
     /// Name of the image.
     pub image: String,
-    /// Its id.
+    /// The image id, 64 hexadecimal digits.
     pub id: String,
     /// `ram`, or the directory.
     pub place: String,
@@ -265,8 +271,8 @@ pub struct OverlayStatus {
     pub zero_bytes: u64,
     /// How much may be held.
     pub max_bytes: u64,
-    /// Bytes whose last change was refused; until they are written again or given up, no flush succeeds. The largest
-    /// number if they lie in too many places to be known.
+    /// Bytes whose last change was refused; until they are written again or given up, no flush
+    /// succeeds. The largest number if they lie in too many places to be known.
     #[serde(default)]
     pub refused_bytes: u64,
 }

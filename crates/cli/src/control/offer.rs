@@ -17,10 +17,27 @@ pub enum ExportKind {
     Device,
 }
 
+impl ExportKind {
+    /// Text before an address in `status`; a URI needs none.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Nbd => "",
+            Self::Fuse => "fuse:",
+            Self::Ublk => "ublk:",
+            Self::Device => "device:",
+        }
+    }
+
+    /// True if each image is a block device of its own.
+    pub const fn is_device(self) -> bool {
+        matches!(self, Self::Ublk | Self::Device)
+    }
+}
+
 /// A place where images can be attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportStatus {
-    /// By what.
+    /// The kind of export.
     pub kind: ExportKind,
     /// A URI, a directory or a device.
     pub address: String,
@@ -29,6 +46,21 @@ pub struct ExportStatus {
 }
 
 impl ExportStatus {
+    /// A sentence for people.
+    pub fn sentence(&self) -> String {
+        let Self { kind, address, image } = self;
+        match (kind, image) {
+            (ExportKind::Fuse, _) => format!("images are files in {address}"),
+            (_, Some(image)) => format!("{image} is the block device {address}"),
+            _ => format!("images are at {address}"),
+        }
+    }
+
+    /// True for a server that other machines may reach.
+    pub fn is_tcp(&self) -> bool {
+        self.address.starts_with("nbd://")
+    }
+
     /// Where all images are.
     pub fn of_all(kind: ExportKind, address: impl Into<String>) -> Self {
         Self { kind, address: address.into(), image: None }
@@ -37,13 +69,7 @@ impl ExportStatus {
 
 impl fmt::Display for ExportStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ExportKind::Nbd => {}
-            ExportKind::Fuse => f.write_str("fuse:")?,
-            ExportKind::Ublk => f.write_str("ublk:")?,
-            ExportKind::Device => f.write_str("device:")?,
-        }
-        f.write_str(&self.address)?;
+        write!(f, "{}{}", self.kind.prefix(), self.address)?;
         self.image.as_ref().map_or(Ok(()), |image| write!(f, " {image}"))
     }
 }

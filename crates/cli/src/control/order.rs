@@ -1,4 +1,5 @@
-//! An order as it comes in over a control socket: one bounded line, and perhaps a file that is handed over with it.
+//! An order as it comes in over a control socket: one bounded line, and perhaps a file that is
+//! handed over with it.
 
 use super::message::REQUEST_BYTES_MAX;
 use crate::letter;
@@ -43,7 +44,8 @@ pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
     }
 }
 
-/// Waits until the client says more, or goes. It has nothing more to say: whatever comes, the end included, ends the conversation.
+/// Waits until the client says more, or goes. It has nothing more to say: whatever comes, the end
+/// included, ends the conversation.
 pub async fn anything_more(stream: &UnixStream) {
     let mut byte = [0];
     // An error is an end as well.

@@ -1,5 +1,5 @@
-//! Where the control socket is, and taking that place: a live daemon is never pushed aside, the socket
-//! of a dead one is replaced.
+//! Where the control socket is, and taking that place: a live daemon is never pushed aside, the
+//! socket of a dead one is replaced.
 
 use crate::failure::{Failure, plain};
 use rustix::net::SocketAddrUnix;
@@ -64,8 +64,8 @@ fn usual_dir() -> PathBuf {
     runtime.map_or_else(own, |dir| dir.join("vfield"))
 }
 
-/// Lets a group take away the socket at `path` if that is in the usual directory, which is root's. Of other directories whoever
-/// made them decides.
+/// Lets a group take away the socket at `path` if that is in the usual directory, which is root's.
+/// Of other directories whoever made them decides.
 pub fn share_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
     let dir = usual_dir();
     if path.parent() != Some(dir.as_path()) {
@@ -103,7 +103,7 @@ impl Place {
             other => other,
         };
         let (file, listener) =
-            listener.map_err(|error| refuse(plain(&error)).hint("choose a path that can be written with --control"))?;
+            listener.map_err(|error| refuse(plain(&error)).hint("choose a writable path with --control"))?;
         Ok((Self { path, file }, listener))
     }
 
@@ -116,13 +116,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.file.is_at(&self.path) {
-            // Nobody is left to hear of a failure, and a socket left behind is replaced at the next start.
+            // Nobody is left to hear of a failure, and a socket left behind is replaced at the next
+            // start.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Listens there.
+/// Listens at `path`, a socket for its owner only.
 fn bind(path: &Path) -> std::io::Result<(SocketFile, UnixListener)> {
     let socket = private_socket::bind(&SocketAddrUnix::new(path)?)?;
     let file = SocketFile::at(path)?;
@@ -140,7 +141,7 @@ fn clear(path: &Path) -> Result<(), Failure> {
         Ok(Occupant::Live) => Err(refuse("another daemon answers there")
             .hint("give this one a --control PATH of its own, or end the other with `vfield leave`")),
         Ok(Occupant::NotASocket) => {
-            Err(refuse("a file is there that is no socket").hint("choose another path with --control"))
+            Err(refuse("a file that is no socket is there").hint("choose another path with --control"))
         }
         Err(error) => Err(refuse(&plain(&error)).hint("choose another path with --control")),
     }
@@ -157,7 +158,7 @@ fn make_private_dir(dir: &Path) -> Result<(), Failure> {
     }
     let metadata = std::fs::symlink_metadata(dir).map_err(|error| refuse(&plain(&error)))?;
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
-        return Err(refuse("it belongs to somebody else"));
+        return Err(refuse("it belongs to another user"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The daemon's side of the control socket: bounded lines, bounded connections, bounded patience.
 //!
-//! Knows the protocol and not the node: what orders do is behind [`Daemon`], which a test implements over
-//! bytes in memory. One task for each connection, one request for each connection.
+//! Knows the protocol and not the node: what orders do is behind [`Daemon`], which a test
+//! implements over bytes in memory. One task for each connection, one request for each connection.
 
 use super::message::{DaemonStatus, Reply, Request, Serve};
 use super::order;
@@ -45,10 +45,12 @@ pub trait Daemon: Send + Sync + 'static {
     /// An image by name, id, or the beginning of an id.
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply>;
 
-    /// Saves the overlay of an image, of the only one if none is named, in a file that is new and empty, if its sender is honest.
+    /// Saves the overlay of an image, of the only one if none is named, in a file that is new and
+    /// empty, if its sender is honest.
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply>;
 
-    /// Drops the changes in the overlay of an image, of the only one if none is named; also while it is in use if forced.
+    /// Drops the changes in the overlay of an image, of the only one if none is named; also while
+    /// it is in use if forced.
     fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply>;
 
     /// Takes part in one more image of the field, and holds as much of it as `store` says.
@@ -57,7 +59,8 @@ pub trait Daemon: Send + Sync + 'static {
     /// Serves one more file, which is open for reading if its sender is honest.
     fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply>;
 
-    /// Takes part in an image no more; also while it is used, or holds what nobody else does, if forced.
+    /// Takes part in an image no more; also while it is used, or holds what nobody else does, if
+    /// forced.
     fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply>;
 
     /// Reads the field keys' files again; the reply names the keys in force.
@@ -159,9 +162,7 @@ async fn answer(
         Request::Add { image, store } => daemon.add_image(image, store).await,
         Request::Serve(serve) => match file {
             Some(file) => daemon.add_file(file, serve).await,
-            None => {
-                Reply::refused("a file to serve that is not there", "use the vfield program of the daemon's version")
-            }
+            None => Reply::refused("the file to serve is missing", "use the vfield program of the daemon's version"),
         },
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
         Request::ReloadKeys => daemon.reload_keys(),

@@ -1,6 +1,6 @@
 //! What a new user needs to know next, said when a daemon runs and when it ends.
 
-use crate::control::offer::{ExportKind, ExportStatus};
+use crate::control::offer::ExportStatus;
 use crate::log::{EVENTS, Voice};
 use std::net::SocketAddr;
 use vfield_node::Node;
@@ -32,25 +32,18 @@ fn lines(
         lines.push(format!("another machine joins with: vfield join {}{key}", short(known_as)));
     }
     if listening.ip().is_loopback() {
-        lines.push("reachable from this machine only; --listen ADDR shares it with the network".to_owned());
+        lines.push("reachable from this machine only; --listen ADDR opens it to the network".to_owned());
     } else if !closed && listening.ip().is_unspecified() {
-        lines.push("open to every network of this machine, unencrypted: made for a closed LAN".to_owned());
+        lines.push("open to every network of this machine, unencrypted: for a closed LAN only".to_owned());
     } else if !closed {
-        lines.push("an open field: whoever reaches this address can join and read; --field-key closes it".to_owned());
+        lines.push(
+            "an open field: every machine that reaches this address can join and read; --field-key closes it"
+                .to_owned(),
+        );
     }
-    lines.extend(places.iter().map(at));
+    lines.extend(places.iter().map(ExportStatus::sentence));
     lines.push("see `vfield status`; end with Ctrl-C or `vfield leave`".to_owned());
     lines
-}
-
-/// Where an export of the daemon is, in words.
-fn at(place: &ExportStatus) -> String {
-    let ExportStatus { kind, address, image } = place;
-    match (kind, image) {
-        (ExportKind::Fuse, _) => format!("images are files in {address}"),
-        (_, Some(image)) => format!("{image} is the block device {address}"),
-        _ => format!("images are at {address}"),
-    }
 }
 
 /// An address without the port that everybody assumes.
@@ -63,16 +56,17 @@ pub fn left(voice: &Voice, left: Leaving) {
     let Leaving { handed_over, lost } = left;
     tracing::info!(target: EVENTS, event = "left", handed_over, lost, "left");
     if handed_over > 0 {
-        voice.say(&format!("handed over {handed_over} chunks that only this node held"));
+        voice.say(&format!("handed over {handed_over} chunks that this node alone held"));
     }
     if lost > 0 {
-        voice.warn(&format!("{lost} chunks that only this node held were taken by nobody"));
+        voice.warn(&format!("no other node took {lost} chunks that this node alone held"));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::offer::ExportKind;
 
     fn said(listening: &str, known_as: &str, serving: bool, closed: bool) -> String {
         let (listening, known_as) = (listening.parse().unwrap(), known_as.parse().unwrap());
@@ -95,7 +89,7 @@ mod tests {
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));
         let (address, image) = ("/dev/ublkb0".to_owned(), Some("my image".to_owned()));
         let device = ExportStatus { kind: ExportKind::Ublk, address, image };
-        assert_eq!(at(&device), "my image is the block device /dev/ublkb0");
+        assert_eq!(device.sentence(), "my image is the block device /dev/ublkb0");
         assert!(said("[fd00::1]:4440", "[fd00::1]:4440", false, false).contains("vfield join fd00::1\n"));
     }
 }

@@ -1,4 +1,7 @@
-//! Where orders from the control socket meet the daemon: what it is doing, whom to ask, whom to tell.
+//! The handler of control requests: answers them from the node, the images and the overlays.
+//!
+//! Owns the daemon's stage (starting, running, leaving) and the queue of leave orders. Called by
+//! the control server; it knows no sockets.
 
 use super::images::Images;
 use super::overlays::Overlays;
@@ -23,7 +26,7 @@ use vfield_node::event::Event;
 use vfield_node::node::Condition;
 use vfield_node::status::Status;
 
-/// How far the daemon is.
+/// The daemon's stage.
 #[derive(Clone)]
 enum Stage {
     Starting,
@@ -38,8 +41,8 @@ struct Running {
     sandbox: Vec<String>,
 }
 
-/// The daemon as its control socket sees it.
-pub struct Desk {
+/// Answers the requests of the control socket.
+pub struct RequestHandler {
     stage: watch::Sender<Stage>,
     doing: Mutex<String>,
     leaves: mpsc::Sender<LeaveOrder>,
@@ -47,13 +50,13 @@ pub struct Desk {
     key_files: KeyFiles,
 }
 
-/// The daemon is to leave.
+/// An order to leave.
 pub struct LeaveOrder {
-    /// How long handing over may take.
+    /// Maximum time to hand over.
     pub bound: Duration,
-    /// True if it is to go though chunks would be lost.
+    /// True to leave although chunks are lost.
     pub force: bool,
-    /// Takes the answer, if somebody waits for one.
+    /// Takes the answer, if a client waits for one.
     pub tell: Option<oneshot::Sender<Reply>>,
 }
 
@@ -64,7 +67,7 @@ impl LeaveOrder {
     }
 }
 
-/// The orders that come in at a [`Desk`].
+/// The leave orders that a [`RequestHandler`] takes.
 pub struct Orders(mpsc::Receiver<LeaveOrder>);
 
 impl Orders {
@@ -77,18 +80,19 @@ impl Orders {
     }
 }
 
-impl Desk {
-    /// The desk of a daemon that starts, with its control socket at `control` and its field keys in `key_files`.
+impl RequestHandler {
+    /// The handler of a starting daemon with its control socket at `control` and its keys in
+    /// `key_files`.
     pub fn new(control: &Path, key_files: KeyFiles) -> (Arc<Self>, Orders) {
         let (leaves, orders) = mpsc::channel(1);
-        let desk = Self {
+        let handler = Self {
             stage: watch::Sender::new(Stage::Starting),
             doing: Mutex::new("not yet joined".to_owned()),
             leaves,
             control: control.display().to_string(),
             key_files,
         };
-        (Arc::new(desk), Orders(orders))
+        (Arc::new(handler), Orders(orders))
     }
 
     /// Takes note of what the daemon does while it starts.
@@ -147,7 +151,7 @@ fn leaving() -> Reply {
     Reply::refused("the daemon is leaving", "ask another node of the field")
 }
 
-impl Daemon for Desk {
+impl Daemon for RequestHandler {
     fn status(&self) -> Result<DaemonStatus, Reply> {
         let running = self.running()?;
         let node = running.node.status();
@@ -167,7 +171,7 @@ impl Daemon for Desk {
         Box::pin(async move {
             let mut stage = self.stage.subscribe();
             let reached = async {
-                // The sender lives as long as this desk.
+                // The sender lives as long as the handler.
                 let _ = stage.wait_for(|stage| !matches!(stage, Stage::Starting)).await;
                 let running = self.running()?;
                 let condition = match until {

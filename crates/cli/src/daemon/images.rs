@@ -1,7 +1,8 @@
-//! Images that come and go while the daemon runs: in the node and in all exports, or in none of them.
+//! Images that come and go while the daemon runs: in the node and in all exports, or in none of
+//! them.
 //!
-//! Owns the exports from their start to their end, and the order of things: what is added can be read before it is exported,
-//! what is dropped is used by nobody, unless forced, before the node gives it up.
+//! Owns the exports from their start to their end. Invariant: an added image can be read before it
+//! is exported; a dropped image has no users, unless forced, before the node gives it up.
 
 use super::exports::Exports;
 use super::leaving::is_alone;
@@ -26,17 +27,19 @@ use vfield_node::Node;
 use vfield_node::config::ServeConfig;
 use vfield_node::node::{NodeImage, StartError};
 
-/// Loop devices let go of a file, and the kernel says that it was closed, a moment after whoever had it open has gone.
+/// Loop devices let go of a file, and the kernel says that it was closed, a moment after its last
+/// user is gone.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// The kernel forgets a file as soon as reads of it have ended, which the node sees to.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// How often it is looked whether they have: nobody says so.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The images of a daemon with their exports and overlays.
 pub struct Images {
     node: Arc<Node>,
-    /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is looked for.
+    /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is
+    /// looked for.
     exports: tokio::sync::Mutex<Option<Exports>>,
     /// Where they are.
     places: Mutex<Vec<ExportStatus>>,
@@ -103,12 +106,12 @@ impl Images {
         let hint =
             "start the daemon again with this image too, or another daemon beside it with a --control of its own";
         if !self.overlays.are_none() {
-            return Err(Reply::refused("this daemon has overlays, which are laid when it starts", hint));
+            return Err(Reply::refused("a daemon with overlays cannot add images", hint));
         }
         match &*self.exports.lock().await {
             None => Err(leaving()),
             Some(exports) if exports.makes_devices() => {
-                Err(Reply::refused("this daemon makes block devices, which it does when it starts", hint))
+                Err(Reply::refused("a daemon with block devices cannot add images", hint))
             }
             Some(_) => Ok(()),
         }
@@ -160,7 +163,7 @@ impl Images {
         }
         if !self.overlays.are_none() {
             let hint = "end the daemon with `vfield leave`, and start it again without the image";
-            return Reply::refused("this daemon has overlays, which stay for as long as it runs", hint);
+            return Reply::refused("a daemon with overlays cannot drop images", hint);
         }
         if !force && let Err(refusal) = self.is_free(name).await {
             return refusal;
@@ -171,7 +174,8 @@ impl Images {
         *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         self.node.drop_image(image.id);
         if let Some(file) = file {
-            // Another image may come under this name next. A kernel that takes longer forgets it later.
+            // Another image may come under this name next. A kernel that takes longer forgets it
+            // later.
             drop(tokio::time::timeout(FORGOTTEN_WITHIN, tokio::task::spawn_blocking(|| file.tell())).await);
         }
         let id = image.id.short();
@@ -189,7 +193,8 @@ impl Images {
                 break;
             }
             if Instant::now() >= deadline {
-                let hint = "unmount and detach it first (see `findmnt` and `losetup`), or cut them off: --force";
+                let hint =
+                    "unmount and detach it first (see `findmnt` and `losetup`), or disconnect its users: --force";
                 return Err(Reply::refused(format!("{name} is in use on this machine: {users}"), hint));
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -202,13 +207,14 @@ impl Images {
         if sole.is_empty() {
             return Ok(());
         }
-        let hint = "no other node holds that: serve the file on another machine, or let others hold more; \
-                    `vfield drop --force` drops it all the same";
+        let hint = "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
+                    `vfield drop --force` drops the image anyway";
         Err(Reply::refused(format!("{} would be lost with it", sole_text(&sole)), hint))
     }
 }
 
-/// What is half done would be in the node and in no export, or the other way round: it goes on when whoever asked for it has gone.
+/// Runs to its end even if the client is gone: half of it would leave an image in the node but in
+/// no export, or the reverse.
 async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
     let done = tokio::spawn(work).await;
     done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))
@@ -227,13 +233,14 @@ fn explain(error: StartError) -> Failure {
     let fact = error.to_string();
     match error {
         StartError::UnknownImage { .. } => {
-            Failure::failed(fact).hint("ask for one of these; a file to serve is named with a slash: ./FILE")
+            Failure::failed(fact).hint("choose one of these; to serve a file, write its path with a slash: ./FILE")
         }
         StartError::Ambiguous { pins, .. } => Failure::failed(fact)
-            .hint(format!("find out which one is right, and ask for it: vfield add {}", pins.join(" or "))),
+            .hint(format!("find out which image is right, then choose it: vfield add {}", pins.join(" or "))),
         StartError::ManyNames { .. } => Failure::failed(fact).hint("ask for one of the names"),
-        StartError::IsHere { .. } => Failure::failed(fact)
-            .hint("`vfield status` shows what it has; another image of that name is added as NEW-NAME=ID"),
+        StartError::IsHere { .. } => {
+            Failure::failed(fact).hint("see `vfield status`; to add another image of that name, give NEW-NAME=ID")
+        }
         other => start_error::explain(other),
     }
 }

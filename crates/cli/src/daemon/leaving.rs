@@ -1,7 +1,8 @@
 //! How a daemon goes: what it hands over, and when it stays since the last copies would go with it.
 //!
-//! A signal ends the daemon in any case: a machine that shuts down asks nobody. An order (`vfield leave`) is refused if
-//! chunks would be lost that others may want, unless it is forced. Called by [`crate::daemon`] and the desk.
+//! A signal ends the daemon in any case: a machine that shuts down asks nobody. An order (`vfield
+//! leave`) is refused if chunks would be lost that others may want, unless it is forced. Called by
+//! [`crate::daemon`] and the request handler.
 
 use super::desk::LeaveOrder;
 use super::exports::Exports;
@@ -15,8 +16,8 @@ use vfield_node::node::Leaving;
 /// Threads that still hash or write when all else has ended get this long.
 pub const LAST_THREADS: Duration = Duration::from_secs(1);
 
-/// Hands over what only this node holds, and gives the order back if it may be obeyed. If not, the node stays, and whoever
-/// gave the order has been told why.
+/// Hands over what only this node holds, and gives the order back if it may be obeyed. If not, the
+/// node stays, and whoever gave the order has been told why.
 pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Option<LeaveOrder> {
     if order.force || is_alone(node) {
         return Some(order);
@@ -31,9 +32,9 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
     }
     node.stay();
     order.answer(Reply::refused(
-        format!("it stays, since {} would be lost with it", crate::status::sole_text(&sole)),
-        "no other node holds that: serve the file on another machine, or let others hold more; \
-         `vfield leave --force` goes all the same",
+        format!("the node stays: {} would be lost with it", crate::status::sole_text(&sole)),
+        "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
+         `vfield leave --force` leaves anyway",
     ));
     None
 }
@@ -41,9 +42,9 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
 /// Hands over, while readers are still served; then ends the exports.
 pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, voice: &Voice) -> Leaving {
     let alone = is_alone(node);
-    // The node keeps to the bound by itself; the rest is for one that does not.
+    // The node keeps to the bound by itself; the rest is a margin for a hung node.
     let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
-        voice.warn("handing over took too long and was given up");
+        voice.warn("the hand-over timed out");
         Leaving { handed_over: 0, lost: 0 }
     });
     if let Some(exports) = exports {
@@ -53,7 +54,8 @@ pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, voice
     if alone { Leaving { lost: 0, ..left } } else { left }
 }
 
-/// What would be lost if the daemon left now, before anything is handed over; nothing if it is the last one.
+/// What would be lost if the daemon left now, before anything is handed over; nothing if it is the
+/// last one.
 pub fn rehearse(node: &Node) -> Reply {
     let alone = is_alone(node);
     Reply::WouldLose { alone, images: if alone { Vec::new() } else { node.sole() } }

@@ -1,8 +1,8 @@
-//! Members that are remembered over the daemon's death (`--members FILE`): those whom it was told to join through may be gone by
-//! then.
+//! Members that are remembered over the daemon's death (`--members FILE`): those whom it was told
+//! to join through may be gone by then.
 //!
-//! Owns the file: one address a line, replaced as a whole when the members have changed. What is in it is only
-//! tried, so whatever else somebody wrote there does no harm.
+//! Owns the file: one address a line, replaced as a whole when the members have changed. Its
+//! addresses are only dialled, so foreign content does no harm.
 
 use crate::failure::plain;
 use std::collections::BTreeSet;
@@ -20,20 +20,20 @@ const EVERY: Duration = Duration::from_secs(2);
 /// A file longer than this was written by somebody else.
 const FILE_BYTES_MAX: u64 = 1 << 16;
 
-/// Those who are remembered in `path`; nobody if there is no such file.
+/// Addresses in the file `path`; none if the file is missing.
 pub fn read(path: &Path) -> Vec<SocketAddr> {
     let short = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES_MAX);
     let text = if short { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
     text.lines().filter_map(|line| line.trim().parse().ok()).take(MEMBERS_MAX).collect()
 }
 
-/// Keeps those who are alive in `path`, for as long as it is polled.
+/// Keeps the addresses of live members in `path` while it is polled.
 pub async fn remember(path: PathBuf, node: Arc<Node>) {
     let mut known = BTreeSet::new();
     loop {
         let alive: BTreeSet<String> =
             node.status().nodes.into_iter().filter(|node| node.state == "alive").map(|node| node.addr).collect();
-        // Who has lost all others will need those whom it knew.
+        // A node that has lost all others needs the addresses of before.
         if alive != known && !alive.is_empty() {
             let lines: String = alive.iter().take(MEMBERS_MAX).map(|addr| format!("{addr}\n")).collect();
             if let Err(error) = replace(&path, lines.as_bytes()) {

@@ -1,8 +1,8 @@
 //! The overlays of a daemon: one for each image, laid under its exports, saved and reset on order.
 //!
-//! Owns the order of things: the directory is taken and saved files are looked at before the field hears of the
-//! node, the overlays are laid when the images are known and before anybody can attach them, and what is in a
-//! directory is on the disk when the daemon has ended.
+//! Owns the order of steps. The directory is taken and saved files are checked before the node
+//! contacts the field. Overlays are laid when the images are known and before a client can attach
+//! them. Changes in a directory are on the disk when the daemon has ended.
 
 mod explain;
 
@@ -27,7 +27,7 @@ const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// How often it is looked whether it has: nobody says so.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What was taken and looked at before there were images.
+/// The directory and the saved files, checked before the images are known.
 #[derive(Debug)]
 pub struct Prepared {
     plan: OverlayPlan,
@@ -64,15 +64,13 @@ pub fn prepare(plan: Option<OverlayPlan>) -> Result<Option<Prepared>, Failure> {
 }
 
 impl Prepared {
-    /// Lays an overlay over each of `images`, and restores what was saved of them. Blocks.
+    /// Lays an overlay over each of `images` and restores saved changes. Blocks.
     pub fn lay(self, images: Vec<(ImageId, Arc<dyn BlockSource>)>) -> Result<Overlays, Failure> {
         if let Some((id, path)) = self.saved.iter().find(|(id, _)| images.iter().all(|(image, _)| image != id)) {
             let names: Vec<String> =
                 images.iter().map(|(id, image)| format!("{} {}", image.name(), id.short())).collect();
-            let fact = format!("{} was saved over image {}, and this node has none such", path.display(), id.short());
-            return Err(
-                Failure::failed(fact).hint(format!("a changed image has another id; here are: {}", names.join(", ")))
-            );
+            let fact = format!("{} was saved over image {}, which this node does not have", path.display(), id.short());
+            return Err(Failure::failed(fact).hint(format!("this node has: {}", names.join(", "))));
         }
         let mut all = Vec::new();
         for (id, image) in images {
@@ -143,8 +141,8 @@ impl Overlays {
         self.all.iter().map(status).collect()
     }
 
-    /// The overlay of the image that a person means by `wanted`: its name, its id, or the beginning of its id;
-    /// without a wish the only one.
+    /// The overlay of the image that a person means by `wanted`: its name, its id, or the beginning
+    /// of its id; without a wish the only one.
     fn choose(&self, wanted: Option<&str>) -> Result<&Arc<Overlay>, Reply> {
         let names = || self.all.iter().map(|overlay| overlay.name()).collect::<Vec<_>>().join(", ");
         if self.all.is_empty() {
@@ -174,14 +172,14 @@ impl Overlays {
             Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
                 overlay.save(&file).map_or_else(|error| explain::save(&error), |bytes| Reply::Saved { bytes })
             }
-            _ => Reply::refused("overlays are saved in files, new and empty", "use `vfield overlay save FILE`"),
+            _ => Reply::refused("an overlay is saved to a new, empty file", "use `vfield overlay save FILE`"),
         })
         .await
     }
 
     /// Takes note of the block devices that the daemon has made, once.
     pub fn attached_as(&self, devices: Vec<(String, PathBuf)>) {
-        // Whoever comes second says the same.
+        // A second call has the same devices.
         let _ = self.devices.set(devices);
     }
 
@@ -192,12 +190,13 @@ impl Overlays {
         overlay.users().count() + claimed.count() as u64
     }
 
-    /// Drops the changes of one; answers when it is done. Not those that somebody uses, unless by force: a file system
-    /// would go on with what it has in its cache. And never those that a running system stands on.
+    /// Drops the changes of one; answers when it is done. Not those that somebody uses, unless by
+    /// force: a file system would go on with what it has in its cache. And never those that a
+    /// running system stands on.
     pub async fn reset(&self, image: Option<&str>, force: bool) -> Reply {
         if self.carries_root {
-            let hint = "changes end with the machine: start it again; of saved ones remove the file before";
-            return Reply::refused("this machine runs from the image, with these changes", hint);
+            let hint = "restart the machine to drop its changes; remove a saved file before";
+            return Reply::refused("this machine's root is the image with these changes", hint);
         }
         let overlay = match self.choose(image) {
             Ok(overlay) => overlay.clone(),
@@ -226,7 +225,7 @@ impl Overlays {
             } else if let Err(error) = overlay.flush().await
                 && usage.refused_bytes == 0
             {
-                voice.warn(&format!("changes to {} could not be put on the disk: {error}", overlay.name()));
+                voice.warn(&format!("changes to {} could not be written to disk: {error}", overlay.name()));
             }
         }
     }
@@ -245,7 +244,7 @@ mod tests {
     async fn the_ground_is_not_pulled_from_under_a_system() {
         let overlays = Overlays { carries_root: true, ..Overlays::default() };
         let Reply::Refused { fact, hint } = overlays.reset(None, true).await else { panic!("it was reset") };
-        assert_eq!(fact, "this machine runs from the image, with these changes");
-        assert!(hint.contains("start it again"), "{hint}");
+        assert_eq!(fact, "this machine's root is the image with these changes");
+        assert!(hint.contains("restart the machine"), "{hint}");
     }
 }

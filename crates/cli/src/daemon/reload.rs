@@ -1,10 +1,11 @@
-//! What a running daemon takes up anew when it is told to (SIGHUP), and how much it says (SIGUSR1, SIGUSR2).
+//! Reloads of a running daemon (SIGHUP) and changes of its verbosity (SIGUSR1, SIGUSR2).
 //!
-//! Three things: the field keys, the certificates of the NBD server, and the log level of the configuration file.
-//! Each is taken up or left as it was, and said to be. Everything else wants a start.
+//! Three things: the field keys, the certificates of the NBD server, and the log level of the
+//! configuration file. Each is taken up or left as it was, and said to be. Everything else wants a
+//! start.
 
-use super::desk::Desk;
-use super::signals::Told;
+use super::desk::RequestHandler;
+use super::signals::Instruction;
 use crate::args::Volume;
 use crate::control::message::Reply;
 use crate::control::server::Daemon as _;
@@ -16,10 +17,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vfield_export::nbd::Tls;
 
-/// See the module.
+/// Reloads files and sets the verbosity of a running daemon.
 pub struct Reloader {
     voice: Voice,
-    desk: Arc<Desk>,
+    handler: Arc<RequestHandler>,
     tls: Option<Tls>,
     config: Option<PathBuf>,
     volume: Volume,
@@ -29,19 +30,19 @@ pub struct Reloader {
 type Outcome = Result<String, Failure>;
 
 impl Reloader {
-    /// Of the daemon of `plan`, which is asked for at `desk`.
-    pub fn new(plan: &Plan, desk: Arc<Desk>, voice: Voice) -> Self {
+    /// The reloader of the daemon of `plan`, whose requests `handler` answers.
+    pub fn new(plan: &Plan, handler: Arc<RequestHandler>, voice: Voice) -> Self {
         let (tls, config, volume) = (plan.exports.tls.clone(), plan.config.clone(), plan.volume);
-        Self { voice, desk, tls, config, volume }
+        Self { voice, handler, tls, config, volume }
     }
 
     /// Does what a signal asks for that does not end the daemon.
-    pub fn obey(&self, told: Told) {
-        match told {
-            Told::End => {}
-            Told::Reload => self.reload(),
-            Told::Louder => self.set_level(self.voice.level().louder()),
-            Told::Quieter => self.set_level(self.voice.level().quieter()),
+    pub fn obey(&self, instruction: Instruction) {
+        match instruction {
+            Instruction::End => {}
+            Instruction::Reload => self.reload(),
+            Instruction::Louder => self.set_level(self.voice.level().louder()),
+            Instruction::Quieter => self.set_level(self.voice.level().quieter()),
         }
     }
 
@@ -68,10 +69,10 @@ impl Reloader {
 
     /// Nothing for an open field.
     fn keys(&self) -> Option<Outcome> {
-        if !self.desk.has_key_files() {
+        if !self.handler.has_key_files() {
             return None;
         }
-        Some(match self.desk.reload_keys() {
+        Some(match self.handler.reload_keys() {
             Reply::Keys { ids } => Ok(format!("field keys {}", ids.join(", "))),
             Reply::Refused { fact, .. } => Err(Failure::failed(fact)),
             _ => Err(Failure::failed("field keys: the node is not there yet")),

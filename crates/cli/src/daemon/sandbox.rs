@@ -1,8 +1,10 @@
-//! What a daemon gives up: capabilities and files before it starts a thread, its user and system calls when all is set up.
+//! What a daemon gives up: capabilities and files before it starts a thread, its user and system
+//! calls when all is set up.
 //!
-//! Somebody who takes it over finds a process that can read its images, write where its sockets and overlays are, and
-//! speak to the network. The order is that of the kernel's rules: what a thread gives up, those that it starts later do not have.
-//! Three parts, each of which says what is in force; a kernel that lacks one is no reason not to run, unless told so.
+//! Somebody who takes it over finds a process that can read its images, write where its sockets and
+//! overlays are, and speak to the network. The order is that of the kernel's rules: what a thread
+//! gives up, those that it starts later do not have. Three parts, each of which says what is in
+//! force; a kernel that lacks one is no reason not to run, unless told so.
 
 mod calls;
 mod files;
@@ -17,7 +19,7 @@ use std::path::Path;
 use user::Heir;
 use vfield_export::nbd;
 
-/// What the daemon will still have to do, as far as it decides what can be given up.
+/// Tasks of the daemon that need rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Needs {
     /// Mount and unmount, by way of a program that may do so.
@@ -48,7 +50,7 @@ impl Needs {
 /// Why a part is not in force; the words are for people.
 type Missing = String;
 
-/// What is in force.
+/// The restrictions in force.
 #[derive(Debug)]
 pub struct Sandbox {
     mode: SandboxMode,
@@ -59,7 +61,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Gives up capabilities and files. Before any other thread is there; `control` is where the socket lies.
+    /// Gives up capabilities and files. Before any other thread is there; `control` is where the
+    /// socket lies.
     pub fn enter(mode: SandboxMode, plan: &Plan, control: &Path) -> Result<Self, Failure> {
         let needs = Needs::of(plan);
         let heir = Heir::of(plan, control);
@@ -83,7 +86,8 @@ impl Sandbox {
             return Ok(user.into_iter().chain(["off".to_owned()]).collect());
         }
         self.in_force.splice(0..0, user);
-        // The program that unmounts for other users gains rights when it starts, which could not be afterwards.
+        // The program that unmounts for other users gains rights when it starts, which could not be
+        // afterwards.
         let helper = self.needs.mount && !geteuid().is_root();
         let closed = if helper { Err(mounts()) } else { calls::refuse(self.needs) };
         self.take("system calls", closed)?;
@@ -95,7 +99,7 @@ impl Sandbox {
             Ok(what) => self.in_force.push(format!("{part}: {what}")),
             Err(why) if self.mode == SandboxMode::Require => {
                 let failure = Failure::failed(format!("the sandbox is incomplete: {part}: {why}"));
-                return Err(failure.hint("leave out what stands in its way, or use --sandbox auto"));
+                return Err(failure.hint("leave out the conflicting options, or use --sandbox auto"));
             }
             Err(why) => self.missing.push(format!("{part}: {why}")),
         }

@@ -1,26 +1,26 @@
 //! The signals that a daemon knows.
 //!
-//! SIGTERM and SIGINT end it. SIGHUP has files read again, unless the daemon's terminal has gone, which ends it
-//! too: nobody could press Ctrl-C any more. SIGUSR1 and SIGUSR2 have it say more and less. Who is told what
-//! is in [`super::reload`] and [`crate::daemon`].
+//! SIGTERM and SIGINT end it. SIGHUP reloads files; if the daemon's terminal is gone, it ends the
+//! daemon, since Ctrl-C is no longer possible. SIGUSR1 and SIGUSR2 raise and lower the verbosity.
+//! [`super::reload`] and [`crate::daemon`] obey them.
 
 use std::io::{IsTerminal, stderr, stdin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The instruction of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Instruction {
     /// Leave, and end.
     End,
-    /// Read files again.
+    /// Reload keys, certificates and the configuration's verbosity.
     Reload,
-    /// Say more.
+    /// Raise the verbosity.
     Louder,
-    /// Say less.
+    /// Lower the verbosity.
     Quieter,
 }
 
-/// Caught from the moment it exists.
+/// The signals, caught from its creation on.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -32,7 +32,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch. Has to be called within a tokio runtime.
+    /// Starts to catch signals. Must be called within a tokio runtime.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -44,25 +44,25 @@ impl Signals {
         })
     }
 
-    /// What the next one asks for.
-    pub async fn next(&mut self) -> Told {
+    /// The next instruction.
+    pub async fn next(&mut self) -> Instruction {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Told::End,
-            _ = self.interrupt.recv() => Told::End,
-            _ = self.hang_up.recv() => if self.terminals == Terminals::now() { Told::Reload } else { Told::End },
-            _ = self.louder.recv() => Told::Louder,
-            _ = self.quieter.recv() => Told::Quieter,
+            _ = self.terminate.recv() => Instruction::End,
+            _ = self.interrupt.recv() => Instruction::End,
+            _ = self.hang_up.recv() => if self.terminals == Terminals::now() { Instruction::Reload } else { Instruction::End },
+            _ = self.louder.recv() => Instruction::Louder,
+            _ = self.quieter.recv() => Instruction::Quieter,
         }
     }
 
-    /// Returns at the next one that asks for the end; the others say nothing to one who ends.
+    /// Returns at the next instruction to end; others are ignored.
     pub async fn end(&mut self) {
-        while self.next().await != Told::End {}
+        while self.next().await != Instruction::End {}
     }
 }
 
-/// Which of this process's streams are terminals; one that was hung up is none any more.
+/// The standard streams that are terminals; a hung-up stream is none.
 #[derive(Debug, PartialEq, Eq)]
 struct Terminals {
     stdin: bool,

@@ -1,8 +1,10 @@
-//! The guard as a keeper: it has the files in its own hands, and gives them to each daemon that it starts.
+//! The guard as a keeper: it has the files in its own hands, and gives them to each daemon that it
+//! starts.
 //!
-//! Between the two is a line, which is the daemon's standard input. What a guard has is in it when the daemon starts; what
-//! the daemon sends stays in it, files included, until that daemon has ended and the guard looks. So the guard sleeps for as
-//! long as all is well, and a daemon may be killed at any moment.
+//! Between the two is a line, which is the daemon's standard input. What a guard has is in it when
+//! the daemon starts; what the daemon sends stays in it, files included, until that daemon has
+//! ended and the guard looks. So the guard sleeps for as long as all is well, and a daemon may be
+//! killed at any moment.
 
 use crate::letter;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -29,7 +31,8 @@ struct Ends {
 }
 
 impl Custody {
-    /// What the next daemon is to have as its standard input. Without a line it goes without its files.
+    /// What the next daemon is to have as its standard input. Without a line it goes without its
+    /// files.
     pub fn hand_over(&mut self) -> Stdio {
         let end = self.open();
         end.map_or_else(

@@ -1,5 +1,6 @@
-//! The machine's service manager: told how far the daemon is (`sd_notify(3)`: one datagram to the socket that `NOTIFY_SOCKET`
-//! names), and given the files that the next start of this service is to have (its file descriptor store).
+//! The machine's service manager: told how far the daemon is (`sd_notify(3)`: one datagram to the
+//! socket that `NOTIFY_SOCKET` names), and given the files that the next start of this service is
+//! to have (its file descriptor store).
 
 use super::inherited;
 use crate::letter;
@@ -11,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 use vfield_node::keeper::Keeper;
 
-/// What the names of our files begin with; sockets on which others listen for us are called as the unit says.
+/// What the names of our files begin with; sockets on which others listen for us are called as the
+/// unit says.
 const OURS: &str = "vfield-";
 /// More names were passed by nobody who means it.
 const NAMES_MAX: usize = 1024;
@@ -55,7 +57,8 @@ impl Keeper for FileStore {
     }
 }
 
-/// The names of the files that were passed to this process, in their order; those without a name are called "unknown".
+/// The names of the files that were passed to this process, in their order; those without a name
+/// are called "unknown".
 fn passed<'a>(pid: &str, count: &str, names: &'a str) -> Vec<&'a str> {
     let for_us = pid.parse() == Ok(std::process::id());
     let count = count.parse().unwrap_or(0).min(if for_us { NAMES_MAX } else { 0 });

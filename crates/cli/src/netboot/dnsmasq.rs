@@ -1,7 +1,8 @@
 //! dnsmasq, which tells machines where to start from: its configuration, and its life as our child.
 //!
-//! Beside a DHCP server that gives addresses it adds what to start from and nothing else (proxy DHCP); in a network without
-//! one it gives addresses, too. Machines whose firmware knows neither iPXE nor HTTP load iPXE over its TFTP.
+//! Beside a DHCP server that gives addresses it adds what to start from and nothing else (proxy
+//! DHCP); in a network without one it gives addresses, too. Machines whose firmware knows neither
+//! iPXE nor HTTP load iPXE over its TFTP.
 
 use super::IPXE_DIR;
 use crate::args::NetbootOptions;
@@ -19,8 +20,9 @@ const RIGHTS: &str = "-all,+net_admin,+net_bind_service,+net_raw";
 /// Who may do nothing else, on every system.
 const NOBODY: &str = "65534";
 
-/// Firmware that loads over TFTP, by dnsmasq's names, and what it is given. Whoever also gives addresses must not offer these as
-/// services: UEFI then asks at a port at which dnsmasq answers only beside another server, and starts from nothing.
+/// Firmware that loads over TFTP, by dnsmasq's names, and what it is given. Whoever also gives
+/// addresses must not offer these as services: UEFI then asks at a port at which dnsmasq answers
+/// only beside another server, and starts from nothing.
 const FIRMWARE: [(&str, &str); 3] = [("x86PC", "undionly.kpxe"), ("X86-64_EFI", "ipxe.efi"), ("BC_EFI", "ipxe.efi")];
 
 /// What dnsmasq is to do.
@@ -43,7 +45,8 @@ impl Dhcp {
             return Err(Failure::usage(fact).hint("listen on an IPv4 address, or tell them yourself with --dhcp none"));
         };
         if let DhcpMode::Range { first, last } = options.dhcp {
-            // Without an interface there is no network to compare with; to listen there fails by itself.
+            // Without an interface there is no network to compare with; to listen there fails by
+            // itself.
             let prefix = subnet::prefix_of(own.into()).ok().flatten();
             prefix.map_or(Ok(()), |prefix| check_range((first, last), own, prefix))?;
         }
@@ -89,7 +92,8 @@ impl Dhcp {
     }
 }
 
-/// Refuses addresses to give that are not in the network of `own`: dnsmasq would start, and answer nobody.
+/// Refuses addresses to give that are not in the network of `own`: dnsmasq would start, and answer
+/// nobody.
 fn check_range((first, last): (Ipv4Addr, Ipv4Addr), own: Ipv4Addr, prefix: u32) -> Result<(), Failure> {
     let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
     let network = u32::from(own) & mask;
@@ -104,7 +108,8 @@ fn check_range((first, last): (Ipv4Addr, Ipv4Addr), own: Ipv4Addr, prefix: u32) 
     Err(Failure::usage(fact).hint(hint))
 }
 
-/// A running dnsmasq; killed if this is dropped, and by the kernel if this process dies in another way.
+/// A running dnsmasq; killed if this is dropped, and by the kernel if this process dies in another
+/// way.
 #[derive(Debug)]
 pub struct Dnsmasq(Child);
 
@@ -119,7 +124,8 @@ impl Dnsmasq {
         // Found out here: below it would be told by a status alone.
         std::process::Command::new("dnsmasq").arg("--version").output().map_err(failed)?;
         let mut command = Command::new("setpriv");
-        // It begins as the user that it would become: a process that changes its user outlives the one that started it.
+        // It begins as the user that it would become: a process that changes its user outlives the
+        // one that started it.
         command.args(["--pdeathsig", "KILL", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
         command.args(["--inh-caps", RIGHTS, "--ambient-caps", RIGHTS, "--bounding-set", RIGHTS, "dnsmasq"]);
         // Addresses that it gave are remembered by nobody: machines ask again.
@@ -140,7 +146,7 @@ impl Dnsmasq {
             .hint("its words are above; another DHCP server on this machine has its port")
     }
 
-    /// Ends it.
+    /// Ends the process.
     pub async fn stop(mut self) {
         if let Err(error) = self.0.kill().await {
             tracing::warn!(%error, "ending dnsmasq");

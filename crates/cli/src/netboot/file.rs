@@ -1,4 +1,4 @@
-//! What is handed out: a file of this machine, or an image of the field, read through the daemon.
+//! Boot files: files of this machine, or images of the field, read through the daemon.
 
 use super::pinned::Pinned;
 use crate::control::client::{self, Client};
@@ -15,7 +15,7 @@ const PART_BYTES: usize = 256 << 10;
 /// Parts that wait for a machine.
 const PARTS_MAX: usize = 4;
 
-/// See the module.
+/// A boot file with its length.
 #[derive(Debug, Clone)]
 pub struct File {
     source: Source,

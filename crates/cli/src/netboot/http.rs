@@ -1,7 +1,8 @@
 //! The site that machines start from.
 //!
-//! Owns its paths: `/boot.ipxe`, `/machine/MAC.ipxe`, `/tag/TAG.ipxe`, `/kernel`, `/initrd`, and `/NAME.efi` for firmware
-//! that loads programs over HTTP. Whatever a client sends is an answer or a refusal; what it keeps busy is bounded.
+//! Owns its paths: `/boot.ipxe`, `/machine/MAC.ipxe`, `/tag/TAG.ipxe`, `/kernel`, `/initrd`, and
+//! `/NAME.efi` for firmware that loads programs over HTTP. Whatever a client sends is an answer or
+//! a refusal; what it keeps busy is bounded.
 
 use super::file::{File, Parts};
 use super::menu::Menu;
@@ -34,9 +35,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// What is handed out.
 #[derive(Debug)]
 pub struct Site {
-    /// The kernel.
+    /// The kernel to boot.
     pub kernel: File,
-    /// The initramfs.
+    /// The initramfs to boot.
     pub initrd: File,
     /// Where programs for firmware lie.
     pub firmware: PathBuf,

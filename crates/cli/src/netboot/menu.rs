@@ -1,4 +1,4 @@
-//! Which machine gets which image, and through whom it joins.
+//! The image of each machine, and the members that it joins through.
 
 use super::pinned::Pinned;
 use crate::args::NetbootOptions;
@@ -8,12 +8,13 @@ use crate::values::machine::{Choice, Mac, Tag};
 use std::collections::BTreeMap;
 use vfield_core::image::ImageId;
 
-/// A machine is told so many members at most: one that answers is enough, and a command line has 2048 bytes.
+/// Maximum members for a machine: one that answers is enough, and a kernel command line has 2048
+/// bytes.
 const MEMBERS_MAX: usize = 8;
 /// The word that names the images that a machine joins besides its root.
 const ALSO: &str = "vfield.also=";
 
-/// See the module.
+/// The images that machines boot, by machine and by tag.
 #[derive(Debug)]
 pub struct Menu {
     image: Pinned,
@@ -58,7 +59,8 @@ impl Menu {
         self.tags.get(tag)
     }
 
-    /// The kernel's command line for a machine that gets `image`, and joins through those that `status` knows now.
+    /// The kernel's command line for a machine that gets `image`, and joins through those that
+    /// `status` knows now.
     pub fn command_line(&self, image: &Pinned, status: &DaemonStatus) -> Result<String, Failure> {
         image.check(status)?;
         let live = status.node.nodes.iter().filter(|node| node.state != "unreachable" && node.addr != status.node.addr);
@@ -71,7 +73,8 @@ impl Menu {
     }
 }
 
-/// A word for the kernel, with the names of images to be joined as ids; the name that the daemon does not know.
+/// A word for the kernel, with the names of images to be joined as ids; the name that the daemon
+/// does not know.
 fn pin_also(word: &str, status: &DaemonStatus) -> Result<String, String> {
     let Some(images) = word.strip_prefix(ALSO) else { return Ok(word.to_owned()) };
     let ids = images.split(',').map(|image| match Pinned::find(image, status) {

@@ -1,14 +1,14 @@
 //! An image of the daemon, as it was when the network boot was started.
 //!
-//! A name is said by whoever says it, an id stands for every byte. So machines are told ids, and what is called the same
-//! later, be it a new image of the daemon's or somebody else's, is handed out when somebody starts the network boot again.
+//! Any node may use a name, but an id stands for every byte. So machines get ids; a later image of
+//! the same name is served after a restart of the network boot.
 
 use crate::control::message::DaemonStatus;
 use crate::failure::Failure;
 use crate::selection;
 use vfield_node::status::ImageStatus;
 
-/// See the module.
+/// An image name with the id that it had at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     /// Its name, for people.

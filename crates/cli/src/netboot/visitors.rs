@@ -1,9 +1,10 @@
-//! Who is being answered, who waits, and who makes room.
+//! The HTTP connections: those that are served, wait, or make room.
 //!
-//! Owns the bounds of the site: how many are answered at once, how many of one address, and how long one may take nothing
-//! of its answer. Invariant: a crowd of machines that boot waits for each other, and for nobody else. If there is no room,
-//! who takes its answer more slowly than any machine would goes, and else the slowest of an address that has more
-//! places than a machine needs; else who comes waits. Called by [`super::http`].
+//! Owns the bounds of the site: connections served at once, connections of one address, and the
+//! time that a client may take nothing of its answer. Invariant: booting machines wait only for
+//! each other. If no place is free, the site ends a connection slower than any machine, else the
+//! slowest of an address with more places than a machine needs; else the new connection waits.
+//! Called by [`super::http`].
 
 use crate::control::server::CONNECTIONS_MAX;
 use std::collections::BTreeMap;
@@ -18,17 +19,18 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// Who can be answered at once. Each may read an image through a connection to the daemon, which has 16 left for others then.
+/// Connections served at once. Each may read an image through a connection to the daemon, which
+/// then has 16 left for others.
 pub const VISITORS_MAX: usize = 48;
 /// Of one address, for a room behind one router; more are turned away.
 pub const OF_ONE_MAX: usize = 24;
-/// One that has taken not a byte of its answer for so long is cut off. A link that is lost for shorter is no reason to let a
-/// machine boot again.
+/// One that has taken not a byte of its answer for so long is cut off. A link that is lost for
+/// shorter is no reason to let a machine boot again.
 pub const TAKES_NOTHING: Duration = Duration::from_secs(20);
 /// As many places as a machine may need: firmware, its loader and a try that was broken off.
 const OF_A_MACHINE: usize = 4;
-/// Bytes that one has to take in a second of those in which it is waited for, if others wait. A hundred megabytes would take
-/// it two hours; 48 machines on a link of 10 Mbit/s have more.
+/// Bytes that one has to take in a second of those in which it is waited for, if others wait. A
+/// hundred megabytes would take it two hours; 48 machines on a link of 10 Mbit/s have more.
 const SLOW: u128 = 16 << 10;
 /// How fast somebody is can be said after it was waited for so long.
 const JUDGED: Duration = Duration::from_secs(2);
@@ -37,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 const _: () = assert!(VISITORS_MAX + 16 <= CONNECTIONS_MAX && OF_A_MACHINE < OF_ONE_MAX && OF_ONE_MAX <= VISITORS_MAX);
 
-/// See the module.
+/// The connections of HTTP clients, within bounds.
 #[derive(Debug)]
 pub struct Visitors {
     max: usize,
@@ -53,7 +55,7 @@ struct Present {
     visitors: BTreeMap<u64, Arc<Visitor>>,
 }
 
-/// One connection.
+/// State of one connection.
 #[derive(Debug)]
 struct Visitor {
     ip: IpAddr,
@@ -94,7 +96,8 @@ impl Visitors {
         Arc::new(Self { max, of_one_max, present: Mutex::default(), room: Notify::new() })
     }
 
-    /// Lets one in as soon as there is room, for which others may have to go; `None` if its address has too many places.
+    /// Lets one in as soon as there is room, for which others may have to go; `None` if its address
+    /// has too many places.
     pub async fn admit(self: &Arc<Self>, ip: IpAddr) -> Option<Place> {
         loop {
             match self.knock(ip, Instant::now()) {
@@ -160,7 +163,8 @@ impl Visitor {
 }
 
 impl Pace {
-    /// Bytes that it takes in a second of those in which it is waited for; more than anybody before that can be said.
+    /// Bytes that it takes in a second of those in which it is waited for; more than anybody before
+    /// that can be said.
     fn speed(&self, now: Instant) -> u128 {
         let waited = self.waited + self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
         if waited < JUDGED { u128::MAX } else { u128::from(self.taken_bytes) * 1000 / waited.as_millis() }
@@ -184,7 +188,8 @@ impl Place {
         self.visitor.shown_out.notified().await;
     }
 
-    /// The visitor's connection, with an error as soon as it has taken nothing for `patience` although there was something.
+    /// The visitor's connection, with an error as soon as it has taken nothing for `patience`
+    /// although there was something.
     pub fn watch(&self, stream: TcpStream, patience: Duration) -> Watched {
         Watched { stream, visitor: Arc::clone(&self.visitor), patience, stuck: None }
     }
@@ -197,7 +202,7 @@ impl Drop for Place {
     }
 }
 
-/// See [`Place::watch`].
+/// A stream under [`Place::watch`].
 #[derive(Debug)]
 pub struct Watched {
     stream: TcpStream,

@@ -6,10 +6,12 @@ use nix::sys::socket::SockaddrStorage;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vfield_core::identity::Zone;
 
-/// An IPv6 subnet's prefix has so many bits (RFC 4291, 2.5.1); an address that is known alone, as DHCPv6 gives them, is of one too.
+/// An IPv6 subnet's prefix has so many bits (RFC 4291, 2.5.1); an address that is known alone, as
+/// DHCPv6 gives them, is of one too.
 const IPV6_PREFIX: u32 = 64;
 
-/// How many bits of an address of this machine are its subnet's; `None` if no interface has the address.
+/// How many bits of an address of this machine are its subnet's; `None` if no interface has the
+/// address.
 pub fn prefix_of(ip: IpAddr) -> std::io::Result<Option<u32>> {
     let masks = getifaddrs()?.filter(|interface| interface.address.and_then(ip_of) == Some(ip));
     Ok(masks.filter_map(|interface| Some(ones(ip_of(interface.netmask?)?))).max())

@@ -1,5 +1,4 @@
-//! What is asked for with `--overlay`, `--overlay-size` and `--overlay-from`, as far as it can be judged before
-//! anything is started.
+//! The options `--overlay`, `--overlay-size` and `--overlay-from`, checked before the start.
 
 use crate::args::DaemonOptions;
 use crate::failure::Failure;
@@ -18,8 +17,8 @@ pub struct OverlayPlan {
     pub max_bytes: Option<u64>,
     /// Saved overlays to begin with, each for the image that it names.
     pub from: Vec<PathBuf>,
-    /// A running system stands on it: changes that are there already, from before this daemon was started again, are the newer
-    /// ones, and nobody drops them.
+    /// A running system stands on it: changes that are there already, from before this daemon was
+    /// started again, are the newer ones, and nobody drops them.
     pub carries_root: bool,
 }
 
@@ -40,7 +39,7 @@ impl OverlayPlan {
             return match alone.into_iter().find(|(_, given)| *given) {
                 None => Ok(None),
                 Some((option, _)) => Err(Failure::usage(format!("{option} needs an overlay"))
-                    .hint("say where changes are kept: --overlay ram, or --overlay DIR")),
+                    .hint("choose a place for changes: --overlay ram, or --overlay DIR")),
             };
         };
         let size = options.overlay_size.map(|size| size.0);
@@ -56,7 +55,8 @@ impl OverlayPlan {
     }
 }
 
-/// How much may be kept in memory: as much as was asked for, or half of what the machine has, as in a tmpfs.
+/// How much may be kept in memory: as much as was asked for, or half of what the machine has, as in
+/// a tmpfs.
 fn in_memory(asked: Option<u64>, memory_bytes: Option<u64>) -> Result<u64, Failure> {
     let memory = memory_bytes.unwrap_or(u64::MAX);
     match asked {
@@ -65,7 +65,7 @@ fn in_memory(asked: Option<u64>, memory_bytes: Option<u64>) -> Result<u64, Failu
         Some(bytes) => {
             let fact =
                 format!("--overlay-size: {} is more than this machine's memory of {}", human(bytes), human(memory));
-            Err(Failure::usage(fact).hint("keep less, or keep changes in a directory: --overlay DIR"))
+            Err(Failure::usage(fact).hint("choose a smaller size, or a directory: --overlay DIR"))
         }
     }
 }

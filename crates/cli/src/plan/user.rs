@@ -4,7 +4,8 @@ use crate::failure::{Failure, plain};
 use crate::values::user::UserName;
 use rustix::process::geteuid;
 
-/// Where the users of a machine are. Not asked of the C library, whose other sources cannot be had in a static program.
+/// Where the users of a machine are. Not asked of the C library, whose other sources cannot be had
+/// in a static program.
 const USERS: &str = "/etc/passwd";
 
 /// A user without the rights of root.
@@ -12,9 +13,9 @@ const USERS: &str = "/etc/passwd";
 pub struct User {
     /// As people know him.
     pub name: String,
-    /// His number.
+    /// The numeric user id.
     pub uid: u32,
-    /// His group's.
+    /// The numeric group id.
     pub gid: u32,
 }
 
@@ -25,14 +26,12 @@ impl User {
             .map_err(|error| Failure::failed(format!("--user: {USERS}: {}", plain(&error))))?;
         let user = among(&users, &wanted.0).ok_or_else(|| {
             let failure = Failure::failed(format!("--user: there is no user {:?} in {USERS}", wanted.0));
-            failure.hint("make one with `useradd --system`, or give a number; nobody exists on most machines")
+            failure.hint("create one with `useradd --system`, or give a number; most machines have the user nobody")
         })?;
         let (own, is_root) = (geteuid().as_raw(), geteuid().is_root());
         match user.uid {
-            0 => {
-                Err(Failure::usage("--user: root is what is to be given up")
-                    .hint("name a user who has no other rights"))
-            }
+            0 => Err(Failure::usage("--user: root has the rights that --user is to drop")
+                .hint("name a user without other rights")),
             uid if uid == own => Ok(None),
             _ if !is_root => {
                 let failure = Failure::failed(format!("--user: only root can become {}", user.name));
@@ -43,7 +42,7 @@ impl User {
     }
 }
 
-/// The user of that name or number in a file of users. Who is only a number needs no entry, and has a group of the same.
+/// The user of that name or number in a file of users. A number without an entry is its own group.
 fn among(users: &str, wanted: &str) -> Option<User> {
     let known = users.lines().find_map(|line| {
         let mut fields = line.split(':');

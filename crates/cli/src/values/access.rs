@@ -1,13 +1,11 @@
 //! `--nbd-allow`: from where an image may be read over NBD, `[IMAGE=]NETWORK`.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::str::FromStr;
 use vfield_export::nbd::access::{BadNetwork, Rule};
 
 /// A rule of an access list.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access(pub Rule);
 
 impl FromStr for Access {
@@ -19,14 +17,6 @@ impl FromStr for Access {
             BadValue::new(format!("{network:?} is not a network"), hint)
         };
         text.parse().map(Self).map_err(bad)
-    }
-}
-
-impl TryFrom<String> for Access {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }
 

@@ -4,7 +4,6 @@
 //! addresses is the one thing here that asks the system.
 
 use crate::failure::{BadValue, Failure, plain};
-use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -12,8 +11,7 @@ use std::str::FromStr;
 const HINT: &str = "addresses look like 192.168.1.1, 192.168.1.1:4440, lab-1:4440 or [fd00::1]:4440";
 
 /// A host and perhaps a port.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     host: Host,
     port: Option<u16>,
@@ -31,7 +29,8 @@ impl Address {
         self.port
     }
 
-    /// Its IP addresses, asking the resolver for a name's; with `default_port` where none was written.
+    /// Its IP addresses, asking the resolver for a name's; with `default_port` where none was
+    /// written.
     pub fn resolve(&self, default_port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let port = self.port.unwrap_or(default_port);
         let name = match &self.host {
@@ -53,6 +52,17 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The first of its IP addresses, an IPv4 one if there is any.
+    ///
+    /// # Errors
+    /// Those of [`Address::resolve`].
+    pub fn first(&self, default_port: u16) -> Result<SocketAddr, Failure> {
+        let addrs = self.resolve(default_port)?;
+        Ok(*addrs.iter().find(|addr| addr.is_ipv4()).unwrap_or(&addrs[0]))
+    }
+}
+
 impl FromStr for Address {
     type Err = BadValue;
 
@@ -60,7 +70,7 @@ impl FromStr for Address {
         let bad = |why: &str| BadValue::new(format!("{text:?} is not an address{why}"), HINT);
         if let Some(rest) = text.strip_prefix('[') {
             let (ip, after) = rest.split_once(']').ok_or_else(|| bad(": the ] is missing"))?;
-            let ip: Ipv6Addr = ip.parse().map_err(|_| bad(": what is in brackets is no IPv6 address"))?;
+            let ip: Ipv6Addr = ip.parse().map_err(|_| bad(": the text in brackets is no IPv6 address"))?;
             let port = match after.strip_prefix(':') {
                 Some(port) => Some(parse_port(text, port)?),
                 None if after.is_empty() => None,
@@ -85,14 +95,6 @@ impl FromStr for Address {
     }
 }
 
-impl TryFrom<String> for Address {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
@@ -110,7 +112,8 @@ fn parse_port(text: &str, port: &str) -> Result<u16, BadValue> {
     number.ok_or_else(|| BadValue::new(format!("{text:?} is not an address: {port:?} is no port (0 to 65535)"), HINT))
 }
 
-/// Letters, digits, `-`, `_` and single dots; and not something that only a mistyped IP address looks like.
+/// Letters, digits, `-`, `_` and single dots; and not something that only a mistyped IP address
+/// looks like.
 fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()

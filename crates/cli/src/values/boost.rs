@@ -1,7 +1,6 @@
 //! `--join-boost`: how eagerly a joining node fills its store.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use vfield_node::config::JoinBoost;
@@ -9,10 +8,9 @@ use vfield_node::config::JoinBoost;
 const HINT: &str = "give 0 (slow) to 9 (full speed), or random where many machines start at once";
 
 /// A level, or the wish for any.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boost {
-    /// This one.
+    /// A fixed level.
     Level(JoinBoost),
     /// A different one on each machine, so that a whole room does not fill at once.
     Random,
@@ -40,25 +38,6 @@ impl FromStr for Boost {
         }
         let level = text.parse().ok().and_then(JoinBoost::new);
         level.map(Self::Level).ok_or_else(|| BadValue::new(format!("{text:?} is not a join boost"), HINT))
-    }
-}
-
-/// A boost in a configuration file.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "0 to 9, or \"random\"")]
-enum Written {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<Written> for Boost {
-    type Error = BadValue;
-
-    fn try_from(written: Written) -> Result<Self, BadValue> {
-        match written {
-            Written::Number(number) => number.to_string().parse(),
-            Written::Text(text) => text.parse(),
-        }
     }
 }
 

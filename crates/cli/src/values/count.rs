@@ -2,7 +2,7 @@
 
 use crate::failure::BadValue;
 
-/// With more the measuring program is what is measured.
+/// Above this the measuring program limits the result.
 const MAX: u64 = 64;
 
 /// A number from 1 to 64.

@@ -33,8 +33,8 @@ impl FromStr for DhcpMode {
             "proxy" => Ok(Self::Proxy),
             "none" => Ok(Self::None),
             _ => range().ok_or_else(|| {
-                let hint = "it is proxy, none, or addresses to give: 192.168.1.100-192.168.1.200";
-                BadValue::new(format!("{text:?} is nothing that DHCP can do"), hint.to_owned())
+                let hint = "give proxy, none, or a range of addresses: 192.168.1.100-192.168.1.200";
+                BadValue::new(format!("{text:?} is no mode of DHCP"), hint.to_owned())
             }),
         }
     }

@@ -1,7 +1,8 @@
-//! Lengths of time, as people write and read them: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
+//! Lengths of time, as people write and read them: `500ms`, `30s`, `2m`, `1h`; a bare number is
+//! seconds.
 
+use super::number_and_unit;
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -23,9 +24,8 @@ impl FromStr for Period {
         if trimmed.starts_with('-') {
             return Err(BadValue::new(format!("a duration cannot be negative: {text:?}"), HINT));
         }
-        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(split);
-        let unit_seconds = match unit.trim() {
+        let (number, unit) = number_and_unit(trimmed);
+        let unit_seconds = match unit {
             "ms" => 0.001,
             "" | "s" | "sec" => 1.0,
             "m" | "min" => 60.0,
@@ -42,8 +42,7 @@ impl FromStr for Period {
 }
 
 /// How long to wait at most; `0` and `never` mean without end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeout(pub Option<Duration>);
 
 impl FromStr for Timeout {
@@ -59,8 +58,7 @@ impl FromStr for Timeout {
 }
 
 /// How long to try again: `0` means once, `forever` without end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry(pub Option<Duration>);
 
 impl FromStr for Retry {
@@ -72,39 +70,6 @@ impl FromStr for Retry {
         }
         let Period(period) = text.parse().map_err(|bad: BadValue| BadValue::new(bad.fact, RETRY_HINT))?;
         Ok(Self(Some(period)))
-    }
-}
-
-impl TryFrom<Written> for Retry {
-    type Error = BadValue;
-
-    fn try_from(written: Written) -> Result<Self, BadValue> {
-        written.text().parse()
-    }
-}
-
-/// A timeout in a configuration file: text, or a number of seconds.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a duration such as \"30s\"")]
-enum Written {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<Written> for Timeout {
-    type Error = BadValue;
-
-    fn try_from(written: Written) -> Result<Self, BadValue> {
-        written.text().parse()
-    }
-}
-
-impl Written {
-    fn text(self) -> String {
-        match self {
-            Self::Number(seconds) => seconds.to_string(),
-            Self::Text(text) => text,
-        }
     }
 }
 

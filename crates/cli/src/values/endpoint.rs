@@ -1,18 +1,16 @@
-//! `--nbd`: where an NBD server listens, `unix:PATH` or `tcp:ADDR`.
+//! Address of an NBD server, `unix:PATH` or `tcp:ADDR`; the host may be a name.
 
 use super::address::Address;
-use crate::failure::BadValue;
-use serde::Deserialize;
+use crate::failure::{BadValue, Failure};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use vfield_export::nbd::UNIX_PATH_BYTES_MAX;
+use vfield_export::nbd::{self, AddressError};
 
 const HINT: &str = "give unix:PATH or tcp:ADDR, for example unix:/run/vfield/nbd.sock or tcp:127.0.0.1:10809";
 
-/// A place to listen at for NBD clients.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+/// Address of an NBD server.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// A socket in the file system.
     Unix(PathBuf),
@@ -20,32 +18,36 @@ pub enum Endpoint {
     Tcp(Address),
 }
 
+impl Endpoint {
+    /// The address to listen at or to connect to. A host name is looked up, and its first address
+    /// counts.
+    ///
+    /// # Errors
+    /// If the host has no address.
+    pub fn resolve(&self) -> Result<nbd::Address, Failure> {
+        match self {
+            Self::Unix(path) => Ok(nbd::Address::Unix(path.clone())),
+            Self::Tcp(address) => address.first(nbd::PORT).map(nbd::Address::Tcp),
+        }
+    }
+}
+
 impl FromStr for Endpoint {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            if path.is_empty() {
-                return Err(BadValue::new("unix: without a path", HINT));
-            }
-            if path.len() > UNIX_PATH_BYTES_MAX || path.contains('\0') {
-                let fact = format!("socket path {path:?} is longer than {UNIX_PATH_BYTES_MAX} bytes");
-                return Err(BadValue::new(fact, "choose a shorter path; the system allows no more"));
-            }
-            return Ok(Self::Unix(path.into()));
-        }
+        // Host names are this program's: the library looks none up.
         if let Some(address) = text.strip_prefix("tcp:") {
             return address.parse().map(Self::Tcp);
         }
-        Err(BadValue::new(format!("{text:?} starts neither with unix: nor with tcp:"), HINT))
-    }
-}
-
-impl TryFrom<String> for Endpoint {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
+        match text.parse() {
+            Ok(nbd::Address::Unix(path)) => Ok(Self::Unix(path)),
+            Ok(nbd::Address::Tcp(addr)) => addr.to_string().parse().map(Self::Tcp),
+            Err(error @ AddressError::PathTooLong(_)) => {
+                Err(BadValue::new(error.to_string(), "choose a shorter path; the system allows no more"))
+            }
+            Err(error) => Err(BadValue::new(error.to_string(), HINT)),
+        }
     }
 }
 

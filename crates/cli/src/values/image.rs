@@ -1,7 +1,6 @@
 //! How images are named: the rule for names, and telling a name from an id, and from both.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::str::FromStr;
 use vfield_core::image::{IdDigits, ImageId};
 use vfield_node::config::ImageSelector;
@@ -12,8 +11,7 @@ const NAME_BYTES_MAX: usize = 255;
 const ID_DIGITS: usize = 64;
 
 /// A name that an image may have.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageName(pub String);
 
 impl FromStr for ImageName {
@@ -40,20 +38,11 @@ impl FromStr for ImageName {
     }
 }
 
-impl TryFrom<String> for ImageName {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
-    }
-}
-
 /// So many digits of an id at least are pinned to a name, as `vfield status` shows them.
 const PIN_DIGITS_MIN: usize = 12;
 
 /// What a user calls an image that exists: its name, its id, or both (`NAME=ID`).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted(pub ImageSelector);
 
 impl FromStr for Wanted {
@@ -68,7 +57,7 @@ impl FromStr for Wanted {
         if let Some((name, id)) = pin {
             if id.count() < PIN_DIGITS_MIN {
                 let fact = format!("{text:?} pins a name to {} digits of an id", id.count());
-                return Err(BadValue::new(fact, "give 12 of them at least, as `vfield status` shows them, or all 64"));
+                return Err(BadValue::new(fact, "give at least 12 digits, as in `vfield status`, or all 64"));
             }
             let ImageName(name) = name.parse()?;
             return Ok(Self(ImageSelector::Pinned { name, id }));
@@ -79,14 +68,6 @@ impl FromStr for Wanted {
         }
         let ImageName(name) = text.parse()?;
         Ok(Self(ImageSelector::Name(name)))
-    }
-}
-
-impl TryFrom<String> for Wanted {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose image it is: a machine by the address of its network card, or whoever asks with a tag.
+//! Choices of images: by a machine's network card, or by a tag.
 
 use crate::failure::BadValue;
 use std::fmt;
@@ -36,10 +36,10 @@ impl fmt::Display for Mac {
     }
 }
 
-/// `KEY=IMAGE`.
+/// An image for a machine or a tag, `KEY=IMAGE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice<K> {
-    /// Who asks.
+    /// The machine or tag.
     pub key: K,
     /// The image's name.
     pub image: String,

@@ -1,8 +1,8 @@
-//! Addresses of NBD exports as clients write them: `nbd://HOST[:PORT]/NAME`, `nbd+unix:///NAME?socket=PATH`.
+//! Addresses of NBD exports as clients write them: `nbd://HOST[:PORT]/NAME`,
+//! `nbd+unix:///NAME?socket=PATH`.
 
-use super::address::Address;
+use super::endpoint::Endpoint;
 use crate::failure::BadValue;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 const HINT: &str = "URIs look like nbd://127.0.0.1:10809/NAME or nbd+unix:///NAME?socket=/run/vfield.nbd";
@@ -11,18 +11,9 @@ const HINT: &str = "URIs look like nbd://127.0.0.1:10809/NAME or nbd+unix:///NAM
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NbdUri {
     /// Where the server listens.
-    pub server: Server,
+    pub server: Endpoint,
     /// Name of the export; "" is the server's first.
     pub name: String,
-}
-
-/// Where an NBD server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Server {
-    /// A socket in the file system.
-    Unix(PathBuf),
-    /// A host, perhaps with a port.
-    Tcp(Address),
 }
 
 impl FromStr for NbdUri {
@@ -36,13 +27,13 @@ impl FromStr for NbdUri {
             let socket = socket.filter(|socket| !socket.is_empty()).ok_or_else(|| bad("?socket= is missing"))?;
             let socket = plain(socket).ok_or_else(|| bad("its % signs"))?;
             let name = plain(path.trim_start_matches('/')).ok_or_else(|| bad("its % signs"))?;
-            return Ok(Self { server: Server::Unix(socket.into()), name });
+            return Ok(Self { server: Endpoint::Unix(socket.into()), name });
         }
         let rest =
             text.strip_prefix("nbd://").ok_or_else(|| bad("it begins neither with nbd:// nor with nbd+unix://"))?;
         let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
         let name = plain(name).ok_or_else(|| bad("its % signs"))?;
-        Ok(Self { server: Server::Tcp(host.parse()?), name })
+        Ok(Self { server: Endpoint::Tcp(host.parse()?), name })
     }
 }
 
@@ -69,15 +60,15 @@ mod tests {
         let unix = nbd::Address::Unix("/run/a b?.sock".into());
         assert_eq!(
             unix.uri("os v1").parse(),
-            Ok(NbdUri { server: Server::Unix("/run/a b?.sock".into()), name: "os v1".to_owned() })
+            Ok(NbdUri { server: Endpoint::Unix("/run/a b?.sock".into()), name: "os v1".to_owned() })
         );
         let tcp: nbd::Address = "tcp:[::1]:7".parse().unwrap();
         assert_eq!(
             tcp.uri("").parse(),
-            Ok(NbdUri { server: Server::Tcp("[::1]:7".parse().unwrap()), name: String::new() })
+            Ok(NbdUri { server: Endpoint::Tcp("[::1]:7".parse().unwrap()), name: String::new() })
         );
         let named: NbdUri = "nbd://lab-1/disk".parse().unwrap();
-        assert_eq!((named.server, named.name), (Server::Tcp("lab-1".parse().unwrap()), "disk".to_owned()));
+        assert_eq!((named.server, named.name), (Endpoint::Tcp("lab-1".parse().unwrap()), "disk".to_owned()));
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! `--overlay`: where changes are kept, `ram` or a directory.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where changes are kept.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OverlayPlace {
     /// In memory, for as long as the daemon runs.
     Ram,
@@ -21,18 +19,10 @@ impl FromStr for OverlayPlace {
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
         match text {
-            "" => Err(BadValue::new("an overlay is kept somewhere", "give ram, or a directory for its files")),
+            "" => Err(BadValue::new("an overlay needs a place", "give ram, or a directory for its files")),
             "ram" => Ok(Self::Ram),
             path => Ok(Self::Dir(Path::new(path).to_owned())),
         }
-    }
-}
-
-impl TryFrom<String> for OverlayPlace {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }
 

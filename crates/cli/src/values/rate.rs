@@ -2,6 +2,7 @@
 //!
 //! Prefixes are powers of 1000, as networks have them; a bare number is bits per second.
 
+use super::number_and_unit;
 use crate::failure::BadValue;
 use std::str::FromStr;
 
@@ -16,10 +17,8 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
         let bad = || BadValue::new(format!("{text:?} is not the rate of a link"), HINT);
-        let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(split);
-        let unit = unit_bits(unit.trim()).ok_or_else(bad)?;
+        let (number, unit) = number_and_unit(text.trim());
+        let unit = unit_bits(unit).ok_or_else(bad)?;
         // `f64` takes "1." and ".5" too, which nobody means.
         if number.starts_with('.') || number.ends_with('.') {
             return Err(bad());

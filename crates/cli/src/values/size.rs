@@ -1,15 +1,14 @@
 //! Sizes in bytes, as people write and read them.
 //!
-//! `K`, `M`, `G`, `T` and `KiB`, `MiB`... are powers of 1024 as in dd and fallocate, `KB`, `MB`... powers of
-//! 1000; a bare number is bytes.
+//! `K`, `M`, `G`, `T` and `KiB`, `MiB`... are powers of 1024 as in dd and fallocate, `KB`, `MB`...
+//! powers of 1000; a bare number is bytes.
 
+use super::number_and_unit;
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::str::FromStr;
 
 /// A number of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "Written")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 const HINT: &str = "sizes look like 64K, 128M, 1.5GiB or 4096 (bytes)";
@@ -23,9 +22,8 @@ impl FromStr for Size {
         if trimmed.starts_with('-') {
             return Err(BadValue::new(format!("a size cannot be negative: {text:?}"), HINT));
         }
-        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(split);
-        let unit = unit_bytes(unit.trim()).ok_or_else(bad)?;
+        let (number, unit) = number_and_unit(trimmed);
+        let unit = unit_bytes(unit).ok_or_else(bad)?;
         let bytes = scale(number, unit).ok_or_else(bad)?;
         let nothing = bytes == 0 && number.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
         if nothing || (unit == 1 && number.contains('.')) {
@@ -62,25 +60,6 @@ fn scale(number: &str, unit: u64) -> Option<u128> {
     let parts: u64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     let unit = u128::from(unit);
     Some(u128::from(whole) * unit + u128::from(parts) * unit / 10_u128.pow(fraction.len() as u32))
-}
-
-/// A size in a configuration file: text, or a number of bytes.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a size such as \"128M\"")]
-enum Written {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<Written> for Size {
-    type Error = BadValue;
-
-    fn try_from(written: Written) -> Result<Self, BadValue> {
-        match written {
-            Written::Number(bytes) => Ok(Self(bytes)),
-            Written::Text(text) => text.parse(),
-        }
-    }
 }
 
 /// `bytes` for people: three or four digits and a unit.

@@ -2,16 +2,14 @@
 
 use super::size::{Size, human};
 use crate::failure::{BadValue, Failure};
-use serde::Deserialize;
 use std::str::FromStr;
 use vfield_core::chunk::ChunkSize;
 use vfield_node::config::StoreSize;
 
 const HINT: &str = "give a size such as 128M, a share such as 30%, all, or 0";
 
-/// What was asked for; it may still be more than the machine has.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(try_from = "Written")]
+/// A store size; it may exceed the machine's memory until [`Store::within`] checks it.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Store(pub StoreSize);
 
 impl FromStr for Store {
@@ -52,28 +50,9 @@ impl Store {
             StoreSize::Bytes(wanted) if wanted > memory_bytes => {
                 let (wanted, memory) = (human(wanted), human(memory_bytes));
                 let fact = format!("--store: {wanted} is more than this machine's memory of {memory}");
-                Err(Failure::usage(fact).hint("hold less: any part of the image is useful, and 0 holds nothing"))
+                Err(Failure::usage(fact).hint("choose a smaller store; 0 holds no chunk"))
             }
             store => Ok(store),
-        }
-    }
-}
-
-/// A store in a configuration file: text, or a number of bytes.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a size such as \"128M\", a share such as \"30%\", \"all\" or 0")]
-enum Written {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<Written> for Store {
-    type Error = BadValue;
-
-    fn try_from(written: Written) -> Result<Self, BadValue> {
-        match written {
-            Written::Number(bytes) => bytes.to_string().parse(),
-            Written::Text(text) => text.parse(),
         }
     }
 }

@@ -1,18 +1,17 @@
 //! How many threads do a daemon's work.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 /// A number of threads, from 1 to [`Threads::MAX`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "usize")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threads(NonZeroUsize);
 
 impl Threads {
-    /// Most threads of one kind. Threads beyond the processors only take turns, and the largest machines
-    /// have a few hundred processors; each thread costs a stack, and thousands the system's patience.
+    /// Most threads of one kind. Threads beyond the processors only take turns, and the largest
+    /// machines have a few hundred processors; each thread costs a stack, and thousands the
+    /// system's patience.
     pub const MAX: usize = 256;
 }
 
@@ -22,27 +21,16 @@ impl From<Threads> for NonZeroUsize {
     }
 }
 
-impl TryFrom<usize> for Threads {
-    type Error = BadValue;
-
-    fn try_from(count: usize) -> Result<Self, BadValue> {
-        let bounded = NonZeroUsize::new(count).filter(|count| count.get() <= Self::MAX);
-        bounded.map(Self).ok_or_else(|| refusal(count))
-    }
-}
-
 impl FromStr for Threads {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let count: usize = text.parse().map_err(|_| refusal(format!("{text:?}")))?;
-        Self::try_from(count)
+        let count = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= Self::MAX);
+        count.map(Self).ok_or_else(|| {
+            let hint = format!("give 1 to {}; more threads than processors do not help", Self::MAX);
+            BadValue::new(format!("{text:?} is no number of threads"), hint)
+        })
     }
-}
-
-fn refusal(what: impl std::fmt::Display) -> BadValue {
-    let hint = format!("give 1 to {}; more threads than processors bring nothing", Threads::MAX);
-    BadValue::new(format!("{what} is no number of threads"), hint)
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! What `status --wait` waits for: `ready`, `filled`, `covered`, `covered=2`.
 
 use crate::failure::BadValue;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
 const HINT: &str = "give ready, filled, covered, or covered=2 (each chunk held twice)";
 
-/// See the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+/// A condition of `vfield status --wait`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub enum Until {
     /// The daemon's images can be read.
     Ready,
@@ -21,7 +21,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// [`Until::Covered`], once.
+    /// [`Until::Covered`] with each chunk held once.
     pub const COVERED: Self = Self::Covered(NonZeroU64::MIN);
 }
 
@@ -45,7 +45,7 @@ impl FromStr for Until {
             ("filled", _) => Ok(Self::Filled),
             ("covered", _) => Ok(Self::COVERED),
             (_, Some(Ok(times))) => Ok(Self::Covered(times)),
-            _ => Err(BadValue::new(format!("{text:?} is nothing to wait for"), HINT)),
+            _ => Err(BadValue::new(format!("{text:?} is no condition"), HINT)),
         }
     }
 }
@@ -53,14 +53,6 @@ impl FromStr for Until {
 impl From<Until> for String {
     fn from(until: Until) -> Self {
         until.to_string()
-    }
-}
-
-impl TryFrom<String> for Until {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }
 

@@ -1,12 +1,10 @@
 //! A user of this machine, as people name him.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::str::FromStr;
 
 /// What `--user` says: a name, or a number.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserName(pub String);
 
 impl FromStr for UserName {
@@ -18,13 +16,5 @@ impl FromStr for UserName {
             return Err(BadValue::new(format!("{text:?} cannot name a user"), hint));
         }
         Ok(Self(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for UserName {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }

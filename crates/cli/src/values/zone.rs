@@ -1,17 +1,15 @@
 //! Which zone a node is in: one with a name, or that of its subnet.
 
 use crate::failure::BadValue;
-use serde::Deserialize;
 use std::str::FromStr;
 use vfield_core::identity::Zone;
 
 /// What `--zone` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneChoice {
-    /// This one.
+    /// A zone with a name.
     Named(Zone),
-    /// The one that is named after the subnet of the node's address.
+    /// The zone named after the subnet of the node's address.
     Subnet,
 }
 
@@ -28,14 +26,6 @@ impl FromStr for ZoneChoice {
             let hint = format!("give {rule}, for example --zone rack-17, or --zone subnet");
             BadValue::new(format!("{text:?} cannot name a zone"), hint)
         })
-    }
-}
-
-impl TryFrom<String> for ZoneChoice {
-    type Error = BadValue;
-
-    fn try_from(text: String) -> Result<Self, BadValue> {
-        text.parse()
     }
 }
 

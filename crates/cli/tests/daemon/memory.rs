@@ -40,7 +40,7 @@ fn a_default_store_is_no_larger_than_memory_lets_it_be_and_says_so() {
     assert_eq!((&status["memory"]["limit_bytes"], &status["memory"]["limit_by"]), (&LIMIT.into(), &"rlimit".into()));
     let log = BufReader::new(node.child.stderr.take().unwrap());
     let said = log.lines().map_while(Result::ok).find(|line| line.contains("--store")).unwrap();
-    assert!(said.starts_with("a.img: a store of 106.0 MiB instead of 115."), "{said}");
+    assert!(said.starts_with("a.img: store limited to 106.0 MiB instead of 115."), "{said}");
     assert_eq!(node.leave(), 0);
 
     let node = bounded(&bench, &format!("{join} --store 30%"));

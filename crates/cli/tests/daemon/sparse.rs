@@ -2,7 +2,8 @@
 
 use super::Bench;
 
-/// Chunks of 64 KiB that have data, and pages that may have hashes of them: all eight of the first level, and the top.
+/// Chunks of 64 KiB that have data, and pages that may have hashes of them: all eight of the first
+/// level, and the top.
 const STORED: u64 = 10 + 8 + 1;
 const CHUNK: u64 = 64 << 10;
 

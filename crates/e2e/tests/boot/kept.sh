@@ -8,7 +8,7 @@ device=/dev/ublkb0
 must node status --wait filled --timeout 60s
 kill_hard origin
 
-took_over() { [[ $(grep -c 'taken over from before' node.log) -ge $1 ]]; }
+took_over() { [[ $(grep -c 'taken over from the daemon before' node.log) -ge $1 ]]; }
 # Kills the daemon, which its guard starts again.
 kills=0
 again() {
@@ -16,7 +16,7 @@ again() {
     until_true 30 took_over $((++kills))
 }
 while_read $device 24m "$sum" again
-expect "$(grep -c 'chunks* of it w' node.log)" 0 "spoiled stores"
+expect "$(grep -c 'corrupt chunks* discarded' node.log)" 0 "spoiled stores"
 expect "$(node status --json | sed -n 's/.*"from_\(peers\|origin\)_bytes": \([0-9]*\).*/\2/p' | sort -u)" 0 "bytes from others"
 
 must node leave

@@ -1,7 +1,8 @@
-//! In machines of their own, booted for the purpose: what needs a kernel that the host may not have.
+//! In machines of their own, booted for the purpose: what needs a kernel that the host may not
+//! have.
 //!
-//! Each test is a script beside this file, run by the first process of a machine under software emulation. `make
-//! test-boot` makes what they boot from and runs them.
+//! Each test is a script beside this file, run by the first process of a machine under software
+//! emulation. `make test-boot` makes what they boot from and runs them.
 
 use std::time::Duration;
 use vfield_lab::Machine;

@@ -54,7 +54,7 @@ done <<<'0 squashfs
 # One that is mounted does not hold the daemon up.
 must mount -t squashfs -o ro /dev/ublkb0 /mnt/fs
 stop origin
-grep -q '/dev/ublkb0 was in use; its readers were cut off' origin.log || fail "nothing was said of the mount"
+grep -q '/dev/ublkb0 was in use; its readers were disconnected' origin.log || fail "nothing was said of the mount"
 must_not ls /dev/ublkb*
 must umount /mnt/fs
 dmesg --clear

@@ -1,4 +1,5 @@
-//! A machine that dracut's initramfs boots, from being switched on to being off; and, in it, a service that systemd restarts.
+//! A machine that dracut's initramfs boots, from being switched on to being off; and, in it, a
+//! service that systemd restarts.
 
 use crate::NEEDS;
 use crate::room::{COMMAND, Room, UP, USR_SUM};
@@ -8,12 +9,13 @@ use vfield_lab::LabError;
 use vfield_lab::diskless::{Diskless, Parts};
 use vfield_lab::need::have;
 
-/// The ids of guard and daemon, by what the shutdown knows them by. Other processes go while they are looked at.
+/// The ids of guard and daemon, by what the shutdown knows them by. Other processes go while they
+/// are looked at.
 const SPARED: &str = "for process in /proc/[0-9]*; do
         [ \"$(tr '\\0' '\\n' <$process/cmdline | head -n 1)\" = @vfield ] && echo ${process#/proc/}
     done 2>/dev/null; true";
-/// A second node of the field in the same machine: the unit that is shipped, with sockets of its own, since the root's
-/// daemon has the usual ones; in an open field.
+/// A second node of the field in the same machine: the unit that is shipped, with sockets of its
+/// own, since the root's daemon has the usual ones; in an open field.
 const SERVICE: &str = "cat >/etc/vfield.toml <<'END'
 join = '198.18.0.1'
 image = 'vmlinuz'

@@ -1,7 +1,9 @@
-//! Rooms of machines without disks, booted for real: emulated ones with a Debian, one wire each, nothing handed to them.
+//! Rooms of machines without disks, booted for real: emulated ones with a Debian, one wire each,
+//! nothing handed to them.
 //!
-//! `make test-diskless` makes what they start from and runs these; consoles are kept in `target/diskless/consoles`. An emulated
-//! machine takes about a minute to come up, so bounds are generous.
+//! `make test-diskless` makes what they start from and runs these; consoles are kept in
+//! `target/diskless/consoles`. An emulated machine takes about a minute to come up, so bounds are
+//! generous.
 
 mod dracut;
 mod room;
@@ -17,8 +19,8 @@ use vfield_lab::{LabError, wait_until};
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Diskless, Need::Tool("dnsmasq"), Need::Tool("mke2fs")];
 
-/// Reads a root's device past the page cache, and fails if one read does; the seventh word that it prints are the longest's
-/// nanoseconds.
+/// Reads a root's device past the page cache, and fails if one read does; the seventh word that it
+/// prints are the longest's nanoseconds.
 const READ_ROOT: &str = "ioping -B -D -i 0 -w 20 -s 64k DEVICE >/run/reads";
 const LONGEST: &str = "cut -d ' ' -f 7 /run/reads";
 
@@ -132,7 +134,7 @@ fn what_was_saved_is_found_after_a_reboot() -> Outcome {
     )?;
     // Nobody drops what the system stands on; it goes with the machine.
     let refused = machine.run("! vfield overlay reset", COMMAND)?;
-    assert!(refused.contains("this machine runs from the image"), "{refused}");
+    assert!(refused.contains("this machine's root is the image"), "{refused}");
     machine.run("rm /run/vfield/saved/root.vfo", COMMAND)?;
     machine.power_off(UP)?;
 

@@ -11,11 +11,13 @@ use vfield_lab::{Daemon, Lab, LabError, Link, Process, Vfield};
 pub const UP: Duration = Duration::from_secs(420);
 /// A command that reads all of a root.
 pub const COMMAND: Duration = Duration::from_secs(400);
-/// The console, and what emulated machines need on their command line (see `vfield_lab::machine`). Of their clocks one is
-/// right: how fast their processors' counters run is guessed at the start, and wrongly on a busy machine.
+/// The console, and what emulated machines need on their command line (see `vfield_lab::machine`).
+/// Of their clocks one is right: how fast their processors' counters run is guessed at the start,
+/// and wrongly on a busy machine.
 pub const CONSOLE: &str = "console=ttyS0 panic=-1 tsc=nowatchdog clocksource=hpet";
-/// What a kernel dies of when the emulator runs into an instruction that another processor is just replacing (see
-/// `vfield_lab::machine`), which happens now and then on a busy machine; and how often one is booted.
+/// What a kernel dies of when the emulator runs into an instruction that another processor is just
+/// replacing (see `vfield_lab::machine`), which happens now and then on a busy machine; and how
+/// often one is booted.
 const TORN: &str = "Oops: int3";
 const BOOTS_MAX: u32 = 3;
 /// A sum over all files of a machine's `/usr`, in order of their names.
@@ -33,7 +35,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Hosts on links without a limit, and an origin that serves an image, the kernel and what it begins with.
+    /// Hosts on links without a limit, and an origin that serves an image, the kernel and what it
+    /// begins with.
     pub fn new(hosts: usize, image: &str) -> Result<Self, LabError> {
         let images = Images::find().expect("the test has looked for them");
         let vfield = Vfield::at(&images.path("vfield"));
@@ -61,7 +64,8 @@ impl Room {
         }
     }
 
-    /// Lets machines boot from the origin's host, with one initramfs or the other; it also gives them addresses.
+    /// Lets machines boot from the origin's host, with one initramfs or the other; it also gives
+    /// them addresses.
     pub fn netboot_from_origin(&mut self, image: &str, initrd: &str, append: &str) -> Result<(), LabError> {
         let origin = self.origin.as_ref().expect("it runs");
         let host = self.lab.host(0);
@@ -87,7 +91,8 @@ impl Room {
         self.netboot.as_ref().map(Process::log).unwrap_or_default()
     }
 
-    /// Switches a machine on at a host's wire, and waits until it is up; again, if it was the emulator that failed.
+    /// Switches a machine on at a host's wire, and waits until it is up; again, if it was the
+    /// emulator that failed.
     pub fn boot(&self, host: usize, name: &str, parts: &Parts) -> Result<Diskless, LabError> {
         let start = std::time::Instant::now();
         let mut boots = 1;

@@ -1,7 +1,7 @@
 //! `vfield bench`: what it says is plausible, and what it does leaves no trace in the field.
 //!
-//! No absolute values: they are the machine's. But no link carries more than it can, shares are shares, and
-//! bytes that were asked for came.
+//! No absolute values: they are the machine's. But no link carries more than it can, shares are
+//! shares, and bytes that were asked for came.
 
 use serde_json::Value;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Peers that want to have more than there is for them: others are served meanwhile, memory and descriptors stay within
-//! their bounds, and what was done is counted.
+//! Peers that want to have more than there is for them: others are served meanwhile, memory and
+//! descriptors stay within their bounds, and what was done is counted.
 
 use serde_json::Value;
 use std::cell::Cell;
@@ -159,7 +159,8 @@ fn slow_and_endless_frames_are_cut_off() -> Outcome {
     Ok(())
 }
 
-/// Connections prove nothing of who made them: the member whose name is used keeps its good name, and is asked.
+/// Connections prove nothing of who made them: the member whose name is used keeps its good name,
+/// and is asked.
 #[test]
 fn who_misbehaves_under_a_members_name_harms_itself_only() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {

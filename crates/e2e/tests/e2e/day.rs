@@ -1,5 +1,6 @@
-//! A day in the life of a field: what an administrator does to five machines from morning to evening, as it is typed, while
-//! all of them read. No byte is wrong, no acknowledged write is lost, and nothing that waits is silent about it.
+//! A day in the life of a field: what an administrator does to five machines from morning to
+//! evening, as it is typed, while all of them read. No byte is wrong, no acknowledged write is
+//! lost, and nothing that waits is silent about it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -35,14 +36,16 @@ enum Machine {
 }
 use Machine::{M1, M2, M3, M4, M5};
 
-/// The field during the day. Fields are dropped in this order: who reads, what is mounted, daemons, hosts.
+/// The field during the day. Fields are dropped in this order: who reads, what is mounted, daemons,
+/// hosts.
 struct Day {
     /// The file system in m4's image.
     tree: Option<Tree>,
     /// Daemon of each machine, and how often it was ended.
     daemons: [Option<Daemon>; 5],
     ended: [usize; 5],
-    /// Readers of m2, m3 and m4 that never stop; dropped after the daemons, which may owe them an answer.
+    /// Readers of m2, m3 and m4 that never stop; dropped after the daemons, which may owe them an
+    /// answer.
     watches: Vec<(Machine, Watch)>,
     /// What m1 serves.
     image: PathBuf,
@@ -179,7 +182,8 @@ impl Day {
         Ok(())
     }
 
-    /// All who are there read everything, by each of their exports, and all bytes are compared; who reads all day goes on.
+    /// All who are there read everything, by each of their exports, and all bytes are compared; who
+    /// reads all day goes on.
     fn compare(&self, step: &str) -> Outcome {
         eprintln!("{:5.1}s {step}", self.began.elapsed().as_secs_f64());
         let compare = |machine: Machine| {
@@ -250,7 +254,8 @@ fn mounted(daemon: &Daemon) -> PathBuf {
     daemon.mount().expect("it is mounted").join(NAME)
 }
 
-/// m1 serves; m2 joins with NBD, m3 with FUSE, m4 with private changes on which a file system is mounted.
+/// m1 serves; m2 joins with NBD, m3 with FUSE, m4 with private changes on which a file system is
+/// mounted.
 fn morning(day: &mut Day) -> Outcome {
     day.start(M1, &[])?;
     for machine in [M2, M3] {
@@ -300,7 +305,8 @@ fn origin_leaves(day: &mut Day) -> Outcome {
     day.compare("M1 is back")
 }
 
-/// `mv new disk.img`, and a restart: those who read go on and are told; returns the old id and the new one.
+/// `mv new disk.img`, and a restart: those who read go on and are told; returns the old id and the
+/// new one.
 fn replaced(day: &mut Day) -> Result<[String; 2], Failed> {
     day.covered()?;
     let old = id_of(day.daemon(M1))?;
@@ -323,7 +329,8 @@ fn replaced(day: &mut Day) -> Result<[String; 2], Failed> {
     Ok([old, new])
 }
 
-/// m5 has to choose, and does; its firewall lets nobody in, so that it holds all of the new image in vain.
+/// m5 has to choose, and does; its firewall lets nobody in, so that it holds all of the new image
+/// in vain.
 fn firewall(day: &mut Day, [old, new]: &[String; 2]) -> Outcome {
     let mut refused = day.command(M5).name("refused").spawn()?;
     assert!(!refused.process_mut().wait(NEWS)?.success());
@@ -382,7 +389,8 @@ fn filled(day: &mut Day, old: &str, written: &Path) -> Outcome {
     day.unmount()
 }
 
-/// m1 serves one more image, m3 takes it and gives it up again, and neither is started anew for that.
+/// m1 serves one more image, m3 takes it and gives it up again, and neither is started anew for
+/// that.
 fn dropped(day: &mut Day) -> Outcome {
     let night = random_file(&day.lab.dir().join("night.img"), 8 * MIB + 3, 4)?;
     run(&mut day.daemon(M1).ask_to(&["add", night.to_str().expect("a path")]))?;

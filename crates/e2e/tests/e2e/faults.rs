@@ -1,4 +1,5 @@
-//! The fault suite in short: a few seconds of each fault in a small field. `scripts/faults` has the long version.
+//! The fault suite in short: a few seconds of each fault in a small field. `scripts/faults` has the
+//! long version.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -20,7 +21,8 @@ fn is_survived(fault: Fault) -> Outcome {
     let plan = Plan {
         nodes: 4,
         mbit: 200,
-        // More than a store and the chunks that are kept for a while: what is read comes from others.
+        // More than a store and the chunks that are kept for a while: what is read comes from
+        // others.
         size_bytes: 64 * MIB,
         store: "40%".to_owned(),
         reader_bytes_per_s: Some(8 * MIB),

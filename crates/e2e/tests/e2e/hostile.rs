@@ -82,7 +82,8 @@ fn a_lying_peer_is_blamed_and_the_bytes_are_right() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
         return Ok(());
     }
-    // The liar is an honest node with a falsifier on the way from it; all are told the falsifier's address.
+    // The liar is an honest node with a falsifier on the way from it; all are told the falsifier's
+    // address.
     let lab = Lab::loopback(5)?;
     let front = lab.host(4).addr();
     liar::twist(front, lab.host(1).addr(), Twist::Flip)?;

@@ -1,4 +1,5 @@
-//! Images that come and go while daemons run: what is added is read at once, what is dropped is used by nobody.
+//! Images that come and go while daemons run: what is added is read at once, what is dropped is
+//! used by nobody.
 
 use serde_json::Value;
 use std::fs::File;
@@ -61,7 +62,8 @@ fn hold(daemon: &Daemon, name: &str) -> std::io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// A running origin gets a second file, a running node joins it and reads all of it, by NBD and as a file.
+/// A running origin gets a second file, a running node joins it and reads all of it, by NBD and as
+/// a file.
 #[test]
 fn a_second_image_is_added_while_both_run() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -197,7 +199,7 @@ fn an_added_image_needs_a_rule_of_its_own() -> Outcome {
         assert_eq!(client::compare_nbd(lab.host(0), &format!("{uri}/second.img"), &second).is_ok(), is_open, "{rule}");
         client::compare_nbd(lab.host(0), &origin.uri("second.img"), &second)?;
         if !is_open {
-            origin.says("nobody may read second.img over TCP: no --nbd-allow speaks of it", NEWS)?;
+            origin.says("second.img is closed to TCP clients: no --nbd-allow rule names it", NEWS)?;
         }
         origin.leave(NEWS)?;
     }

@@ -38,7 +38,8 @@ fn guarded(guard: u32) -> Option<u32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// A guard and its daemon, both of which end with this value: the guard first, or there would be another daemon.
+/// A guard and its daemon, both of which end with this value: the guard first, or there would be
+/// another daemon.
 struct Pair {
     guard: u32,
     daemon: u32,

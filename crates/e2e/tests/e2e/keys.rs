@@ -1,4 +1,5 @@
-//! Fields with a key: who is let in, what those see who are not, and how a key is changed while the field goes on.
+//! Fields with a key: who is let in, what those see who are not, and how a key is changed while the
+//! field goes on.
 
 use serde_json::Value;
 use std::io::Write as _;
@@ -96,7 +97,8 @@ fn a_link_goes_on_when_its_keys_are_worn_out() -> Outcome {
     let (lab, vfield) = (Lab::loopback(3)?, vfield());
     let key = new_key(&lab, "field.key")?;
     let with_key = [Path::new("--field-key"), &key];
-    // Dozens of keys for the chunks, since those of a program that is built for tests last for a MiB.
+    // Dozens of keys for the chunks, since those of a program that is built for tests last for a
+    // MiB.
     let image = random_file(&lab.dir().join("disk.img"), 48 * MIB + 5, 1)?;
     let front = lab.host(2).addr();
     let overheard = liar::listen_in(front, lab.host(0).addr())?;

@@ -1,4 +1,5 @@
-//! What goes with a node: said before, refused where it would be the last copy, and spread so that little goes with any one.
+//! What goes with a node: said before, refused where it would be the last copy, and spread so that
+//! little goes with any one.
 
 use std::time::Duration;
 use vfield_e2e::Outcome;
@@ -20,7 +21,7 @@ fn the_last_copies_do_not_leave_unless_forced() -> Outcome {
     let rehearsed = run(field.origin.ask("leave").arg("--dry-run")).expect_err("most of it is nowhere else");
     assert!(rehearsed.to_string().contains("no other node holds 7"), "{rehearsed}");
     let refused = run(field.origin.ask("leave").args(["--timeout", "1s"])).expect_err("most of it is nowhere else");
-    assert!(refused.to_string().contains("it stays, since 7"), "{refused}");
+    assert!(refused.to_string().contains("the node stays: 7"), "{refused}");
     // It counts as a member that stays, and serves as before.
     field.members(2, &[])?;
     field.compare(&[])?;
@@ -30,7 +31,8 @@ fn the_last_copies_do_not_leave_unless_forced() -> Outcome {
     Ok(())
 }
 
-/// Stores of 165 % hold a third of the image once, but not most of that in one place; whoever asks is told where.
+/// Stores of 165 % hold a third of the image once, but not most of that in one place; whoever asks
+/// is told where.
 #[test]
 fn one_copy_is_not_called_two() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {

@@ -1,5 +1,5 @@
-//! Members that say what is not true, or do not do what they say: readers get every byte, from others, and the liar is
-//! counted and put aside.
+//! Members that say what is not true, or do not do what they say: readers get every byte, from
+//! others, and the liar is counted and put aside.
 
 use serde_json::Value;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,8 +13,9 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 use vfield_lab::{Lab, daemon};
 
-/// An origin, a member that has everything and whose answers are twisted, and one that reads everything; what the last
-/// then says of itself. The liar is asked first, since its store is full and origins are spared.
+/// An origin, a member that has everything and whose answers are twisted, and one that reads
+/// everything; what the last then says of itself. The liar is asked first, since its store is full
+/// and origins are spared.
 fn read_beside(twist: Twist) -> Result<(Field, Value), vfield_e2e::Failed> {
     let lab = Lab::loopback(4)?;
     let front = lab.host(3).addr();
@@ -32,7 +33,8 @@ fn read_beside(twist: Twist) -> Result<(Field, Value), vfield_e2e::Failed> {
     Ok((field, status))
 }
 
-/// Chunks of another image, of another place, and lengths that no chunk has: each is blamed by name within one chunk.
+/// Chunks of another image, of another place, and lengths that no chunk has: each is blamed by name
+/// within one chunk.
 #[test]
 fn wrong_chunks_of_every_kind_are_blamed() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -65,7 +67,8 @@ fn who_claims_what_it_does_not_hold_is_not_believed_for_long() -> Outcome {
     Ok(())
 }
 
-/// One sends a byte now and then, the other promises to send: both are signs of life, and no answer.
+/// One sends a byte now and then, the other promises to send: both are signs of life, and no
+/// answer.
 #[test]
 fn who_delivers_nothing_whole_is_put_aside() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -86,8 +89,8 @@ fn id_of(status: &Value, addr: &str) -> u64 {
     u64::from_str_radix(node["id"].as_str().expect("an id"), 16).expect("hexadecimal")
 }
 
-/// One that everybody says is dead, in this life or a later one, denies it; members that do not exist are buried; and
-/// meanwhile everything is read.
+/// One that everybody says is dead, in this life or a later one, denies it; members that do not
+/// exist are buried; and meanwhile everything is read.
 #[test]
 fn slander_is_denied_and_who_does_not_exist_is_buried() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -125,8 +128,8 @@ fn slander_is_denied_and_who_does_not_exist_is_buried() -> Outcome {
     Ok(())
 }
 
-/// One datagram says that a member lives elsewhere, another that a process is at its address which nobody can outbid: it is
-/// found where it is, it is heard, and it can die.
+/// One datagram says that a member lives elsewhere, another that a process is at its address which
+/// nobody can outbid: it is found where it is, it is heard, and it can die.
 #[test]
 fn nobody_is_moved_or_muted_by_a_datagram() -> Outcome {
     let mut field = Field::on(Lab::loopback(5)?, Plan { stores: &["60%", "60%"], spare_hosts: 2, ..Plan::default() })?;

@@ -96,7 +96,8 @@ fn the_field_repairs_itself_when_a_holder_dies() -> Outcome {
     field.covered()?;
     field.nodes[0].kill();
     for node in [1, 2] {
-        // A suspect does not count as a holder: coverage speaks of the survivors as soon as a link breaks.
+        // A suspect does not count as a holder: coverage speaks of the survivors as soon as a link
+        // breaks.
         let uncovered = || field.nodes[node].image().is_ok_and(|image| image["coverage"] != 1.0);
         let moved = || {
             field.nodes[node]
@@ -105,7 +106,8 @@ fn the_field_repairs_itself_when_a_holder_dies() -> Outcome {
         };
         wait_until("the dead one is not counted on", NEWS, || uncovered() || moved())?;
     }
-    // Two stores of 60 % still cover the image, if they lie well; with the origin's help they move until they do.
+    // Two stores of 60 % still cover the image, if they lie well; with the origin's help they move
+    // until they do.
     for node in [1, 2] {
         let covered = || field.nodes[node].image().is_ok_and(|image| image["coverage"] == 1.0);
         wait_until("the survivors cover the image", Duration::from_secs(30), covered)?;

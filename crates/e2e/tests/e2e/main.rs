@@ -1,7 +1,7 @@
 //! End to end: real processes on hosts of their own, real clients, every byte compared.
 //!
-//! As root each host is a network namespace; without root it is a loopback address, and the tests that need
-//! more say so and are skipped.
+//! As root each host is a network namespace; without root it is a loopback address, and the tests
+//! that need more say so and are skipped.
 
 mod bench;
 mod bullies;

@@ -68,7 +68,8 @@ fn reads(field: &Field, words: &[&str], name: &str, image: &Path) -> Outcome {
     Ok(())
 }
 
-/// "My image has the name, and yours another one": who joins is told of both and gets neither, unless it says which.
+/// "My image has the name, and yours another one": who joins is told of both and gets neither,
+/// unless it says which.
 #[test]
 fn a_name_is_not_given_to_who_spoke_last() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -178,7 +179,8 @@ fn the_beginning_of_an_id_is_enough() -> Outcome {
     Ok(())
 }
 
-/// Names of the longest that a file can have: there is no room beside it for the name of a signature's file.
+/// Names of the longest that a file can have: there is no room beside it for the name of a
+/// signature's file.
 #[test]
 fn a_file_of_the_longest_name_is_served() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -263,7 +265,7 @@ fn a_rule_about_no_image_is_an_error_and_one_image_without_a_rule_is_closed() ->
     let mut origin = serve("origin", "os-v2=127.0.0.0/8")?;
     origin.wait_ready(NEWS)?;
     let log = origin.process().log();
-    assert!(log.contains("nobody may read os-v1 over TCP: no --nbd-allow speaks of it"), "{log}");
+    assert!(log.contains("os-v1 is closed to TCP clients: no --nbd-allow rule names it"), "{log}");
     let info = |name: &str| {
         let uri = format!("nbd://{ip}:{}/{name}", lab.host(0).addr().port() + 1);
         Command::new("nbdinfo").arg("--size").arg(uri).output()
@@ -272,7 +274,8 @@ fn a_rule_about_no_image_is_an_error_and_one_image_without_a_rule_is_closed() ->
     Ok(())
 }
 
-/// A file is replaced and its origin started again: both ends are told what became of the name, and who joins can choose.
+/// A file is replaced and its origin started again: both ends are told what became of the name, and
+/// who joins can choose.
 #[test]
 fn a_replaced_file_is_told_of_at_both_ends() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {

@@ -1,5 +1,5 @@
-//! What machines start from: that nothing of it is left when it goes, and who may not keep it from others. Real machines
-//! start from it in `tests/diskless`.
+//! What machines start from: that nothing of it is left when it goes, and who may not keep it from
+//! others. Real machines start from it in `tests/diskless`.
 
 use std::time::Duration;
 use vfield_e2e::Outcome;
@@ -65,7 +65,8 @@ fn who_reads_nothing_keeps_nobody_from_booting() -> Outcome {
     let [site, bully, machine] = [lab.host(0), lab.host(1), lab.host(2)];
     let (kernel, initrd) = (lab.dir().join("vmlinuz"), lab.dir().join("initrd"));
     random_file(&kernel, MIB, 1)?;
-    // More than the buffers between them hold. It is read through the daemon, whose connections are few.
+    // More than the buffers between them hold. It is read through the daemon, whose connections are
+    // few.
     random_file(&initrd, 32 * MIB, 2)?;
     let origin = vfield.serve(site, &[&kernel, &initrd]).name("origin").ready()?;
     let mut command = site.command(vfield.path());

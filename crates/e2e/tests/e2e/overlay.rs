@@ -1,4 +1,5 @@
-//! Private changes: real file systems on them, daemons that are killed, saves that come back and those that must not.
+//! Private changes: real file systems on them, daemons that are killed, saves that come back and
+//! those that must not.
 
 use serde_json::Value;
 use std::process::Command;
@@ -140,8 +141,8 @@ fn a_reset_under_a_file_system_says_so() -> Outcome {
     Ok(())
 }
 
-/// An overlay that is too small for what a file system of blocks of `block` bytes is to take: whatever was acknowledged is
-/// there, in a larger one that goes on with its changes.
+/// An overlay that is too small for what a file system of blocks of `block` bytes is to take:
+/// whatever was acknowledged is there, in a larger one that goes on with its changes.
 fn nothing_acknowledged_is_lost(block: &str) -> Outcome {
     if !have(&[Need::Root, Need::Fuse, Need::Tool("mkfs.ext4")]) {
         return Ok(());
@@ -309,7 +310,8 @@ fn what_cannot_be_restored_or_saved_is_said_in_a_line() -> Outcome {
     assert!(node.leave(LIMIT)?.success());
     assert!(node.process().log().contains("of changes to red.img end with this daemon"), "{}", node.process().log());
 
-    // Each of these is refused before or while it starts, with one line and a hint, and touches nothing.
+    // Each of these is refused before or while it starts, with one line and a hint, and touches
+    // nothing.
     let said = |name: &str, bytes: &[u8], words: &[&str]| -> Result<String, LabError> {
         std::fs::write(&saved, bytes).expect("room for a small file");
         let mut daemon = serve(words).args(&["--overlay-from", &saved]).name(name).spawn()?;

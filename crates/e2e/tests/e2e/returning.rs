@@ -1,4 +1,5 @@
-//! Origins that go and come back: those that stayed find them again, though nobody tells the origin where they are.
+//! Origins that go and come back: those that stayed find them again, though nobody tells the origin
+//! where they are.
 
 use std::time::Duration;
 use vfield_e2e::Outcome;

@@ -143,7 +143,8 @@ fn a_link_in_the_place_of_a_socket_makes_nothing_his() -> Outcome {
     let (lab, vfield) = (Lab::loopback(3)?, vfield());
     let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
     let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
-    // A way in that leads on when the test wants it to: the daemon has bound its socket then, and is root still.
+    // A way in that leads on when the test wants it to: the daemon has bound its socket then, and
+    // is root still.
     let way_in = TcpListener::bind(lab.host(2).addr())?;
     let words = ["--user", "64123"];
     let mut node = vfield.join(lab.host(1), lab.host(2).addr()).store("0").args(&words).spawn()?;
@@ -204,7 +205,8 @@ fn a_link_that_is_changed_later_leads_nowhere() -> Outcome {
         std::os::unix::fs::symlink(&outside, &link)?;
         std::fs::rename(&link, &key)?;
         let reloaded = run(&mut origin.ask_to(&["key", "reload"]));
-        // The user whom it runs as may read the file, so nothing else than its own confinement stands in the way.
+        // The user whom it runs as may read the file, so nothing else than its own confinement
+        // stands in the way.
         match sandbox {
             "off" => drop(reloaded?),
             _ => {

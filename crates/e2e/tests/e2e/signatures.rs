@@ -1,4 +1,5 @@
-//! Signed images: made with `vfield sign` and with the stock tool, verified by both, refused when they are not right.
+//! Signed images: made with `vfield sign` and with the stock tool, verified by both, refused when
+//! they are not right.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -156,8 +157,8 @@ fn a_name_does_not_go_back_to_what_was_signed_before() -> Outcome {
     Ok(())
 }
 
-/// Members that do not exist, with ids before all others, some of which are said to have the image: they are asked too, and
-/// nobody waits for them.
+/// Members that do not exist, with ids before all others, some of which are said to have the image:
+/// they are asked too, and nobody waits for them.
 #[test]
 fn ghosts_do_not_hide_a_signature() -> Outcome {
     if !have(&NEEDS) {

@@ -33,11 +33,12 @@ fn waiting_for_an_origin_has_an_end_if_one_is_set() -> Outcome {
     let mut node = vfield.join(lab.host(1), lab.host(0).addr()).args(&["--retry", "1s"]).spawn()?;
     let status = node.process_mut().wait(NEWS)?;
     assert_eq!(status.code(), Some(1), "{}", node.process().log());
-    assert!(node.process().log().contains("--retry forever waits for it"), "{}", node.process().log());
+    assert!(node.process().log().contains("--retry forever keeps trying"), "{}", node.process().log());
     Ok(())
 }
 
-/// What an origin is to serve is itself a file of a field whose origin is cut off: it hashes for as long as the test wants.
+/// What an origin is to serve is itself a file of a field whose origin is cut off: it hashes for as
+/// long as the test wants.
 #[test]
 fn an_origin_that_hashes_says_so_to_whoever_joins() -> Outcome {
     if !have(&[Need::Root, Need::Fuse, Need::Tool("nbdcopy")]) {

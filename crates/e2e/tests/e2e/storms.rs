@@ -1,12 +1,13 @@
-//! Everybody reads everything at once, over thin links: whatever befalls some, the others get every byte, soon, and the
-//! origin sends little more than one image.
+//! Everybody reads everything at once, over thin links: whatever befalls some, the others get every
+//! byte, soon, and the origin sends little more than one image.
 
 use vfield_e2e::{Outcome, program};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
 use vfield_lab::storm::{Event, Plan, Programs, Sample, play_role, run};
 
-/// A freeze, by far more than the second that is promised: the machine that tests may be busy with other things.
+/// A freeze, by far more than the second that is promised: the machine that tests may be busy with
+/// other things.
 const FREEZE_S: f64 = 4.0;
 
 /// Not a test: what the processes of the hosts run, this program being their program as well.
@@ -47,7 +48,8 @@ fn bad_weather_in_a_storm_stops_nobody_else() -> Outcome {
     Ok(())
 }
 
-/// Stores that hold a third of the image together, and none at all: the origin sends it about once all the same.
+/// Stores that hold a third of the image together, and none at all: the origin sends it about once
+/// all the same.
 #[test]
 fn a_storm_on_little_memory_loads_the_origin_about_once() -> Outcome {
     if !have(&[Need::Root]) {

@@ -1,5 +1,5 @@
-//! What is stuck: a client that takes no answers, connections whose packets are dropped without a word. Whoever waits
-//! behind it goes on, and nothing is fetched again and again.
+//! What is stuck: a client that takes no answers, connections whose packets are dropped without a
+//! word. Whoever waits behind it goes on, and nothing is fetched again and again.
 
 use std::time::{Duration, Instant};
 use vfield_e2e::Outcome;
@@ -32,8 +32,8 @@ fn read_chunk(daemon: &Daemon, chunk: u64) -> Result<Vec<u8>, vfield_e2e::Failed
     Ok(bytes)
 }
 
-/// A virtual machine that was paused has asked for chunks and takes no answer: they are dropped meanwhile, and others
-/// read them all the same, without their being fetched more than once again.
+/// A virtual machine that was paused has asked for chunks and takes no answer: they are dropped
+/// meanwhile, and others read them all the same, without their being fetched more than once again.
 #[test]
 fn a_client_that_takes_no_answers_costs_others_nothing() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -73,8 +73,8 @@ fn flows(field: &Field, node: usize) -> Result<Vec<String>, vfield_lab::LabError
     Ok(pairs.map(|(mine, theirs)| if mine == here { theirs } else { mine }.to_string()).collect())
 }
 
-/// A firewall forgets the flows that it has let through: their packets are dropped, in both directions, and nobody is
-/// told. New connections and datagrams pass.
+/// A firewall forgets the flows that it has let through: their packets are dropped, in both
+/// directions, and nobody is told. New connections and datagrams pass.
 fn forget_flows(field: &Field, node: usize) -> Outcome {
     let ports = flows(field, node)?.join(", ");
     assert!(!ports.is_empty(), "no connection to cut");

@@ -1,4 +1,5 @@
-//! The units that are shipped: what `integration/install` puts into a root, read by the service manager's own checks.
+//! The units that are shipped: what `integration/install` puts into a root, read by the service
+//! manager's own checks.
 
 use std::path::Path;
 use std::process::Command;

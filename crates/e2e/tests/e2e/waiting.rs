@@ -6,7 +6,8 @@ use vfield_e2e::field::{Field, NEWS, Plan};
 use vfield_lab::client;
 use vfield_lab::need::{Need, have};
 
-/// After a holder's return; the failure model promises 2 s, the rest is for a machine with much to do.
+/// After a holder's return; the failure model promises 2 s, the rest is for a machine with much to
+/// do.
 const ANSWERED: Duration = Duration::from_secs(8);
 
 /// A read waits at node 0 while `away` holds, and is answered after `back`.

@@ -1,4 +1,5 @@
-//! Zones behind thin links: a chunk comes into each about once, and they do without the origin and without each other.
+//! Zones behind thin links: a chunk comes into each about once, and they do without the origin and
+//! without each other.
 
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -14,7 +15,8 @@ const ZONES: usize = 3;
 const SIZE: usize = 4;
 /// So many of a zone are gateways.
 const GATEWAYS: usize = 3;
-/// A host's link and a zone's uplink: over these a zone needs 3.4 s for the image, and twelve daemons little of the processor.
+/// A host's link and a zone's uplink: over these a zone needs 3.4 s for the image, and twelve
+/// daemons little of the processor.
 const LINK: Link = Link::mbit(40);
 /// Large against what gossip says meanwhile.
 const IMAGE_BYTES: u64 = 16 * MIB + 777;
@@ -24,9 +26,9 @@ const SOON: Duration = Duration::from_secs(60);
 const CAME_MAX: f64 = 1.3;
 /// The origin may send so many.
 const SENT_MAX: f64 = 1.3;
-/// Without zones each of a zone's nodes would fetch most of the image from outside, whatever else happens. With them, more comes
-/// than has to only when a machine that is busy with other things lets daemons seem dead to each other. So
-/// the least of so many rounds counts.
+/// Without zones each of a zone's nodes would fetch most of the image from outside, whatever else
+/// happens. With them, more comes than has to only when a machine that is busy with other things
+/// lets daemons seem dead to each other. So the least of so many rounds counts.
 const ROUNDS: usize = 6;
 
 /// Three zones; the origin is the first host of the first.
@@ -79,8 +81,8 @@ const fn zone(zone: usize) -> Range<usize> {
     zone * SIZE..(zone + 1) * SIZE
 }
 
-/// In each zone all but one are gateways, the origin's is the one in the first: they know all others, and the rest those of its own
-/// zone.
+/// In each zone all but one are gateways, the origin's is the one in the first: they know all
+/// others, and the rest those of its own zone.
 fn told_of_zones(field: &Field) -> Outcome {
     let mut gateways = [0; ZONES];
     for host in 1..ZONES * SIZE {
@@ -127,8 +129,8 @@ fn zones_outlive_the_origin_and_each_other() -> Outcome {
     if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
         return Ok(());
     }
-    // What the first zone has left without its origin is not all of the image. The others have a fifth more than it, and arcs that
-    // may first come to lie so that no single move covers all.
+    // What the first zone has left without its origin is not all of the image. The others have a
+    // fifth more than it, and arcs that may first come to lie so that no single move covers all.
     let mut field = Field::start("30%")?;
     for host in 1..ZONES * SIZE {
         let condition = if zone(0).contains(&host) { "filled" } else { "origin_may_leave" };

@@ -1,8 +1,8 @@
 //! Answers to reads: the bytes of hits at once, those of misses when they have come.
 //!
-//! Owns the buffers in which replies are put together and the budget of bytes that wait. Invariant: a
-//! reply is exactly as long as the part of the request that lies within the file, or an error; never
-//! short, because the kernel takes a short reply for the end of the file. Called by
+//! Owns the buffers in which replies are put together and the budget of bytes that wait. Invariant:
+//! a reply is exactly as long as the part of the request that lies within the file, or an error;
+//! never short, because the kernel takes a short reply for the end of the file. Called by
 //! [`super::directory`]; knows nothing of names, inodes or mounts.
 
 use super::error::errno;
@@ -16,7 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, FilePiece, Piece, ReadError};
 
-/// Longest read the kernel may ask for: 256 pages, its own default limit (`fs.fuse.max_pages_limit`).
+/// Longest read the kernel may ask for: 256 pages, its own default limit
+/// (`fs.fuse.max_pages_limit`).
 pub(super) const READ_BYTES_MAX: u32 = 1 << 20;
 
 /// Granularity of the budget of waiting reads: a page, the smallest read of the page cache.
@@ -29,7 +30,8 @@ const SECTOR_BYTES: u64 = 512;
 pub(super) struct ImageFile {
     /// Where its bytes come from.
     pub source: Arc<dyn BlockSource>,
-    /// Length of the file in bytes: the source's, rounded up to [`SECTOR_BYTES`]; fits into an `i64`.
+    /// Length of the file in bytes: the source's, rounded up to [`SECTOR_BYTES`]; fits into an
+    /// `i64`.
     pub size_bytes: u64,
 }
 
@@ -62,7 +64,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// At most `bytes_max` (at least one longest read) have a buffer at a time; others queue for one.
+    /// At most `bytes_max` (at least one longest read) have a buffer at a time; others queue for
+    /// one.
     pub fn new(runtime: Handle, bytes_max: u32) -> Self {
         let budget_units = bytes_max.max(READ_BYTES_MAX) / BUDGET_UNIT_BYTES;
         let budget = Arc::new(Semaphore::new(budget_units as usize));
@@ -79,8 +82,8 @@ impl Waiting {
         *self.closing.borrow()
     }
 
-    /// Runs `work` on the runtime once `bytes` of the budget are free, and hands its result to `reply`;
-    /// [`ReadError::ShuttingDown`] if the export closes before it is done.
+    /// Runs `work` on the runtime once `bytes` of the budget are free, and hands its result to
+    /// `reply`; [`ReadError::ShuttingDown`] if the export closes before it is done.
     pub fn spawn<T, E, W, R>(&self, bytes: u32, work: W, reply: R)
     where
         T: Send + 'static,
@@ -93,7 +96,8 @@ impl Waiting {
         let mut closing = self.closing.subscribe();
         self.runtime.spawn(async move {
             let within_budget = async {
-                // The semaphore is never closed: failing to get a permit cannot happen while `self` lives.
+                // The semaphore is never closed: failing to get a permit cannot happen while `self`
+                // lives.
                 let _permit = budget.acquire_many(units).await.map_err(|_| ReadError::ShuttingDown)?;
                 work.await
             };
@@ -116,8 +120,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { buffer: Vec::new(), pieces: Vec::new() }) };
 }
 
-/// Answers a read of `asked`, which must lie within `file` and not exceed [`READ_BYTES_MAX`]: now if the
-/// source has all of it, else from a task of the runtime.
+/// Answers a read of `asked`, which must lie within `file` and not exceed [`READ_BYTES_MAX`]: now
+/// if the source has all of it, else from a task of the runtime.
 pub(super) fn read(file: &ImageFile, asked: Extent, reply: ReplyData, waiting: &Waiting) {
     SCRATCH.with_borrow_mut(|scratch| {
         let held = file.held(asked);
@@ -147,7 +151,8 @@ pub(super) fn read(file: &ImageFile, asked: Extent, reply: ReplyData, waiting: &
 fn miss(source: Arc<dyn BlockSource>, held: Extent, asked: Extent, reply: ReplyData, waiting: &Waiting) {
     let length = length_of(asked);
     let work = async move {
-        // Copied as they come rather than kept as pieces: a piece may keep room in the source's cache.
+        // Copied as they come rather than kept as pieces: a piece may keep room in the source's
+        // cache.
         let mut buffer = vec![0; length];
         let mut filling = Filling { buffer: &mut buffer, filled: 0, held };
         while let rest = held.skip(filling.filled as u64)

@@ -1,8 +1,8 @@
 //! Changes to files: writes, zeros and flushes, for sources that can be written.
 //!
-//! Invariant: a file's length never changes. A write is in the source when it is answered, whole or up to the
-//! file's end; the kernel keeps nothing back. What needs no waiting is answered by the thread that took it. Called by
-//! [`super::directory`]; knows nothing of names, inodes or mounts.
+//! Invariant: a file's length never changes. A write is in the source when it is answered, whole or
+//! up to the file's end; the kernel keeps nothing back. What needs no waiting is answered by the
+//! thread that took it. Called by [`super::directory`]; knows nothing of names, inodes or mounts.
 
 use super::answer::{ImageFile, Waiting};
 use super::error::write_errno;
@@ -51,7 +51,7 @@ pub(super) fn fallocate(file: &ImageFile, extent: Extent, mode: i32, reply: Repl
     change(file, reply, waiting, move |source| async move { device_of(&source)?.zero(extent).await });
 }
 
-/// Makes durable what was written.
+/// Makes written data durable.
 pub(super) fn flush(file: &ImageFile, reply: ReplyEmpty, waiting: &Waiting) {
     if file.source.device().is_none() {
         return reply.ok();

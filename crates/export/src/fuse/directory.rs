@@ -1,8 +1,9 @@
 //! The file system itself: one directory with one file for each image, under each of its names.
 //!
-//! Invariant: everything said about names and sizes, and about bytes of files that cannot be written, stays true until the
-//! image goes, of which the kernel is told ([`super::Removed`]), so it may cache all of it but for what is not
-//! there. Which files there are is in [`super::files`]. Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves
+//! Invariant: everything said about names and sizes, and about bytes of files that cannot be
+//! written, stays true until the image goes, of which the kernel is told ([`super::Removed`]), so
+//! it may cache all of it but for what is not there. Which files there are is in [`super::files`].
+//! Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves
 //! bytes to [`super::answer`] and [`super::change`].
 
 use super::answer::{self, ImageFile, READ_BYTES_MAX, TOO_LONG, Waiting};
@@ -24,14 +25,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfield_core::extent::Extent;
 use vfield_core::source::ReadError;
 
-/// How long the kernel may keep names and attributes without asking again: it is told when one goes.
+/// How long the kernel may keep names and attributes without asking again: it is told when one
+/// goes.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Unit of `st_blocks`, and of the file system's size.
 const SECTOR_BYTES: u32 = 512;
 
-/// Reads that the kernel keeps under way for the page cache and asynchronous readers: at 1 MiB each, what
-/// [`super::Options::waiting_bytes_max`] lets wait.
+/// Reads that the kernel keeps under way for the page cache and asynchronous readers: at 1 MiB
+/// each, what [`super::Options::waiting_bytes_max`] lets wait.
 const BACKGROUND_MAX: u16 = 64;
 
 /// The directory and its files.
@@ -86,7 +88,8 @@ impl Directory {
         })
     }
 
-    /// Names and inodes, in the order of the files; an image of several names is one file with as many links.
+    /// Names and inodes, in the order of the files; an image of several names is one file with as
+    /// many links.
     fn entries(&self) -> Vec<(INodeNo, FileType, String)> {
         let mut entries = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name.to_owned())).to_vec();
         for (inode, file) in self.files.all() {
@@ -305,7 +308,8 @@ impl Filesystem for Directory {
         }
     }
 
-    // Nothing is ever made, renamed or removed. On a read-only mount the kernel refuses what follows by itself.
+    // Nothing is ever made, renamed or removed. On a read-only mount the kernel refuses what
+    // follows by itself.
 
     fn create(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
         reply.error(Errno::EROFS);

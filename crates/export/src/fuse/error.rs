@@ -1,7 +1,8 @@
-//! What can go wrong around a mount, and what the kernel is told when a read or a change fails.
+//! Errors of a mount, and the errno of a read or a change that fails.
 //!
-//! Owns the two error enums of the FUSE export and the two functions that turn errors of a source into
-//! an errno. Called by the rest of `fuse` and by the command line, which adds what to do about it.
+//! Owns the two error enums of the FUSE export and the two functions that turn errors of a source
+//! into an errno. Called by the rest of `fuse` and by the command line, which adds what to do about
+//! it.
 
 use fuser::Errno;
 use std::io;
@@ -77,8 +78,8 @@ pub struct UnmountError {
     pub source: io::Error,
 }
 
-/// What the kernel is told. The page cache turns all but the last into `EIO` anyway, so they are `EIO`
-/// for direct readers, too; the difference is in the node's log and status.
+/// What the kernel is told. The page cache turns all but the last into `EIO` anyway, so they are
+/// `EIO` for direct readers, too; the difference is in the node's log and status.
 pub(super) fn errno(error: &ReadError) -> Errno {
     match error {
         ReadError::TimedOut(_) | ReadError::SourceChanged(_) | ReadError::Io(..) => Errno::EIO,

@@ -1,8 +1,9 @@
 //! The files of a mount: which image is which inode, under which names, and how often each is open.
 //!
-//! Invariants: an inode stands for one image for the life of the mount, also after the image has gone, so nothing that the
-//! kernel keeps of it is ever another image's; no two images have a name in common. Shared by the directory, which the
-//! kernel asks, and by [`super::Mounted`], through which images come and go.
+//! Invariants: an inode stands for one image for the life of the mount, also after the image has
+//! gone, so nothing that the kernel keeps of it is ever another image's; no two images have a name
+//! in common. Shared by the directory, which the kernel asks, and by [`super::Mounted`], through
+//! which images come and go.
 
 use super::answer::ImageFile;
 use super::error::MountError;
@@ -18,7 +19,7 @@ const FIRST_FILE: u64 = 2;
 /// Longest file name of Linux.
 pub(super) const NAME_BYTES_MAX: usize = 255;
 
-/// See the module.
+/// The files of a mount, one for each image.
 #[derive(Default)]
 pub(super) struct Files(RwLock<Table>);
 
@@ -50,7 +51,7 @@ impl Files {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more.
+    /// Adds a file for one more image.
     pub fn add(&self, source: Arc<dyn BlockSource>) -> Result<(), MountError> {
         let mut table = self.write();
         for name in source.names() {

@@ -1,8 +1,8 @@
 //! Where data and holes are: `lseek` with `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! Owns the search through a source's allocation. Invariant: what is called a hole is zeros; what is
-//! called data may be zeros as well, which is how the search stays bounded. Called by
-//! [`super::directory`] on the runtime; sends nothing.
+//! Owns the search through a source's allocation. Invariant: a hole has only zeros; data may be
+//! zeros as well, which bounds the search. Called by [`super::directory`] on the runtime; sends
+//! nothing.
 
 use super::answer::ImageFile;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use vfield_core::source::ReadError;
 /// hash pages.
 const LOOK_BYTES: u64 = 1 << 30;
 
-/// Looks for one call: 1 TiB of one kind in a row. Past it the search says "data" and the caller asks again.
+/// Looks for one call: 1 TiB of one kind in a row. Past it the search says "data" and the caller
+/// asks again.
 const LOOKS_MAX: u32 = 1024;
 
-/// What is searched for.
+/// The thing to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The first byte that may be something else than zero.
+    /// The first byte that may be other than zero.
     Data,
     /// The first byte of a run of zeros; the file's end counts as one.
     Hole,
@@ -36,7 +37,8 @@ impl Wanted {
     }
 }
 
-/// The first wanted place at or after `from`, which lies within the file; `None` if there is no more data.
+/// The first wanted place at or after `from`, which lies within the file; `None` if there is no
+/// more data.
 pub(super) async fn search(file: Arc<ImageFile>, from: u64, wanted: Wanted) -> Result<Option<u64>, ReadError> {
     let mut at = from;
     for _ in 0..LOOKS_MAX {

@@ -1,7 +1,8 @@
-//! The directory that is mounted on: what is there before, and taking a mount away again.
+//! The directory of a mount: its state before, and the removal of a mount.
 //!
-//! Owns no state; every function asks the kernel. Invariant: only mounts of ours (by their file system
-//! type and device number) are ever removed. Called by [`super`]; knows nothing of images and sessions.
+//! Owns no state; every function asks the kernel. Invariant: only mounts of ours (by their file
+//! system type and device number) are ever removed. Called by [`super`]; knows nothing of images
+//! and sessions.
 
 use super::error::MountError;
 use rustix::io::Errno;
@@ -14,14 +15,14 @@ use std::process::{Command, Stdio};
 /// What the mount table calls our mounts, after `fuse.`.
 pub(super) const SUBTYPE: &str = "vfield";
 
-/// How many dead mounts, one on top of the other, are cleared away: each died with its daemon, so more
-/// than a few are a crash loop that somebody should look at.
+/// How many dead mounts, one on top of the other, are cleared away: each died with its daemon, so
+/// more than a few are a crash loop that somebody should look at.
 const STALE_MAX: usize = 16;
 
 /// One line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// Device number as the kernel writes it, `major:minor`: unique among what is mounted now.
+    /// Device number as the kernel writes it, `major:minor`: unique among present mounts.
     pub device: String,
     file_system: String,
 }
@@ -32,7 +33,7 @@ impl Mount {
     }
 }
 
-/// What is mounted on top at `path` (canonical) in this process's namespace.
+/// The topmost mount at `path` (canonical) in this process's namespace.
 pub(super) fn top(path: &Path) -> Option<Mount> {
     let table = fs::read("/proc/self/mountinfo").ok()?;
     // Later mounts come later in the table, and the last one at a path is the one on top.
@@ -56,8 +57,8 @@ fn unescape(point: &str) -> String {
         .fold(point.to_owned(), |text, (escape, plain)| text.replace(escape, plain))
 }
 
-/// The canonical path of an empty directory that nothing of ours is mounted on, after dead mounts of
-/// ours have been cleared away.
+/// The canonical path of an empty directory that nothing of ours is mounted on, after dead mounts
+/// of ours have been cleared away.
 pub(super) fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
     let mut cleared = 0;
     let (path, empty) = loop {
@@ -74,8 +75,8 @@ pub(super) fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
     if empty { Ok(path) } else { Err(MountError::NotEmpty(path)) }
 }
 
-/// Looks at a directory in ways that a dead mount does not survive: the attributes of its root may still
-/// be cached, so that opening is needed. Gives its canonical path and whether it is empty.
+/// Looks at a directory in ways that a dead mount does not survive: the attributes of its root may
+/// still be cached, so that opening is needed. Gives its canonical path and whether it is empty.
 fn look(directory: &Path) -> io::Result<(PathBuf, bool)> {
     if !fs::metadata(directory)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
@@ -130,12 +131,12 @@ pub(super) fn unmount(path: &Path) -> io::Result<()> {
     unmount_with(path, UnmountFlags::empty(), &["-u"])
 }
 
-/// Ends what is under way with an error where this process may, and unmounts whatever is still open.
+/// Ends requests in flight with an error where this process may, and unmounts despite open files.
 pub(super) fn abort(path: &Path) -> io::Result<()> {
     unmount_with(path, UnmountFlags::FORCE | UnmountFlags::DETACH, &["-u", "-z"])
 }
 
-/// Unmounts from the tree at once; what is open stays open.
+/// Unmounts from the tree at once; open files stay open.
 fn detach(path: &Path) -> io::Result<()> {
     unmount_with(path, UnmountFlags::DETACH, &["-u", "-z"])
 }
@@ -158,8 +159,8 @@ fn fusermount(path: &Path, options: &[&str]) -> io::Result<()> {
     Err(io::Error::new(kind, message))
 }
 
-/// Ends a connection through the kernel's control files, where they are mounted: the only way once its
-/// mount has left this namespace.
+/// Ends a connection through the kernel's control files, where they are mounted: the only way once
+/// its mount has left this namespace.
 pub(super) fn abort_connection(device: &str) -> io::Result<()> {
     let minor = device.rsplit(':').next().unwrap_or_default();
     fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")

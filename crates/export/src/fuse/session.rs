@@ -1,8 +1,8 @@
 //! A mount in use: the thread that serves it, and its end.
 //!
 //! Owns the session's thread and the order of unmounting: ask, wait a little, cut off, detach.
-//! Invariant: unmounting ends within the grace period and [`STOP_MAX`], whatever the readers do. Made by
-//! [`super::mount`]; the session itself is `fuser`'s.
+//! Invariant: unmounting ends within the grace period and [`STOP_MAX`], whatever the readers do.
+//! Made by [`super::mount`]; the session itself is `fuser`'s.
 
 use super::Options;
 use super::answer::Waiting;
@@ -23,7 +23,8 @@ use vfield_core::source::BlockSource;
 /// mount lives on in another namespace, where it stops with the process at the latest.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// How often unmounting is tried again while files are open: the kernel does not say when they are closed.
+/// How often unmounting is tried again while files are open: the kernel does not say when they are
+/// closed.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Images that are mounted. Dropping it unmounts without grace.
@@ -66,8 +67,9 @@ pub enum Unmounted {
     Idle,
     /// Readers were cut off: they see errors from now on.
     Forced,
-    /// It is gone from here, but somebody still holds it: an open file that could not be cut off, or another
-    /// mount namespace. Reads there fail until they let go of it, at the latest when this process ends.
+    /// It is gone from here, but somebody still holds it: an open file that could not be cut off,
+    /// or another mount namespace. Reads there fail until they let go of it, at the latest when
+    /// this process ends.
     Held,
 }
 
@@ -110,8 +112,8 @@ impl Mounted {
         self.files.opens(name)
     }
 
-    /// Takes away the file of this name, under all its names: whoever has it open gets errors for what the kernel has not
-    /// read. The kernel is then to be told. `None` if there is none.
+    /// Removes the file of this name under all its names: its readers get errors for bytes that the
+    /// kernel has not read. The kernel has to be told afterwards. `None` if there is none.
     pub fn remove(&self, name: &str) -> Option<Removed> {
         let (inode, names) = self.files.remove(name)?;
         Some(Removed { notifier: self.notifier.clone(), inode, names })
@@ -122,8 +124,8 @@ impl Mounted {
         self.ended.wait().await;
     }
 
-    /// Unmounts. Those who have files open get [`Options::unmount_grace`] to close them, then they are
-    /// cut off: their reads fail. Blocks for that time and a second at most; in async code, call it from
+    /// Unmounts. Clients get [`Options::unmount_grace`] to close their files; then their reads
+    /// fail. Blocks for that time and a second at most; in async code, call it from
     /// `spawn_blocking`.
     ///
     /// # Errors
@@ -149,7 +151,8 @@ impl Mounted {
         let deadline = Instant::now() + grace;
         loop {
             if !self.is_on_top() {
-                // Unmounted by somebody else, or covered by another mount, which is not ours to remove.
+                // Unmounted by somebody else, or covered by another mount, which is not ours to
+                // remove.
                 return Ok(Unmounted::Idle);
             }
             match mount_point::unmount(&self.path) {

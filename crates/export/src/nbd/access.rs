@@ -1,8 +1,10 @@
 //! Which images a client over TCP may see, by the network that it comes from.
 //!
-//! Owns the rules and how they are written, `[IMAGE=]NETWORK`. Without a rule all is there for everybody. With one, an image
-//! is there for clients from the networks of the rules that speak of it, or of all images, and for nobody else: one of
-//! which no rule speaks is there for nobody. Unix sockets have permissions instead. An address proves nothing on a network where others can take it: certificates do.
+//! Owns the rules and how they are written, `[IMAGE=]NETWORK`. Without a rule all is there for
+//! everybody. With one, an image is there for clients from the networks of the rules that speak of
+//! it, or of all images, and for nobody else: one of which no rule speaks is there for nobody. Unix
+//! sockets have permissions instead. An address proves nothing on a network where others can take
+//! it: certificates do.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,7 +29,7 @@ impl Network {
             IpAddr::V4(addr) => (u128::from(addr.to_bits()) << 96, 32),
             IpAddr::V6(addr) => (addr.to_bits(), 128),
         };
-        // One that came to an IPv6 socket by IPv4 is what it was before.
+        // An IPv4 client of an IPv6 socket counts as IPv4.
         let ((net, kind), (addr, other)) = (bits(self.addr), bits(addr.to_canonical()));
         let differ = (net ^ addr).checked_shr(128 - u32::from(self.bits)).unwrap_or(0);
         kind == other && differ == 0

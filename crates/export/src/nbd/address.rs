@@ -26,19 +26,20 @@ pub enum Address {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Neither `unix:` nor `tcp:`.
-    #[error("'{0}' starts with neither 'unix:' (a path follows) nor 'tcp:' (an ip address follows)")]
+    #[error("{0:?} starts neither with unix: nor with tcp:")]
     Kind(String),
     /// `unix:` and nothing.
-    #[error("'unix:' needs a path after it")]
+    #[error("unix: without a path")]
     NoPath,
     /// Longer than the operating system allows.
-    #[error("the socket path '{0}' has {len} bytes, {UNIX_PATH_BYTES_MAX} are possible", len = .0.len())]
+    #[error("socket path {0:?} is longer than {UNIX_PATH_BYTES_MAX} bytes")]
     PathTooLong(String),
     /// A path with a zero byte in it.
-    #[error("the socket path has a zero byte in it")]
+    #[error("socket path with a zero byte")]
     PathWithZero,
-    /// No IP address after `tcp:`. Names are not looked up: what one listens on must not hang on DNS.
-    #[error("'{0}' is not an ip address with an optional port, like 127.0.0.1:10809 or [::1]:10809")]
+    /// No IP address after `tcp:`. Names are not looked up: what one listens on must not hang on
+    /// DNS.
+    #[error("{0:?} is no IP address with an optional port")]
     Ip(String),
 }
 
@@ -117,8 +118,8 @@ mod tests {
         assert!(matches!(error(""), AddressError::Kind(_)));
         assert_eq!(error("unix:"), AddressError::NoPath);
         assert_eq!(error("unix:a\0b"), AddressError::PathWithZero);
-        assert!(error(&format!("unix:/{}", "x".repeat(107))).to_string().contains("has 108 bytes"));
-        assert!(error("tcp:localhost:1").to_string().contains("'localhost:1' is not an ip address"));
+        assert!(error(&format!("unix:/{}", "x".repeat(107))).to_string().contains("longer than 107 bytes"));
+        assert!(error("tcp:localhost:1").to_string().contains("\"localhost:1\" is no IP address"));
         assert!(matches!(error("tcp:"), AddressError::Ip(_)));
     }
 

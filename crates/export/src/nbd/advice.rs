@@ -1,10 +1,10 @@
 //! CACHE requests: extents that a client says it will read.
 //!
-//! Owns those of one connection that are on their way. Each brings its chunks here one after the other, as reads
-//! that send nothing, and is answered when all are here. Advice is cheap to give, so it is bounded: what goes
-//! beyond [`Limits::advice_bytes`] of the connection or the budget of all connections is answered at once and
-//! forgotten. Invariant: an extent on its way holds no bytes, and one chunk of the budget. Nothing is left of
-//! one that is given up. The answers call it.
+//! Owns those of one connection that are on their way. Each brings its chunks here one after the
+//! other, as reads that send nothing, and is answered when all are here. Advice is cheap to give,
+//! so it is bounded: advice beyond [`Limits::advice_bytes`] of the connection or the budget of all
+//! connections is answered at once and forgotten. Invariant: an extent on its way holds no bytes,
+//! and one chunk of the budget. Nothing is left of one that is given up. The answers call it.
 
 use super::budget::Budget;
 use super::waits::Waits;
@@ -16,7 +16,7 @@ use vfield_core::source::{BlockSource, Piece};
 #[cfg(doc)]
 use super::Limits;
 
-/// What is on its way for one connection, by cookie.
+/// Advice in flight for one connection, by cookie.
 pub(super) struct Advice {
     under_way: Waits<u64, ()>,
     budget: Budget,
@@ -29,7 +29,8 @@ impl Advice {
         Self { under_way: Waits::new(), budget, bytes_max }
     }
 
-    /// Takes advice about `extent`, which the source has. False if it is forgotten: then it is to be answered at once.
+    /// Takes advice about `extent`, which the source has. False if it is forgotten: then it is to
+    /// be answered at once.
     pub(super) fn take(&mut self, source: &Arc<dyn BlockSource>, cookie: u64, extent: Extent) -> bool {
         // One is possible, however long the chunks are.
         let chunk_bytes = u64::from(source.chunk_bytes()).min(self.bytes_max);
@@ -46,7 +47,7 @@ impl Advice {
         true
     }
 
-    /// The cookie of one that is done.
+    /// The cookie of finished advice.
     pub(super) fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
         self.under_way.poll_next(cx).map(|(cookie, ())| cookie)
     }
@@ -57,12 +58,14 @@ impl Advice {
     }
 }
 
-/// Waits until each chunk of `extent` has been here once. An error ends it: whoever reads is told the same.
+/// Waits until each chunk of `extent` has been here once. An error ends it: whoever reads is told
+/// the same.
 async fn bring(source: &dyn BlockSource, extent: Extent) {
     let chunk_bytes = u64::from(source.chunk_bytes());
     let mut rest = extent;
     while !rest.is_empty() {
-        // No longer part: all of what is asked for at once outlives whoever asked, save its beginning.
+        // No longer part: all of what is asked for at once outlives whoever asked, save its
+        // beginning.
         let part = rest.take(chunk_bytes - rest.start() % chunk_bytes);
         let Ok(pieces) = source.read(part).await else { return };
         let found: u64 = pieces.iter().map(Piece::len).sum();

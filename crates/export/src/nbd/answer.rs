@@ -1,10 +1,10 @@
 //! From judged requests to the bytes of their answers.
 //!
-//! Owns what is under way for one connection: reads, status requests and changes that wait for the source, long
-//! reads that wait for room, and the outbox. Invariants: a long read is taken in windows, so it never holds
-//! more of the source than one of them; a reply whose header is out is finished before anything else is
-//! added, or the connection ends; all other answers go out in the order in which they are ready. The
-//! connection calls it and decides how much it may take on.
+//! Owns the requests in flight of one connection: reads, status requests and changes that wait for
+//! the source, long reads that wait for room, and the outbox. Invariants: a long read is taken in
+//! windows, so it never holds more of the source than one of them; a reply whose header is out is
+//! finished before anything else is added, or the connection ends; all other answers go out in the
+//! order in which they are ready. The connection calls it and decides how much it may take on.
 
 use super::Limits;
 use super::advice::Advice;
@@ -24,13 +24,13 @@ use vfield_core::device::WriteError;
 use vfield_core::extent::Extent;
 use vfield_core::source::{Allocation, BlockSource, Piece, ReadError, Urgency};
 
-/// How much of a read is looked for, waited for and held at a time. A simple reply of up to this length is
-/// complete before its header is sent, so that an error can still be reported as one; it is what the
-/// Linux kernel's and QEMU's requests stay below.
+/// How much of a read is looked for, waited for and held at a time. A simple reply of up to this
+/// length is complete before its header is sent, so that an error can still be reported as one; it
+/// is what the Linux kernel's and QEMU's requests stay below.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Zeros from this length on are sent as a hole of their own. A hole costs two chunk headers, 60 bytes,
-/// and the client the handling of them, about as much as copying a page.
+/// Zeros from this length on are sent as a hole of their own. A hole costs two chunk headers, 60
+/// bytes, and the client the handling of them, about as much as copying a page.
 const HOLE_BYTES_MIN: u64 = 4 << 10;
 
 /// A read that has not been answered to its end.
@@ -38,7 +38,7 @@ const HOLE_BYTES_MIN: u64 = 4 << 10;
 struct Read {
     cookie: u64,
     form: Form,
-    /// What is left of it, as an extent of the device.
+    /// Its remaining extent of the device.
     rest: Extent,
     /// Its length from the first byte on.
     length: u32,
@@ -69,7 +69,7 @@ struct Changing {
     kept_bytes: u64,
 }
 
-/// What is under way for one client.
+/// Requests in flight of one client.
 pub(super) struct Answers {
     source: Arc<dyn BlockSource>,
     session: Session,
@@ -108,7 +108,7 @@ impl Answers {
         }
     }
 
-    /// True if nothing is under way (what is in the outbox aside).
+    /// True if no request is in flight, the outbox aside.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting() == 0 && self.stalled.is_empty() && self.stream.is_none()
     }
@@ -155,7 +155,7 @@ impl Answers {
         }
     }
 
-    /// Does what is left of a change: `late` is what of a write has to wait.
+    /// Completes a change: `late` are the parts of a write that have to wait.
     fn start_change(&mut self, cookie: u64, change: Change, late: Vec<Late>) {
         if change.kind == Kind::Write && late.is_empty() && !change.durable {
             return self.tell_change(cookie, Ok(()));
@@ -401,7 +401,7 @@ impl Answers {
     }
 }
 
-/// Makes a change; of a write what is left of it.
+/// Makes a change; for a write, its remaining parts.
 async fn make(source: Arc<dyn BlockSource>, change: Change, late: Vec<Late>) -> Result<(), WriteError> {
     let Some(device) = source.device() else { return Err(WriteError::Io("the source is read-only".into())) };
     match change.kind {

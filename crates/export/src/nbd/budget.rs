@@ -1,14 +1,15 @@
 //! A bound in bytes that all connections of a server share.
 //!
-//! Counted in pages, as semaphores count no further than 32 bits. Nobody waits for it: what finds no room does without.
+//! Counted in pages, as semaphores count no further than 32 bits. Nobody waits for it: what finds
+//! no room does without.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The unit.
+/// Granularity of the budget in bytes.
 const UNIT_BYTES: u64 = 4 << 10;
 
-/// See the module.
+/// A bound on bytes that several connections share.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<Semaphore>);
 

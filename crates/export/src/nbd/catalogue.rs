@@ -1,7 +1,9 @@
-//! What a server offers: sources, each under all of its names, which may come and go while clients are there.
+//! What a server offers: sources, each under all of its names, which may come and go while clients
+//! are there.
 //!
-//! Invariant: no two sources have a name in common, and nobody begins to use one that has gone. A client chooses from what was
-//! offered when it came; of what goes meanwhile it gets nothing. Called by the server and its connections.
+//! Invariant: no two sources share a name, and no client begins to use a removed source. A client
+//! chooses from the exports at its arrival, without those removed meanwhile. Called by the server
+//! and its connections.
 
 use super::codec::{Offer, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX};
 use super::listener::BindError;
@@ -16,7 +18,7 @@ use vfield_core::source::BlockSource;
 /// The preferred read size if a source's is not one that the protocol can express.
 const PREFERRED_BYTES: u32 = 64 << 10;
 
-/// See the module.
+/// The exports of a server by name.
 pub(super) struct Catalogue(RwLock<Vec<Arc<Entry>>>);
 
 /// A source that is offered.
@@ -34,7 +36,8 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The source of an offer, for one more user, who is told when it has gone; `None` if it has already.
+    /// The source of an offer for one more user, which learns of its removal; `None` if it is
+    /// removed.
     pub(super) fn enter(&self, offer: usize) -> Option<(Arc<dyn BlockSource>, watch::Receiver<bool>)> {
         let entry = self.entries.get(offer)?;
         let gone = entry.gone.subscribe();

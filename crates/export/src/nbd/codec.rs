@@ -1,12 +1,14 @@
-//! The NBD protocol as bytes: what is parsed and what is written, without sockets, clocks or tasks.
+//! The NBD protocol as bytes: parsing and writing, without sockets, clocks or tasks.
 //!
 //! Owns the numbers of the specification (`doc/proto.md` of the NBD project, quoted here by section
 //! name), the negotiation and the two directions of the transmission phase. Invariant: whatever the
 //! bytes are and however they are cut, parsing neither panics nor allocates more than
-//! [`OPTION_BYTES_MAX`]; a cut at any byte gives the same result as no cut. Called by the connection task, by property
-//! tests and by fuzzers. It does not read images and decides nothing about time.
+//! [`OPTION_BYTES_MAX`]; a cut at any byte gives the same result as no cut. Called by the
+//! connection task, the client, property tests and fuzzers. It does not read images and decides
+//! nothing about time.
 
 pub mod negotiation;
+pub mod option;
 pub mod reply;
 pub mod request;
 
@@ -20,8 +22,9 @@ pub const STRING_BYTES_MAX: usize = 4096;
 /// "Size constraints"). A longer read is refused with an error, a longer write ends the connection.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
-/// Longest option that is looked at. An export name and seven context queries of full length fit; real
-/// clients send less than 100 bytes. Longer ones up to [`PAYLOAD_BYTES_MAX`] are refused with an error.
+/// Longest option that is parsed. An export name and seven context queries of full length fit; real
+/// clients send less than 100 bytes. Longer ones up to [`PAYLOAD_BYTES_MAX`] are refused with an
+/// error.
 pub const OPTION_BYTES_MAX: u32 = 32 << 10;
 
 /// Unit to which the device size is rounded up: the smallest sector that a kernel client can have.
@@ -92,7 +95,7 @@ pub mod flag {
     pub const STATE_ZERO: u32 = 2;
 }
 
-/// What is wrong with a request, as it goes over the wire (section "Error values").
+/// Errors of requests, as numbers on the wire (section "Error values").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {

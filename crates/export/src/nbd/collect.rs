@@ -1,15 +1,16 @@
 //! Waiting for all of a window.
 //!
-//! A window comes in parts, and what has come is kept in place while the rest is waited for, perhaps for ever. So that is
-//! bounded, over all connections: a window beyond the budget keeps nothing, and is looked up again when all of it has
-//! been here. Within the budget nothing is looked up twice. The answers call it.
+//! A window comes in parts, and what has come is kept in place while the rest is waited for,
+//! perhaps for ever. So that is bounded, over all connections: a window beyond the budget keeps
+//! nothing, and is looked up again when all of it has been here. Within the budget nothing is
+//! looked up twice. The answers call it.
 
 use super::budget::Budget;
 use std::sync::Arc;
 use vfield_core::extent::Extent;
 use vfield_core::source::{BlockSource, Piece, ReadError};
 
-/// What came of a read.
+/// The outcome of a read.
 pub(super) type Found = Result<Vec<Piece>, ReadError>;
 
 /// Waits for all of `extent`.
@@ -22,7 +23,8 @@ pub(super) async fn collect(source: Arc<dyn BlockSource>, extent: Extent, held: 
     }
 }
 
-/// Waits until each part of `extent` has been here; true if all of them are in `pieces`, which else is empty.
+/// Waits until each part of `extent` has been here; true if all of them are in `pieces`, which else
+/// is empty.
 async fn gather(
     source: &dyn BlockSource,
     extent: Extent,

@@ -1,11 +1,12 @@
 //! One client: a handshake, then requests and answers until it leaves.
 //!
-//! Owns everything of a connection, in one task and without a lock. Invariants: a request gets exactly one
-//! answer; nothing is taken on while the outbox is full or too much waits, so memory is bounded by
-//! [`super::Limits`], [`OUTBOX_BYTES_MAX`](super::outbox::OUTBOX_BYTES_MAX) and one window, whatever the
-//! client does; what is here is answered at once and never waits behind what is not. The order of work is
-//! in [`Connection::poll`]: answer all that can be answered, send it together, only then read again. The
-//! server starts one for each accepted socket. How answers are laid out is `answer.rs`'s business.
+//! Owns everything of a connection, in one task and without a lock. Invariants: a request gets
+//! exactly one answer; nothing is taken on while the outbox is full or too much waits, so memory is
+//! bounded by [`super::Limits`], [`OUTBOX_BYTES_MAX`](super::outbox::OUTBOX_BYTES_MAX) and one
+//! window, whatever the client does; what is here is answered at once and never waits behind what
+//! is not. The order of work is in [`Connection::poll`]: answer all that can be answered, send it
+//! together, only then read again. The server starts one for each accepted socket. How answers are
+//! laid out is `answer.rs`'s business.
 
 use super::Limits;
 use super::access::{self, Rule};
@@ -37,7 +38,7 @@ const INBOX_BYTES: usize = 8 << 10;
 /// The same where clients write: eight requests with a page each in one read from the socket.
 const INBOX_BYTES_WRITABLE: usize = 64 << 10;
 
-/// What is sent before other tasks get a turn: 1 ms at the rate of one processor. A client that takes
+/// Bytes sent before other tasks get a turn: 1 ms at the rate of one processor. A client that takes
 /// everything at once would otherwise keep a thread to itself for as long as it has requests.
 const TURN_BYTES: u64 = 8 << 20;
 
@@ -144,7 +145,7 @@ async fn negotiate(
     shared: &Shared,
     offers: &Arc<[Offer]>,
 ) -> Result<Option<(Socket, Chosen, Inbox)>, End> {
-    // Whoever can open a unix socket is on this machine.
+    // Clients of a unix socket are on this machine.
     let tls = shared.tls.as_ref().filter(|_| matches!(socket, Socket::Tcp(_)));
     let mut inbox = Inbox::new(16 + OPTION_BYTES_MAX as usize);
     let mut out = Vec::new();
@@ -160,7 +161,7 @@ async fn negotiate(
             Step::Refused(why) => return Err(End::Handshake(why)),
             Step::StartTls => {
                 let Some(tls) = tls else { return Err(End::Handshake("there are no certificates")) };
-                // What was sent before the encryption could be anybody's, and must not count as said under it.
+                // Bytes before the encryption may be forged, and must not count as encrypted.
                 if !inbox.bytes().is_empty() {
                     return Err(End::Handshake("bytes in the clear behind the start of TLS"));
                 }
@@ -199,7 +200,7 @@ enum Input {
     Draining,
     /// The client said that it leaves: answers are finished, bytes ignored.
     Leaving,
-    /// The client's side is closed: what is queued is sent, what waits is given up.
+    /// The client's side is closed: queued answers are sent, waiting requests are dropped.
     Closed,
 }
 
@@ -279,7 +280,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers what can be answered, as long as the outbox has room.
+    /// Answers requests while the outbox has room.
     fn work(&mut self, cx: &mut Context<'_>) -> Result<Worked, End> {
         while self.answers.outbox.has_room() {
             if self.answers.poll_waiting(cx)? {
@@ -387,8 +388,8 @@ impl Connection<'_> {
         if idle { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Adds to the server's figures what was done since the last time: once a wake-up, because all
-    /// connections write to the same place.
+    /// Adds this connection's counts to the server's, once per wake-up, since all connections write
+    /// to the same place.
     fn count(&mut self) {
         let sent = self.answers.outbox.sent_bytes();
         if self.uncounted > 0 || sent > self.counted_bytes {

@@ -1,7 +1,7 @@
 //! What a client has sent and nobody has looked at yet.
 //!
-//! Invariant: holds at most the bytes it was made for, so a client that sends faster than it is served
-//! waits in its own socket. Filled from a socket, emptied from the front by the parsers.
+//! Invariant: holds at most the bytes it was made for, so a client that sends faster than it is
+//! served waits in its own socket. Filled from a socket, emptied from the front by the parsers.
 
 use super::socket::Socket;
 use std::io;
@@ -51,7 +51,7 @@ impl Inbox {
         })
     }
 
-    /// What is here, in a buffer of another size, which must be at least as large as what is here.
+    /// The content in a buffer of another size, which must hold all of it.
     pub(super) fn resized(&self, capacity_bytes: usize) -> Self {
         let mut inbox = Self::new(capacity_bytes.max(self.bytes().len()));
         inbox.end = self.bytes().len();

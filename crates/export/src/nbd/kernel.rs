@@ -1,15 +1,18 @@
-//! The kernel's own NBD client, attached to this process: an image as a block device without a program in between.
+//! The kernel's own NBD client, attached to this process: an image as a block device without a
+//! program in between.
 //!
-//! Owns a device, `/dev/nbd0` for example, from [`attach`] to [`KernelDevice::stop`], and the connection over which this
-//! process serves it: a pair of sockets, one end of it given to the kernel. As with ublk, a device outlives its process:
-//! what is asked of it waits, and the next [`attach`] of the same image gives it a new connection. The kernel
-//! keeps for that whose device it is. Called by the command line, where there is no ublk.
+//! Owns a device, `/dev/nbd0` for example, from [`attach`] to [`KernelDevice::stop`], and the
+//! connection over which this process serves it: a pair of sockets, one end of it given to the
+//! kernel. As with ublk, a device outlives its process: what is asked of it waits, and the next
+//! [`attach`] of the same image gives it a new connection. The kernel keeps for that whose device
+//! it is. Called by the command line, where there is no ublk.
 //!
-//! What was under way when a process died the kernel asks again when the request's own timer ends, not when it
-//! has a new connection. Devices with several connections, or with a timeout of the driver's, break a connection whose
-//! server does not answer in time, so their timers have to be long. With one connection and no timeout nothing breaks when
-//! a timer ends: a request that went to an earlier connection is asked again, any other goes on waiting. So the timer may be
-//! short, and there is one connection.
+//! What was under way when a process died the kernel asks again when the request's own timer ends,
+//! not when it has a new connection. Devices with several connections, or with a timeout of the
+//! driver's, break a connection whose server does not answer in time, so their timers have to be
+//! long. With one connection and no timeout nothing breaks when a timer ends: a request that went
+//! to an earlier connection is asked again, any other goes on waiting. So the timer may be short,
+//! and there is one connection.
 
 pub mod message;
 mod netlink;
@@ -36,9 +39,10 @@ use vfield_core::source::BlockSource;
 
 /// The unit of a device's length.
 const BLOCK_BYTES: u64 = 512;
-/// How often the kernel looks at a request that has no answer, and so how long one waits that was under way when a process died:
-/// long enough for the next process to have begun in most cases, or else it waits for this once more. Of each that
-/// waits for the field the kernel's log says as often that it may be stuck.
+/// How often the kernel looks at a request that has no answer, and so how long one waits that was
+/// under way when a process died: long enough for the next process to have begun in most cases, or
+/// else it waits for this once more. Of each that waits for the field the kernel's log says as
+/// often that it may be stuck.
 const ASKED_AGAIN: Duration = Duration::from_millis(750);
 /// The driver's own value of that, for whoever uses the device later.
 const ASKED_AGAIN_OTHERWISE: Duration = Duration::from_secs(30);
@@ -50,7 +54,7 @@ const NOTICE_MAX: Duration = Duration::from_secs(10);
 const TAKEN_AFTER: Duration = Duration::from_millis(20);
 /// For those who have a device mounted, to unmount it.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often something is looked at that nobody tells.
+/// Interval of polling for states without an event.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Why an image could not be attached.
@@ -73,15 +77,15 @@ pub enum AttachError {
     /// The system refused something.
     #[error("the kernel's NBD client refused to {what}: {source}")]
     Refused {
-        /// What was tried.
+        /// The failed step.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// An image as a block device of the kernel's NBD client. One that is not stopped stays when the process ends, and waits for the
-/// next.
+/// An image as a block device of the kernel's NBD client. Unless stopped, the device outlives the
+/// process and waits for the next.
 #[derive(Debug)]
 pub struct KernelDevice {
     index: u32,
@@ -105,8 +109,8 @@ pub fn check() -> Result<(), AttachError> {
     Netlink::open().map(drop).map_err(refused("be spoken to"))
 }
 
-/// Makes `source` a block device, or takes over the one that a dead process left for it. Has to be called within a runtime,
-/// which serves it.
+/// Makes `source` a block device, or takes over the one that a dead process left for it. Has to be
+/// called within a runtime, which serves it.
 ///
 /// # Errors
 /// See [`AttachError`].
@@ -165,7 +169,7 @@ impl Connection {
         Ok((theirs.into_std().map_err(refused("get a connection"))?.into(), size_bytes, flags))
     }
 
-    /// Gives a device a new connection for one that has broken.
+    /// Replaces a broken connection of a device.
     async fn renew(&mut self, index: u32, backend: &str) -> Result<(), AttachError> {
         let deadline = Instant::now() + NOTICE_MAX;
         loop {
@@ -215,13 +219,14 @@ impl KernelDevice {
         &self.image
     }
 
-    /// True if a process of this image had died and left the device behind, with whatever was asked of it since.
+    /// True if a process of this image had died and left the device behind, with whatever was asked
+    /// of it since.
     pub fn taken_over(&self) -> bool {
         self.taken_over
     }
 
-    /// Removes the device. Those who have it mounted get half a second to unmount it, then they are cut off, which
-    /// is told by `false`.
+    /// Removes the device. Its mounts get half a second to be unmounted; `false` means that readers
+    /// were disconnected.
     ///
     /// # Errors
     /// If the system refuses.
@@ -267,8 +272,8 @@ fn left_behind(backend: &str) -> Option<u32> {
     found.next()
 }
 
-/// Locks a device against other processes of ours, for as long as the result lives. Its directory, since a lock of the device
-/// itself would keep udev away from it.
+/// Locks a device against other processes of ours, for as long as the result lives. Its directory,
+/// since a lock of the device itself would keep udev away from it.
 fn lock(index: u32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(format!("/sys/block/nbd{index}"), flags, Mode::empty())?;
@@ -276,14 +281,15 @@ fn lock(index: u32) -> Result<OwnedFd, Errno> {
     Ok(directory)
 }
 
-/// Sets after how long the kernel looks at requests of a device, for those that come. It waits until those under way are answered,
-/// so somebody has to answer them meanwhile.
+/// Sets after how long the kernel looks at requests of a device, for those that come. It waits
+/// until those under way are answered, so somebody has to answer them meanwhile.
 async fn set_timer(index: u32, time: Duration) -> io::Result<()> {
     let path = format!("/sys/block/nbd{index}/queue/io_timeout");
     blocking(move || std::fs::write(path, time.as_millis().to_string())).await
 }
 
-/// The client's side of the handshake: takes the only export; returns its length in bytes and its flags.
+/// The client's side of the handshake: takes the only export; returns its length in bytes and its
+/// flags.
 async fn shake_hands(stream: &mut UnixStream) -> io::Result<(u64, u16)> {
     const EXPORT_NAME: u32 = 1;
     let mut greeting = [0; 18];

@@ -1,8 +1,8 @@
 //! The listening socket and the file that a unix one leaves in the file system.
 //!
-//! Invariants: a unix socket can be opened by its owner only, from its first moment on; a socket that
-//! somebody still answers on is never taken away; the file is removed with the listener, but only if it
-//! is still the one that this listener made. The server calls it.
+//! Invariants: a unix socket can be opened by its owner only, from its first moment on; a socket
+//! that somebody still answers on is never taken away; the file is removed with the listener, but
+//! only if it is still the one that this listener made. The server calls it.
 
 use super::address::{Address, UNIX_PATH_BYTES_MAX};
 use super::socket::Socket;
@@ -34,7 +34,7 @@ pub enum BindError {
     /// The operating system refused the unix socket.
     #[error("cannot listen on the unix socket {}: {cause}", path.display())]
     Unix {
-        /// Its path.
+        /// Path of the socket.
         path: PathBuf,
         /// What the operating system said.
         cause: io::Error,

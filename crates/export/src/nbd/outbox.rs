@@ -1,11 +1,11 @@
 //! What a client has been answered and the kernel has not taken yet.
 //!
-//! Owns the pieces of answers in the order in which they are sent, and with them the pins on the source's
-//! bytes: a [`FilePiece`] is dropped when `sendfile` has returned for its last byte, or when it was copied since the
-//! client takes nothing. Invariant: `queued`
-//! is the sum of what is in it; the connection adds nothing while that is above [`OUTBOX_BYTES_MAX`], so
-//! a client that never reads costs that and one window. Small things are copied into one buffer and go
-//! out together in one call; large pieces of files go by `sendfile`.
+//! Owns the pieces of answers in the order in which they are sent, and with them the pins on the
+//! source's bytes: a [`FilePiece`] is dropped when `sendfile` has returned for its last byte, or
+//! when it was copied since the client takes nothing. Invariant: `queued` is the sum of what is in
+//! it; the connection adds nothing while that is above [`OUTBOX_BYTES_MAX`], so a client that never
+//! reads costs that and one window. Small things are copied into one buffer and go out together in
+//! one call; large pieces of files go by `sendfile`.
 
 use super::socket::Socket;
 use bytes::Bytes;
@@ -18,15 +18,17 @@ use vfield_core::source::{FilePiece, Piece};
 /// Where the connection stops answering until some of it is sent.
 pub(super) const OUTBOX_BYTES_MAX: u64 = 1 << 20;
 
-/// Pieces of files from this length on go by `sendfile`, shorter ones are copied. Measured with random
-/// reads at depth 32 on a unix socket (GB/s and CPU s/GB, copied against `sendfile`): 8 KiB 0.57 and 0.51
-/// against 0.48 and 0.48; 16 KiB 0.68 and 0.58 against 0.87 and 0.26; 64 KiB 0.68 and 0.61 against 1.50 and 0.11.
+/// Pieces of files from this length on go by `sendfile`, shorter ones are copied. Measured with
+/// random reads at depth 32 on a unix socket (GB/s and CPU s/GB, copied against `sendfile`): 8 KiB
+/// 0.57 and 0.51 against 0.48 and 0.48; 16 KiB 0.68 and 0.58 against 0.87 and 0.26; 64 KiB 0.68 and
+/// 0.61 against 1.50 and 0.11.
 const SENDFILE_BYTES_MIN: u64 = 16 << 10;
 
 /// Pieces of memory from this length on are sent from where they are, shorter ones are copied.
 const SHARE_BYTES_MIN: usize = 4 << 10;
 
-/// Sent bytes at the front of the buffer that are worth moving the rest for; also what it keeps allocated.
+/// Sent bytes at the front of the buffer that are worth moving the rest for; also what it keeps
+/// allocated.
 const MEMORY_BYTES_KEPT: usize = 256 << 10;
 
 /// Buffers in one call.
@@ -100,7 +102,8 @@ impl Outbox {
         self.copied(self.memory.len() - before);
     }
 
-    /// Adds a piece of the image. Fails if its file does not have the bytes; what was added before stays.
+    /// Adds a piece of the image. Fails if its file does not have the bytes; pieces added before
+    /// stay.
     pub(super) fn piece(&mut self, piece: Piece) -> io::Result<()> {
         match piece {
             Piece::Zero(length) => self.push(Item::Zeros(length)),
@@ -117,8 +120,8 @@ impl Outbox {
         self.items.iter().any(|item| matches!(item, Item::File(..)))
     }
 
-    /// Copies all pieces of files, so that nothing is kept in place for a client. One that cannot be read stays: sending it
-    /// will tell.
+    /// Copies all pieces of files, so that no chunk is pinned for a client. An unreadable piece
+    /// stays: sending it reports the error.
     pub(super) fn copy_out(&mut self) {
         for item in &mut self.items {
             let Item::File(piece, sent) = item else { continue };
@@ -209,7 +212,7 @@ impl Outbox {
                 }
                 Item::Shared(bytes) => IoSlice::new(bytes),
                 Item::Zeros(length) if *length > ZEROS.len() as u64 => {
-                    // What does not fit is sent by the next call.
+                    // The rest is sent by the next call.
                     (slices[used], used) = (IoSlice::new(&ZEROS), used + 1);
                     break;
                 }

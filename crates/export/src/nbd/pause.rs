@@ -1,8 +1,9 @@
 //! Clients that do not take their answers.
 //!
-//! A client may pause for as long as it likes, since it may be a machine that its owner has stopped; but what it has
-//! not taken must not keep chunks of the source in place, which are longer than its answers and are wanted elsewhere.
-//! Says when that has lasted for too long. The connection calls it.
+//! A client may pause for as long as it likes, since it may be a machine that its owner has
+//! stopped; but what it has not taken must not keep chunks of the source in place, which are longer
+//! than its answers and are wanted elsewhere. Says when that has lasted for too long. The
+//! connection calls it.
 
 use super::outbox::{OUTBOX_BYTES_MAX, Outbox};
 use std::future::Future as _;
@@ -11,15 +12,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// A client that takes less than an outbox in so long pauses. A copy of an outbox a second costs a thousandth of a processor.
+/// A client that takes less than an outbox in so long pauses. A copy of an outbox a second costs a
+/// thousandth of a processor.
 const LONG: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The pause of one connection.
 #[derive(Debug)]
 pub(super) struct Pause {
     /// Runs from when the outbox was seen to keep something in place.
     timer: Pin<Box<Sleep>>,
-    /// What had been sent by then; `None` while the timer does not run.
+    /// Bytes sent at the timer's start; `None` while it does not run.
     sent_bytes: Option<u64>,
 }
 
@@ -29,7 +31,8 @@ impl Pause {
         Self { timer: Box::pin(tokio::time::sleep(LONG)), sent_bytes: None }
     }
 
-    /// True if the client has paused for long. To be called whenever the connection waits; wakes it when it may be so.
+    /// True if the client has paused for long. To be called whenever the connection waits; wakes it
+    /// when it may be so.
     pub(super) fn is_long(&mut self, outbox: &Outbox, cx: &mut Context<'_>) -> bool {
         if !outbox.keeps_in_place() {
             self.sent_bytes = None;

@@ -1,8 +1,8 @@
 //! The server: accepts clients and ends.
 //!
-//! Owns the listener and the tasks of all connections. Invariants: at most [`Limits::connections`] tasks;
-//! after a shutdown no task, no socket and no socket file is left, in a bounded time. The command line and
-//! tests call it. It never looks at what clients say.
+//! Owns the listener and the tasks of all connections. Invariants: at most [`Limits::connections`]
+//! tasks; after a shutdown no task, no socket and no socket file is left, in a bounded time. The
+//! command line and tests call it. It never looks at what clients say.
 
 use super::Limits;
 use super::access::Rule;
@@ -20,8 +20,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use vfield_core::source::BlockSource;
 
-/// How long to leave the listener alone after it failed: out of descriptors, most often, which passes
-/// when a client leaves.
+/// How long to leave the listener alone after it failed: out of descriptors, most often, which
+/// passes when a client leaves.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// After [`Limits::grace`], how long clients have to take their last answers.
@@ -49,8 +49,9 @@ pub struct Counts {
 }
 
 impl Server {
-    /// Listens on `address` and offers `sources` by their names; the first one is also the export called
-    /// "". Has to be called within a tokio runtime. Clients that connect wait until the server is run.
+    /// Listens on `address` and offers `sources` by their names; the first one is also the export
+    /// called "". Has to be called within a tokio runtime. Clients that connect wait until the
+    /// server is run.
     pub fn bind(address: &Address, sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, BindError> {
         if sources.is_empty() {
             return Err(BindError::NoSource);
@@ -106,7 +107,8 @@ impl Server {
     }
 }
 
-/// A running server. Dropping it stops it as [`Serving::shutdown`] does, without waiting for the end.
+/// A running server. Dropping it stops it as [`Serving::shutdown`] does, without waiting for the
+/// end.
 #[derive(Debug)]
 pub struct Serving {
     address: Address,
@@ -146,15 +148,15 @@ impl Serving {
         self.shared.catalogue.users(name)
     }
 
-    /// Offers the source of this name no more; those who use it are told that the server is stopping, and cut off as by
-    /// [`Serving::shutdown`].
+    /// Offers the source of this name no more; those who use it are told that the server is
+    /// stopping, and cut off as by [`Serving::shutdown`].
     pub fn remove(&self, name: &str) {
         self.shared.catalogue.remove(name);
     }
 
-    /// Stops: nobody is accepted any more, the socket file is removed, new requests get `ESHUTDOWN`, those
-    /// under way get their data within [`Limits::grace`] or `ESHUTDOWN` after it, and a client that does
-    /// not take its answers within a second more is cut off.
+    /// Stops: nobody is accepted any more, the socket file is removed, new requests get
+    /// `ESHUTDOWN`, those under way get their data within [`Limits::grace`] or `ESHUTDOWN` after
+    /// it, and a client that does not take its answers within a second more is cut off.
     pub async fn shutdown(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {

@@ -1,7 +1,8 @@
 //! What a client may ask for after the handshake, and what it gets at once.
 //!
-//! Owns the rules by which a request is judged: once, here, so that everything behind it works with extents
-//! that lie within the device. The connection calls it for each request. It reads nothing and sends nothing.
+//! Owns the rules by which a request is judged: once, here, so that everything behind it works with
+//! extents that lie within the device. The connection calls it for each request. It reads nothing
+//! and sends nothing.
 
 use super::codec::{Chosen, Command, Errno, PAYLOAD_BYTES_MAX, Request, SECTOR_BYTES, flag};
 use vfield_core::extent::Extent;
@@ -44,11 +45,11 @@ pub(super) struct Change {
 pub(super) enum Kind {
     /// By the payload that follows.
     Write,
-    /// To zeros.
+    /// Writes zeros.
     Zero,
     /// To whatever costs nothing.
     Trim,
-    /// Not at all, but what was changed becomes durable.
+    /// No change of bytes; earlier changes become durable.
     Flush,
 }
 
@@ -59,7 +60,8 @@ pub(super) enum Verdict {
     Read(Form, Extent),
     /// A read of no bytes: nothing to do but to say so.
     ReadNothing(Form),
-    /// Tell which parts of an extent of the device (not empty) are zeros; only the first run if `one`.
+    /// Tell which parts of an extent of the device (not empty) are zeros; only the first run if
+    /// `one`.
     Status { extent: Extent, one: bool },
     /// Prefetch an extent of the device.
     Cache(Extent),
@@ -97,17 +99,18 @@ impl Session {
         self.structured
     }
 
-    /// The part of `extent` that is stored; what is left lies past the image's end and is zeros.
+    /// The stored part of `extent`; the rest lies past the image's end and is zeros.
     pub(super) fn stored(&self, extent: Extent) -> Extent {
         extent.clip(Extent::from(0..self.image_bytes))
     }
 
-    /// Says what is to be done with `request`.
+    /// Decides how `request` is answered.
     pub(super) fn judge(&self, request: &Request) -> Verdict {
         let allowed = match request.command {
             Command::Read if self.structured => flag::DF,
             Command::BlockStatus => flag::REQ_ONE,
-            // Whether zeros take up room is for the source to say: they never do, and writes find room or not.
+            // Whether zeros take up room is for the source to say: they never do, and writes find
+            // room or not.
             Command::WriteZeroes if self.writable => flag::NO_HOLE,
             Command::Write | Command::Trim if self.writable => 0,
             // Refused anyway, and for the better reason.
@@ -115,7 +118,8 @@ impl Session {
             Command::Disconnect => u16::MAX,
             _ => 0,
         };
-        // FUA may come with any command (section "Command flags"), and means something with changes only.
+        // FUA may come with any command (section "Command flags"), and means something with changes
+        // only.
         if request.flags & !(allowed | flag::FUA) != 0 {
             return Verdict::Refuse(Errno::Invalid, "the request has flags that were not negotiated");
         }
@@ -183,9 +187,9 @@ impl Session {
         }
     }
 
-    /// Block status runs for `extent` from what the source says about its stored part: neighbours of the
-    /// same kind become one, the part past the image's end is zeros, and no run reaches past `extent`.
-    /// Empty only if the source said nothing.
+    /// Block status runs for `extent` from what the source says about its stored part: neighbours
+    /// of the same kind become one, the part past the image's end is zeros, and no run reaches past
+    /// `extent`. Empty only if the source said nothing.
     pub(super) fn status(&self, extent: Extent, one: bool, runs: &[Allocation]) -> Vec<(u32, u32)> {
         let mut left = self.stored(extent).len();
         let mut found: Vec<(u32, u32)> = Vec::new();

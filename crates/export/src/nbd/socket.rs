@@ -1,7 +1,7 @@
 //! One client's socket: the four calls that serving needs, the same for unix and TCP.
 //!
-//! Owns the stream and its options. Calls never block: they answer, or say that they would. The inbox
-//! reads with it and the outbox writes with it. It buffers nothing.
+//! Owns the stream and its options. Calls never block: they answer, or say that they would. The
+//! inbox reads with it and the outbox writes with it. It buffers nothing.
 
 use super::tls::{Tls, TlsStream};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sockopt};
@@ -15,17 +15,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Send buffer of a unix socket in bytes (the kernel doubles it, and cuts it to `net.core.wmem_max`). Measured
-/// with `nbdcopy` over four connections: the kernel's own 208 KiB cost 0.13 s of processor per GB, 512 KiB
-/// 0.09, 1 MiB and 4 MiB 0.075. An outbox of 256 KiB, 1 MiB or 4 MiB made no difference beyond noise.
+/// Send buffer of a unix socket in bytes (the kernel doubles it, and cuts it to
+/// `net.core.wmem_max`). Measured with `nbdcopy` over four connections: the kernel's own 208 KiB
+/// cost 0.13 s of processor per GB, 512 KiB 0.09, 1 MiB and 4 MiB 0.075. An outbox of 256 KiB, 1
+/// MiB or 4 MiB made no difference beyond noise.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
 /// A TCP peer that is silent for this long is asked whether it is still there...
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// ...and again after so long...
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// ...so many times, before the connection is given up. Without this, machines that vanished would hold
-/// their places among the connections for ever.
+/// ...so many times, before the connection is given up. Without this, machines that vanished would
+/// hold their places among the connections for ever.
 const KEEPALIVE_PROBES: u32 = 6;
 
 /// A connected client.
@@ -37,7 +38,7 @@ pub(super) enum Socket {
     Tls(Box<TlsStream>),
 }
 
-/// What is read of a file to be encrypted at once.
+/// Bytes of a file that are encrypted at once.
 const FILE_BYTES: usize = 64 << 10;
 
 impl Socket {
@@ -107,8 +108,8 @@ impl Socket {
         Ok(Self::Tls(stream))
     }
 
-    /// Sends the front of `slices` and returns how much. `more` says that more follows at once, so that
-    /// TCP does not send a header in a packet of its own.
+    /// Sends the front of `slices` and returns how much. `more` says that more follows at once, so
+    /// that TCP does not send a header in a packet of its own.
     pub(super) fn try_send(&mut self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         if let Self::Tls(stream) = self {
             return stream.try_send(slices);
@@ -117,8 +118,8 @@ impl Socket {
         self.try_write(|socket| Ok(rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)?))
     }
 
-    /// Sends up to `length` bytes of `file` from `offset` on, without copying them into this process unless
-    /// they are encrypted. 0 bytes mean that the file has ended.
+    /// Sends up to `length` bytes of `file` from `offset` on, without copying them into this
+    /// process unless they are encrypted. 0 bytes mean that the file has ended.
     pub(super) fn try_send_file(&mut self, file: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<usize> {
         if let Self::Tls(stream) = self {
             let mut bytes = vec![0; length.min(FILE_BYTES)];

@@ -1,9 +1,11 @@
-//! TLS for NBD clients (STARTTLS): certificates out of a directory, and one client's stream under it.
+//! TLS for NBD clients (STARTTLS): certificates out of a directory, and one client's stream under
+//! it.
 //!
-//! Owns the names of the files, which are those of nbdkit, QEMU and libnbd, and the encryption by rustls: TLS 1.3, and
-//! 1.2 as rustls has it (forward secrecy and authenticated ciphers only), which the specification demands (section "TLS
-//! versions") and nbd-client speaks alone. Where certificates are given nothing is told to a client before it has started TLS. Bounded:
-//! rustls holds at most [`BUFFER_BYTES`] of what goes out, and a record of what comes in. Never blocks.
+//! Owns the names of the files, which are those of nbdkit, QEMU and libnbd, and the encryption by
+//! rustls: TLS 1.3, and 1.2 as rustls has it (forward secrecy and authenticated ciphers only),
+//! which the specification demands (section "TLS versions") and nbd-client speaks alone. Where
+//! certificates are given nothing is told to a client before it has started TLS. Bounded: rustls
+//! holds at most [`BUFFER_BYTES`] of what goes out, and a record of what comes in. Never blocks.
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -18,9 +20,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
-/// What goes out is encrypted in parts of this size: four records.
+/// Output is encrypted in parts of this size: four records.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The files: who may be a client (if there is one, clients have to show a certificate), the server's own, its key.
+/// The files: who may be a client (if there is one, clients have to show a certificate), the
+/// server's own, its key.
 const CLIENTS: &str = "ca-cert.pem";
 const CERTIFICATE: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
@@ -33,25 +36,25 @@ pub enum TlsError {
     /// A file that is missing, or has something else in it.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fact.
         why: String,
     },
     /// Everybody could be the server.
     #[error("{}: open to others (mode {mode:03o})", path.display())]
     Open {
-        /// The key.
+        /// Path of the key.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the key, as in stat(2).
         mode: u32,
     },
     /// The files do not go together.
     #[error("{}: {source}", path.display())]
     Unfit {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// The reason of rustls.
         source: rustls::Error,
     },
 }
@@ -64,7 +67,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Those in `dir`: `server-cert.pem`, `server-key.pem`, and `ca-cert.pem` if clients have to show certificates.
+    /// Those in `dir`: `server-cert.pem`, `server-key.pem`, and `ca-cert.pem` if clients have to
+    /// show certificates.
     pub fn from_dir(dir: &Path) -> Result<Self, TlsError> {
         Ok(Self { dir: dir.into(), config: Arc::new(RwLock::new(Arc::new(read(dir)?))) })
     }
@@ -188,12 +192,13 @@ impl TlsStream {
         }
     }
 
-    /// Reads what was decrypted; 0 bytes mean that the client will send no more.
+    /// Reads decrypted bytes; 0 bytes mean that the client sends no more.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             match self.tls.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Who hangs up without a word has no more to say either: requests have lengths of their own.
+                // Who hangs up without a word has no more to say either: requests have lengths of
+                // their own.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(0)),
                 read => return Poll::Ready(read),
             }

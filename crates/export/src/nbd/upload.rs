@@ -1,9 +1,10 @@
 //! A write whose payload is on its way in.
 //!
-//! Owns the payload as far as it has arrived, in windows. Invariant: holds one window at a time, and those parts
-//! that have to wait for the source, which are the first and the last at most. A window that is complete is written
-//! at once if it can be. A write that failed, or was refused, is read to its end and thrown away. The connection
-//! feeds it and hands it to the answers when it is complete.
+//! Owns the payload as far as it has arrived, in windows. Invariant: holds one window at a time,
+//! and those parts that have to wait for the source, which are the first and the last at most. A
+//! window that is complete is written at once if it can be. A write that failed, or was refused, is
+//! read to its end and thrown away. The connection feeds it and hands it to the answers when it is
+//! complete.
 
 use super::codec::Errno;
 use super::session::Change;
@@ -15,8 +16,9 @@ use vfield_core::device::{BlockDevice, WriteError};
 use vfield_core::extent::Extent;
 use vfield_core::source::ReadError;
 
-/// How much is collected before it is written, cut where windows of the device end: what the Linux kernel's and
-/// QEMU's requests stay below. Those cuts lie between granules, so only a write's own ends are parts of one.
+/// How much is collected before it is written, cut where windows of the device end: what the Linux
+/// kernel's and QEMU's requests stay below. Those cuts lie between granules, so only a write's own
+/// ends are parts of one.
 const WINDOW_BYTES: u64 = 1 << 20;
 
 /// A part of a write that has to wait: where it goes, and its bytes.
@@ -25,12 +27,12 @@ pub(super) type Late = (u64, Bytes);
 /// Why a change failed, for the client.
 pub(super) type Refusal = (Errno, String);
 
-/// See the module.
+/// The payload of one write while it arrives.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) cookie: u64,
     pub(super) change: Change,
-    /// What has not been written or thrown away.
+    /// Bytes neither written nor discarded.
     rest: Extent,
     window: Vec<u8>,
     /// How much of the window is here.
@@ -40,7 +42,8 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// A write that is to be done if it was admitted. Puts it together in `window`, whatever that holds.
+    /// A write that is to be done if it was admitted. Puts it together in `window`, whatever that
+    /// holds.
     pub(super) fn new(cookie: u64, change: Change, window: Vec<u8>, admitted: Result<(), WriteError>) -> Self {
         let (rest, refusal) = (change.extent, admitted.err().map(|error| refusal(&error)));
         Self { cookie, change, rest, window, filled: 0, late: Vec::new(), refusal }
@@ -63,7 +66,7 @@ impl Upload {
         std::mem::take(&mut self.window)
     }
 
-    /// What is left to be done, or why nothing more is.
+    /// The remaining work, or the reason of its end.
     pub(super) fn outcome(self) -> Result<Vec<Late>, Refusal> {
         match self.refusal {
             None => Ok(self.late),
@@ -92,7 +95,8 @@ impl Upload {
         }
     }
 
-    /// Reads from the socket to where the bytes are wanted. 0 bytes mean that the client will send no more.
+    /// Reads from the socket to where the bytes are wanted. 0 bytes mean that the client will send
+    /// no more.
     pub(super) fn poll_fill(
         &mut self,
         socket: &mut Socket,

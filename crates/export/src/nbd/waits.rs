@@ -1,9 +1,9 @@
 //! Answers that have to be waited for, many at a time, within one task.
 //!
 //! Owns the futures and a list of those that asked to be polled again, so a wake-up costs the same
-//! however many others wait. Futures run in the task that polls: nothing is spawned, and dropping this
-//! cancels them all. Each comes with a key that stays readable while it waits. How many may wait is the
-//! connection's to decide.
+//! however many others wait. Futures run in the task that polls: nothing is spawned, and dropping
+//! this cancels them all. Each comes with a key that stays readable while it waits. How many may
+//! wait is the connection's to decide.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -89,13 +89,13 @@ impl<K, T> Waits<K, T> {
         lock(&self.ready).slots.push_back(index);
     }
 
-    /// The next one that is done; pending also when there are none.
+    /// The next finished read; pending also if no read waits.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(K, T)> {
         if self.len() == 0 {
             return Poll::Pending;
         }
-        // A future that wakes itself (as tokio's do when a task's budget is used up) must not keep this
-        // loop going: each call polls only those that were listed when it began.
+        // A future that wakes itself (as tokio's do when a task's budget is used up) must not keep
+        // this loop going: each call polls only those that were listed when it began.
         let mut turns = lock(&self.ready).slots.len();
         loop {
             let index = {

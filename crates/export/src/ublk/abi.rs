@@ -1,16 +1,18 @@
-//! The kernel's ublk interface as numbers and bytes: commands, flags, and the layout of what they carry.
+//! The kernel's ublk interface as numbers and bytes: commands, flags, and the layout of what they
+//! carry.
 //!
-//! Owns every number that the kernel defines; written after `include/uapi/linux/ublk_cmd.h` of Linux 6.12, whose
-//! layouts later kernels keep. All fields are in the machine's byte order. Does no I/O.
+//! Owns every number that the kernel defines; written after `include/uapi/linux/ublk_cmd.h` of
+//! Linux 6.12, whose layouts later kernels keep. All fields are in the machine's byte order. Does
+//! no I/O.
 
 /// The device that takes control commands.
 pub(super) const CONTROL_PATH: &str = "/dev/ublk-control";
 
 /// Bytes copied by pread and pwrite on the character device instead of through a registered buffer.
 pub(super) const USER_COPY: u64 = 1 << 7;
-/// The device outlives its server, and what is asked meanwhile waits.
+/// The device outlives its server, and requests wait meanwhile.
 pub(super) const USER_RECOVERY: u64 = 1 << 3;
-/// What a server had taken and not answered when it died is asked again.
+/// Requests that a dead server left unanswered are issued again.
 pub(super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
 
 /// Where the requests of the first queue are described, as an offset for mmap.
@@ -27,7 +29,7 @@ const DEPTH_MAX: u64 = 4096;
 /// "Any device", or "no queue".
 pub(super) const ANY: u32 = u32::MAX;
 
-/// What can be asked of the control device.
+/// Commands of the control device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Control {
@@ -40,11 +42,11 @@ pub(super) enum Control {
     StartRecovery = control(READ_WRITE, 0x10),
     EndRecovery = control(READ_WRITE, 0x11),
     Features = control(READ, 0x13),
-    /// Does not wait until those who have the device open have closed it.
+    /// Does not wait until the device is closed.
     DeleteSoon = control(READ, 0x14),
 }
 
-/// What can be asked of a device's queue.
+/// Commands of a device's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Io {
@@ -68,7 +70,8 @@ const fn encode(direction: u32, size_bytes: u32, number: u32) -> u32 {
     direction << 30 | size_bytes << 16 | (b'u' as u32) << 8 | number
 }
 
-/// The payload of a control command: a device, a buffer (address and length in bytes) and one number.
+/// The payload of a control command: a device, a buffer (address and length in bytes) and one
+/// number.
 pub(super) fn control_command(device: u32, buffer: (u64, u16), data: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[0..4].copy_from_slice(&device.to_ne_bytes());
@@ -153,7 +156,8 @@ impl Info {
     }
 }
 
-/// What a block device looks like to those who use it. All sizes in sectors of 512 bytes, or as a power of two of bytes.
+/// What a block device looks like to those who use it. All sizes in sectors of 512 bytes, or as a
+/// power of two of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub sectors: u64,
@@ -171,7 +175,7 @@ pub(super) struct Parameters {
 /// How a device that can be written takes changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// What is written is durable only after a flush.
+    /// Writes are durable only after a flush.
     pub cached: bool,
     /// The unit in which room is given back.
     pub granule_bytes: u32,
@@ -180,7 +184,7 @@ pub(super) struct Changes {
 }
 
 impl Parameters {
-    /// The basic parameters, and those of discards: whoever does not speak of them does not get any.
+    /// The basic parameters, and those of discards; without the latter the device gets no discards.
     pub const BYTES: usize = 60;
     const BASIC: u32 = 1;
     const DISCARD: u32 = 1 << 1;
@@ -215,7 +219,7 @@ impl Parameters {
     }
 }
 
-/// What is asked of a block device.
+/// Requests of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Read,

@@ -1,8 +1,9 @@
 //! Changes to a device: writes, zeros, discards and flushes, for sources that can be written.
 //!
-//! Invariant: a request is answered when all of it is in the source, and durable if it was asked to be. The bytes of a
-//! write stay in the request's own pages until they are written, a window at a time, so one that waits holds no
-//! more than a window. What needs no waiting is made by the queue's thread. Called by the queue.
+//! Invariant: a request is answered when all of it is in the source, and durable if it was asked to
+//! be. The bytes of a write stay in the request's own pages until they are written, a window at a
+//! time, so one that waits holds no more than a window. The queue's thread makes changes that need
+//! no waiting. Called by the queue.
 
 use super::abi::{Descriptor, Operation};
 use rustix::io::Errno;
@@ -10,11 +11,11 @@ use std::os::fd::BorrowedFd;
 use vfield_core::device::{BlockDevice, WriteError};
 use vfield_core::extent::Extent;
 
-/// How much of a write is taken at a time, cut where windows of the device end: what stays in a core's own cache.
-/// The cuts lie between granules, so only a write's own ends are parts of one.
+/// How much of a write is taken at a time, cut where windows of the device end: what stays in a
+/// core's own cache. The cuts lie between granules, so only a write's own ends are parts of one.
 pub(super) const WINDOW_BYTES: u64 = 64 << 10;
 
-/// What is to be done, as far as it is not yet.
+/// The remaining work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
     operation: Operation,
@@ -31,7 +32,8 @@ impl Change {
         Self { operation: descriptor.operation, rest: extent, durable: descriptor.durable, place }
     }
 
-    /// Makes as much as can be made without waiting; `None` if something is left for [`Self::make`].
+    /// Makes as much as can be made without waiting; `None` if something is left for
+    /// [`Self::make`].
     pub fn try_make(
         &mut self,
         device: &dyn BlockDevice,
@@ -61,7 +63,7 @@ impl Change {
         (!self.durable).then_some(Ok(()))
     }
 
-    /// Makes what is left.
+    /// Makes the remaining changes.
     pub async fn make(mut self, device: &dyn BlockDevice, from: BorrowedFd<'_>) -> Result<(), WriteError> {
         match self.operation {
             Operation::Write => {

@@ -1,7 +1,7 @@
 //! The control device: makes, starts, takes over, stops and removes block devices.
 //!
-//! Owns the control device's descriptor and a ring. Each method is one command, waited for; which of them come in which
-//! order is `device`'s to know. Knows nothing of images.
+//! Owns the control device's descriptor and a ring. Each method is one command, waited for; which
+//! of them come in which order is `device`'s to know. Knows nothing of images.
 
 use super::abi::{self, ANY, Info, Parameters};
 use super::error::UblkError;
@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 
-/// What a server of ours cannot do without. All three came before, or with, the command that tells them (Linux 6.5), so
-/// there is no other way to hand bytes over.
+/// What a server of ours cannot do without. All three came before, or with, the command that tells
+/// them (Linux 6.5), so there is no other way to hand bytes over.
 const NEEDED: u64 = abi::USER_COPY | abi::USER_RECOVERY | abi::USER_RECOVERY_REISSUE;
 
 /// Where the kernel lists the character devices of block devices.
@@ -26,7 +26,7 @@ pub(super) struct ControlDevice {
 }
 
 impl ControlDevice {
-    /// Opens it, and makes sure that the kernel can do what is needed.
+    /// Opens the control device and checks the kernel's features.
     pub fn open() -> Result<Self, UblkError> {
         let file = File::options().read(true).write(true).open(abi::CONTROL_PATH);
         let file = file.map_err(|error| match error.kind() {
@@ -40,7 +40,7 @@ impl ControlDevice {
         if missing != 0 { Err(UblkError::TooOld { missing }) } else { Ok(control) }
     }
 
-    /// What the kernel's driver can do; nothing at all for one that cannot say so.
+    /// Features of the kernel's driver; none if it cannot report them.
     fn features(&mut self) -> Result<u64, UblkError> {
         let mut bytes = [0; 8];
         match self.run(abi::Control::Features, ANY, &mut bytes, 0) {
@@ -50,7 +50,8 @@ impl ControlDevice {
         }
     }
 
-    /// Keeps all other servers that lock, too, from making or taking over devices, until the guard is dropped.
+    /// Keeps all other servers that lock, too, from making or taking over devices, until the guard
+    /// is dropped.
     pub fn lock(&self) -> Result<Lock, UblkError> {
         let file = File::options().read(true).open(abi::CONTROL_PATH).map_err(refused("open"))?;
         flock(&file, FlockOperation::LockExclusive).map_err(|error| refused("lock")(error.into()))?;
@@ -67,7 +68,7 @@ impl ControlDevice {
         let mut numbers: Vec<u32> =
             entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok()).collect();
         numbers.sort_unstable();
-        // One that goes while we look is none that we look for.
+        // A device that vanishes during the search is not the wanted one.
         Ok(numbers.into_iter().filter_map(|number| self.info(number).ok()).collect())
     }
 
@@ -78,7 +79,8 @@ impl ControlDevice {
         Ok(Info::from_bytes(&bytes))
     }
 
-    /// Makes a device like `wanted`; the kernel may give it fewer queues and always gives it a number.
+    /// Makes a device like `wanted`; the kernel may give it fewer queues and always gives it a
+    /// number.
     pub fn add(&mut self, wanted: Info) -> io::Result<Info> {
         let mut bytes = wanted.to_bytes();
         self.run(abi::Control::Add, wanted.device, &mut bytes, 0)?;
@@ -90,7 +92,8 @@ impl ControlDevice {
         self.run(abi::Control::SetParameters, device, &mut parameters.to_bytes(), 0)
     }
 
-    /// Makes the block device appear; ends when the kernel has looked for partitions, which it reads.
+    /// Makes the block device appear; ends when the kernel has looked for partitions, which it
+    /// reads.
     pub fn start(&mut self, device: u32) -> io::Result<()> {
         self.run(abi::Control::Start, device, &mut [], std::process::id().into())
     }
@@ -110,7 +113,8 @@ impl ControlDevice {
         self.run(abi::Control::Stop, device, &mut [], 0)
     }
 
-    /// Removes a device. Where the kernel can, its number is free only when nobody has it open any more.
+    /// Removes a device. Where the kernel can, its number is free only when nobody has it open any
+    /// more.
     pub fn delete(&mut self, device: u32) -> io::Result<()> {
         match self.run(abi::Control::DeleteSoon, device, &mut [], 0) {
             Err(error) if is(&error, Errno::OPNOTSUPP) => self.run(abi::Control::Delete, device, &mut [], 0),

@@ -1,10 +1,11 @@
 //! The life of a block device: found or made, started or taken over, stopped and removed.
 //!
-//! Owns the order of control commands and the threads of the queues. The kernel keeps 64 bits for a device's server; here
-//! they are a mark made of the image's id, by which a daemon that is started again finds the device that it served before
-//! it died: nothing has to be remembered anywhere else. Invariants: an image has one device, and one live server;
-//! a device that we made is removed when its [`Device`] goes, and lives on only if the process dies. Called by
-//! [`super::export`]; the requests are `queue`'s.
+//! Owns the order of control commands and the threads of the queues. The kernel keeps 64 bits for a
+//! device's server; here they are a mark made of the image's id, by which a daemon that is started
+//! again finds the device that it served before it died: nothing has to be remembered anywhere
+//! else. Invariants: an image has one device, and one live server; a device that we made is removed
+//! when its [`Device`] goes, and lives on only if the process dies. Called by [`super::export`];
+//! the requests are `queue`'s.
 
 use super::abi::{self, ANY, Changes, Info, Parameters, State};
 use super::control::{ControlDevice, is, refused};
@@ -24,8 +25,8 @@ use tokio::sync::watch;
 use vfield_core::device::GRANULE_BYTES;
 use vfield_core::source::BlockSource;
 
-/// How long a device may take to notice that its server died. It takes milliseconds; but where [`keep_a_place_free`] could
-/// not, it may be 30 s, after which requests are overdue.
+/// How long a device may take to notice that its server died. It takes milliseconds; but where
+/// [`keep_a_place_free`] could not, it may be 30 s, after which requests are overdue.
 const NOTICE_MAX: Duration = Duration::from_secs(40);
 /// How often it is looked at meanwhile: the kernel does not say when.
 const RETRY: Duration = Duration::from_millis(10);
@@ -111,13 +112,14 @@ impl Device {
         &self.image
     }
 
-    /// True if a server of this image had died and left the device behind, with whatever was asked of it since.
+    /// True if a server of this image had died and left the device behind, with whatever was asked
+    /// of it since.
     pub fn taken_over(&self) -> bool {
         self.taken_over
     }
 
-    /// Removes the device. Those who have it mounted get [`Options::stop_grace`] to unmount it, then they are cut
-    /// off: their reads fail. Blocks for that time and until requests under way are answered; in async code, call it from
+    /// Removes the device. Mounts get [`Options::stop_grace`] to end; then reads fail. Blocks for
+    /// that time and until requests under way are answered; in async code, call it from
     /// `spawn_blocking`.
     ///
     /// # Errors
@@ -188,8 +190,8 @@ fn parameters(source: &dyn BlockSource) -> Result<Parameters, UblkError> {
     })
 }
 
-/// 64 bits that stand for an image, and for whether it can be written: who has it mounted for writing is not to meet a
-/// server that forgot what was written.
+/// 64 bits that stand for an image, and for whether it can be written: who has it mounted for
+/// writing is not to meet a server that forgot what was written.
 fn mark(source: &dyn BlockSource) -> u64 {
     let kind = if source.device().is_some() { "device" } else { "ublk" };
     let text = format!("vfield {kind} 1 {} {}", source.size_bytes(), source.description());
@@ -215,7 +217,7 @@ fn left_behind(control: &mut ControlDevice, mark: u64, name: &str) -> Result<Opt
     }
 }
 
-/// True for a process that runs; one that was killed and not yet waited for does not.
+/// True for a running process; false for a zombie.
 fn is_alive(process: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
     // The state comes behind the name, which may contain anything.
@@ -224,7 +226,8 @@ fn is_alive(process: i32) -> bool {
 }
 
 fn make(control: &mut ControlDevice, mark: u64, parameters: Parameters, options: &Options) -> Result<Info, UblkError> {
-    // Changes that end with the server cannot be taken over: the device is to fail rather than to forget them.
+    // Changes that end with the server cannot be taken over: the device is to fail rather than to
+    // forget them.
     let recovery = match parameters.changes {
         Some(Changes { cached: false, .. }) => 0,
         _ => abi::USER_RECOVERY | abi::USER_RECOVERY_REISSUE,
@@ -281,9 +284,10 @@ fn start_queues(shared: &Arc<Shared>, info: Info) -> io::Result<Vec<JoinHandle<(
     Ok(threads)
 }
 
-/// Lets a queue have one request less than it has places, and has them queue nowhere else. The kernel notices that a server
-/// died by the places in which it asks for requests: if there are none, because the server waits for the bytes of all
-/// of them, the device stands still until they are overdue.
+/// Lets a queue have one request less than it has places, and has them queue nowhere else. The
+/// kernel notices that a server died by the places in which it asks for requests: if there are
+/// none, because the server waits for the bytes of all of them, the device stands still until they
+/// are overdue.
 fn keep_a_place_free(info: Info) {
     let queue = Path::new("/sys/block").join(format!("ublkb{}/queue", info.device));
     let set = |name: &str, value: &str| {
@@ -291,12 +295,14 @@ fn keep_a_place_free(info: Info) {
             tracing::warn!(device = info.device, name, value, %error, "a device's queue stays as it is");
         }
     };
-    // A scheduler, which devices with one queue have, would keep requests of its own; there is no head to move here.
+    // A scheduler, which devices with one queue have, would keep requests of its own; there is no
+    // head to move here.
     set("scheduler", "none");
     set("nr_requests", &info.depth.saturating_sub(1).max(1).to_string());
 }
 
-/// Removes a device that could not be started; one that could not be taken over keeps waiting for a server.
+/// Removes a device that could not be started; one that could not be taken over keeps waiting for a
+/// server.
 fn give_up(control: &mut ControlDevice, device: u32, taken_over: bool) {
     if !taken_over && let Err(error) = control.delete(device) {
         tracing::error!(%error, device, "a ublk device that was not started stays");

@@ -1,6 +1,7 @@
-//! What can go wrong around a ublk device.
+//! Errors of a ublk device.
 //!
-//! Owns the error enum; called by the rest of `ublk` and by the command line, which adds what to do about it.
+//! Owns the error enum; called by the rest of `ublk` and by the command line, which adds what to do
+//! about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -46,13 +47,13 @@ pub enum UblkError {
     NotTakenOver {
         /// The block device.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system refused something.
     #[error("ublk refused to {what}: {source}")]
     Refused {
-        /// What was tried.
+        /// The failed step.
         what: &'static str,
         /// What the system said.
         source: io::Error,

@@ -1,9 +1,10 @@
 //! Puts the pieces of an answer into a request, with as few calls and copies as possible.
 //!
-//! Owns the mappings of the files in which pieces lie, most often one: the store's memory. Bytes go from the file's own
-//! pages to the request's in one copy, which the kernel makes; `pread` into a buffer would make two of it. Invariant:
-//! mapped bytes are touched by the kernel only, on our behalf, so a file that was cut short is an error and no signal.
-//! Called by the queue and by the tasks that wait; knows nothing of requests.
+//! Owns the mappings of the files in which pieces lie, most often one: the store's memory. Bytes go
+//! from the file's own pages to the request's in one copy, which the kernel makes; `pread` into a
+//! buffer would make two of it. Invariant: mapped bytes are touched by the kernel only, on our
+//! behalf, so a file that was cut short is an error and no signal. Called by the queue and by the
+//! tasks that wait; knows nothing of requests.
 
 #![expect(unsafe_code, reason = "pwritev from mapped files: a slice over bytes that others change would be unsound")]
 
@@ -17,7 +18,8 @@ use vfield_core::source::{FilePiece, Piece};
 
 /// Files that stay mapped: the store's, the origin's and some more; the oldest one goes.
 const MAPPINGS_MAX: usize = 4;
-/// How much is copied at a time where a file cannot be mapped: what fits into a core's own cache with room to spare.
+/// How much is copied at a time where a file cannot be mapped: what fits into a core's own cache
+/// with room to spare.
 const COPY_BYTES: usize = 64 << 10;
 /// Parts in one call; the kernel's limit is 1024. A request of 1 MiB in chunks of 16 KiB has 64.
 const PARTS_MAX: usize = 256;
@@ -88,8 +90,9 @@ impl Gather {
         let mut first = 0;
         while first < self.parts.len() {
             let parts = &self.parts[first..];
-            // SAFETY: the parts lie in mappings that `self` keeps, in pieces that the caller of `write` lends, or in
-            // statics, and the kernel only reads them. There are at most `PARTS_MAX`.
+            // SAFETY: the parts lie in mappings that `self` keeps, in pieces that the caller of
+            // `write` lends, or in statics, and the kernel only reads them. There are at most
+            // `PARTS_MAX`.
             let count = unsafe { libc::pwritev(to.as_raw_fd(), parts.as_ptr(), parts.len() as i32, at as i64) };
             let Ok(mut written) = usize::try_from(count) else {
                 match io::Error::last_os_error() {
@@ -149,7 +152,8 @@ impl Gather {
         if !self.maps {
             return None;
         }
-        // A mapped file lives as long as its mapping, so no other file can have its number meanwhile.
+        // A mapped file lives as long as its mapping, so no other file can have its number
+        // meanwhile.
         let stat = rustix::fs::fstat(piece.fd()).ok()?;
         if let Some(known) = self.mappings.iter().find(|mapping| mapping.is_of(&stat)) {
             return known.place(piece);
@@ -198,8 +202,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; whoever holds the value has no parts that point here. Failing
-        // would leak it.
+        // SAFETY: mapped in `new` with this length; whoever holds the value has no parts that point
+        // here. Failing would leak it.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }

@@ -1,9 +1,10 @@
 //! A queue of requests and the thread that answers them.
 //!
-//! Owns the thread's loop. Invariants: each request that the kernel hands out is committed exactly once, with all of its
-//! bytes or an error; a hit is answered by the thread that took the request, and wakes nobody; a miss holds up nothing,
-//! as a task of the runtime waits for it, and its end comes back through [`Ends`], because the kernel takes commits only
-//! from the thread that fetched. Started by `device`; ends when the kernel gives up every place of the queue.
+//! Owns the thread's loop. Invariants: each request that the kernel hands out is committed exactly
+//! once, with all of its bytes or an error; a hit is answered by the thread that took the request,
+//! and wakes nobody; a miss holds up nothing, as a task of the runtime waits for it, and its end
+//! comes back through [`Ends`], because the kernel takes commits only from the thread that fetched.
+//! Started by `device`; ends when the kernel gives up every place of the queue.
 
 use super::abi::{self, Descriptor, Operation};
 use super::change::{self, Change};
@@ -30,16 +31,17 @@ pub(super) struct Shared {
     pub device: OwnedFd,
     /// Length of the block device in bytes.
     pub size_bytes: u64,
-    /// True from when whatever waits is to fail.
+    /// True once waiting requests have to fail.
     pub closing: watch::Sender<bool>,
 }
 
-/// Answers the requests of a queue until the device is stopped; says on `ready` whether that can begin.
+/// Answers the requests of a queue until the device is stopped; says on `ready` whether that can
+/// begin.
 pub(super) fn serve(shared: Arc<Shared>, queue: u16, depth: u16, ready: &Sender<io::Result<()>>) {
     let mut thread = match Queue::new(shared, queue, depth) {
         Ok(thread) => thread,
         Err(error) => {
-            // Who waits for it may have given up.
+            // The requester may have given up.
             let _ = ready.send(Err(error));
             return;
         }
@@ -109,7 +111,8 @@ impl Queue {
         result.map_or(Ok(()), |result| self.ring.commit(tag, result))
     }
 
-    /// The extent of a request, if it lies within the device and is as short as it may be; a flush has none.
+    /// The extent of a request, if it lies within the device and is as short as it may be; a flush
+    /// has none.
     fn asked(&self, descriptor: Descriptor) -> Option<Extent> {
         let bytes_max = match descriptor.operation {
             Operation::Flush | Operation::Other(_) => return Some(Extent::from(0..0)),
@@ -163,7 +166,7 @@ impl Queue {
         Some(self.shared.result(asked, done))
     }
 
-    /// Commits what was waited for.
+    /// Commits finished requests.
     fn commit_ends(&mut self) -> io::Result<()> {
         for (tag, result) in self.ends.take() {
             self.ring.commit(tag, result)?;
@@ -200,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// Makes what is left of a change, or fails as soon as the device closes.
+    /// Completes a change, or fails as soon as the device closes.
     async fn wait_for_change(&self, change: Change) -> Result<(), WriteError> {
         let Some(device) = self.source.device() else { return Err(WriteError::Io("the source is read-only".into())) };
         let mut closing = self.closing.subscribe();

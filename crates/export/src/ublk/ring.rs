@@ -1,8 +1,10 @@
-//! The rings over which the kernel is spoken to: one for control commands, one for each queue of a device.
+//! The rings over which the kernel is spoken to: one for control commands, one for each queue of a
+//! device.
 //!
-//! Owns the rings and the pages in which the kernel describes a queue's requests. Invariants: a buffer given to a
-//! control command outlives it, since the command is waited for; a queue's commands carry no pointers at all; the
-//! pages are mapped for as long as the ring lives. Called by `control` and `queue`, which never see a pointer.
+//! Owns the rings and the pages in which the kernel describes a queue's requests. Invariants: a
+//! buffer given to a control command outlives it, since the command is waited for; a queue's
+//! commands carry no pointers at all; the pages are mapped for as long as the ring lives. Called by
+//! `control` and `queue`, which never see a pointer.
 
 #![expect(unsafe_code, reason = "io_uring takes addresses, and requests are described in shared pages")]
 
@@ -41,7 +43,8 @@ impl ControlRing {
         let place = (buffer.as_mut_ptr() as u64, buffer.len() as u16);
         let payload = abi::control_command(device, place, data);
         let entry = opcode::UringCmd80::new(types::Fd(to.as_raw_fd()), command as u32).cmd(payload).build();
-        // SAFETY: the descriptor and the buffer are borrowed until the command's completion has been seen below.
+        // SAFETY: the descriptor and the buffer are borrowed until the command's completion has
+        // been seen below.
         unsafe { self.0.submission().push(&entry) }.map_err(|_| io::Error::from(Errno::AGAIN))?;
         loop {
             match self.0.submit_and_wait(1) {
@@ -80,13 +83,15 @@ const WATCH: u64 = u64::MAX;
 const DEVICE: types::Fixed = types::Fixed(0);
 
 impl QueueRing {
-    /// A ring over which the requests of a queue of `device` come; `depth` is what the device was made with.
+    /// A ring over which the requests of a queue of `device` come; `depth` is what the device was
+    /// made with.
     ///
     /// # Errors
     /// If there is no io_uring, or the device does not give its descriptors away.
     pub fn new(device: BorrowedFd<'_>, queue: u16, depth: u16) -> io::Result<Self> {
         let entries = u32::from(depth) + 1;
-        // One thread submits, and what the kernel has to do for it waits until it asks: no interrupts in between.
+        // One thread submits, and what the kernel has to do for it waits until it asks: no
+        // interrupts in between.
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
@@ -102,12 +107,13 @@ impl QueueRing {
         Ok(Self { ring, queue, depth, descriptors, descriptors_bytes })
     }
 
-    /// What is asked in place `tag`, after [`Event::Request`] named it.
+    /// The request in place `tag`, after [`Event::Request`] named it.
     pub fn descriptor(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "the kernel named a place that the queue does not have");
         let place = self.descriptors.cast::<[u8; Descriptor::BYTES]>();
-        // SAFETY: within the mapping, as the tag is below the depth; bytes have no alignment; the kernel writes here
-        // only while it owns the place, so not now, and the read is volatile in case it does.
+        // SAFETY: within the mapping, as the tag is below the depth; bytes have no alignment; the
+        // kernel writes here only while it owns the place, so not now, and the read is volatile in
+        // case it does.
         Descriptor::from_bytes(&unsafe { place.add(usize::from(tag)).read_volatile() })
     }
 
@@ -119,8 +125,8 @@ impl QueueRing {
         self.push(Io::Fetch, tag, 0)
     }
 
-    /// Says that the request in place `tag` is answered, and asks for the next one. `result` is its length in bytes or
-    /// a negative errno. Sent with the next [`Self::wait`].
+    /// Says that the request in place `tag` is answered, and asks for the next one. `result` is its
+    /// length in bytes or a negative errno. Sent with the next [`Self::wait`].
     ///
     /// # Errors
     /// As for [`Self::fetch`].
@@ -134,7 +140,8 @@ impl QueueRing {
         self.submit(&entry)
     }
 
-    /// Tells [`Event::Woken`] as soon as `wake` can be read; it must stay open for as long as the ring lives.
+    /// Tells [`Event::Woken`] as soon as `wake` can be read; it must stay open for as long as the
+    /// ring lives.
     ///
     /// # Errors
     /// As for [`Self::fetch`].
@@ -144,11 +151,12 @@ impl QueueRing {
     }
 
     fn submit(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: none of the commands points anywhere, and a closed descriptor is an error of the command.
+        // SAFETY: none of the commands points anywhere, and a closed descriptor is an error of the
+        // command.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| io::Error::from(Errno::AGAIN))
     }
 
-    /// Sends what was pushed.
+    /// Submits the pushed entries.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -156,7 +164,7 @@ impl QueueRing {
         self.ring.submit().map(drop)
     }
 
-    /// Sends what was pushed, waits until there is something to tell, and appends it to `events`.
+    /// Submits the pushed entries, waits for events and appends them to `events`.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -176,7 +184,8 @@ impl QueueRing {
 
 impl Drop for QueueRing {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nothing refers to it any more. Failing would leak it.
+        // SAFETY: mapped in `new` with this length, and nothing refers to it any more. Failing
+        // would leak it.
         let _ = unsafe { munmap(self.descriptors.as_ptr(), self.descriptors_bytes) };
     }
 }

@@ -1,4 +1,5 @@
-//! Files that can be written: overlays of images, through the kernel's page cache, around it, and under ext4.
+//! Files that can be written: overlays of images, through the kernel's page cache, around it, and
+//! under ext4.
 
 use super::support::{Field, Form, Image, Loop, MountedTree, PATIENCE, can_run, noise, run, until};
 use std::fs::{self, File};
@@ -132,7 +133,8 @@ fn nothing_is_durable_while_a_write_was_refused() {
     let file = writable(&field);
     file.write_all_at(&[1; 64 << 10], 0).unwrap();
     file.sync_all().unwrap();
-    // A request of the kernel's that is cut in two: the caller is told of the first part, as if that were all.
+    // A request of the kernel's that is cut in two: the caller is told of the first part, as if
+    // that were all.
     overlay.discard(Extent::from(0..4096)).unwrap();
     let (start, part) = ((1 << 20) - 4096, vec![2; 8192 + (1 << 20)]);
     let refused = |file: &File| assert_eq!(file.sync_all().unwrap_err().kind(), ErrorKind::StorageFull);

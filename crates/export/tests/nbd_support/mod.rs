@@ -1,5 +1,5 @@
-//! What the NBD tests share: an image in memory whose chunks are there or not as a test says, a server
-//! around it, and a client that says exactly the bytes it is told to.
+//! What the NBD tests share: an image in memory whose chunks are there or not as a test says, a
+//! server around it, and a client that says exactly the bytes it is told to.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::allow_attributes, reason = "whether an expectation is met depends on the test binary")]
 
@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use vfield_core::extent::Extent;
 use vfield_core::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, ReadError, Reading, Urgency};
+use vfield_export::nbd::codec::reply::Header;
+use vfield_export::nbd::codec::{Request, option};
 use vfield_export::nbd::{Address, Server, Serving};
 
 pub const CHUNK: u64 = 64 << 10;
@@ -256,14 +258,14 @@ impl Client {
     }
 
     pub fn option(&mut self, option: u32, data: &[u8]) {
-        self.send(&[b"IHAVEOPT", &option.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data]);
+        self.send(&[&option::request(option, data)]);
     }
 
     /// The next reply to an option: its kind and its data.
     pub fn answer(&mut self) -> (u32, Vec<u8>) {
-        let header = self.receive(20);
-        let number = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
-        (number(12), self.receive(number(16) as usize))
+        let header = self.receive(option::REPLY_HEADER_BYTES);
+        let header = header.first_chunk().and_then(option::ReplyHeader::parse).expect("a reply to an option");
+        (header.kind, self.receive(header.length as usize))
     }
 
     /// Greeting and client flags.
@@ -283,8 +285,7 @@ impl Client {
         let (kind, info) = self.answer();
         assert_eq!((kind, info.len()), (3, 12));
         assert_eq!(self.answer().0, 1);
-        let size = info[2..10].try_into().expect("eight bytes");
-        (u64::from_be_bytes(size), u16::from_be_bytes([info[10], info[11]]))
+        option::size_and_flags(&info).expect("size and flags")
     }
 
     pub fn request(&mut self, command: u16, flags: u16, cookie: u64, offset: u64, length: u32) {
@@ -294,27 +295,22 @@ impl Client {
     /// The next simple reply's error and cookie.
     pub fn simple(&mut self) -> (u32, u64) {
         let header = self.receive(16);
-        assert_eq!(header[..4], 0x6744_6698_u32.to_be_bytes());
-        let number =
-            |range: std::ops::Range<usize>| header[range].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        (number(4..8) as u32, number(8..16))
+        let Ok(Some((Header::Simple { error, cookie }, 16))) = Header::parse(&header) else { panic!("{header:?}") };
+        (error, cookie)
     }
 
     /// The next chunk of a structured reply: flags, kind, cookie, data.
     pub fn chunk(&mut self) -> (u16, u16, u64, Vec<u8>) {
         let header = self.receive(20);
-        assert_eq!(header[..4], 0x668e_33ef_u32.to_be_bytes());
-        let number =
-            |range: std::ops::Range<usize>| header[range].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        let data = self.receive(number(16..20) as usize);
-        (number(4..6) as u16, number(6..8) as u16, number(8..16), data)
+        let Ok(Some((Header::Chunk { flags, kind, cookie, length }, 20))) = Header::parse(&header) else {
+            panic!("{header:?}")
+        };
+        (flags, kind, cookie, self.receive(length as usize))
     }
 }
 
 pub fn request(command: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let (flags, command) = (flags.to_be_bytes(), command.to_be_bytes());
-    let magic = 0x2560_9513_u32.to_be_bytes();
-    [&magic[..], &flags, &command, &cookie.to_be_bytes(), &offset.to_be_bytes(), &length.to_be_bytes()].concat()
+    Request { command: command.into(), flags, cookie, offset, length }.header().to_vec()
 }
 
 /// True if `program` can be run. Otherwise the test is skipped, and fails where CI is set.

@@ -19,7 +19,8 @@ const KILL_EVERY: Duration = Duration::from_secs(1);
 const CHURN_EVERY: Duration = Duration::from_millis(300);
 /// A node that is told to leave hands over what only it has.
 const LEAVE_LIMIT: Duration = Duration::from_secs(60);
-/// What a node may have besides its store: chunks kept for a while, and 64 MiB for everything else together.
+/// What a node may have besides its store: chunks kept for a while, and 64 MiB for everything else
+/// together.
 const BESIDES_BYTES: u64 = 64 * MIB;
 /// Less than a node needs to fill a store.
 const TOO_LITTLE_BYTES: u64 = 12 * MIB;
@@ -28,7 +29,7 @@ const FEW_DESCRIPTORS: usize = 2;
 /// What it may have otherwise.
 const DESCRIPTORS: &str = "8192";
 
-/// What was done.
+/// The fault that was caused.
 #[derive(Debug, Default)]
 pub(super) struct Deed {
     /// How often.
@@ -198,7 +199,7 @@ fn out_of_memory(plan: &Plan, field: &mut Field<'_>, host: usize) -> Result<Deed
     let revived = field.revived;
     field.keep_alive_for(plan.lasts)?;
     let times = field.revived - revived;
-    // Whoever is in it has to have left before it goes.
+    // Its processes have to leave before it is removed.
     field.daemon(host).kill();
     field.confined = None;
     field.start_again(host)?;
@@ -214,7 +215,8 @@ fn clock(plan: &Plan, field: &mut Field<'_>, host: usize, readers: &Readers) -> 
     field.kill(host)?;
     readers.all_read(reader::HANGS)?;
     field.keep_alive_for(plan.lasts / 3)?;
-    // In a process that runs, then for one that starts: by its clock it is older than the one whose place it takes.
+    // In a process that runs, then for one that starts: by its clock it is older than the one whose
+    // place it takes.
     set("-3600")?;
     field.keep_alive_for(plan.lasts / 3)?;
     field.kill(host)?;

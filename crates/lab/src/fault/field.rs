@@ -1,4 +1,5 @@
-//! The field that a fault befalls: an origin on host 0, a node on each other host, and their restarts.
+//! The field that a fault befalls: an origin on host 0, a node on each other host, and their
+//! restarts.
 
 use super::Plan;
 use super::kind::Fault;
@@ -91,7 +92,8 @@ impl<'a> Field<'a> {
         self.daemons[host].nbd().to_owned()
     }
 
-    /// How a host's process is started: through the origin and another node, since either may be gone.
+    /// How a host's process is started: through the origin and another node, since either may be
+    /// gone.
     pub(super) fn start(&self, host: usize) -> Result<Start<'_>, LabError> {
         let at = self.lab.host(host);
         let other = |step: usize| self.lab.host((host + step) % (self.plan.nodes + 1)).addr();
@@ -135,7 +137,7 @@ impl<'a> Field<'a> {
         self.start_again(host)
     }
 
-    /// Starts anew whoever has ended, which those do who found nobody to join.
+    /// Restarts ended nodes; a node ends if it finds no member to join.
     pub(super) fn revive(&mut self) -> Result<(), LabError> {
         for host in 0..self.daemons.len() {
             if self.daemons[host].process_mut().ended().is_some() {
@@ -157,7 +159,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A directory for the image, on a disk of the kind that the fault needs. The lab's janitor unmounts it.
+/// A directory for the image, on a disk of the kind that the fault needs. The lab's janitor
+/// unmounts it.
 fn disk(lab: &Lab, fault: Fault, size_bytes: u64) -> Result<PathBuf, LabError> {
     let disk = lab.dir().join("disk");
     std::fs::create_dir(&disk).map_err(LabError::at(&disk))?;

@@ -1,4 +1,4 @@
-//! What readers noticed of a fault.
+//! The effects of a fault on readers.
 
 use super::deeds::Deed;
 use super::kind::Fault;
@@ -6,17 +6,17 @@ use super::reader::{Reading, Stall};
 use serde::Serialize;
 use std::time::Duration;
 
-/// So many waits are written down.
+/// Maximum waits in a finding.
 const STALLS_MAX: usize = 20;
 
-/// See the module.
+/// The result of one fault.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// What went wrong.
+    /// The fault's name.
     pub fault: String,
-    /// How often it was done.
+    /// Number of times the fault was caused.
     pub times: usize,
-    /// From the first byte that was read to the last.
+    /// Time from the first byte read to the last, in seconds.
     pub seconds: f64,
     /// Bytes that were read and compared.
     pub bytes: u64,
@@ -24,17 +24,19 @@ pub struct Finding {
     pub wrong: u64,
     /// Errors that readers were answered with.
     pub errors: Vec<String>,
-    /// The longest time in which a reader that waited got no byte over a connection to its node that lived.
+    /// The longest time in which a reader that waited got no byte over a connection to its node
+    /// that lived.
     pub longest_stall_s: f64,
     /// The same for readers of the nodes that were struck themselves.
     pub own_stall_s: f64,
-    /// The longest time from a node's death until its reader got a byte from the one that was started in its place.
+    /// The longest time from a node's death until its reader got a byte from the one that was
+    /// started in its place.
     pub longest_restart_s: f64,
     /// The longest waits.
     pub stalls: Vec<Stall>,
-    /// What was done and when, in seconds after the fault began, and to which host.
+    /// Each deed with its host and its time in seconds after the fault began.
     pub deeds: Vec<(f64, usize)>,
-    /// What was not given back, and what else should not have happened.
+    /// Leaked resources and other violations.
     pub amiss: Vec<String>,
 }
 
@@ -66,7 +68,8 @@ impl Finding {
         self.wrong == 0 && self.errors.is_empty() && self.amiss.is_empty() && self.bytes > 0
     }
 
-    /// A row of a table: fault, times, seconds, gigabytes read, wrong blocks, errors, stalls, and what was amiss.
+    /// A row of a table: fault, times, seconds, gigabytes read, wrong blocks, errors, stalls, and
+    /// what was amiss.
     pub fn row(&self) -> String {
         #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
         let gigabytes = self.bytes as f64 / 1e9;

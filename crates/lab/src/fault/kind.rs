@@ -9,7 +9,8 @@ use std::str::FromStr;
 /// Something that goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Each second some process, the origin's among them, is killed with SIGKILL and started again at once.
+    /// Each second some process, the origin's among them, is killed with SIGKILL and started again
+    /// at once.
     Kills,
     /// A node's process is stopped with SIGSTOP, and goes on in the end.
     Freeze,
@@ -25,7 +26,8 @@ pub enum Fault {
     Descriptors,
     /// A node may have no more memory than it should need.
     Memory,
-    /// A node may have so little memory that the kernel ends it; it is started again with what it needs.
+    /// A node may have so little memory that the kernel ends it; it is started again with what it
+    /// needs.
     OutOfMemory,
     /// A node's clock goes back by an hour, and it is killed and started again with that clock.
     Clock,
@@ -80,8 +82,8 @@ impl Fault {
         }
     }
 
-    /// What it takes that this machine does not have, and that not every machine can be given: containers have neither
-    /// loop devices nor control groups of their own.
+    /// What it takes that this machine does not have, and that not every machine can be given:
+    /// containers have neither loop devices nor control groups of their own.
     pub fn lacks(self) -> Option<&'static str> {
         let (there, what) = match self {
             Self::DiskErrors => (Path::new("/dev/loop-control").exists(), "loop devices"),
@@ -92,7 +94,7 @@ impl Fault {
         (!there).then_some(what)
     }
 
-    /// Hosts without a reader, for those who come and go.
+    /// Hosts without a reader, for nodes that come and go.
     pub(super) const fn spare_hosts(self) -> usize {
         match self {
             Self::Churn => 8,

@@ -1,5 +1,6 @@
-//! Readers: each goes through the whole image over and over, through the NBD socket of its host's node, and compares every
-//! block. One whose node dies connects again as soon as there is another, as the kernel's client does.
+//! Readers: each goes through the whole image over and over, through the NBD socket of its host's
+//! node, and compares every block. One whose node dies connects again as soon as there is another,
+//! as the kernel's client does.
 
 use super::field::Field;
 use crate::LabError;
@@ -24,7 +25,7 @@ pub(super) const HANGS: Duration = Duration::from_secs(90);
 /// A wait of this length is written down.
 const STALL: Duration = Duration::from_millis(500);
 
-/// A wait, to be held against what was done at that time.
+/// A wait, to be compared with the faults of that time.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Stall {
     /// Whose reader waited.
@@ -33,7 +34,7 @@ pub struct Stall {
     pub at_s: f64,
     /// How long it was.
     pub for_s: f64,
-    /// What came in the end: the place in the image.
+    /// The place in the image that the read waited for.
     pub offset: u64,
     /// True for the first read of a node that has just been started.
     pub is_first: bool,
@@ -139,7 +140,8 @@ impl Reader {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Reads in order and at its pace, around the end of the image, until it is to stop or the connection ends.
+    /// Reads in order and at its pace, around the end of the image, until it is to stop or the
+    /// connection ends.
     fn read_from(&mut self, client: &mut Client) -> io::Result<()> {
         let (length, mut asked) = (self.image.len() as u64, VecDeque::new());
         let mut buffer = vec![0; BLOCK_BYTES as usize];

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-/// A switch forwards frames and does not read them; a machine that has a firewall for its bridges would look at each as at a packet
-/// of its own.
+/// A switch forwards frames and does not read them; a machine that has a firewall for its bridges
+/// would look at each as at a packet of its own.
 const NO_FIREWALL: &str = "for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $call ] || echo 0 >$call; done";
 
 /// A switch, by the name of its namespace; that goes with the lab.
@@ -18,10 +18,11 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    /// Makes one.
+    /// Makes a switch in `netns`.
     pub fn make(netns: String) -> Result<Self, LabError> {
         run(Command::new("ip").args(["netns", "add", &netns]))?;
-        // Not `ip netns exec`: that also copies the mount namespace, and what another test unmounts meanwhile stays mounted.
+        // Not `ip netns exec`: that also copies the mount namespace, and what another test unmounts
+        // meanwhile stays mounted.
         let inside = format!("--net=/run/netns/{netns}");
         run(Command::new("nsenter").args([&inside, "--", "sh", "-ec", NO_FIREWALL]))?;
         let switch = Self { netns };
@@ -62,7 +63,8 @@ impl Switch {
         self.ip(&format!("link set {port} {}", if up { "up" } else { "down" }))
     }
 
-    /// Adds (`replace`) or takes away (`del`) an entry that leads what is for the hardware `address` to another port than `but`.
+    /// Adds (`replace`) or takes away (`del`) an entry that leads what is for the hardware
+    /// `address` to another port than `but`.
     pub fn forward(&self, verb: &str, address: &str, but: &str, how: &[&str]) -> Result<(), LabError> {
         let ports = self.ports()?;
         let other =
@@ -72,12 +74,12 @@ impl Switch {
         run(bridge.args(how)).map(drop)
     }
 
-    /// What has passed through a port.
+    /// Traffic of a port.
     pub fn port(&self, port: &str) -> Result<Counters, LabError> {
         Counters::of_port(&self.netns, port)
     }
 
-    /// What has passed through each port.
+    /// Traffic of each port.
     pub fn ports(&self) -> Result<BTreeMap<String, Counters>, LabError> {
         Counters::of_switch(&self.netns)
     }

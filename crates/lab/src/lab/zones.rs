@@ -1,4 +1,5 @@
-//! A lab of zones: the hosts of each have a switch and a subnet of their own, behind one link to all others.
+//! A lab of zones: the hosts of each have a switch and a subnet of their own, behind one link to
+//! all others.
 
 use super::switch::{Switch, ip};
 use super::{HOSTS_MAX, Lab, PORT};
@@ -6,12 +7,14 @@ use crate::LabError;
 use crate::link::{Counters, Link};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Every network of a lab is part of this one (RFC 2544: kept for measuring); no router is needed inside it.
+/// Every network of a lab is part of this one (RFC 2544: kept for measuring); no router is needed
+/// inside it.
 const ALL: &str = "198.18.0.0/15";
 
 impl Lab {
-    /// Zones of `size` hosts each; the hosts are numbered through. Zone `z` has the subnet 198.18.z.0/24, host by host its
-    /// `link`, and an `uplink` that its hosts share, the same both ways.
+    /// Zones of `size` hosts each; the hosts are numbered through. Zone `z` has the subnet
+    /// 198.18.z.0/24, host by host its `link`, and an `uplink` that its hosts share, the same both
+    /// ways.
     ///
     /// # Errors
     /// Those of [`Lab::namespaces`].
@@ -39,7 +42,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What has passed over the link that the hosts of a zone share: sent by the zone, and received by it.
+    /// Traffic of the link that the hosts of a zone share: sent by the zone, and received by it.
     ///
     /// # Panics
     /// On a lab without zones.

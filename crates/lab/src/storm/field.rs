@@ -1,4 +1,5 @@
-//! The hosts of a storm, the image, and who serves it: everything that is there before the readers are.
+//! The hosts of a storm, the image, and who serves it: everything that is there before the readers
+//! are.
 
 use super::meter::Reading;
 use super::nbd::Target;
@@ -36,7 +37,7 @@ struct Image {
     hash: String,
 }
 
-/// Who has the image at first.
+/// The first holder of the image.
 #[derive(Debug)]
 enum Origin {
     Vfield(Daemon),
@@ -61,7 +62,7 @@ impl<'a> Field<'a> {
         Ok(field)
     }
 
-    /// What stands between a host's node and all others.
+    /// The program between a host's node and all others.
     fn start_front(&self, host: usize) -> Result<Process, LabError> {
         let host = self.lab.host(host);
         let front = self.programs.front.as_deref().unwrap_or(Path::new(""));

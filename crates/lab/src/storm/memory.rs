@@ -1,9 +1,10 @@
 //! Memory that this machine has, before a race is about it.
 //!
-//! The host of a virtual machine may take back what lies free there, and give it again page by page when it is written for
-//! the first time: 3.3 s for each GB on one such machine, where the kernel itself takes 0.4 s. Cold stores are all such
-//! pages, and machines of a real field do not share a host. So as much as the stores will take is written before
-//! the start, and given back to the kernel piece by piece as the stores grow, which takes it again before the host asks for it.
+//! The host of a virtual machine may take back what lies free there, and give it again page by page
+//! when it is written for the first time: 3.3 s for each GB on one such machine, where the kernel
+//! itself takes 0.4 s. Cold stores are all such pages, and machines of a real field do not share a
+//! host. So as much as the stores will take is written before the start, and given back to the
+//! kernel piece by piece as the stores grow, which takes it again before the host asks for it.
 
 use super::meter::meminfo_bytes;
 use super::plan::{Plan, System};
@@ -18,20 +19,24 @@ use std::time::Duration;
 
 /// Beside stores: sockets' buffers, and what daemons themselves need.
 const BYTES_PER_HOST: u64 = 24 << 20;
-/// So much more is given back than stores have taken: what they take until it is looked at again, and what others take.
+/// So much more is given back than stores have taken: what they take until it is looked at again,
+/// and what others take.
 const AHEAD_BYTES: u64 = 256 << 20;
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Memory that is held for the nodes of a cold storm; what they have not taken by then is given back with this value.
+/// Memory that is held for the nodes of a cold storm; what they have not taken by then is given
+/// back with this value.
 #[derive(Debug)]
 pub(super) struct Memory(
-    /// What ends the thread when it is closed, as nobody ever sends, and the thread; none if nothing is held.
+    /// What ends the thread when it is closed, as nobody ever sends, and the thread; none if
+    /// nothing is held.
     Option<(Sender<()>, JoinHandle<()>)>,
 );
 
 impl Memory {
-    /// Writes as much as the nodes will, or three quarters of what this machine has; from now on it follows the stores.
+    /// Writes as much as the nodes will, or three quarters of what this machine has; from now on it
+    /// follows the stores.
     ///
     /// # Errors
     /// If there is no memory file to be had.

@@ -1,4 +1,4 @@
-//! What is measured from outside while a storm runs: links, processors, and what the kernel could not do.
+//! Measurements from outside during a storm: links, processors, and the kernel's drops.
 
 use super::role::seconds_since;
 use crate::link::Counters;
@@ -22,13 +22,15 @@ impl Reading {
     }
 }
 
-/// Processor seconds of some processes, all threads of each; also of those that have ended and were not waited for.
+/// Processor seconds of some processes, all threads of each; also of those that have ended and were
+/// not waited for.
 pub(super) fn processes_s(pids: impl Iterator<Item = u32>) -> f64 {
     pids.map(|pid| process::cpu(pid).as_secs_f64()).sum()
 }
 
-/// Processor seconds that this machine has not idled since it was switched on. What it has worked is counted by looking at
-/// ticks, which overlooks half of what shapers and interrupts take; what it idles is measured.
+/// Processor seconds that this machine has not idled since it was switched on. What it has worked
+/// is counted by looking at ticks, which overlooks half of what shapers and interrupts take; what
+/// it idles is measured.
 fn machine_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     // user nice system idle iowait

@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Bytes of payload for each byte that a link's shaper counts: 1448 of the 1514 of a full packet (IPv4, timestamps,
-/// Ethernet). No system gets beyond it.
+/// Bytes of payload for each byte that a link's shaper counts: 1448 of the 1514 of a full packet
+/// (IPv4, timestamps, Ethernet). No system gets beyond it.
 pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
 /// Bytes that a reader of a whole image asks for at a time.
 pub const STORM_BLOCK_BYTES: u32 = 256 << 10;
@@ -71,9 +71,11 @@ pub struct Plan {
     pub depth: usize,
     /// Staggered starts: seconds between two.
     pub gap_s: f64,
-    /// What goes wrong, and when.
+    /// The faults and their times.
+    #[serde(serialize_with = "as_text")]
     pub events: Vec<Event>,
-    /// Entries that the machine's table of neighbours is to hold during the storm, if it holds fewer.
+    /// Entries that the machine's table of neighbours is to hold during the storm, if it holds
+    /// fewer.
     pub arp_table: Option<u64>,
     /// Seconds after which a storm is cut off: once before the start, once after it.
     pub limit_s: f64,
@@ -102,6 +104,10 @@ impl Default for Plan {
             limit_s: 180.0,
         }
     }
+}
+
+fn as_text<S: serde::Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(events.iter().map(ToString::to_string))
 }
 
 impl Plan {

@@ -27,7 +27,8 @@ const LOG_TAIL_BYTES: usize = 600;
 /// Each storm of a process has an image of its own.
 static STORMS: AtomicU64 = AtomicU64::new(1);
 
-/// Runs a storm and measures it. Readers that fail are in the sample; it is an error if the storm could not begin.
+/// Runs a storm and measures it. Readers that fail are in the sample; it is an error if the storm
+/// could not begin.
 ///
 /// # Errors
 /// Without root, if a program is missing, or if nodes that were to be warm are not in time.
@@ -80,7 +81,7 @@ impl Helper {
         self.child.id()
     }
 
-    /// Waits until it is ready, for those who have only one.
+    /// Waits until the helper is ready.
     pub(super) fn wait_ready(&mut self, limit: Duration) -> Result<(), LabError> {
         let (sender, heard) = mpsc::channel();
         self.listen(&sender);
@@ -105,7 +106,7 @@ impl Helper {
         });
     }
 
-    /// Tells it when to start. One that has ended is found by its silence.
+    /// Tells the helper when to start. An ended helper is found by its silence.
     fn start_at(&mut self, start_ns: u64) {
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(go(start_ns).as_bytes());
@@ -251,7 +252,7 @@ impl Race<'_> {
         Ok(Sample::of(self.field.plan, &self.runners, &measured, self.warnings))
     }
 
-    /// Listens until all have ended who can be expected to, and brings the trouble.
+    /// Listens until all expected readers have ended, and causes the events.
     fn follow(&mut self, start_ns: u64, mut events: VecDeque<Event>) -> Result<(), LabError> {
         let end_ns = start_ns + nanos(self.field.plan.limit_s);
         let more_join =

@@ -1,8 +1,9 @@
 //! The reader of a host: attaches to an export, reads it, and checks every byte.
 //!
-//! A whole image is read in order, with a fixed number of requests in flight, and hashed; blocks at random places are
-//! compared with the image's file. With vfield it starts the host's node itself: before the race where nodes are
-//! warmed, at the start where they are cold, so that joining and filling count.
+//! A whole image is read in order, with a fixed number of requests in flight, and hashed; blocks at
+//! random places are compared with the image's file. With vfield it starts the host's node itself:
+//! before the race where nodes are warmed, at the start where they are cold, so that joining and
+//! filling count.
 
 use super::nbd::{Client, Target};
 use super::role::{Outcome, Word, await_end, await_go, seconds_since};
@@ -15,7 +16,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Pauses between two attempts to attach: the first, and the longest. Short against a start, long against its cost.
+/// Pauses between two attempts to attach: the first, and the longest. Short against a start, long
+/// against its cost.
 const ATTACH_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 /// An export that is not there after so long never will be; the race has a bound of its own.
 const ATTACH_LIMIT: Duration = Duration::from_secs(600);
@@ -23,11 +25,12 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(600);
 /// What a reader is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The export.
+    /// Address of the export.
+    #[serde(with = "super::nbd::text")]
     pub target: Target,
     /// The image that it must be equal to.
     pub image: PathBuf,
-    /// Its length.
+    /// Length of the image in bytes.
     pub size_bytes: u64,
     /// BLAKE3 of it, in hexadecimal.
     pub hash: String,
@@ -44,7 +47,7 @@ pub struct Order {
 /// Reads at random places.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Random {
-    /// How many.
+    /// Number of blocks.
     pub count: usize,
     /// The same seed, the same places.
     pub seed: u64,
@@ -59,7 +62,7 @@ pub struct Node {
     pub warm: Option<Vec<String>>,
 }
 
-/// Does what is ordered, and says how it went.
+/// Runs the order and reports the outcome.
 pub(super) fn play(order: &Order) -> io::Result<()> {
     if let Some(Node { command, warm: Some(warm) }) = &order.node {
         start_node(command)?;
@@ -83,7 +86,8 @@ fn words(line: &[String]) -> Command {
     command
 }
 
-/// Starts the node, with its output in a file of the host's directory, and says which process it is.
+/// Starts the node, with its output in a file of the host's directory, and says which process it
+/// is.
 fn start_node(line: &[String]) -> io::Result<()> {
     let log = File::options().create(true).append(true).open("node.log")?;
     let node = words(line).stdout(log.try_clone()?).stderr(log).spawn()?;
@@ -173,7 +177,8 @@ fn usize_of(number: u32) -> usize {
 struct Window {
     client: Client,
     slots: Vec<Slot>,
-    /// Bytes are given in the order in which they were asked for, as to a program that reads a file.
+    /// Bytes are given in the order in which they were asked for, as to a program that reads a
+    /// file.
     ordered: bool,
 }
 
@@ -198,7 +203,8 @@ impl Window {
         Self { client, slots, ordered: order.random.is_none() }
     }
 
-    /// Makes all requests of a plan and gives each answer on, with its offset and the time that it took.
+    /// Makes all requests of a plan and gives each answer on, with its offset and the time that it
+    /// took.
     fn run(
         &mut self,
         mut plan: impl Iterator<Item = (u64, u32)>,

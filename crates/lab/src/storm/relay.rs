@@ -1,8 +1,10 @@
-//! A chain of relays: each host takes the image as a stream from the one before it, and hands every byte on at once.
+//! A chain of relays: each host takes the image as a stream from the one before it, and hands every
+//! byte on at once.
 //!
-//! No product, but the best that hosts can do for each other on these links: nothing is chosen or asked for, one copy
-//! leaves the origin, every link is busy both ways. What a real system lacks of it is its own doing. It delivers in
-//! order, to all at the same time, and ends with the first host that fails.
+//! No product, but the best that hosts can do for each other on these links: nothing is chosen or
+//! asked for, one copy leaves the origin, every link is busy both ways. What a real system lacks of
+//! it is its own doing. It delivers in order, to all at the same time, and ends with the first host
+//! that fails.
 
 use super::role::{Outcome, Word, await_end, await_go, seconds_since};
 use serde::{Deserialize, Serialize};
@@ -42,7 +44,7 @@ pub enum Source {
     },
 }
 
-/// Does what is ordered, and says how it went.
+/// Runs the order and reports the outcome.
 pub(super) fn play(order: &Order) -> io::Result<()> {
     let listener = order.listen.map(TcpListener::bind).transpose()?;
     let (addr, size_bytes, hash) = match &order.source {

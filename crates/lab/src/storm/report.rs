@@ -1,4 +1,4 @@
-//! What came of a storm, for programs (as JSON) and in a line for people.
+//! The results of a storm, as JSON for programs and as a line for people.
 
 use super::meter::{machine, processors};
 use super::plan::{Mode, Plan};
@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 /// One storm's result. Ratios and rates are of payload: bytes that readers got and found right.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
-    /// What was run.
+    /// The plan of the storm.
     #[serde(flatten)]
     pub plan: Plan,
-    /// Where.
+    /// The machine of the measurement.
     pub machine: String,
     /// Readers that got everything.
     pub ok: usize,
@@ -38,7 +38,8 @@ pub struct Sample {
     pub origin_copies: f64,
     /// Processor seconds for each GB of payload.
     pub cpu_s_per_gb: Cpu,
-    /// Share of all processors that worked while the storm ran: near 1 the processors are measured, and not the links.
+    /// Share of all processors that worked while the storm ran: near 1 the processors are measured,
+    /// and not the links.
     pub machine_busy: f64,
     /// The longest time that one request of any reader took.
     pub slowest_read_s: f64,
@@ -48,22 +49,22 @@ pub struct Sample {
     pub table_fulls: u64,
     /// Of random reads.
     pub random: Option<Latency>,
-    /// Each reader.
+    /// Results of each reader.
     pub nodes: Vec<NodeSample>,
 }
 
 /// The least, the middle and the most of some numbers; zeros of none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Least.
+    /// The smallest value.
     pub min: f64,
-    /// Middle.
+    /// The median value.
     pub median: f64,
-    /// Most.
+    /// The largest value.
     pub max: f64,
 }
 
-/// Processor seconds.
+/// Processor time in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Cpu {
     /// Of those who deliver.
@@ -83,11 +84,11 @@ pub struct Latency {
     pub p50_us: u32,
     /// 99 of 100 took no longer.
     pub p99_us: u32,
-    /// The slowest.
+    /// The longest, in microseconds.
     pub max_us: u32,
 }
 
-/// One reader.
+/// Results of one reader.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeSample {
     /// Its host; the origin is 0.

@@ -1,8 +1,9 @@
 //! The processes of a storm's hosts, and what they say to the one that runs the race.
 //!
-//! A role is given in an environment variable, as the program may be a test, whose arguments are taken. What a role says
-//! are lines with a mark in front, since such a program may print other things as well. All processes of a machine
-//! share the monotonic clock, so one line names the moment at which all of them start.
+//! A role is given in an environment variable, as the program may be a test, whose arguments are
+//! taken. What a role says are lines with a mark in front, since such a program may print other
+//! things as well. All processes of a machine share the monotonic clock, so one line names the
+//! moment at which all of them start.
 
 use super::{reader, relay};
 use rustix::time::{ClockId, clock_gettime};

@@ -196,29 +196,29 @@ impl<'a> Run<'a> {
 
     fn befall(&mut self, trouble: Trouble) {
         if trouble.ends_reading() {
-            self.excused.extend(trouble.machine());
+            self.excused.extend(trouble.host());
         }
         match trouble {
-            Trouble::Slow(machine, factor) => self.field.slow(machine, factor),
-            Trouble::Stop(machine) => self.field.set_fault(machine, Fault::Paused),
-            Trouble::Kill(machine) => self.field.kill(machine, true),
-            Trouble::Leave(machine) => {
+            Trouble::Slow { host: machine, factor } => self.field.slow(machine, factor),
+            Trouble::Stop { host: machine } => self.field.set_fault(machine, Fault::Paused),
+            Trouble::Kill { host: machine } => self.field.kill(machine, true),
+            Trouble::Leave { host: machine } => {
                 self.field.input(machine, Input::Leave);
                 self.field.input(machine, Input::Gone);
                 self.field.kill(machine, true);
             }
-            Trouble::Cut(machine) => {
+            Trouble::Cut { host: machine } => {
                 let (one, all) = (BTreeSet::from([machine as u32]), (0..self.field.machines.len() as u32).collect());
                 self.field.build(Wall { from: one, to: all });
                 let (one, all) = (BTreeSet::from([machine as u32]), (0..self.field.machines.len() as u32).collect());
                 self.field.build(Wall { from: all, to: one });
             }
-            Trouble::Back(machine) => {
+            Trouble::Back { host: machine } => {
                 self.field.slow(machine, 1);
                 self.field.set_fault(machine, Fault::None);
                 self.field.tear_all_down();
             }
-            Trouble::Join(count) => {
+            Trouble::Join { count } => {
                 for _ in 0..count {
                     self.switch_on(Duration::ZERO);
                 }

@@ -74,7 +74,7 @@ impl Storm {
         events.sort_by_key(|event| event.after);
         let mut gone = BTreeSet::new();
         for event in &events {
-            let machine = event.trouble.machine();
+            let machine = event.trouble.host();
             refuse(event.after > self.room.limit, &format!("--event {event}: that is after --limit"))?;
             refuse(
                 machine.is_some_and(|machine| machine >= self.machines()),
@@ -84,8 +84,8 @@ impl Storm {
                 machine.is_some_and(|machine| gone.contains(&machine)),
                 &format!("--event {event}: it is gone by then"),
             )?;
-            if let Trouble::Kill(machine) | Trouble::Leave(machine) = event.trouble {
-                gone.insert(machine);
+            if let Trouble::Kill { host } | Trouble::Leave { host } = event.trouble {
+                gone.insert(host);
             }
         }
         refuse(self.origin_gone && gone.contains(&0), "--event: the origin is gone already (--origin-gone)")?;
@@ -95,7 +95,7 @@ impl Storm {
 
     /// The number of all machines of the run.
     pub fn machines(&self) -> usize {
-        let joins = |event: &Event| if let Trouble::Join(count) = event.trouble { count } else { 0 };
+        let joins = |event: &Event| if let Trouble::Join { count } = event.trouble { count } else { 0 };
         self.event.iter().map(joins).fold(self.room.nodes.saturating_add(1), usize::saturating_add)
     }
 }

@@ -1,5 +1,6 @@
 //! Numbers with units, as typed: sizes in binary units, rates in decimal bits, times, shares.
 
+use super::weather;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -54,17 +55,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The reason, for the user.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time such as 100us or 1.5s");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
-    let seconds = match unit {
-        "us" => number * 1e-6,
-        "ms" => number * 1e-3,
-        "" | "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => return Err(wrong()),
-    };
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| time.as_secs() < 1 << 24).ok_or_else(wrong)
+    weather::time(text).ok_or_else(|| format!("{text:?} is no time such as 100us or 1.5s"))
 }
 
 /// The store of a node for an image.

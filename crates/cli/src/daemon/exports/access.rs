@@ -1,7 +1,7 @@
 //! Access rules and the images that they speak of: found out once, when the images are known.
 //!
-//! Invariant: a rule speaks of an image that is there. One that speaks of nothing would leave open what it was to close, so
-//! it is an error, and images of which no rule speaks are named.
+//! Invariant: a rule speaks of an image that is there. One that speaks of nothing would leave open
+//! what it was to close, so it is an error, and images of which no rule speaks are named.
 
 use crate::failure::Failure;
 use crate::log::Voice;
@@ -25,7 +25,7 @@ pub fn resolve(places: &Places, images: &[NodeImage], voice: &Voice) -> Result<V
 pub fn warn_closed<'a>(rules: &[Rule], names: impl Iterator<Item = &'a str>, voice: &Voice) {
     let spoken_of = |name: &str| rules.iter().any(|rule| rule.image.as_deref().is_none_or(|image| image == name));
     for name in names.filter(|name| !rules.is_empty() && !spoken_of(name)) {
-        voice.warn(&format!("nobody may read {name} over TCP: no --nbd-allow speaks of it"));
+        voice.warn(&format!("{name} is closed to TCP clients: no --nbd-allow rule names it"));
     }
 }
 

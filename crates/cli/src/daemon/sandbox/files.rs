@@ -1,4 +1,5 @@
-//! Files (landlock(7)): what a daemon can still open by name. What it has open already, and memory files, are its own.
+//! Files (landlock(7)): what a daemon can still open by name. What it has open already, and memory
+//! files, are its own.
 
 use super::Missing;
 use crate::plan::Plan;
@@ -38,7 +39,8 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     for serve in &plan.node.serve {
         rules = below(rules, &serve.path, read | AccessFs::IoctlDev)?;
     }
-    // Directories, since the files in them are replaced: keys when they are changed, sockets at the end.
+    // Directories, since the files in them are replaced: keys when they are changed, sockets at the
+    // end.
     for key in plan.key_files.paths() {
         rules = below(rules, parent(key), read)?;
     }
@@ -72,7 +74,8 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     Ok(rules)
 }
 
-/// Allows `access` to `path` and all below it; what is not there cannot be allowed, and is refused later by its own name.
+/// Allows `access` to `path` and all below it; what is not there cannot be allowed, and is refused
+/// later by its own name.
 fn below(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     let opened: Result<PathFd, PathFdError> = PathFd::new(path);
     let Ok(opened) = opened else { return Ok(rules) };

@@ -1,4 +1,5 @@
-//! Capabilities (capabilities(7)): of root's, a daemon keeps those with which it opens what it is told to serve.
+//! Capabilities (capabilities(7)): of root's, a daemon keeps those with which it opens what it is
+//! told to serve.
 
 use super::{Missing, Needs};
 use caps::{CapSet, Capability, CapsHashSet};
@@ -13,7 +14,8 @@ pub fn give_up(needs: Needs) -> Result<String, Missing> {
     let optional = [
         (Capability::CAP_NET_BIND_SERVICE, needs.low_ports),
         (Capability::CAP_SYS_ADMIN, needs.mount || needs.devices),
-        // Memory of rings counts as locked on some kernels; all of it is with --root, and what is allocated would count.
+        // Memory of rings counts as locked on some kernels; all of it is with --root, and what is
+        // allocated would count.
         (Capability::CAP_IPC_LOCK, needs.devices || needs.locked),
         // To become somebody else, who gets the sockets and no capability.
         (Capability::CAP_CHOWN, needs.user),

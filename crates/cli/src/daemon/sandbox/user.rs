@@ -1,4 +1,5 @@
-//! Another user (setresuid(2)): whom a daemon of root's becomes when everything is set up, with no capability and no group more.
+//! Another user (setresuid(2)): whom a daemon of root's becomes when everything is set up, with no
+//! capability and no group more.
 
 use super::files::parent;
 use crate::control::place::share_usual_dir;
@@ -12,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use vfield_export::private_socket::SocketFile;
 
-/// Who is to serve, and what he needs for that.
+/// The user to switch to, and the files it needs.
 #[derive(Debug)]
 pub struct Heir {
     user: User,
@@ -41,7 +42,8 @@ impl Heir {
             let given = given.and_then(|()| share_usual_dir(socket, gid));
             given.map_err(|error| self.failed(&socket.display().to_string(), &error))?;
         }
-        // The user last, since that takes the capabilities for all of it from each thread (capabilities(7)).
+        // The user last, since that takes the capabilities for all of it from each thread
+        // (capabilities(7)).
         let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
         setgroups(&[])
             .and_then(|()| setresgid(group, group, group))
@@ -50,7 +52,7 @@ impl Heir {
         for dir in &self.written {
             accessat(CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(|errno| {
                 let failure = self.failed(&dir.display().to_string(), &errno.into());
-                failure.hint(format!("make it that user's: chown -R {uid} {}", dir.display()))
+                failure.hint(format!("give it to that user: chown -R {uid} {}", dir.display()))
             })?;
         }
         match caps::read(None, CapSet::Permitted) {

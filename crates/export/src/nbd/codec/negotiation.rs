@@ -1,17 +1,19 @@
 //! The handshake: from a greeting to a chosen export.
 //!
-//! Owns what the client has negotiated so far. Invariants: each option gets its answer before the next
-//! one is looked at; nothing is opened or read before the client has chosen an export; a context that was
-//! set for one export is never used with another. The connection task feeds it bytes and sends what it
-//! writes. It knows neither sources nor sockets, and the time limit is the connection's.
+//! Owns what the client has negotiated so far. Invariants: each option gets its answer before the
+//! next one is looked at; nothing is opened or read before the client has chosen an export; a
+//! context that was set for one export is never used with another. The connection task feeds it
+//! bytes and sends what it writes. It knows neither sources nor sockets, and the time limit is the
+//! connection's.
 
+use super::option::{self, answer, info, reply};
 use super::{
     ALLOCATION_CONTEXT, ALLOCATION_CONTEXT_ID, OPTION_BYTES_MAX, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, flag, magic,
-    take, take_u16, take_u32, take_u64,
+    take_u16, take_u32, take_u64,
 };
 use std::sync::Arc;
 
-/// What a client may choose.
+/// An export that a client may choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// Its name, at most [`STRING_BYTES_MAX`] bytes.
@@ -37,14 +39,14 @@ pub struct Chosen {
     pub allocation: bool,
 }
 
-/// What to do next. Whatever was written is to be sent first.
+/// The next step. Written bytes have to be sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Call again when more bytes are there.
     More,
     /// Something was understood: send the answer, then call again.
     Answered,
-    /// TLS begins: its handshake follows the answer, and what was negotiated before is void.
+    /// TLS begins: its handshake follows the answer, and the earlier negotiation is void.
     StartTls,
     /// The transmission phase begins.
     Serve(Chosen),
@@ -54,43 +56,12 @@ pub enum Step {
     Refused(&'static str),
 }
 
-mod option {
-    pub const EXPORT_NAME: u32 = 1;
-    pub const ABORT: u32 = 2;
-    pub const LIST: u32 = 3;
-    pub const STARTTLS: u32 = 5;
-    pub const INFO: u32 = 6;
-    pub const GO: u32 = 7;
-    pub const STRUCTURED_REPLY: u32 = 8;
-    pub const LIST_META_CONTEXT: u32 = 9;
-    pub const SET_META_CONTEXT: u32 = 10;
-}
-
-mod answer {
-    pub const ACK: u32 = 1;
-    pub const SERVER: u32 = 2;
-    pub const INFO: u32 = 3;
-    pub const META_CONTEXT: u32 = 4;
-    pub const ERR_UNSUP: u32 = 1 << 31 | 1;
-    pub const ERR_INVALID: u32 = 1 << 31 | 3;
-    pub const ERR_TLS_REQD: u32 = 1 << 31 | 5;
-    pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
-    pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
-}
-
-mod info {
-    pub const EXPORT: u16 = 0;
-    pub const NAME: u16 = 1;
-    pub const DESCRIPTION: u16 = 2;
-    pub const BLOCK_SIZE: u16 = 3;
-}
-
-/// Smallest unit of a request: one byte, because a block source can be read at any byte, and a client
-/// that reads a partition table or a file's tail is then never made to read more.
+/// Smallest unit of a request: one byte, because a block source can be read at any byte, and a
+/// client that reads a partition table or a file's tail is then never made to read more.
 const BLOCK_BYTES_MIN: u32 = 1;
 
-/// Options in one negotiation. Real clients need fewer than ten; a client that goes on for ever would
-/// otherwise use the processor for all of its handshake's time.
+/// Options in one negotiation. Real clients need fewer than ten; a client that goes on for ever
+/// would otherwise use the processor for all of its handshake's time.
 const OPTIONS_MAX: u32 = 1024;
 
 #[derive(Debug, Clone, Copy)]
@@ -104,11 +75,11 @@ enum State {
 /// Whether the client has to start TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encryption {
-    /// There are no certificates.
+    /// The server has no certificates.
     None,
-    /// Before anything else.
+    /// TLS has to start before any other option.
     Required,
-    /// It has.
+    /// TLS has started.
     Started,
 }
 
@@ -130,8 +101,8 @@ type Refusal = (u32, &'static str);
 const CUT: Refusal = (answer::ERR_INVALID, "the option's data end too early");
 
 impl Negotiation {
-    /// Starts a negotiation about `offers` (the first of which is also called "") and writes the greeting. With `tls`
-    /// nothing is told to a client that has not started it.
+    /// Starts a negotiation about `offers` (the first of which is also called "") and writes the
+    /// greeting. With `tls` nothing is told to a client that has not started it.
     pub fn start(offers: Arc<[Offer]>, tls: bool, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&magic::GREETING.to_be_bytes());
         out.extend_from_slice(&magic::OPTION.to_be_bytes());
@@ -140,8 +111,8 @@ impl Negotiation {
         Self { offers, tls, state: State::Flags, zeroes: true, structured: false, allocation: None, options: 0 }
     }
 
-    /// Looks at the front of `input` and returns how many bytes of it are used up. At most one option is
-    /// handled, so what one call writes is bounded by the list of offers.
+    /// Looks at the front of `input` and returns how many bytes of it are used up. At most one
+    /// option is handled, so what one call writes is bounded by the list of offers.
     pub fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::Flags => self.flags(input),
@@ -225,7 +196,7 @@ impl Negotiation {
         Step::Answered
     }
 
-    /// Section "SELECTIVETLS" and others: all that was agreed on in the clear is forgotten.
+    /// Section "SELECTIVETLS" and others: agreements in the clear are forgotten.
     fn start_tls(&mut self, out: &mut Vec<u8>) -> Step {
         reply(out, option::STARTTLS, answer::ACK, &[]);
         (self.tls, self.structured, self.allocation) = (Encryption::Started, false, None);
@@ -310,7 +281,7 @@ impl Negotiation {
     fn meta_context(&mut self, option: u32, mut data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let setting = option == option::SET_META_CONTEXT;
         if setting {
-            // Whatever comes of this one, what an earlier one chose is void.
+            // An earlier choice is void, whatever the outcome.
             self.allocation = None;
         }
         if !self.structured {
@@ -345,22 +316,11 @@ fn expect_end(data: &[u8]) -> Result<(), Refusal> {
 
 /// A string with its length before it.
 fn take_string<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], Refusal> {
-    let length = u32::from_be_bytes(take(data).ok_or(CUT)?) as usize;
-    let (string, rest) = data.split_at_checked(length).ok_or(CUT)?;
-    if length > STRING_BYTES_MAX {
+    let string = option::take_string(data).ok_or(CUT)?;
+    if string.len() > STRING_BYTES_MAX {
         return Err((answer::ERR_TOO_BIG, "a string is longer than 4096 bytes"));
     }
-    *data = rest;
     Ok(string)
-}
-
-fn reply(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u8]]) {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    out.extend_from_slice(&magic::OPTION_REPLY.to_be_bytes());
-    out.extend_from_slice(&option.to_be_bytes());
-    out.extend_from_slice(&kind.to_be_bytes());
-    out.extend_from_slice(&(length as u32).to_be_bytes());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 fn refuse(out: &mut Vec<u8>, option: u32, (kind, message): Refusal) {

@@ -1,22 +1,76 @@
-//! Answers of the transmission phase: from values to bytes.
+//! Answers of the transmission phase: from values to bytes, and back for clients.
 //!
 //! Owns the layout of simple replies and of the chunks of structured ones. Each function appends a
 //! whole header, so a buffer never ends inside one. The session and the outbox call it. Data that
 //! follows a header is not its business, only its length.
 
-use super::{ALLOCATION_CONTEXT_ID, Errno, flag, magic};
+use super::{ALLOCATION_CONTEXT_ID, Errno, flag, magic, take_u16, take_u32, take_u64};
 
 /// Chunk types (section "Structured reply types").
-mod kind {
+pub mod kind {
+    /// A chunk without content.
     pub const NONE: u16 = 0;
+    /// Bytes of the image, after their offset.
     pub const OFFSET_DATA: u16 = 1;
+    /// Zeros: their offset and their length.
     pub const OFFSET_HOLE: u16 = 2;
+    /// Runs of allocation.
     pub const BLOCK_STATUS: u16 = 5;
+    /// An error number and a message.
     pub const ERROR: u16 = 1 << 15 | 1;
 }
 
 /// Longest message in an error chunk; ours are shorter, and longer ones are cut at a character.
 const MESSAGE_BYTES_MAX: usize = 512;
+
+/// The header of an answer, as a client reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// A simple reply; the data of a read that succeeded follow.
+    Simple {
+        /// An error number; 0 for success.
+        error: u32,
+        /// The request's number.
+        cookie: u64,
+    },
+    /// A chunk of a structured reply.
+    Chunk {
+        /// [`flag::DONE`] in the last one.
+        flags: u16,
+        /// One of [`kind`].
+        kind: u16,
+        /// The request's number.
+        cookie: u64,
+        /// Bytes of content that follow.
+        length: u32,
+    },
+}
+
+impl Header {
+    /// The header at the front of `bytes`, and its length. `Ok(None)` if bytes are missing.
+    ///
+    /// # Errors
+    /// The first four bytes, if no answer begins with them.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, u32> {
+        let mut rest = bytes;
+        let header = match take_u32(&mut rest) {
+            None => return Ok(None),
+            Some(magic::SIMPLE_REPLY) => simple_header(&mut rest),
+            Some(magic::STRUCTURED_REPLY) => chunk_header(&mut rest),
+            Some(found) => return Err(found),
+        };
+        Ok(header.map(|header| (header, bytes.len() - rest.len())))
+    }
+}
+
+fn simple_header(rest: &mut &[u8]) -> Option<Header> {
+    Some(Header::Simple { error: take_u32(rest)?, cookie: take_u64(rest)? })
+}
+
+fn chunk_header(rest: &mut &[u8]) -> Option<Header> {
+    let (flags, kind) = (take_u16(rest)?, take_u16(rest)?);
+    Some(Header::Chunk { flags, kind, cookie: take_u64(rest)?, length: take_u32(rest)? })
+}
 
 /// A simple reply; after a successful read its data follows.
 pub fn simple(out: &mut Vec<u8>, cookie: u64, error: Option<Errno>) {
@@ -74,8 +128,8 @@ pub fn block_status(out: &mut Vec<u8>, cookie: u64, runs: &[(u32, u32)]) {
     }
 }
 
-/// The largest place up to `limit` where `text` can be cut (the standard library's is younger than the
-/// oldest compiler this project supports).
+/// The largest place up to `limit` where `text` can be cut (the standard library's is younger than
+/// the oldest compiler this project supports).
 fn cut(text: &str, limit: usize) -> usize {
     (0..=limit.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
 }

@@ -1,34 +1,35 @@
-//! Requests of the transmission phase: from bytes to values.
+//! Requests of the transmission phase: from bytes to values, and back for clients.
 //!
-//! Owns the place in the stream: a header of 28 bytes, and after a write its payload, which is told from
-//! requests as it comes. Invariant: needs at most one header to be buffered. The connection task calls it
-//! with whatever has arrived. It does not judge offsets and lengths; the session does.
+//! Owns the place in the stream: a header of 28 bytes, and after a write its payload, told apart
+//! from requests as it arrives. Invariant: at most one header has to be buffered. The connection
+//! task calls it with the bytes that have arrived. It does not judge offsets and lengths; the
+//! session does.
 
 use super::{PAYLOAD_BYTES_MAX, magic, take_u16, take_u32, take_u64};
 
 /// Length of a request header (section "Request message").
 pub const HEADER_BYTES: usize = 28;
 
-/// What a client asks for.
+/// Commands of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// `NBD_CMD_READ`.
+    /// `NBD_CMD_READ`: data follow the reply.
     Read,
     /// `NBD_CMD_WRITE`; its payload follows.
     Write,
     /// `NBD_CMD_DISC`: the client leaves; there is no reply.
     Disconnect,
-    /// `NBD_CMD_FLUSH`.
+    /// `NBD_CMD_FLUSH`: makes earlier changes durable.
     Flush,
-    /// `NBD_CMD_TRIM`.
+    /// `NBD_CMD_TRIM`: the data are no longer needed.
     Trim,
-    /// `NBD_CMD_CACHE`.
+    /// `NBD_CMD_CACHE`: the data will be read.
     Cache,
-    /// `NBD_CMD_WRITE_ZEROES`.
+    /// `NBD_CMD_WRITE_ZEROES`: writes zeros without a payload.
     WriteZeroes,
-    /// `NBD_CMD_BLOCK_STATUS`.
+    /// `NBD_CMD_BLOCK_STATUS`: asks for allocation.
     BlockStatus,
-    /// Anything else.
+    /// Any other number.
     Unknown(u16),
 }
 
@@ -48,36 +49,66 @@ impl From<u16> for Command {
     }
 }
 
-/// One request, as it came: nothing in it has been checked.
+impl From<Command> for u16 {
+    fn from(command: Command) -> Self {
+        match command {
+            Command::Read => 0,
+            Command::Write => 1,
+            Command::Disconnect => 2,
+            Command::Flush => 3,
+            Command::Trim => 4,
+            Command::Cache => 5,
+            Command::WriteZeroes => 6,
+            Command::BlockStatus => 7,
+            Command::Unknown(number) => number,
+        }
+    }
+}
+
+/// One request as it arrived: nothing in it has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// The command.
     pub command: Command,
     /// [`super::flag`] bits of requests, known or not.
     pub flags: u16,
     /// The client's own number, returned in the answer.
     pub cookie: u64,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Length in bytes.
     pub length: u32,
 }
 
-/// A stream that cannot be understood any more: the connection has to end.
+impl Request {
+    /// The request as a client sends it; the payload of a write follows.
+    pub fn header(&self) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..4].copy_from_slice(&magic::REQUEST.to_be_bytes());
+        header[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        header[6..8].copy_from_slice(&u16::from(self.command).to_be_bytes());
+        header[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        header[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        header[24..].copy_from_slice(&self.length.to_be_bytes());
+        header
+    }
+}
+
+/// A violation of the protocol: the connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// No request starts where one should.
     #[error("a request starts with {0:#010x}, not with the magic number {magic:#010x}", magic = magic::REQUEST)]
     Magic(u32),
-    /// Too much to be drained.
+    /// A payload too long to be drained.
     #[error("a write of {0} bytes, more than {PAYLOAD_BYTES_MAX}")]
     WriteTooLong(u32),
 }
 
-/// What begins the bytes that have arrived.
+/// The item at the front of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Too few to say.
+    /// More bytes are needed.
     More,
     /// A request, of [`HEADER_BYTES`].
     Request(Request),
@@ -93,7 +124,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Says what is at the front of `input`, and takes it for used up. Constant time.
+    /// Parses the item at the front of `input`, which counts as consumed. Constant time.
     pub fn next(&mut self, input: &[u8]) -> Result<Next, Violation> {
         if self.payload > 0 {
             let here = input.len().min(self.payload as usize);
@@ -116,7 +147,7 @@ impl Requests {
         Ok(Next::Request(request))
     }
 
-    /// So many bytes of the payload were taken without being shown to this parser.
+    /// Counts `bytes` of the payload that were taken without this parser.
     pub fn passed(&mut self, bytes: usize) {
         assert!(bytes <= self.payload as usize, "more than the payload was taken");
         self.payload -= bytes as u32;

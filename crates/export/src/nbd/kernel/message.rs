@@ -1,17 +1,18 @@
 //! Messages of generic netlink: put together and taken apart.
 //!
-//! Owns their layout (`include/uapi/linux/netlink.h` and `genetlink.h`), and knows no family of them. What is received is
-//! taken apart with care, though it comes from the kernel: nothing outside of it is looked at, and a walk over it ends.
+//! Owns their layout (`include/uapi/linux/netlink.h` and `genetlink.h`), and knows no family of
+//! them. What is received is taken apart with care, though it comes from the kernel: nothing
+//! outside of it is looked at, and a walk over it ends.
 
 /// Kind of a message that ends an answer, with an error number or none.
 pub(super) const ERROR: u16 = 2;
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
 const HEADER: usize = 16;
-/// Length of what stands before the attributes in the body of a message.
+/// Length of the header before the attributes in the body of a message.
 pub const GENERIC_HEADER: usize = 4;
 
-/// A message that is put together.
+/// A message under construction.
 #[derive(Debug)]
 pub struct Message(Vec<u8>);
 
@@ -48,7 +49,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, kind: u16, payload: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// The first message of what was received: its kind, its body, and what follows.
+/// The first received message: its kind, its body, and the rest.
 pub fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);

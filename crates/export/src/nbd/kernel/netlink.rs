@@ -1,7 +1,7 @@
 //! The kernel's NBD client over generic netlink: commands as messages, and their answers.
 //!
-//! Owns the numbers of `include/uapi/linux/nbd-netlink.h`, and one socket. Each method is one command,
-//! waited for. Knows nothing of images, and passes descriptors that the caller owns.
+//! Owns the numbers of `include/uapi/linux/nbd-netlink.h`, and one socket. Each method is one
+//! command, waited for. Knows nothing of images, and passes descriptors that the caller owns.
 
 use super::message::{self, GENERIC_HEADER, Message, attribute, next_message, put};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
 const CONTROL_FAMILY_NAME: u16 = 2;
 
-/// Longer than any answer to what is asked here.
+/// Longer than any answer here.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy)]
