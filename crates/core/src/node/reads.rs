@@ -115,11 +115,11 @@ impl Node {
             return;
         }
         image.fetches.insert(chunk, Box::new(Fetch::new(priority, beneficiary)));
-        self.line_up(id, chunk);
+        self.enqueue(id, chunk);
     }
 
     /// Queues a fetch, or its parent first if that is not here.
-    pub(super) fn line_up(&mut self, id: ImageId, chunk: Chunk) {
+    pub(super) fn enqueue(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
         let missing = parent.filter(|page| !image.inventory.is_here(*page));
@@ -178,7 +178,7 @@ impl Node {
             if image.inventory.is_here(child) {
                 self.complete(id, child);
             } else if self.stage(id, child) == Some(Stage::NeedsParent) {
-                self.line_up(id, child);
+                self.enqueue(id, child);
             }
         }
     }
@@ -249,7 +249,7 @@ impl Node {
                 })
                 .collect();
             for chunk in chunks {
-                self.line_up(id, chunk);
+                self.enqueue(id, chunk);
             }
         }
     }

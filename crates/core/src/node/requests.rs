@@ -259,7 +259,7 @@ impl Node {
         for request in requests {
             self.orphan(request);
         }
-        self.line_up(id, chunk);
+        self.enqueue(id, chunk);
     }
 
     /// Requests anew all chunks that wait for a node of the zone: their way into the zone has
@@ -386,7 +386,7 @@ impl Node {
     pub(super) fn resume(&mut self, id: ImageId, chunk: Chunk) {
         // A timer of an earlier fetch of the same chunk only shortens the pause.
         if self.stage(id, chunk) == Some(Stage::Paused) {
-            self.line_up(id, chunk);
+            self.enqueue(id, chunk);
         }
     }
 

@@ -1,11 +1,11 @@
-//! The pending answers of a connection, demand answers first ([`Lines`]). It holds no chunk's
+//! The pending answers of a connection, demand answers first ([`SendQueue`]). It holds no chunk's
 //! bytes.
 
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
-use vfield_core::lines::Lines;
+use vfield_core::send_queue::SendQueue;
 use vfield_core::wire::{DialledBack, Priority, Refusal};
 
 /// An answer that waits for its turn.
@@ -48,7 +48,7 @@ pub enum Body {
 /// The answers of one connection.
 #[derive(Debug, Default)]
 pub struct Answers {
-    lines: Lines<Answer>,
+    queue: SendQueue<Answer>,
     /// Requests received and not answered yet, those with the core included.
     open: usize,
 }
@@ -64,12 +64,12 @@ impl Answers {
         self.open
     }
 
-    /// Lines up an answer.
+    /// Queues an answer.
     pub fn push(&mut self, answer: Answer) {
-        self.lines.push(answer.priority, answer);
+        self.queue.push(answer.priority, answer);
     }
 
-    /// Lines up a refusal.
+    /// Queues a refusal.
     pub fn refuse(&mut self, request: u64, refusal: Refusal) {
         self.before(request, Body::Refusal(refusal));
     }
@@ -77,10 +77,10 @@ impl Answers {
     /// Queues an answer before all chunks. Like a refusal it is mostly short, and lets the asker go
     /// on.
     pub fn before(&mut self, request: u64, body: Body) {
-        self.lines.push_first(Answer { request, priority: Priority::Demand, body });
+        self.queue.push_first(Answer { request, priority: Priority::Demand, body });
     }
 
-    /// Lines up a sign of life, which answers nothing.
+    /// Queues a sign of life, which answers nothing.
     pub fn beat(&mut self) {
         self.opened();
         self.before(0, Body::Patience);
@@ -89,14 +89,14 @@ impl Answers {
     /// The asker wants it no more: a refusal instead, so that every request has its answer.
     pub fn cancel(&mut self, request: u64) {
         let is_chunk = |answer: &&mut Answer| answer.request == request && matches!(answer.body, Body::Chunk { .. });
-        if let Some(answer) = self.lines.iter_mut().find(is_chunk) {
+        if let Some(answer) = self.queue.iter_mut().find(is_chunk) {
             answer.body = Body::Refusal(Refusal::NotHeld);
         }
     }
 
     /// The answer to send next.
     pub fn next(&mut self) -> Option<Answer> {
-        let next = self.lines.pop()?;
+        let next = self.queue.pop()?;
         self.open = self.open.saturating_sub(1);
         Some(next)
     }

@@ -236,7 +236,8 @@ proptest! {
         }
     }
 
-    /// Whatever bytes are written over a file, and wherever holes are made: only right chunks are adopted.
+    /// Whatever bytes are written over a file, and wherever holes are made: only right chunks are
+    /// adopted.
     #[test]
     fn nothing_wrong_is_ever_adopted(
         scribbles in prop::collection::vec((0u64..14 * SIZE, prop::collection::vec(any::<u8>(), 1..40)), 0..6),

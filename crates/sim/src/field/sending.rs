@@ -69,7 +69,7 @@ impl Field {
             Discipline::Fair => (to, priority),
         };
         let port = &mut self.machines[from as usize].port;
-        port.line_up(packet, bytes as u32, line, priority);
+        port.enqueue(packet, bytes as u32, line, priority);
         if !port.awaited {
             port.awaited = true;
             let at = port.up.free.max(now);

@@ -4,7 +4,7 @@
 use super::takes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use vfield_core::lines::Lines;
+use vfield_core::send_queue::SendQueue;
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
 
@@ -55,13 +55,13 @@ struct Outgoing {
     written: VecDeque<(u32, u32)>,
     written_bytes: u64,
     /// Packets not yet handed to the kernel.
-    lines: Lines<(u32, u32)>,
+    queue: SendQueue<(u32, u32)>,
 }
 
 impl Outgoing {
     fn write(&mut self) {
         while self.written_bytes < WRITTEN_MAX
-            && let Some(next) = self.lines.pop()
+            && let Some(next) = self.queue.pop()
         {
             self.written_bytes += u64::from(next.1);
             self.written.push_back(next);
@@ -95,13 +95,13 @@ impl Port {
     }
 
     /// Queues a packet of this many bytes.
-    pub fn line_up(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority) {
+    pub fn enqueue(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority) {
         let turns = &mut self.turns;
         let outgoing = self.waiting.entry(to).or_insert_with(|| {
             turns.push_back(to);
             Outgoing::default()
         });
-        outgoing.lines.push(priority, (packet, bytes));
+        outgoing.queue.push(priority, (packet, bytes));
         outgoing.write();
     }
 

@@ -13,7 +13,7 @@ const OVERTAKEN_MAX: u64 = 16;
 
 /// The queued answers of one connection.
 #[derive(Debug)]
-pub struct Lines<T> {
+pub struct SendQueue<T> {
     urgent: VecDeque<T>,
     /// Each with what `left` has to be for its turn to come.
     rest: VecDeque<(u64, T)>,
@@ -21,13 +21,13 @@ pub struct Lines<T> {
     left: u64,
 }
 
-impl<T> Default for Lines<T> {
+impl<T> Default for SendQueue<T> {
     fn default() -> Self {
         Self { urgent: VecDeque::new(), rest: VecDeque::new(), left: 0 }
     }
 }
 
-impl<T> Lines<T> {
+impl<T> SendQueue<T> {
     /// Queues an answer to a request of this priority.
     pub fn push(&mut self, priority: Priority, item: T) {
         if priority == Priority::Demand {
@@ -62,39 +62,39 @@ impl<T> Lines<T> {
 mod tests {
     use super::*;
 
-    fn all<T>(lines: &mut Lines<T>) -> Vec<T> {
-        std::iter::from_fn(|| lines.pop()).collect()
+    fn all<T>(queue: &mut SendQueue<T>) -> Vec<T> {
+        std::iter::from_fn(|| queue.pop()).collect()
     }
 
     #[test]
     fn awaited_chunks_go_first_but_never_starve_the_rest() {
-        let mut lines = Lines::default();
-        (100..103).for_each(|item| lines.push(Priority::Fill, item));
-        (0..20).for_each(|item| lines.push(Priority::Demand, item));
-        lines.push(Priority::ReadAhead, 103);
-        lines.push_first(99);
+        let mut queue = SendQueue::default();
+        (100..103).for_each(|item| queue.push(Priority::Fill, item));
+        (0..20).for_each(|item| queue.push(Priority::Demand, item));
+        queue.push(Priority::ReadAhead, 103);
+        queue.push_first(99);
         let expected = [99].into_iter().chain(0..15).chain(100..103).chain(15..20).chain([103]);
-        assert_eq!(all(&mut lines), expected.collect::<Vec<_>>());
+        assert_eq!(all(&mut queue), expected.collect::<Vec<_>>());
     }
 
     #[test]
     fn repeated_requests_overtake_nothing() {
-        let mut lines = Lines::default();
+        let mut queue = SendQueue::default();
         let before = 2 * OVERTAKEN_MAX;
-        (0..before).for_each(|item| lines.push(Priority::Demand, item));
-        lines.push(Priority::Fill, u64::MAX);
-        (0..before).for_each(|item| lines.push(Priority::Demand, before + item));
-        let at = all(&mut lines).iter().position(|item| *item == u64::MAX);
+        (0..before).for_each(|item| queue.push(Priority::Demand, item));
+        queue.push(Priority::Fill, u64::MAX);
+        (0..before).for_each(|item| queue.push(Priority::Demand, before + item));
+        let at = all(&mut queue).iter().position(|item| *item == u64::MAX);
         assert_eq!(at, Some((before + OVERTAKEN_MAX) as usize));
     }
 
     #[test]
     fn a_stream_of_demands_holds_nothing_up_for_long() {
-        let mut lines = Lines::default();
-        (0..30).for_each(|_| lines.push(Priority::ReadAhead, true));
+        let mut queue = SendQueue::default();
+        (0..30).for_each(|_| queue.push(Priority::ReadAhead, true));
         let left = (0..100).map(|_| {
-            lines.push(Priority::Demand, false);
-            lines.pop() == Some(true)
+            queue.push(Priority::Demand, false);
+            queue.pop() == Some(true)
         });
         assert_eq!(left.filter(|rest| *rest).count(), 30, "all that was asked for ahead of the stream");
     }
