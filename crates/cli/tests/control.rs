@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_cli::control::client::Client;
 use vfield_cli::control::message::{DaemonStatus, Reply, Request, Serve};
 use vfield_cli::control::server::{Daemon, Pending, Server};
 use vfield_cli::letter;
 use vfield_cli::values::until::Until;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 
 /// Bytes in memory: a hole, then data; the last tenth cannot be read.
 struct Memory(Vec<u8>);

@@ -17,8 +17,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, Piece};
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, Piece};
 
 /// More clients than this wait until one is done: scripts need a few, and each costs about 100 KiB.
 pub const CONNECTIONS_MAX: usize = 64;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 use vfield_node::Node;
 use vfield_node::event::Event;
 use vfield_node::node::Condition;

@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 use vfield_export::fuse::{self, MountError, Mounted, Removed, Unmounted};
 use vfield_export::nbd::access::Rule;
 use vfield_export::nbd::{self, BindError, Server, Serving};

@@ -16,9 +16,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use vfield_core::device::{BlockDevice, GRANULE_BYTES};
+use vfield_block::device::{BlockDevice, GRANULE_BYTES};
+use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
-use vfield_core::source::BlockSource;
 use vfield_node::node::NodeImage;
 use vfield_overlay::{Folder, Overlay};
 

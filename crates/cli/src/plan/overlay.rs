@@ -7,7 +7,7 @@ use crate::memory;
 use crate::values::overlay::OverlayPlace;
 use crate::values::size::human;
 use std::path::{Path, PathBuf};
-use vfield_core::device::GRANULE_BYTES;
+use vfield_block::device::GRANULE_BYTES;
 
 /// The overlay that each image gets.
 #[derive(Debug, Clone, PartialEq, Eq)]

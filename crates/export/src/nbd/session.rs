@@ -4,8 +4,8 @@
 //! that lie within the device. The connection calls it for each request. It reads nothing and sends nothing.
 
 use super::codec::{Chosen, Command, Errno, PAYLOAD_BYTES_MAX, Request, SECTOR_BYTES, flag};
-use vfield_core::extent::Extent;
-use vfield_core::source::Allocation;
+use vfield_block::extent::Extent;
+use vfield_block::source::Allocation;
 
 /// Runs in one block status answer, 64 KiB of them; a client that wants to know more asks again.
 const STATUS_RUNS_MAX: usize = 8192;

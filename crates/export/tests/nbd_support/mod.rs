@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, ReadError, Reading, Urgency};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, ReadError, Reading, Urgency};
 use vfield_export::nbd::{Address, Server, Serving};
 
 pub const CHUNK: u64 = 64 << 10;

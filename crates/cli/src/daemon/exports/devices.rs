@@ -8,7 +8,7 @@ use crate::values::device::DeviceKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 use vfield_export::nbd::kernel::{self, KernelDevice};
 use vfield_export::ublk::{self, Stopped, UblkError};
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use vfield_core::extent::Extent;
+use vfield_block::extent::Extent;
 
 fn extent() -> impl Strategy<Value = Extent> {
     (0u64..40, 0u64..40).prop_map(|(offset, length)| Extent::new(offset, length).expect("small"))
