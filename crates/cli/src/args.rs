@@ -3,31 +3,31 @@
 //! Owns names, groups and help texts. Values parse themselves ([`crate::values`]); what they mean together
 //! is [`crate::plan`]'s. The original's form is turned into this one by [`crate::original`].
 
-mod bench;
 mod trust;
 
-pub use bench::{BenchOptions, Pattern, Via};
-pub use trust::{KeyAction, KeyOptions, SandboxMode, SignOptions};
+pub use trust::{KeyAction, KeyOptions, SignOptions};
+use vfield_bench::args::{self as bench, BenchOptions};
 
 use crate::values::access::Access;
-use crate::values::address::Address;
 use crate::values::boost::Boost;
-use crate::values::device::DeviceKind;
-use crate::values::dhcp::DhcpMode;
-use crate::values::duration::{Period, Retry, Timeout};
 use crate::values::endpoint::Endpoint;
-use crate::values::image::{ImageName, Wanted};
-use crate::values::machine::{Choice, Mac, Tag};
-use crate::values::overlay::OverlayPlace;
-use crate::values::size::Size;
-use crate::values::store::Store;
 use crate::values::threads::Threads;
-use crate::values::until::Until;
-use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
-use std::time::Duration;
+use vfield_console::values::address::Address;
+use vfield_console::values::duration::{Period, Retry, Timeout};
+use vfield_console::values::size::Size;
+use vfield_console::volume::Volume;
+use vfield_control::args::ControlOptions;
+use vfield_control::values::until::Until;
+use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::overlay::OverlayPlace;
+use vfield_daemon::values::sandbox::SandboxMode;
+use vfield_daemon::values::store::Store;
+use vfield_daemon::values::user::UserName;
+use vfield_netboot::args::{self as netboot, NetbootOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,15 +83,6 @@ Examples:
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
   vfield overlay reset                                  as if nothing had ever been written";
 
-const NETBOOT_EXAMPLES: &str = "\
-Examples:
-  vfield serve root.squashfs vmlinuz initrd --listen 192.168.1.1
-  vfield netboot root.squashfs                          beside it; or beside any node that has joined
-                                                        all three
-  vfield netboot root.squashfs --append \"vfield.store=128M vfield.join_boost=random\"
-  vfield netboot root.squashfs --dhcp 192.168.1.100-192.168.1.200     where nobody gives addresses
-  vfield netboot stable --tag stable=root.squashfs --machine 52:54:00:12:34:56=exam.squashfs";
-
 /// Shares a read-only disk image between many machines.
 ///
 /// Every node holds as much of the image in memory as it likes and serves that to the others. As soon as
@@ -106,17 +97,6 @@ pub struct Cli {
     /// What is to be done.
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// How much is said on stderr.
-#[derive(Debug, Clone, Copy, Default, Args)]
-pub struct Volume {
-    /// Say more: once for what happens, twice for every detail.
-    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet", display_order = 900)]
-    pub verbose: u8,
-    /// Say nothing but errors.
-    #[arg(short, long, global = true, display_order = 901)]
-    pub quiet: bool,
 }
 
 /// What vfield can do.
@@ -151,7 +131,7 @@ pub enum Command {
     #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
     /// Let machines start over the network: kernel, initramfs and script over HTTP, DHCP by dnsmasq
-    #[command(after_help = NETBOOT_EXAMPLES)]
+    #[command(after_help = netboot::EXAMPLES)]
     Netboot(Box<NetbootOptions>),
     /// Measure how near the limit reads are, of an image here or of a node over there
     #[command(after_help = bench::EXAMPLES)]
@@ -315,15 +295,6 @@ pub struct DaemonOptions {
     pub publish_threads: Option<Threads>,
 }
 
-/// Which daemon is spoken to.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ControlOptions {
-    /// Control socket of the daemon [default: vfield/control.sock in the runtime directory]
-    #[arg(long, value_name = "PATH", env = "VFIELD_CONTROL", hide_env_values = true, value_hint = ValueHint::FilePath)]
-    #[arg(help_heading = "Daemon", global = true)]
-    pub control: Option<PathBuf>,
-}
-
 /// `vfield status`.
 #[derive(Debug, Args)]
 pub struct StatusOptions {
@@ -465,45 +436,6 @@ pub enum OverlayAction {
         force: bool,
     },
 }
-
-/// `vfield netboot`.
-#[derive(Debug, Args)]
-pub struct NetbootOptions {
-    /// The image that machines have as their root, or a tag
-    #[arg(value_name = "IMAGE|TAG")]
-    pub image: String,
-    /// The kernel: an image of the daemon, or a file (with a slash in its name)
-    #[arg(long, value_name = "IMAGE|FILE", default_value = "vmlinuz", value_hint = ValueHint::FilePath)]
-    pub kernel: String,
-    /// The initramfs, likewise
-    #[arg(long, value_name = "IMAGE|FILE", default_value = "initrd", value_hint = ValueHint::FilePath)]
-    pub initrd: String,
-    /// Give the machine with this network card another image; may be repeated
-    #[arg(long, value_name = "MAC=IMAGE|TAG")]
-    pub machine: Vec<Choice<Mac>>,
-    /// Another name for an image: for --machine, and for /tag/TAG.ipxe; may be repeated
-    #[arg(long, value_name = "TAG=IMAGE")]
-    pub tag: Vec<Choice<Tag>>,
-    /// More words for the kernel, such as "vfield.store=128M vfield.join_boost=random"
-    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
-    pub append: Option<String>,
-    /// Where to serve HTTP [default: the address of the daemon, port 4480]
-    #[arg(long, value_name = "ADDR", help_heading = "Network")]
-    pub listen: Option<Address>,
-    /// What dnsmasq does: proxy (beside a DHCP server), none (it does not run), or FIRST-LAST (it
-    /// gives these addresses)
-    #[arg(long, value_name = "proxy|none|FIRST-LAST", default_value = "proxy", help_heading = "Network")]
-    pub dhcp: DhcpMode,
-    /// Print dnsmasq's configuration instead
-    #[arg(long)]
-    pub print: bool,
-    /// Which daemon.
-    #[command(flatten)]
-    pub control: ControlOptions,
-}
-
-/// How long a leave takes at most where nobody says otherwise.
-pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
 /// `vfield completions`.
 #[derive(Debug, Args)]

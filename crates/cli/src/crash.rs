@@ -4,9 +4,9 @@
 //! neither serves nor dies: peers wait for it, and nobody starts it again. A process that has ended is started again by
 //! its guard or its service manager, and finds its store. Called by `main`, before anything else.
 
-use crate::output;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::panic;
+use vfield_console::output;
 
 /// Lets each panic of this process be told as usual, and then end it by SIGABRT.
 pub fn end_on_panic() {

@@ -5,8 +5,8 @@
 //! number after `-store` is MB (2^20 bytes). The original was made for a closed LAN: a node listens on
 //! all its addresses and exports over NBD to its own machine. Options with two dashes pass through.
 
-use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
+use vfield_console::failure::Failure;
 
 const HINT: &str = "the original's form is `vfield -file FILE` or `vfield -bs ADDR [-store MB] [-join_boost 0..9]`";
 /// Where the original's nodes listen.

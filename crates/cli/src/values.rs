@@ -4,21 +4,7 @@
 //! or the network; that is done in [`crate::plan`].
 
 pub mod access;
-pub mod address;
 pub mod boost;
-pub mod count;
-pub mod device;
-pub mod dhcp;
-pub mod duration;
 pub mod endpoint;
-pub mod image;
-pub mod machine;
-pub mod nbd_uri;
-pub mod overlay;
-pub mod rate;
-pub mod size;
-pub mod store;
 pub mod threads;
-pub mod until;
-pub mod user;
 pub mod zone;

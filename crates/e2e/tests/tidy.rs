@@ -98,13 +98,25 @@ fn the_core_has_few_dependencies() {
 }
 
 #[test]
-fn exports_do_not_know_nodes() {
+fn rooms_have_one_direction() {
     for (of, not) in [
         ("export", "vfield-node"),
         ("node", "vfield-export"),
         ("core", "vfield-node"),
         ("lab", "vfield-core"),
+        ("measure", "vfield-core"),
+        ("lab", "vfield-measure"),
         ("block", "vfield-core"),
+        ("console", "vfield-node"),
+        ("console", "vfield-export"),
+        ("control", "vfield-daemon"),
+        ("netboot", "vfield-daemon"),
+        ("bench", "vfield-daemon"),
+        ("daemon", "vfield-netboot"),
+        ("daemon", "vfield-bench"),
+        ("daemon", "../cli"),
+        ("netboot", "../cli"),
+        ("bench", "../cli"),
     ] {
         let manifest =
             std::fs::read_to_string(workspace().join(format!("crates/{of}/Cargo.toml"))).expect("a manifest");

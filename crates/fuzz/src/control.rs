@@ -2,7 +2,7 @@
 //!
 //! Promises: a line is a request or a refusal; what was understood is said on one line, and understood again.
 
-use vfield_cli::control::message::{Reply, Request};
+use vfield_control::message::{Reply, Request};
 
 /// A line.
 pub fn target(bytes: &[u8]) {

@@ -1,10 +1,10 @@
 //! The part of the command line about trust: keys, signatures, and what a daemon gives up.
 
 use super::ControlOptions;
-use crate::values::image::ImageName;
-use crate::values::size::Size;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
+use vfield_console::values::size::Size;
+use vfield_daemon::values::image::ImageName;
 
 pub(super) const SIGN_EXAMPLES: &str = "\
 Examples:
@@ -75,17 +75,4 @@ pub enum KeyAction {
         #[command(flatten)]
         control: ControlOptions,
     },
-}
-
-/// How much a daemon gives up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxMode {
-    /// What it can.
-    #[default]
-    Auto,
-    /// Everything, or it does not start.
-    Require,
-    /// Nothing.
-    Off,
 }

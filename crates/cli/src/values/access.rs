@@ -1,8 +1,8 @@
 //! `--nbd-allow`: from where an image may be read over NBD, `[IMAGE=]NETWORK`.
 
-use crate::failure::BadValue;
 use serde::Deserialize;
 use std::str::FromStr;
+use vfield_console::failure::BadValue;
 use vfield_export::nbd::access::{BadNetwork, Rule};
 
 /// A rule of an access list.

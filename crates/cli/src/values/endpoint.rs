@@ -1,11 +1,11 @@
 //! `--nbd`: where an NBD server listens, `unix:PATH` or `tcp:ADDR`.
 
-use super::address::Address;
-use crate::failure::BadValue;
 use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use vfield_console::failure::BadValue;
+use vfield_console::values::address::Address;
 use vfield_export::nbd::UNIX_PATH_BYTES_MAX;
 
 const HINT: &str = "give unix:PATH or tcp:ADDR, for example unix:/run/vfield/nbd.sock or tcp:127.0.0.1:10809";
