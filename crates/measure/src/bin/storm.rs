@@ -7,9 +7,9 @@
 use clap::{Parser, ValueEnum};
 use std::io::Write as _;
 use std::path::PathBuf;
-use vfield_lab::storm::plan::{Plan, bytes};
-use vfield_lab::storm::report::Spread;
-use vfield_lab::storm::{Event, Mode, Programs, Sample, System, play_role, run};
+use vfield_measure::storm::plan::{Plan, bytes};
+use vfield_measure::storm::report::Spread;
+use vfield_measure::storm::{Event, Mode, Programs, Sample, System, play_role, run};
 
 /// Race readers of one image in a field of shaped hosts on this machine.
 #[derive(Debug, Parser)]

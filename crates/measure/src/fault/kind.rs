@@ -1,10 +1,10 @@
 //! The kinds of faults, by name.
 
-use crate::cgroup;
-use crate::need::{Need, find_tool};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use vfield_lab::cgroup;
+use vfield_lab::need::{Need, find_tool};
 
 /// Something that goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

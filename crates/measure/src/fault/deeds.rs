@@ -4,14 +4,14 @@ use super::field::{Field, LOOK_EVERY, backing};
 use super::kind::Fault;
 use super::reader::Readers;
 use super::{Plan, reader};
-use crate::bytes::MIB;
-use crate::cgroup::Cgroup;
-use crate::process::run;
-use crate::{Daemon, LabError, client};
 use std::fs::File;
 use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use vfield_lab::bytes::MIB;
+use vfield_lab::cgroup::Cgroup;
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, LabError, client};
 
 /// Between two kills.
 const KILL_EVERY: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
 //! What should have been given back after a fault, and was not.
 
 use super::field::Field;
-use crate::bytes::MIB;
-use crate::cgroup;
-use crate::wait::wait_until;
 use std::path::Path;
 use std::time::Duration;
+use vfield_lab::bytes::MIB;
+use vfield_lab::cgroup;
+use vfield_lab::wait::wait_until;
 
 /// Connections end, and memory is given back, within this.
 const SETTLED: Duration = Duration::from_secs(20);

@@ -2,9 +2,7 @@
 //! block. One whose node dies connects again as soon as there is another, as the kernel's client does.
 
 use super::field::Field;
-use crate::LabError;
 use crate::storm::nbd::{Client, Target};
-use crate::wait::Deadline;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::io;
@@ -12,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vfield_lab::LabError;
+use vfield_lab::wait::Deadline;
 
 /// Bytes of a request, and requests in flight: what `nbdcopy` does with one connection.
 const BLOCK_BYTES: u64 = 256 << 10;

@@ -2,14 +2,14 @@
 
 use super::Plan;
 use super::kind::Fault;
-use crate::bytes::{MIB, random_file};
-use crate::cgroup::Cgroup;
-use crate::daemon::Start;
-use crate::process::run;
-use crate::{Daemon, Lab, LabError, Link, Vfield};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::cgroup::Cgroup;
+use vfield_lab::daemon::Start;
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Lab, LabError, Link, Vfield};
 
 /// A node fills over a thin link, beside all others.
 const FILL_LIMIT: Duration = Duration::from_secs(180);

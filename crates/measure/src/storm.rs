@@ -6,7 +6,7 @@
 //! [`play_role`].
 //!
 //! Beside vfield the same race can be run by nbdkit (one server) and by a chain of relays that choose nothing and ask
-//! for nothing: what the lab allows at best. What a figure is worth, the other two tell. Used by the `storm` example and
+//! for nothing: what the lab allows at best. What a figure is worth, the other two tell. Used by the `storm` program and
 //! by tests; nothing here knows the protocol between nodes.
 
 pub mod field;

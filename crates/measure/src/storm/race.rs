@@ -7,8 +7,6 @@ use super::plan::{Plan, System};
 use super::report::Sample;
 use super::role::{Outcome, Programs, Role, VARIABLE, Word, go, now_ns};
 use super::weather::{Event, Trouble};
-use crate::process::signal;
-use crate::{Host, LabError};
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,6 +16,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
+use vfield_lab::process::signal;
+use vfield_lab::{Host, LabError};
 
 /// From the word to the start, so that all processes have heard it and wait.
 const START_DELAY: Duration = Duration::from_millis(200);

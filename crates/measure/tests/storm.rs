@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use vfield_lab::need::{Need, have};
-use vfield_lab::storm::{Event, Mode, Plan, Programs, Sample, System, play_role, run};
 use vfield_lab::{Lab, LabError, Link};
+use vfield_measure::storm::{Event, Mode, Plan, Programs, Sample, System, play_role, run};
 
 /// Not a test: what the processes of the hosts run, this program being their program as well.
 #[test]

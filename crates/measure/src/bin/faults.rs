@@ -8,8 +8,8 @@ use clap::Parser;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use vfield_lab::fault::{Fault, Plan, run};
-use vfield_lab::storm::plan::bytes;
+use vfield_measure::fault::{Fault, Plan, run};
+use vfield_measure::storm::plan::bytes;
 
 /// Bring faults about in a field of shaped hosts on this machine.
 #[derive(Debug, Parser)]

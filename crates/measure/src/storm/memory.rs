@@ -7,7 +7,6 @@
 
 use super::meter::meminfo_bytes;
 use super::plan::{Plan, System};
-use crate::LabError;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,6 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use vfield_lab::LabError;
 
 /// Beside stores: sockets' buffers, and what daemons themselves need.
 const BYTES_PER_HOST: u64 = 24 << 20;

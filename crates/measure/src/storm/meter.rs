@@ -1,8 +1,8 @@
 //! What is measured from outside while a storm runs: links, processors, and what the kernel could not do.
 
 use super::role::seconds_since;
-use crate::link::Counters;
-use crate::{Lab, LabError, process};
+use vfield_lab::link::Counters;
+use vfield_lab::{Lab, LabError, process};
 
 /// One look at the meters. What a storm took is the difference of two.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //!
 //! [`run`] lays out a field, lets a reader on each host go through the image over and over, brings a [`Fault`] about for a
 //! while, heals it, and gives a [`Finding`]: wrong bytes, errors, the longest stall, and what was not given back. Which hosts
-//! are struck, and when, is drawn from a seed. Used by the `faults` example and by tests; knows nothing of the protocol
+//! are struck, and when, is drawn from a seed. Used by the `faults` program and by tests; knows nothing of the protocol
 //! between nodes.
 
 mod deeds;
@@ -15,11 +15,11 @@ mod reader;
 pub use finding::Finding;
 pub use kind::Fault;
 
-use crate::{LabError, Vfield};
 use field::Field;
 use reader::Readers;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use vfield_lab::{LabError, Vfield};
 
 /// After a fault is over, everybody reads on for so long: what it left behind is to be seen.
 const AFTERWARDS: Duration = Duration::from_secs(3);

@@ -7,11 +7,11 @@ use super::reader::{self, Node, Random};
 use super::relay::{self, Source};
 use super::role::{Programs, Role};
 use super::{race::Helper, weather::Trouble};
-use crate::process::run;
-use crate::{Daemon, Deadline, Host, Lab, LabError, Link, Process, Vfield, bytes};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Deadline, Host, Lab, LabError, Link, Process, Vfield, bytes};
 
 /// The origin's goodbye: it waits for what it is sending.
 const LEAVE_LIMIT: Duration = Duration::from_secs(30);
