@@ -5,11 +5,11 @@
 //! which are hash pages, who is whose parent, how long each is. Pure arithmetic; holds no bytes.
 
 use crate::chunk::{BadChunkSize, Chunk, ChunkSize, HASH_BYTES};
-use crate::extent::Extent;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use vfield_block::extent::Extent;
 
 /// Names an image by its content: BLAKE3 of its [`Header`] and of the top page of its hash tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

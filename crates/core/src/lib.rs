@@ -1,15 +1,12 @@
 //! The V-FIELD protocol as pure state machines: no sockets, clocks, threads or randomness of its own.
 //!
 //! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the idea
-//! that makes it fast. [`source`] and [`device`] are where a node meets the exports. [`hash_tree`] and [`image`] are
-//! what everything else trusts.
+//! that makes it fast. [`hash_tree`] and [`image`] are what everything else trusts.
 
 pub mod bits;
 pub mod chunk;
 pub mod config;
-pub mod device;
 pub mod directory;
-pub mod extent;
 pub mod fetch;
 pub mod few;
 pub mod fill;
@@ -30,7 +27,6 @@ pub mod reach;
 pub mod read_ahead;
 pub mod record;
 pub mod snapshot;
-pub mod source;
 pub mod standing;
 pub mod statement;
 pub mod time;

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use vfield_core::device::WriteError;
+use vfield_block::device::WriteError;
 
 /// Changes that nobody flushes are committed after so long all the same: what file systems do (ext4's `commit`).
 const COMMIT_EVERY: Duration = Duration::from_secs(5);

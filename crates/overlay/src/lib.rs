@@ -14,8 +14,8 @@
 //! change is found there after a kill. What a flush means: that it is found there after a power loss, too, and, in
 //! memory as well, that nothing of what was to be changed was refused.
 //!
-//! [`BlockSource`]: vfield_core::source::BlockSource
-//! [`BlockDevice`]: vfield_core::device::BlockDevice
+//! [`BlockSource`]: vfield_block::source::BlockSource
+//! [`BlockDevice`]: vfield_block::device::BlockDevice
 
 mod committer;
 mod entry;

@@ -7,8 +7,8 @@ use crate::granule::{AREA_BYTES, GRANULE_BYTES, State, granules_in};
 use crate::inner::Inner;
 use bytes::Bytes;
 use std::io;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocation, Piece, ReadError};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocation, Piece, ReadError};
 
 /// Runs of one answer about allocation, as many as a node gives.
 const RUNS_MAX: usize = 4096;
@@ -101,7 +101,7 @@ impl Inner {
         Ok(extent.len() - rest.len())
     }
 
-    /// As [`vfield_core::source::BlockSource::try_read`]; an error of the medium is told by [`Self::read`].
+    /// As [`vfield_block::source::BlockSource::try_read`]; an error of the medium is told by [`Self::read`].
     pub fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
         let before = pieces.len();
         let here = self.push_here(extent, pieces).is_ok_and(|length| length == extent.len());
@@ -111,7 +111,7 @@ impl Inner {
         here
     }
 
-    /// As [`vfield_core::source::BlockSource::read`].
+    /// As [`vfield_block::source::BlockSource::read`].
     pub async fn read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
         let mut pieces = Vec::new();
         let here = self.push_here(extent, &mut pieces);
@@ -122,7 +122,7 @@ impl Inner {
         let (_, part) = self.state(extent);
         let later = extent.skip(part.len());
         if !later.is_empty() {
-            self.prefetch(later, vfield_core::source::Urgency::Now);
+            self.prefetch(later, vfield_block::source::Urgency::Now);
         }
         // Not padded: whoever needs more than the base has comes again. A part that the base has nothing of is here.
         let known = self.in_base(part);
@@ -132,8 +132,8 @@ impl Inner {
         self.base.read(known).await
     }
 
-    /// As [`vfield_core::source::BlockSource::prefetch`].
-    pub fn prefetch(&self, extent: Extent, urgency: vfield_core::source::Urgency) {
+    /// As [`vfield_block::source::BlockSource::prefetch`].
+    pub fn prefetch(&self, extent: Extent, urgency: vfield_block::source::Urgency) {
         let mut rest = extent;
         while !rest.is_empty() {
             let (state, part) = self.state(rest);
@@ -145,7 +145,7 @@ impl Inner {
         }
     }
 
-    /// As [`vfield_core::source::BlockSource::allocation`].
+    /// As [`vfield_block::source::BlockSource::allocation`].
     pub async fn allocation(&self, extent: Extent) -> Result<Vec<Allocation>, ReadError> {
         let mut runs = Vec::new();
         let mut rest = extent;
