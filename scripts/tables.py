@@ -10,7 +10,7 @@ import textwrap
 
 import record
 
-# Payload for each byte that a link counts; crates/lab/src/storm/plan.rs has the reason.
+# Payload for each byte that a link counts; crates/measure/src/storm/plan.rs has the reason.
 PAYLOAD = 1448 / 1514
 
 

@@ -4,31 +4,31 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
-mod bench;
 mod trust;
 
-pub use bench::{BenchOptions, Pattern, Via};
-pub use trust::{KeyAction, KeyOptions, SandboxMode, SignOptions};
+pub use trust::{KeyAction, KeyOptions, SignOptions};
+use vfield_bench::args::{self as bench, BenchOptions};
 
 use crate::values::access::Access;
-use crate::values::address::Address;
 use crate::values::boost::Boost;
-use crate::values::device::DeviceKind;
-use crate::values::dhcp::DhcpMode;
-use crate::values::duration::{Period, Retry, Timeout};
-use crate::values::endpoint::Endpoint;
-use crate::values::image::{ImageName, Wanted};
-use crate::values::machine::{Choice, Mac, Tag};
-use crate::values::overlay::OverlayPlace;
-use crate::values::size::Size;
-use crate::values::store::Store;
 use crate::values::threads::Threads;
-use crate::values::until::Until;
-use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
-use std::time::Duration;
+use vfield_console::values::address::Address;
+use vfield_console::values::duration::{Period, Retry, Timeout};
+use vfield_console::values::size::Size;
+use vfield_console::volume::Volume;
+use vfield_control::args::ControlOptions;
+use vfield_control::values::endpoint::Endpoint;
+use vfield_control::values::until::Until;
+use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::overlay::OverlayPlace;
+use vfield_daemon::values::sandbox::SandboxMode;
+use vfield_daemon::values::store::Store;
+use vfield_daemon::values::user::UserName;
+use vfield_netboot::args::{self as netboot, NetbootOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,14 +83,6 @@ Examples:
   vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
   vfield overlay reset                                  drop all changes";
 
-const NETBOOT_EXAMPLES: &str = "\
-Examples:
-  vfield serve root.squashfs vmlinuz initrd --listen 192.168.1.1
-  vfield netboot root.squashfs                          beside any node that has all three images
-  vfield netboot root.squashfs --append \"vfield.store=128M vfield.join_boost=random\"
-  vfield netboot root.squashfs --dhcp 192.168.1.100-192.168.1.200     on a network without a DHCP server
-  vfield netboot stable --tag stable=root.squashfs --machine 52:54:00:12:34:56=exam.squashfs";
-
 /// Shares a read-only disk image between many machines.
 ///
 /// Each node holds a part of the image in memory and serves it to the others. When the stores
@@ -105,17 +97,6 @@ pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// Verbosity on stderr.
-#[derive(Debug, Clone, Copy, Default, Args)]
-pub struct Volume {
-    /// Log more: -v logs events, -vv logs every detail.
-    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet", display_order = 900)]
-    pub verbose: u8,
-    /// Print errors only.
-    #[arg(short, long, global = true, display_order = 901)]
-    pub quiet: bool,
 }
 
 /// The commands of vfield.
@@ -150,7 +131,7 @@ pub enum Command {
     #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
     /// Boot machines over the network: boot files over HTTP, DHCP by dnsmasq
-    #[command(after_help = NETBOOT_EXAMPLES)]
+    #[command(after_help = netboot::EXAMPLES)]
     Netboot(Box<NetbootOptions>),
     /// Measure reads of a local image or of another node against the limit
     #[command(after_help = bench::EXAMPLES)]
@@ -206,7 +187,7 @@ pub struct JoinOptions {
     /// With --trust: accept an image although a newer signature under its name was seen before
     #[arg(long, requires = "trust", help_heading = "Signatures")]
     pub allow_rollback: bool,
-    /// What every daemon takes.
+    /// Options of every daemon.
     #[command(flatten)]
     pub daemon: DaemonOptions,
 }
@@ -307,15 +288,6 @@ pub struct DaemonOptions {
     /// Measurements only: no read-ahead
     #[arg(long, hide = true)]
     pub no_read_ahead: bool,
-}
-
-/// The daemon to control.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ControlOptions {
-    /// Control socket of the daemon [default: vfield/control.sock in the runtime directory]
-    #[arg(long, value_name = "PATH", env = "VFIELD_CONTROL", hide_env_values = true, value_hint = ValueHint::FilePath)]
-    #[arg(help_heading = "Daemon", global = true)]
-    pub control: Option<PathBuf>,
 }
 
 /// Options of `vfield status`.
@@ -460,45 +432,6 @@ pub enum OverlayAction {
         force: bool,
     },
 }
-
-/// Options of `vfield netboot`.
-#[derive(Debug, Args)]
-pub struct NetbootOptions {
-    /// Root image of the machines, or a tag
-    #[arg(value_name = "IMAGE|TAG")]
-    pub image: String,
-    /// Kernel: an image of the daemon, or a file (with a slash in its name)
-    #[arg(long, value_name = "IMAGE|FILE", default_value = "vmlinuz", value_hint = ValueHint::FilePath)]
-    pub kernel: String,
-    /// Initramfs: an image of the daemon, or a file
-    #[arg(long, value_name = "IMAGE|FILE", default_value = "initrd", value_hint = ValueHint::FilePath)]
-    pub initrd: String,
-    /// Another image for the machine with this network card. May be repeated
-    #[arg(long, value_name = "MAC=IMAGE|TAG")]
-    pub machine: Vec<Choice<Mac>>,
-    /// Tag of an image, for --machine and /tag/TAG.ipxe. May be repeated
-    #[arg(long, value_name = "TAG=IMAGE")]
-    pub tag: Vec<Choice<Tag>>,
-    /// Additional kernel parameters, such as "vfield.store=128M vfield.join_boost=random"
-    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
-    pub append: Option<String>,
-    /// Listen address of HTTP [default: the daemon's address, port 4480]
-    #[arg(long, value_name = "ADDR", help_heading = "Network")]
-    pub listen: Option<Address>,
-    /// Mode of dnsmasq. proxy: beside a DHCP server. none: not started. FIRST-LAST: assigns these
-    /// addresses
-    #[arg(long, value_name = "proxy|none|FIRST-LAST", default_value = "proxy", help_heading = "Network")]
-    pub dhcp: DhcpMode,
-    /// Print dnsmasq's configuration and exit
-    #[arg(long)]
-    pub print: bool,
-    /// The daemon to control.
-    #[command(flatten)]
-    pub control: ControlOptions,
-}
-
-/// Default maximum time of a leave.
-pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
 /// Options of `vfield completions`.
 #[derive(Debug, Args)]

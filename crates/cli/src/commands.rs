@@ -1,17 +1,20 @@
 //! The commands that are not daemons: each speaks to one, or needs none.
 
-use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions, Volume};
-use crate::control::client::{self, Client};
-use crate::control::message::{DaemonStatus, Reply, Request, millis};
-use crate::control::offer::ExportStatus;
-use crate::failure::{Failure, plain};
-use crate::log::{Style, Voice};
-use crate::selection;
-use crate::values::until::Until;
-use crate::{log, output, publish, source_file, status as view};
+use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions};
+use crate::{publish, source_file, status as view};
 use clap::{Command, CommandFactory};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vfield_console::failure::{Failure, plain};
+use vfield_console::log::{Style, Voice};
+use vfield_console::volume::Volume;
+use vfield_console::{log, output};
+use vfield_control::client::{self, Client};
+use vfield_control::message::{DaemonStatus, Reply, Request, millis};
+use vfield_control::offer::ExportStatus;
+use vfield_control::selection;
+use vfield_control::shares::sole_text;
+use vfield_control::values::until::Until;
 use vfield_node::status::Sole;
 
 /// How long `status --wait` without a timeout looks for a daemon that is just being started.
@@ -110,7 +113,7 @@ pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
 /// `vfield leave --dry-run`.
 fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
     if !images.is_empty() {
-        let fact = format!("no other node holds {}", view::sole_text(images));
+        let fact = format!("no other node holds {}", sole_text(images));
         return Err(Failure::failed(fact)
             .hint("a leave hands over the chunks that fit into other stores, and is refused if any are left"));
     }
@@ -161,7 +164,7 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::offer::ExportKind;
+    use vfield_control::offer::ExportKind;
     use vfield_node::status::ImageStatus;
 
     #[test]

@@ -5,9 +5,9 @@
 //! process that has ended is started again by its guard or its service manager, and finds its
 //! store. Called by `main`, before anything else.
 
-use crate::output;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::panic;
+use vfield_console::output;
 
 /// Lets each panic of this process be told as usual, and then end it by SIGABRT.
 pub fn end_on_panic() {

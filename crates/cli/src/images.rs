@@ -3,19 +3,19 @@
 //! A file is opened here and handed over: a daemon opens none that others name.
 
 use crate::args::{AddOptions, DropOptions};
-use crate::control::client::Client;
-use crate::control::message::{Reply, Request, Serve};
-use crate::failure::{Failure, plain};
-use crate::memory;
-use crate::output;
 use crate::signature;
 use crate::source_file;
-use crate::status::clean;
-use crate::values::image::{ImageName, Wanted};
-use crate::values::store::Store;
 use std::fs::File;
 use std::path::Path;
+use vfield_console::failure::{Failure, plain};
+use vfield_console::output;
+use vfield_console::text::clean;
+use vfield_control::client::Client;
+use vfield_control::message::{Reply, Request, Serve};
 use vfield_core::chunk::ChunkSize;
+use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::store::Store;
+use vfield_machine::memory;
 use vfield_node::config::StoreSize;
 
 /// Runs `vfield add`.
@@ -65,8 +65,10 @@ fn send_file(path: &Path, options: &AddOptions) -> Result<Client, Failure> {
 /// Says which image is wanted.
 fn send_wish(options: &AddOptions) -> Result<Client, Failure> {
     // What cannot be meant is said before a daemon is asked.
-    let _: Wanted =
-        options.target.parse().map_err(|bad: crate::failure::BadValue| Failure::usage(bad.fact).hint(bad.hint))?;
+    let _: Wanted = options
+        .target
+        .parse()
+        .map_err(|bad: vfield_console::failure::BadValue| Failure::usage(bad.fact).hint(bad.hint))?;
     let store =
         options.store.map(|store: Store| store.within(memory::total_bytes().unwrap_or(u64::MAX))).transpose()?;
     let store = store.map(|store| match store {

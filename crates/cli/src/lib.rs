@@ -1,51 +1,42 @@
 //! The command line of V-FIELD, as a library so that its tests can reach into it.
 //!
-//! The only crate that knows both the node and the exports: it parses command lines, runs daemons
-//! and controls them. It holds no part of the protocol between nodes.
+//! Owns what people type: options, the configuration file, refusals and reports.
+//! A daemon runs in [`vfield_daemon`]; the other commands speak to a daemon, or need none.
+//! The crate holds no part of the protocol between nodes.
 
 pub mod args;
-pub mod bench;
 pub mod commands;
-pub mod control;
 pub mod crash;
-pub mod daemon;
-pub mod failure;
 pub mod field_key;
-pub mod guard;
 pub mod images;
-#[cfg(test)]
-mod json_reference;
-pub mod keeper;
-pub mod letter;
-pub mod log;
-pub mod memory;
 pub mod nearest;
-pub mod netboot;
-pub mod network;
 pub mod original;
-pub mod output;
 pub mod overlay;
 pub mod plan;
 pub mod publish;
 pub mod refusal;
-pub mod report;
-pub mod rollback;
-pub mod selection;
 pub mod settings;
 pub mod signature;
 pub mod source_file;
 pub mod status;
 pub mod values;
 
-use args::{Cli, Command, DaemonOptions, Volume};
+use args::{Cli, Command, DaemonOptions};
 use clap::Parser;
-use failure::Failure;
-use guard::Role;
-use log::Style;
-use plan::Plan;
 use settings::Settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use vfield_bench as bench;
+use vfield_console::failure::Failure;
+use vfield_console::log::{self, Style};
+use vfield_console::output;
+use vfield_console::volume::Volume;
+use vfield_daemon as daemon;
+use vfield_daemon::guard::{self, Role};
+use vfield_daemon::keeper;
+use vfield_daemon::key_files::KeyFiles;
+use vfield_daemon::plan::Plan;
+use vfield_netboot as netboot;
 
 /// Runs one command line, program name first; says what went wrong on stderr.
 pub fn run(args: Vec<OsString>) -> ExitCode {
@@ -83,7 +74,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
             let settings = Settings::load(config.as_deref())?;
             let level = settings.volume(volume);
             let options = settings.complete_serve(*options);
-            let plan = |options| Ok(Plan { config, volume, ..Plan::serve(options)? });
+            let plan = |options| Ok(Plan { config, volume, ..plan::serve(options)? });
             run_daemon(&options.daemon.clone(), level, args, || plan(options))
         }
         Command::Join(options) => {
@@ -91,7 +82,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
             let settings = Settings::load(config.as_deref())?;
             let level = settings.volume(volume);
             let options = settings.complete_join(*options);
-            let plan = |options| Ok(Plan { config, volume, ..Plan::join(options)? });
+            let plan = |options| Ok(Plan { config, volume, ..plan::join(options)? });
             run_daemon(&options.daemon.clone(), level, args, || plan(options))
         }
         Command::Status(options) => commands::status(&options),
@@ -104,7 +95,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),
         Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
-        Command::Bench(options) => bench::run(&options, volume),
+        Command::Bench(options) => bench::run(&options, volume, |files| KeyFiles::choose(files).read()),
         Command::Completions(options) => commands::completions(&options),
         Command::Man(options) => commands::man(&options),
     }

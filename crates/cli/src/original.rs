@@ -6,8 +6,8 @@
 //! listens on all its addresses and exports over NBD to its own machine. Options with two dashes
 //! pass through.
 
-use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
+use vfield_console::failure::Failure;
 
 const HINT: &str = "the original's form is `vfield -file FILE` or `vfield -bs ADDR [-store MB] [-join_boost 0..9]`";
 /// Where the original's nodes listen.

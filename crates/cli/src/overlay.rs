@@ -1,13 +1,14 @@
 //! `vfield overlay`: what was written to an image of the running daemon, shown, saved or dropped.
 
 use crate::args::{OverlayAction, OverlayOptions};
-use crate::control::client::Client;
-use crate::control::message::{OverlayStatus, Reply, Request};
-use crate::failure::{Failure, plain};
-use crate::output;
-use crate::status::{clean, overlay_text};
-use crate::values::size::human;
+use crate::status::overlay_text;
 use std::io::ErrorKind;
+use vfield_console::failure::{Failure, plain};
+use vfield_console::output;
+use vfield_console::text::clean;
+use vfield_console::values::size::human;
+use vfield_control::client::Client;
+use vfield_control::message::{OverlayStatus, Reply, Request};
 use vfield_overlay::{ReplaceError, Replacement};
 
 /// Runs `vfield overlay`.

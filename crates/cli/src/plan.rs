@@ -4,35 +4,33 @@
 //! command line and the configuration file end in one [`Plan`].
 
 mod overlay;
-pub mod user;
 
-pub use overlay::OverlayPlan;
-
-use crate::args::{DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume};
-use crate::daemon::members;
-use crate::failure::Failure;
-use crate::field_key::KeyFiles;
-use crate::memory;
-use crate::network;
+use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::settings::Settings;
 use crate::signature;
 use crate::source_file;
-use crate::values::address::Address;
 use crate::values::boost::Boost;
-use crate::values::device::DeviceKind;
-use crate::values::image::ImageName;
-use crate::values::store::Store;
 use crate::values::zone::ZoneChoice;
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-use user::User;
+use vfield_console::failure::Failure;
+use vfield_console::values::address::Address;
+use vfield_console::volume::Volume;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
+use vfield_daemon::key_files::KeyFiles;
+use vfield_daemon::members;
+use vfield_daemon::plan::user::User;
+use vfield_daemon::plan::{Places, Plan};
+use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::image::ImageName;
+use vfield_daemon::values::store::Store;
 use vfield_export::nbd;
-use vfield_export::nbd::access::Rule;
+use vfield_machine::memory;
+use vfield_machine::network;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_trust::signature::TrustedKeys;
 
@@ -43,170 +41,110 @@ const STORE_DEFAULT: StoreSize = StoreSize::Percent(30.0);
 /// each other.
 const RETRY_AT_TERMINAL: Duration = Duration::from_secs(5);
 
-/// What a daemon is to do.
-#[derive(Debug)]
-pub struct Plan {
-    /// What the node is told.
-    pub node: NodeConfig,
-    /// How the images can be attached on this machine.
-    pub exports: Places,
-    /// Where changes to the images are kept, if they can be made.
-    pub overlay: Option<OverlayPlan>,
-    /// Where the field's keys were read from.
-    pub key_files: KeyFiles,
-    /// True if an image may be older than one read under its name before.
-    pub allow_rollback: bool,
-    /// The path of --control.
-    pub control: Option<PathBuf>,
-    /// How much is given up.
-    pub sandbox: SandboxMode,
-    /// True if it carries this machine's root: its memory is locked.
-    pub root: bool,
-    /// Who serves, once everything is set up; nobody else if nothing is said.
-    pub user: Option<User>,
-    /// Where members are remembered over a death.
-    pub members: Option<PathBuf>,
-    /// Logs in JSON.
-    pub json: bool,
-    /// Threads that serve readers and other nodes.
-    pub threads: NonZeroUsize,
-    /// The configuration file that was read.
-    pub config: Option<PathBuf>,
-    /// How much the command line says is to be said.
-    pub volume: Volume,
-    /// What a person should know, though the daemon can do without it.
-    pub warnings: Vec<String>,
+/// What `vfield serve` is to do.
+pub fn serve(options: ServeOptions) -> Result<Plan, Failure> {
+    let (bootstrap, warnings) = resolve_members(&options.join, Vec::new())?;
+    let serve = files(&options)?;
+    let listen = match &options.daemon.listen {
+        Some(address) => listen_at(address, "--listen")?,
+        None => default_serve_listen(&bootstrap)?,
+    };
+    let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
+    // Who founded the field and is started again finds those who stayed; if nobody did, it founds
+    // another.
+    let founds = bootstrap.is_empty();
+    let remembered = remembered(&options.daemon, &bootstrap);
+    let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
+    let bootstrap = bootstrap.into_iter().chain(remembered).collect();
+    let node = NodeConfig {
+        serve,
+        founds,
+        join: Vec::new(),
+        store: StoreSize::Bytes(0),
+        join_boost: JoinBoost::DEFAULT,
+        ..node(&options.daemon, listen, any_port, bootstrap)?
+    };
+    Ok(Plan { warnings, ..plan(node, options.daemon, false)? })
 }
 
-/// Where the images are to be found.
-#[derive(Debug)]
-pub struct Places {
-    /// Addresses of NBD servers.
-    pub nbd: Vec<nbd::Address>,
-    /// Rules for NBD clients over TCP.
-    pub access: Vec<Rule>,
-    /// Certificates for NBD clients over TCP.
-    pub tls: Option<nbd::Tls>,
-    /// Directory of the mount.
-    pub mount: Option<PathBuf>,
-    /// Driver of block devices, if each image is one.
-    pub device: Option<DeviceKind>,
+/// What `vfield join` is to do.
+pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
+    if options.join.is_empty() {
+        let failure = Failure::usage("no address to join through");
+        return Err(
+            failure.hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration")
+        );
+    }
+    let memory = memory::total_bytes().unwrap_or(u64::MAX);
+    let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
+    let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
+    let (listen, bootstrap) = match &options.daemon.listen {
+        Some(address) => {
+            let listen = listen_at(address, "--listen")?;
+            (listen, reachable_from(listen, members)?)
+        }
+        None => network::facing(&members)?,
+    };
+    let any_port = options.daemon.listen.as_ref().is_none_or(|address| address.port().is_none());
+    let node = NodeConfig {
+        serve: Vec::new(),
+        trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
+        join: options.image.into_iter().map(|wanted| wanted.0).collect(),
+        store,
+        stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
+        join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
+        ..node(&options.daemon, listen, any_port, bootstrap)?
+    };
+    Ok(Plan { warnings, ..plan(node, options.daemon, options.allow_rollback)? })
 }
 
-impl Places {
-    /// The sockets at which NBD clients of this machine may connect.
-    pub fn nbd_sockets(&self) -> impl Iterator<Item = &Path> {
-        self.nbd.iter().filter_map(|place| match place {
-            nbd::Address::Unix(path) => Some(path.as_path()),
-            nbd::Address::Tcp(_) => None,
-        })
-    }
-}
-
-impl Plan {
-    /// What `vfield serve` is to do.
-    pub fn serve(options: ServeOptions) -> Result<Self, Failure> {
-        let (bootstrap, warnings) = resolve_members(&options.join, Vec::new())?;
-        let serve = files(&options)?;
-        let listen = match &options.daemon.listen {
-            Some(address) => listen_at(address, "--listen")?,
-            None => default_serve_listen(&bootstrap)?,
-        };
-        let any_port = options.daemon.listen.is_none() && !bootstrap.is_empty();
-        // Who founded the field and is started again finds those who stayed; if nobody did, it
-        // founds another.
-        let founds = bootstrap.is_empty();
-        let remembered = remembered(&options.daemon, &bootstrap);
-        let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
-        let bootstrap = bootstrap.into_iter().chain(remembered).collect();
-        let node = NodeConfig {
-            serve,
-            founds,
-            join: Vec::new(),
-            store: StoreSize::Bytes(0),
-            join_boost: JoinBoost::DEFAULT,
-            ..node(&options.daemon, listen, any_port, bootstrap)?
-        };
-        Ok(Self { warnings, ..Self::new(node, options.daemon, false)? })
-    }
-
-    /// What `vfield join` is to do.
-    pub fn join(options: JoinOptions) -> Result<Self, Failure> {
-        if options.join.is_empty() {
-            let failure = Failure::usage("no address to join through");
-            return Err(failure
-                .hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration"));
+fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Result<Plan, Failure> {
+    let key_files = KeyFiles::choose(daemon.field_key.clone());
+    node.field_keys = key_files.read()?;
+    let mut places = Vec::new();
+    for endpoint in &daemon.nbd {
+        let place = endpoint.resolve()?;
+        if places.contains(&place) {
+            return Err(Failure::usage(format!("--nbd {endpoint} is given twice")).hint("give each place once"));
         }
-        let memory = memory::total_bytes().unwrap_or(u64::MAX);
-        let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
-        let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
-        let (listen, bootstrap) = match &options.daemon.listen {
-            Some(address) => {
-                let listen = listen_at(address, "--listen")?;
-                (listen, reachable_from(listen, members)?)
-            }
-            None => network::facing(&members)?,
-        };
-        let any_port = options.daemon.listen.as_ref().is_none_or(|address| address.port().is_none());
-        let node = NodeConfig {
-            serve: Vec::new(),
-            trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
-            join: options.image.into_iter().map(|wanted| wanted.0).collect(),
-            store,
-            stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
-            join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
-            ..node(&options.daemon, listen, any_port, bootstrap)?
-        };
-        Ok(Self { warnings, ..Self::new(node, options.daemon, options.allow_rollback)? })
+        places.push(place);
     }
-
-    fn new(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Result<Self, Failure> {
-        let key_files = KeyFiles::choose(daemon.field_key.clone());
-        node.field_keys = key_files.read()?;
-        let mut places = Vec::new();
-        for endpoint in &daemon.nbd {
-            let place = endpoint.resolve()?;
-            if places.contains(&place) {
-                return Err(Failure::usage(format!("--nbd {endpoint} is given twice")).hint("give each place once"));
-            }
-            places.push(place);
-        }
-        let hint = "openssl or certtool make them: see docs/howto/nbd-tls.md";
-        let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
-        let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
-        let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();
-        // Half of the processors are left for readers: on a small machine a second thread costs a
-        // fifth of a storm's throughput in wake-ups.
-        let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
-        let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
-        let overlay = OverlayPlan::new(&daemon)?;
-        let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
-        let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
-        if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
-            let failure = Failure::usage("--user: devices and mounts need root while they exist");
-            return Err(failure.hint("export over NBD (--nbd), or leave --user out"));
-        }
-        let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
-        let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
-        let (members, root) = (daemon.members, daemon.root);
-        Ok(Self {
-            node,
-            exports,
-            overlay,
-            key_files,
-            allow_rollback,
-            control,
-            sandbox,
-            root,
-            user,
-            members,
-            json,
-            threads,
-            config: None,
-            volume: Volume::default(),
-            warnings: Vec::new(),
-        })
+    let hint = "openssl or certtool make them: see docs/howto/nbd-tls.md";
+    let tls = daemon.nbd_tls.as_deref().map(nbd::Tls::from_dir).transpose();
+    let tls = tls.map_err(|error| Failure::failed(format!("--nbd-tls: {error}")).hint(hint))?;
+    let access = daemon.nbd_allow.iter().map(|access| access.0.clone()).collect();
+    // Half of the processors are for those who read: on a small machine a second thread costs more
+    // in wake-ups, by a fifth of a storm's throughput, than it brings.
+    let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
+    let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
+    let overlay = overlay::plan(&daemon)?;
+    let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
+    let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
+    if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
+        let failure = Failure::usage("--user: devices and mounts need root while they exist");
+        return Err(failure.hint("export over NBD (--nbd), or leave --user out"));
     }
+    let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
+    let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
+    let (members, root) = (daemon.members, daemon.root);
+    Ok(Plan {
+        node,
+        exports,
+        overlay,
+        key_files,
+        allow_rollback,
+        control,
+        sandbox,
+        root,
+        user,
+        members,
+        json,
+        threads,
+        config: None,
+        volume: Volume::default(),
+        read_volume: |config, given| Ok(Settings::load(Some(config))?.volume(given)),
+        warnings: Vec::new(),
+    })
 }
 
 /// Members of an earlier daemon besides the known ones.

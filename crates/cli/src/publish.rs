@@ -1,10 +1,10 @@
 //! The id of a file without serving it: `vfield id`.
 
-use crate::failure::Failure;
-use crate::log::Voice;
-use crate::report::bar;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use vfield_console::bar::bar;
+use vfield_console::failure::Failure;
+use vfield_console::log::Voice;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::image::{Header, ImageId};
 use vfield_node::origin::Origin;

@@ -1,15 +1,15 @@
 //! What the parser of the command line refuses, in our words: a fact and a hint.
 
 use crate::args::Cli;
-use crate::failure::{BadValue, Failure};
 use crate::nearest::nearest;
-use crate::output;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::error::Error;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use vfield_console::failure::{BadValue, Failure};
+use vfield_console::output;
 
 /// The failure in `error` about the line `args`; `None` after help or version was printed.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> Option<Failure> {

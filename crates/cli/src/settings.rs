@@ -4,26 +4,28 @@
 //! both `serve` and `join`: a key of only one of them is no error. An unknown key is an error,
 //! named with its line.
 
-use crate::args::{Cli, DaemonOptions, JoinOptions, SandboxMode, ServeOptions, Volume};
-use crate::failure::{BadValue, Failure, plain};
+use crate::args::{Cli, DaemonOptions, JoinOptions, ServeOptions};
 use crate::nearest::nearest;
 use crate::values::access::Access;
-use crate::values::address::Address;
 use crate::values::boost::Boost;
-use crate::values::device::DeviceKind;
-use crate::values::duration::{Retry, Timeout};
-use crate::values::endpoint::Endpoint;
-use crate::values::image::{ImageName, Wanted};
-use crate::values::overlay::OverlayPlace;
-use crate::values::size::Size;
-use crate::values::store::Store;
 use crate::values::threads::Threads;
-use crate::values::user::UserName;
 use crate::values::zone::ZoneChoice;
 use clap::{Command, CommandFactory};
 use serde::Deserialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use vfield_console::failure::{BadValue, Failure, plain};
+use vfield_console::values::address::Address;
+use vfield_console::values::duration::{Retry, Timeout};
+use vfield_console::values::size::Size;
+use vfield_console::volume::Volume;
+use vfield_control::values::endpoint::Endpoint;
+use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::overlay::OverlayPlace;
+use vfield_daemon::values::sandbox::SandboxMode;
+use vfield_daemon::values::store::Store;
+use vfield_daemon::values::user::UserName;
 
 /// The default file of the machine.
 const SYSTEM_PATH: &str = "/etc/vfield.toml";

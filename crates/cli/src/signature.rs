@@ -1,19 +1,21 @@
 //! Signatures on the command line: `vfield sign`, and the files that lie beside an image that is
 //! served.
 
-use crate::args::{SignOptions, Volume};
-use crate::failure::{Failure, plain};
-use crate::log::{Style, Voice};
-use crate::values::image::ImageName;
-use crate::{log, output, publish, source_file};
+use crate::args::SignOptions;
+use crate::{publish, source_file};
 use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox};
 use std::ffi::OsString;
 use std::io::{Cursor, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use vfield_console::failure::{Failure, plain};
+use vfield_console::log::{Style, Voice};
+use vfield_console::volume::Volume;
+use vfield_console::{log, output};
 use vfield_core::statement::Statement;
 use vfield_core::wire::Proof;
+use vfield_daemon::values::image::ImageName;
 use vfield_trust::signature::{BadTrust, read_short};
 
 /// Behind the name of an image's file: what is said of it, and the signature of that.

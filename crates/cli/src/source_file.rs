@@ -1,13 +1,13 @@
 //! Files to be served: what can be said against one before it is hashed.
 
-use crate::failure::{Failure, plain};
-use crate::values::image::ImageName;
-use crate::values::size::Size;
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use vfield_console::failure::{Failure, plain};
+use vfield_console::values::size::Size;
 use vfield_core::chunk::ChunkSize;
+use vfield_daemon::values::image::ImageName;
 
 /// Refuses what cannot be an image: missing, unreadable, a directory, a pipe, empty.
 pub fn check(path: &Path) -> Result<(), Failure> {

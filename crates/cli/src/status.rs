@@ -3,13 +3,14 @@
 //! Turns a [`DaemonStatus`] into lines; asks no daemon. It shows coverage, whether the origin may
 //! leave and why, waiting reads and the sources of bytes.
 
-use crate::control::message::{DaemonStatus, OverlayStatus};
-use crate::control::offer::MemoryStatus;
-use crate::values::duration;
-use crate::values::size::human;
-use std::fmt::Write;
+use vfield_console::text::{aligned, clean, line};
+use vfield_console::values::duration;
+use vfield_console::values::size::human;
+use vfield_control::message::{DaemonStatus, OverlayStatus};
+use vfield_control::offer::MemoryStatus;
+use vfield_control::shares::some_percent;
 use vfield_node::status::{
-    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Sole, Status,
+    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status,
     WaitingChunk, ZoneStatus,
 };
 
@@ -120,16 +121,6 @@ fn zone_text(zone: &ZoneStatus) -> Option<String> {
     Some(format!("{name}{role}; knows {}, {}", counted(zone.zones, "zone"), counted(zone.gateways, "gateway")))
 }
 
-fn line(out: &mut String, text: &str) {
-    out.push_str(text);
-    out.push('\n');
-}
-
-/// Text from other machines, without what a terminal would take for orders.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
-}
-
 fn image_text(image: &ImageStatus) -> String {
     let id = image.id.get(..12).unwrap_or(&image.id);
     let mut out = format!(
@@ -203,22 +194,11 @@ pub fn overlay_text(overlay: &OverlayStatus) -> String {
     format!("{} of {}, in {place}{zeros}{refused}", human(overlay.held_bytes), human(overlay.max_bytes))
 }
 
-/// `29.9 % of os.img (95.7 MiB)`, and so on.
-pub fn sole_text(sole: &[Sole]) -> String {
-    let one = |sole: &Sole| format!("{} of {} ({})", some_percent(sole.share), clean(&sole.image), human(sole.bytes));
-    sole.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
 /// Whose death would cost most, once the stores hold everything.
 fn risk_text(image: &ImageStatus) -> String {
     let Some(risk) = image.at_risk.as_ref().filter(|_| image.origin_may_leave) else { return String::new() };
     let until = if image.origins > 0 { ", were the origin gone" } else { "" };
     format!("  one copy   if {} dies, {} is lost{until}\n", clean(&risk.addr), some_percent(risk.share))
-}
-
-/// Rounded up: less than a tenth of a percent is something all the same.
-fn some_percent(share: f64) -> String {
-    format!("{:.1} %", (share * 1000.0).ceil() / 10.0)
 }
 
 /// Whether, and why.
@@ -341,28 +321,6 @@ fn traffic_text(status: &Status) -> String {
 fn percent(share: f64) -> String {
     let tenths = (share.clamp(0.0, 1.0) * 1000.0 + 1e-9).floor();
     if share > 0.0 && tenths < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths / 10.0) }
-}
-
-/// Columns two spaces apart, those in `right` aligned to the right.
-pub(crate) fn aligned(rows: &[Vec<String>], right: &[usize]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut out = String::new();
-    for row in rows {
-        let mut text = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths[column];
-            // Writing to a string cannot fail.
-            let _ = if right.contains(&column) {
-                write!(text, "{cell:>width$}  ")
-            } else {
-                write!(text, "{cell:<width$}  ")
-            };
-        }
-        line(&mut out, text.trim_end());
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What `vfield status` looks like.
 
 use super::*;
-use crate::control::message::STATUS_FORMAT;
-use crate::control::offer::{ExportKind, ExportStatus};
+use vfield_control::message::STATUS_FORMAT;
+use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_node::status::{GoneStatus, SourceStatus, Traffic, WaitingChunk};
 
 fn origin() -> DaemonStatus {

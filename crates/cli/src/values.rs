@@ -4,30 +4,13 @@
 //! machine or the network; that is done in [`crate::plan`].
 
 pub mod access;
-pub mod address;
 pub mod boost;
-pub mod count;
-pub mod device;
-pub mod dhcp;
-pub mod duration;
-pub mod endpoint;
-pub mod image;
-pub mod machine;
-pub mod nbd_uri;
-pub mod overlay;
-pub mod rate;
-pub mod size;
-pub mod store;
 pub mod threads;
-pub mod until;
-pub mod user;
-mod written;
 pub mod zone;
 
-/// Splits `text` before its first character that is no digit and no point; the unit has no spaces
-/// around it.
-fn number_and_unit(text: &str) -> (&str, &str) {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    (number, unit.trim())
+vfield_console::written! {
+    access::Access: "a network such as \"192.168.1.0/24\"",
+    boost::Boost: "0 to 9, or \"random\"",
+    threads::Threads: "a number of threads",
+    zone::ZoneChoice: "the name of a zone",
 }

@@ -5,11 +5,11 @@
 //! hash pages, parents, lengths. Pure arithmetic; it holds no bytes.
 
 use crate::chunk::{BadChunkSize, Chunk, ChunkSize, HASH_BYTES};
-use crate::extent::Extent;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use vfield_block::extent::Extent;
 
 /// The id of an image, made of its content: BLAKE3 of its [`Header`] and of the top page of its
 /// hash tree.

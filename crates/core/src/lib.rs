@@ -2,15 +2,12 @@
 //! own.
 //!
 //! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the
-//! idea that makes it fast. A node meets the exports in [`source`] and [`device`]. Everything else
-//! trusts [`hash_tree`] and [`image`].
+//! idea that makes it fast. Everything else trusts [`hash_tree`] and [`image`].
 
 pub mod bits;
 pub mod chunk;
 pub mod config;
-pub mod device;
 pub mod directory;
-pub mod extent;
 pub mod fetch;
 pub mod fill;
 pub mod hash_tree;
@@ -31,7 +28,6 @@ pub mod record;
 pub mod send_queue;
 pub mod small_list;
 pub mod snapshot;
-pub mod source;
 pub mod standing;
 pub mod statement;
 pub mod time;

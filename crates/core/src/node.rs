@@ -42,7 +42,6 @@ use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
-use crate::source::ReadError;
 use crate::time::Time;
 use crate::wire::{Priority, Refusal};
 use images::Image;
@@ -50,6 +49,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
+use vfield_block::source::ReadError;
 
 /// An event outside of the core.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::snapshot::{self, Snapshot};
-use crate::source::Urgency;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vfield_block::source::Urgency;
 
 /// First bytes of a connection between nodes.
 pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_block::source::ReadError;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
@@ -10,7 +11,6 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Notice, Output};
 use vfield_core::reach::Reach;
-use vfield_core::source::ReadError;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 

@@ -1,8 +1,8 @@
 //! Headers, ids and the numbering of chunks.
 
 use proptest::prelude::*;
+use vfield_block::extent::Extent;
 use vfield_core::chunk::{BadChunkSize, Chunk, ChunkSize};
-use vfield_core::extent::Extent;
 use vfield_core::hash_tree::{TreeBuilder, hash_chunk};
 use vfield_core::image::{BadHeader, Geometry, Header, ImageId};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, Reading, Urgency};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, Reading, Urgency};
 use vfield_export::fuse;
 
 /// A file that is all there and does not change.

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::future::ready;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, Reading, Urgency};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, Reading, Urgency};
 use vfield_export::nbd::{Address, Server};
 
 struct FileSource {

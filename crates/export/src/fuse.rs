@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// How images are exported.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Serves any [`vfield_core::source::BlockSource`] as NBD, FUSE or ublk. Knows nothing of peers.
+//! Serves any [`vfield_block::source::BlockSource`] as NBD, FUSE or ublk. Knows nothing of peers.
 
 mod claim;
 pub mod fuse;

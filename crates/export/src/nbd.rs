@@ -12,7 +12,7 @@
 //! reads; `upload` takes in a client's writes. `kernel` attaches the kernel's own client.
 //!
 //! ```no_run
-//! # async fn example(image: std::sync::Arc<dyn vfield_core::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(image: std::sync::Arc<dyn vfield_block::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
 //! use vfield_export::nbd::{Address, Server};
 //! let address: Address = "unix:/run/vfield/nbd.sock".parse()?;
 //! let serving = Server::bind(&address, vec![image])?.start();
@@ -51,7 +51,7 @@ pub use tls::{Tls, TlsError};
 use std::time::Duration;
 
 #[cfg(doc)]
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// Bounds on the resources of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]

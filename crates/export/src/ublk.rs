@@ -33,7 +33,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// The unit of a device's length, and the smallest read.
 const SECTOR_BYTES: u64 = 512;

@@ -4,7 +4,7 @@ mod nbd_support;
 
 use nbd_support::{CHUNK, Image, have, output, run, serve, serve_one};
 use std::sync::Arc;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 use vfield_export::nbd::Server;
 
 type Test = Result<(), Box<dyn std::error::Error>>;

@@ -5,8 +5,8 @@ mod nbd_support;
 
 use nbd_support::{Image, Served, have, output, run};
 use std::sync::Arc;
+use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
-use vfield_core::source::BlockSource;
 use vfield_export::nbd::{Address, Server};
 use vfield_overlay::Overlay;
 

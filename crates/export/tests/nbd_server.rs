@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 use vfield_export::nbd::{Address, BindError, Limits, Server};
 
 type Test = Result<(), Box<dyn std::error::Error>>;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 use vfield_export::nbd::{Address, Server, Serving, Tls};
 
 type Test = Result<(), Box<dyn std::error::Error>>;

@@ -5,9 +5,9 @@ mod nbd_support;
 
 use nbd_support::{CHUNK, Client, Image, STRUCTURED, Served, have, output, request, run};
 use std::sync::Arc;
-use vfield_core::device::BlockDevice;
+use vfield_block::device::BlockDevice;
+use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
-use vfield_core::source::BlockSource;
 use vfield_export::nbd::{Address, Server};
 use vfield_overlay::Overlay;
 

@@ -3,7 +3,7 @@
 //! Promises: a line is a request or a refusal; a parsed line is written as one line, and parsed
 //! again.
 
-use vfield_cli::control::message::{Reply, Request};
+use vfield_control::message::{Reply, Request};
 
 /// The input is a line of the control protocol.
 pub fn target(bytes: &[u8]) {

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
+use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
-use vfield_core::source::BlockSource;
 use vfield_export::nbd::codec::option::{REPLY_HEADER_BYTES, ReplyHeader, contexts, request as option, wanted as go};
 use vfield_export::nbd::codec::reply::{Header, kind};
 use vfield_export::nbd::codec::request::HEADER_BYTES;
@@ -218,19 +218,19 @@ impl BlockSource for Named {
         self.0.chunk_bytes()
     }
 
-    fn try_read(&self, extent: vfield_core::extent::Extent, pieces: &mut Vec<vfield_core::source::Piece>) -> bool {
+    fn try_read(&self, extent: vfield_block::extent::Extent, pieces: &mut Vec<vfield_block::source::Piece>) -> bool {
         self.0.try_read(extent, pieces)
     }
 
-    fn read(&self, extent: vfield_core::extent::Extent) -> vfield_core::source::Reading<'_> {
+    fn read(&self, extent: vfield_block::extent::Extent) -> vfield_block::source::Reading<'_> {
         self.0.read(extent)
     }
 
-    fn prefetch(&self, extent: vfield_core::extent::Extent, urgency: vfield_core::source::Urgency) {
+    fn prefetch(&self, extent: vfield_block::extent::Extent, urgency: vfield_block::source::Urgency) {
         self.0.prefetch(extent, urgency);
     }
 
-    fn allocation(&self, extent: vfield_core::extent::Extent) -> vfield_core::source::Allocating<'_> {
+    fn allocation(&self, extent: vfield_block::extent::Extent) -> vfield_block::source::Allocating<'_> {
         self.0.allocation(extent)
     }
 
@@ -238,7 +238,7 @@ impl BlockSource for Named {
         self.0.is_complete()
     }
 
-    fn device(&self) -> Option<&dyn vfield_core::device::BlockDevice> {
+    fn device(&self) -> Option<&dyn vfield_block::device::BlockDevice> {
         self.0.device()
     }
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use std::sync::{Arc, LazyLock};
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, Reading, Urgency};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, Reading, Urgency};
 
 /// Length of it: more than one area of an overlay, and no multiple of anything.
 pub const LENGTH: usize = (1 << 20) + 4096 + 777;

@@ -5,22 +5,22 @@
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
-use vfield_cli::failure::BadValue;
+use vfield_bench::values::nbd_uri::NbdUri;
+use vfield_bench::values::rate::Rate;
 use vfield_cli::values::access::Access;
-use vfield_cli::values::address::Address;
 use vfield_cli::values::boost::Boost;
-use vfield_cli::values::dhcp::DhcpMode;
-use vfield_cli::values::duration::{Period, Timeout};
-use vfield_cli::values::endpoint::Endpoint;
-use vfield_cli::values::image::{ImageName, Wanted};
-use vfield_cli::values::machine::{Choice, Mac, Tag};
-use vfield_cli::values::nbd_uri::NbdUri;
-use vfield_cli::values::overlay::OverlayPlace;
-use vfield_cli::values::rate::Rate;
-use vfield_cli::values::size::{self, Size};
-use vfield_cli::values::store::Store;
 use vfield_cli::values::zone::ZoneChoice;
+use vfield_console::failure::BadValue;
+use vfield_console::values::address::Address;
+use vfield_console::values::duration::{Period, Timeout};
+use vfield_console::values::size::{self, Size};
+use vfield_control::values::endpoint::Endpoint;
 use vfield_core::names::is_image_name;
+use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::overlay::OverlayPlace;
+use vfield_daemon::values::store::Store;
+use vfield_netboot::values::dhcp::DhcpMode;
+use vfield_netboot::values::machine::{Choice, Mac, Tag};
 
 /// The first byte: of which kind the rest is.
 pub fn target(bytes: &[u8]) {

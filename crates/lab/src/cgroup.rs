@@ -11,12 +11,12 @@ const PLACES: [(&str, &str); 2] =
 
 /// Removed when it is dropped, or by the janitor; its processes have to have ended by then.
 #[derive(Debug)]
-pub(crate) struct Cgroup(PathBuf);
+pub struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// A group whose processes have at most so much memory together, and nothing is put on a disk
     /// instead.
-    pub(crate) fn new(tag: &str, bytes: u64) -> Result<Self, LabError> {
+    pub fn new(tag: &str, bytes: u64) -> Result<Self, LabError> {
         let is_tree = |(root, _): &&(&str, &str)| Path::new(root).join("cgroup.procs").exists();
         let (root, bound) = PLACES.iter().find(is_tree).copied().unwrap_or(PLACES[1]);
         let path = Path::new(root).join(format!("{tag}-memory"));
@@ -32,7 +32,7 @@ impl Cgroup {
     }
 
     /// Puts a process into it; what it has already is not counted.
-    pub(crate) fn take(&self, pid: u32) -> Result<(), LabError> {
+    pub fn take(&self, pid: u32) -> Result<(), LabError> {
         self.write("cgroup.procs", &pid.to_string())
     }
 
@@ -50,7 +50,7 @@ impl Drop for Cgroup {
 }
 
 /// True if groups can be made.
-pub(crate) fn are_there() -> bool {
+pub fn are_there() -> bool {
     let writable = |(root, _): &(&str, &str)| {
         let root = Path::new(root);
         root.join("cgroup.procs").exists() && rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_ok()
@@ -59,7 +59,7 @@ pub(crate) fn are_there() -> bool {
 }
 
 /// Groups with this tag.
-pub(crate) fn left(tag: &str) -> Vec<PathBuf> {
+pub fn left(tag: &str) -> Vec<PathBuf> {
     let paths = PLACES.iter().map(|(root, _)| Path::new(root).join(format!("{tag}-memory")));
     paths.filter(|path| path.exists()).collect()
 }

@@ -4,28 +4,25 @@
 //! [`Lab::namespaces`] lays out hosts as network namespaces around a bridge, with shaped links that
 //! can be cut; it needs root, and no packet leaves it. [`Lab::loopback`] gives each host an address
 //! in 127.0.0.0/8 instead and needs nothing. A [`Host`] starts [`Process`]es, a [`Vfield`] starts
-//! daemons on hosts and asks them how they are. A [`storm`] races readers on all hosts, a [`fault`]
-//! befalls them.
+//! daemons on hosts and asks them how they are.
 //!
 //! Whatever happens to the program that made a lab (return, panic, ctrl-C, SIGKILL), its processes,
 //! mounts, namespaces and files go: see [`lab`].
 //!
-//! Used by the end-to-end tests, the demonstration and the benchmark; nothing here knows the
+//! Used by the end-to-end tests, the demonstration and the measurements; nothing here knows the
 //! protocol.
 
 pub mod bytes;
-mod cgroup;
+pub mod cgroup;
 pub mod client;
 pub mod daemon;
 pub mod diskless;
-pub mod fault;
 pub mod lab;
 pub mod link;
 pub mod machine;
 pub mod need;
 pub mod process;
 pub mod service_manager;
-pub mod storm;
 pub mod wait;
 
 pub use daemon::{Daemon, Vfield};
@@ -81,7 +78,7 @@ pub enum LabError {
 
 impl LabError {
     /// Wraps what the system said about a path.
-    pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::System { what: path.display().to_string(), source }
     }
 }

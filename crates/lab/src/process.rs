@@ -185,7 +185,7 @@ pub fn kill(pid: u32) {
 }
 
 /// A signal for a process that nobody has waited for yet.
-pub(crate) fn signal(pid: u32, signal: Signal) {
+pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It may end in this very moment, which is what most signals want.
         let _ = kill_process(pid, signal);
@@ -193,7 +193,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 }
 
 /// Processor time that a process has used, all threads; also of a zombie.
-pub(crate) fn cpu(pid: u32) -> Duration {
+pub fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Fields are counted from behind the name, which may contain anything.
     let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

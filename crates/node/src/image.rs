@@ -8,13 +8,13 @@ use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
+use vfield_block::extent::Extent;
+use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::directory::Directory;
-use vfield_core::extent::Extent;
 use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::names::Names;
-use vfield_core::source::Piece;
 use vfield_core::time::Time;
 
 /// The local sources of one image.

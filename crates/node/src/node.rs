@@ -31,11 +31,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
+use vfield_block::source::BlockSource;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Node as Core};
-use vfield_core::source::BlockSource;
 use vfield_trust::KeyRing;
 
 /// Interval at which a leaving node checks whether others have taken over.

@@ -9,12 +9,12 @@ use crate::survey;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_core::chunk::Chunk;
-use vfield_core::extent::Extent;
 use vfield_core::fetch::Token;
 use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
-use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 
 /// Bytes of a long extent requested at once. It keeps many peers busy. It is a small part of the
 /// transient cache, so the end of an answer does not evict its beginning.

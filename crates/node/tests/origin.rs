@@ -10,11 +10,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use vfield_block::extent::Extent;
+use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
-use vfield_core::extent::Extent;
 use vfield_core::hash_tree::{TreeBuilder, hash_chunk};
 use vfield_core::image::ImageId;
-use vfield_core::source::Piece;
 use vfield_node::origin::guard::{DRAIN_MAX, SETTLE};
 use vfield_node::origin::{Origin, OriginState, Progress, PublishError, SourceError};
 

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use vfield_core::device::WriteError;
+use vfield_block::device::WriteError;
 
 /// Interval of commits without a flush, as in file systems (ext4's `commit`).
 const COMMIT_EVERY: Duration = Duration::from_secs(5);

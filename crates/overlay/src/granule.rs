@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use vfield_core::extent::Extent;
+use vfield_block::extent::Extent;
 
 /// Length of a granule in bytes: the page of the kernel and the block of file systems. So file
 /// systems write whole granules, and the base need not be read.
-pub const GRANULE_BYTES: u64 = vfield_core::device::GRANULE_BYTES as u64;
+pub const GRANULE_BYTES: u64 = vfield_block::device::GRANULE_BYTES as u64;
 
 /// Granules of an area. With 256 the states of an area fill a cache line, and an area is as long as
 /// the longest request of the kernel's clients.

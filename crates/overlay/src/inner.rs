@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use vfield_core::device::Users;
+use vfield_block::device::Users;
+use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
-use vfield_core::source::BlockSource;
 
 /// Locks, shared by areas whose numbers differ by a multiple of it: more than there are writers.
 const LOCKS: usize = 64;

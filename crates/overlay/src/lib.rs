@@ -19,8 +19,8 @@
 //! Promises of a flush: in a folder, the changes survive a power loss too. In both, no part of them
 //! was refused.
 //!
-//! [`BlockSource`]: vfield_core::source::BlockSource
-//! [`BlockDevice`]: vfield_core::device::BlockDevice
+//! [`BlockSource`]: vfield_block::source::BlockSource
+//! [`BlockDevice`]: vfield_block::device::BlockDevice
 
 mod committer;
 mod entry;

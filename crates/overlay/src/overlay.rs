@@ -15,10 +15,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use vfield_core::device::{BlockDevice, Users, WriteError, Writing};
-use vfield_core::extent::Extent;
+use vfield_block::device::{BlockDevice, Users, WriteError, Writing};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, BlockSource, Piece, Reading, Urgency};
 use vfield_core::image::ImageId;
-use vfield_core::source::{Allocating, BlockSource, Piece, Reading, Urgency};
 
 /// The sector to which the base's length is rounded up: the smallest that a device can have.
 const SECTOR_BYTES: u64 = 512;

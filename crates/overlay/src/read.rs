@@ -8,8 +8,8 @@ use crate::granule::{AREA_BYTES, GRANULE_BYTES, State, granules_in};
 use crate::inner::Inner;
 use bytes::Bytes;
 use std::io;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocation, Piece, ReadError};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocation, Piece, ReadError};
 
 /// Runs of one answer about allocation, as many as a node gives.
 const RUNS_MAX: usize = 4096;
@@ -104,7 +104,7 @@ impl Inner {
         Ok(extent.len() - rest.len())
     }
 
-    /// Like [`vfield_core::source::BlockSource::try_read`]; an error of the medium is left to
+    /// Like [`vfield_block::source::BlockSource::try_read`]; an error of the medium is left to
     /// [`Self::read`].
     pub fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
         let before = pieces.len();
@@ -115,7 +115,7 @@ impl Inner {
         here
     }
 
-    /// The overlay's [`vfield_core::source::BlockSource::read`].
+    /// The overlay's [`vfield_block::source::BlockSource::read`].
     pub async fn read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
         let mut pieces = Vec::new();
         let here = self.push_here(extent, &mut pieces);
@@ -126,7 +126,7 @@ impl Inner {
         let (_, part) = self.state(extent);
         let later = extent.skip(part.len());
         if !later.is_empty() {
-            self.prefetch(later, vfield_core::source::Urgency::Now);
+            self.prefetch(later, vfield_block::source::Urgency::Now);
         }
         // Not padded: callers that need more than the base has ask again. A part beyond the base is
         // here.
@@ -137,8 +137,8 @@ impl Inner {
         self.base.read(known).await
     }
 
-    /// The overlay's [`vfield_core::source::BlockSource::prefetch`].
-    pub fn prefetch(&self, extent: Extent, urgency: vfield_core::source::Urgency) {
+    /// The overlay's [`vfield_block::source::BlockSource::prefetch`].
+    pub fn prefetch(&self, extent: Extent, urgency: vfield_block::source::Urgency) {
         let mut rest = extent;
         while !rest.is_empty() {
             let (state, part) = self.state(rest);
@@ -150,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// The overlay's [`vfield_core::source::BlockSource::allocation`].
+    /// The overlay's [`vfield_block::source::BlockSource::allocation`].
     pub async fn allocation(&self, extent: Extent) -> Result<Vec<Allocation>, ReadError> {
         let mut runs = Vec::new();
         let mut rest = extent;

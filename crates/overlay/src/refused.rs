@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use vfield_core::device::WriteError;
-use vfield_core::extent::Extent;
+use vfield_block::device::WriteError;
+use vfield_block::extent::Extent;
 
 /// Runs that are remembered one by one: 256 KiB of memory. A writer that is refused in more places
 /// than that is helped by a reset only.

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
-use vfield_core::device::WriteError;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Piece, ReadError};
+use vfield_block::device::WriteError;
+use vfield_block::extent::Extent;
+use vfield_block::source::{Piece, ReadError};
 
 const GRANULE: usize = GRANULE_BYTES as usize;
 

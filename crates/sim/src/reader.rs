@@ -5,9 +5,9 @@ use crate::dice::Dice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use vfield_block::source::ReadError;
 use vfield_core::fetch::Token;
 use vfield_core::read_ahead::ReadAhead;
-use vfield_core::source::ReadError;
 use vfield_core::time::Time;
 
 /// In which order blocks are read.

@@ -1,10 +1,10 @@
 //! The part of the command line about trust: keys, signatures, and what a daemon gives up.
 
 use super::ControlOptions;
-use crate::values::image::ImageName;
-use crate::values::size::Size;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
+use vfield_console::values::size::Size;
+use vfield_daemon::values::image::ImageName;
 
 pub(super) const SIGN_EXAMPLES: &str = "\
 Examples:
@@ -75,17 +75,4 @@ pub enum KeyAction {
         #[command(flatten)]
         control: ControlOptions,
     },
-}
-
-/// Extent of the sandbox.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxMode {
-    /// As far as kernel and exports allow.
-    #[default]
-    Auto,
-    /// Complete, or the daemon refuses to start.
-    Require,
-    /// No sandbox at all.
-    Off,
 }

@@ -1,58 +1,34 @@
 //! The options `--overlay`, `--overlay-size` and `--overlay-from`, checked before the start.
 
 use crate::args::DaemonOptions;
-use crate::failure::Failure;
-use crate::memory;
-use crate::values::overlay::OverlayPlace;
-use crate::values::size::human;
-use std::path::{Path, PathBuf};
-use vfield_core::device::GRANULE_BYTES;
+use vfield_block::device::GRANULE_BYTES;
+use vfield_console::failure::Failure;
+use vfield_console::values::size::human;
+use vfield_daemon::plan::overlay::OverlayPlan;
+use vfield_daemon::values::overlay::OverlayPlace;
+use vfield_machine::memory;
 
-/// The overlay that each image gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverlayPlan {
-    /// Where changes are kept.
-    pub place: OverlayPlace,
-    /// How much of each image may be kept; nothing said: as much as it is long.
-    pub max_bytes: Option<u64>,
-    /// Saved overlays to begin with, each for the image that it names.
-    pub from: Vec<PathBuf>,
-    /// A running system stands on it: changes that are there already, from before this daemon was
-    /// started again, are the newer ones, and nobody drops them.
-    pub carries_root: bool,
-}
-
-impl OverlayPlan {
-    /// The directory in which changes are kept, if it is one.
-    pub fn dir(&self) -> Option<&Path> {
-        match &self.place {
-            OverlayPlace::Dir(dir) => Some(dir),
-            OverlayPlace::Ram => None,
-        }
-    }
-
-    /// What `options` ask for, if they ask for an overlay.
-    pub fn new(options: &DaemonOptions) -> Result<Option<Self>, Failure> {
-        let from = options.overlay_from.clone();
-        let Some(place) = options.overlay.clone() else {
-            let alone = [("--overlay-size", options.overlay_size.is_some()), ("--overlay-from", !from.is_empty())];
-            return match alone.into_iter().find(|(_, given)| *given) {
-                None => Ok(None),
-                Some((option, _)) => Err(Failure::usage(format!("{option} needs an overlay"))
-                    .hint("choose a place for changes: --overlay ram, or --overlay DIR")),
-            };
+/// What `options` ask for, if they ask for an overlay.
+pub fn plan(options: &DaemonOptions) -> Result<Option<OverlayPlan>, Failure> {
+    let from = options.overlay_from.clone();
+    let Some(place) = options.overlay.clone() else {
+        let alone = [("--overlay-size", options.overlay_size.is_some()), ("--overlay-from", !from.is_empty())];
+        return match alone.into_iter().find(|(_, given)| *given) {
+            None => Ok(None),
+            Some((option, _)) => Err(Failure::usage(format!("{option} needs an overlay"))
+                .hint("choose a place for changes: --overlay ram, or --overlay DIR")),
         };
-        let size = options.overlay_size.map(|size| size.0);
-        if let Some(bytes) = size.filter(|bytes| *bytes < u64::from(GRANULE_BYTES)) {
-            let fact = format!("--overlay-size: {bytes} bytes cannot hold one change");
-            return Err(Failure::usage(fact).hint(format!("sizes have units: --overlay-size {bytes}M is {bytes} MiB")));
-        }
-        let max_bytes = match place {
-            OverlayPlace::Dir(_) => size,
-            OverlayPlace::Ram => Some(in_memory(size, memory::total_bytes())?),
-        };
-        Ok(Some(Self { place, max_bytes, from, carries_root: options.root }))
+    };
+    let size = options.overlay_size.map(|size| size.0);
+    if let Some(bytes) = size.filter(|bytes| *bytes < u64::from(GRANULE_BYTES)) {
+        let fact = format!("--overlay-size: {bytes} bytes cannot hold one change");
+        return Err(Failure::usage(fact).hint(format!("sizes have units: --overlay-size {bytes}M is {bytes} MiB")));
     }
+    let max_bytes = match place {
+        OverlayPlace::Dir(_) => size,
+        OverlayPlace::Ram => Some(in_memory(size, memory::total_bytes())?),
+    };
+    Ok(Some(OverlayPlan { place, max_bytes, from, carries_root: options.root }))
 }
 
 /// How much may be kept in memory: as much as was asked for, or half of what the machine has, as in
@@ -73,31 +49,35 @@ fn in_memory(asked: Option<u64>, memory_bytes: Option<u64>) -> Result<u64, Failu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::size::Size;
+    use std::path::PathBuf;
+    use vfield_console::values::size::Size;
 
-    fn plan(place: Option<&str>, size: Option<u64>, from: &[&str]) -> Result<Option<OverlayPlan>, String> {
+    fn planned(place: Option<&str>, size: Option<u64>, from: &[&str]) -> Result<Option<OverlayPlan>, String> {
         let options = DaemonOptions {
             overlay: place.map(|place| place.parse().unwrap()),
             overlay_size: size.map(Size),
             overlay_from: from.iter().map(PathBuf::from).collect(),
             ..DaemonOptions::default()
         };
-        OverlayPlan::new(&options).map_err(|failure| failure.fact().to_owned())
+        super::plan(&options).map_err(|failure| failure.fact().to_owned())
     }
 
     #[test]
     fn an_overlay_is_asked_for_with_a_place() {
-        assert_eq!(plan(None, None, &[]), Ok(None));
-        assert_eq!(plan(None, Some(1 << 20), &[]).unwrap_err(), "--overlay-size needs an overlay");
-        assert_eq!(plan(None, None, &["x"]).unwrap_err(), "--overlay-from needs an overlay");
-        let dir = plan(Some("/d"), None, &["x", "y"]).unwrap().unwrap();
+        assert_eq!(planned(None, None, &[]), Ok(None));
+        assert_eq!(planned(None, Some(1 << 20), &[]).unwrap_err(), "--overlay-size needs an overlay");
+        assert_eq!(planned(None, None, &["x"]).unwrap_err(), "--overlay-from needs an overlay");
+        let dir = planned(Some("/d"), None, &["x", "y"]).unwrap().unwrap();
         assert_eq!((dir.max_bytes, dir.from.len()), (None, 2));
     }
 
     #[test]
     fn what_is_kept_in_memory_fits_into_it() {
-        assert!(plan(Some("ram"), None, &[]).unwrap().unwrap().max_bytes.is_some());
-        assert_eq!(plan(Some("ram"), Some(128), &[]).unwrap_err(), "--overlay-size: 128 bytes cannot hold one change");
+        assert!(planned(Some("ram"), None, &[]).unwrap().unwrap().max_bytes.is_some());
+        assert_eq!(
+            planned(Some("ram"), Some(128), &[]).unwrap_err(),
+            "--overlay-size: 128 bytes cannot hold one change"
+        );
         assert_eq!(in_memory(None, Some(1 << 30)), Ok(1 << 29));
         assert_eq!(in_memory(Some(1 << 30), Some(1 << 30)), Ok(1 << 30));
         let failure = in_memory(Some(2 << 30), Some(1 << 30)).unwrap_err();

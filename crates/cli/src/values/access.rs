@@ -1,7 +1,7 @@
 //! `--nbd-allow`: from where an image may be read over NBD, `[IMAGE=]NETWORK`.
 
-use crate::failure::BadValue;
 use std::str::FromStr;
+use vfield_console::failure::BadValue;
 use vfield_export::nbd::access::{BadNetwork, Rule};
 
 /// A rule of an access list.

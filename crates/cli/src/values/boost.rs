@@ -1,8 +1,8 @@
 //! `--join-boost`: how eagerly a joining node fills its store.
 
-use crate::failure::BadValue;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
+use vfield_console::failure::BadValue;
 use vfield_node::config::JoinBoost;
 
 const HINT: &str = "give 0 (slow) to 9 (full speed), or random where many machines start at once";

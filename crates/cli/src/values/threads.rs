@@ -1,8 +1,8 @@
 //! How many threads do a daemon's work.
 
-use crate::failure::BadValue;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
+use vfield_console::failure::BadValue;
 
 /// A number of threads, from 1 to [`Threads::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

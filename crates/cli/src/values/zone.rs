@@ -1,7 +1,7 @@
 //! Which zone a node is in: one with a name, or that of its subnet.
 
-use crate::failure::BadValue;
 use std::str::FromStr;
+use vfield_console::failure::BadValue;
 use vfield_core::identity::Zone;
 
 /// What `--zone` says.

@@ -329,7 +329,7 @@ fn a_panic_in_any_task_ends_the_daemon() {
         assert_eq!(ended.signal(), Some(rustix::process::Signal::ABORT.as_raw()));
         let mut log = String::new();
         daemon.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        assert!(log.contains("panicked at crates/cli/src/control/server.rs"), "{log}");
+        assert!(log.contains("panicked at crates/control/src/server.rs"), "{log}");
         assert!(log.contains("\nvfield: a defect ended this program\nhint: "), "{log}");
     }
 }

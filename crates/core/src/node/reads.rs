@@ -2,15 +2,15 @@
 
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
-use crate::extent::Extent;
 use crate::fetch::{Beneficiary, Fetch, Stage, Token, Why};
 use crate::image::ImageId;
 use crate::reach::Reach;
-use crate::source::ReadError;
 use crate::time::Time;
 use crate::wire::Priority;
 use std::ops::Range;
 use std::time::Duration;
+use vfield_block::extent::Extent;
+use vfield_block::source::ReadError;
 
 /// Time after a miss in which a reader counts as active. A program that computes between its reads
 /// does not notice a fill; one that reads without a pause would.

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::time::Duration;
 use vfield_e2e::{Outcome, program};
 use vfield_lab::bytes::MIB;
-use vfield_lab::fault::{Fault, Plan, run};
 use vfield_lab::need::{Need, have};
+use vfield_measure::fault::{Fault, Plan, run};
 
 /// Nobody reads a wrong byte or gets an error, nobody hangs, and everything is given back.
 fn is_survived(fault: Fault) -> Outcome {

@@ -4,7 +4,7 @@
 use vfield_e2e::{Outcome, program};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
-use vfield_lab::storm::{Event, Plan, Programs, Sample, play_role, run};
+use vfield_measure::storm::{Event, Plan, Programs, Sample, play_role, run};
 
 /// A freeze, by far more than the second that is promised: the machine that tests may be busy with
 /// other things.

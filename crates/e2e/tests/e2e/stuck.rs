@@ -6,8 +6,8 @@ use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, Plan};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
-use vfield_lab::storm::nbd::{Client, Target};
 use vfield_lab::{Daemon, Lab, Link, client, wait_until};
+use vfield_measure::storm::nbd::{Client, Target};
 
 /// Requests that the stuck client sends: of a chunk each.
 const HELD: u32 = 64;

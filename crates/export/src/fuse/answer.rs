@@ -13,8 +13,8 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, FilePiece, Piece, ReadError};
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, FilePiece, Piece, ReadError};
 
 /// Longest read the kernel may ask for: 256 pages, its own default limit
 /// (`fs.fuse.max_pages_limit`).

@@ -9,9 +9,9 @@ use super::error::write_errno;
 use bytes::Bytes;
 use fuser::{Errno, ReplyEmpty, ReplyWrite};
 use std::sync::Arc;
-use vfield_core::device::{BlockDevice, WriteError};
-use vfield_core::extent::Extent;
-use vfield_core::source::BlockSource;
+use vfield_block::device::{BlockDevice, WriteError};
+use vfield_block::extent::Extent;
+use vfield_block::source::BlockSource;
 
 /// Writes `bytes` at `offset`.
 pub(super) fn write(file: &ImageFile, offset: u64, bytes: &[u8], reply: ReplyWrite, waiting: &Waiting) {

@@ -22,8 +22,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use vfield_core::extent::Extent;
-use vfield_core::source::ReadError;
+use vfield_block::extent::Extent;
+use vfield_block::source::ReadError;
 
 /// How long the kernel may keep names and attributes without asking again: it is told when one
 /// goes.

@@ -7,8 +7,8 @@
 use fuser::Errno;
 use std::io;
 use std::path::PathBuf;
-use vfield_core::device::WriteError;
-use vfield_core::source::ReadError;
+use vfield_block::device::WriteError;
+use vfield_block::source::ReadError;
 
 /// Why a directory could not be mounted. Nothing is mounted when it is returned.
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,8 @@ use super::error::MountError;
 use fuser::{Errno, FileHandle, INodeNo};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use vfield_core::device::User;
-use vfield_core::source::BlockSource;
+use vfield_block::device::User;
+use vfield_block::source::BlockSource;
 
 /// Inode of the first file; those of the others follow. 1 is the root's, by definition.
 const FIRST_FILE: u64 = 2;

@@ -6,8 +6,8 @@
 
 use super::answer::ImageFile;
 use std::sync::Arc;
-use vfield_core::extent::Extent;
-use vfield_core::source::ReadError;
+use vfield_block::extent::Extent;
+use vfield_block::source::ReadError;
 
 /// How much of an image one look at its allocation covers: 16384 chunks of the default size, a few
 /// hash pages.

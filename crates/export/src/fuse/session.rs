@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// How long the session may take to stop after it was unmounted. It takes microseconds unless the
 /// mount lives on in another namespace, where it stops with the process at the latest.

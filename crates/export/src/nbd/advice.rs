@@ -10,8 +10,8 @@ use super::budget::Budget;
 use super::waits::Waits;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, Piece};
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, Piece};
 
 #[cfg(doc)]
 use super::Limits;

@@ -20,9 +20,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use vfield_core::device::WriteError;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocation, BlockSource, Piece, ReadError, Urgency};
+use vfield_block::device::WriteError;
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocation, BlockSource, Piece, ReadError, Urgency};
 
 /// How much of a read is looked for, waited for and held at a time. A simple reply of up to this
 /// length is complete before its header is sent, so that an error can still be reported as one; it

@@ -12,8 +12,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
-use vfield_core::device::GRANULE_BYTES;
-use vfield_core::source::BlockSource;
+use vfield_block::device::GRANULE_BYTES;
+use vfield_block::source::BlockSource;
 
 /// The preferred read size if a source's is not one that the protocol can express.
 const PREFERRED_BYTES: u32 = 64 << 10;

@@ -7,8 +7,8 @@
 
 use super::budget::Budget;
 use std::sync::Arc;
-use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, Piece, ReadError};
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, Piece, ReadError};
 
 /// The outcome of a read.
 pub(super) type Found = Result<Vec<Piece>, ReadError>;

@@ -30,7 +30,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// Room for arrived requests: 292 of them, more than any client has under way on one connection.
 const INBOX_BYTES: usize = 8 << 10;

@@ -35,7 +35,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// The unit of a device's length.
 const BLOCK_BYTES: u64 = 512;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
-use vfield_core::source::{FilePiece, Piece};
+use vfield_block::source::{FilePiece, Piece};
 
 /// Where the connection stops answering until some of it is sent.
 pub(super) const OUTBOX_BYTES_MAX: u64 = 1 << 20;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use vfield_core::source::BlockSource;
+use vfield_block::source::BlockSource;
 
 /// How long to leave the listener alone after it failed: out of descriptors, most often, which
 /// passes when a client leaves.

@@ -5,8 +5,8 @@
 //! and sends nothing.
 
 use super::codec::{Chosen, Command, Errno, PAYLOAD_BYTES_MAX, Request, SECTOR_BYTES, flag};
-use vfield_core::extent::Extent;
-use vfield_core::source::Allocation;
+use vfield_block::extent::Extent;
+use vfield_block::source::Allocation;
 
 /// Runs in one block status answer, 64 KiB of them; a client that wants to know more asks again.
 const STATUS_RUNS_MAX: usize = 8192;

@@ -12,9 +12,9 @@ use super::socket::Socket;
 use bytes::Bytes;
 use std::io;
 use std::task::{Context, Poll};
-use vfield_core::device::{BlockDevice, WriteError};
-use vfield_core::extent::Extent;
-use vfield_core::source::ReadError;
+use vfield_block::device::{BlockDevice, WriteError};
+use vfield_block::extent::Extent;
+use vfield_block::source::ReadError;
 
 /// How much is collected before it is written, cut where windows of the device end: what the Linux
 /// kernel's and QEMU's requests stay below. Those cuts lie between granules, so only a write's own

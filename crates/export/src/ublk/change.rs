@@ -8,8 +8,8 @@
 use super::abi::{Descriptor, Operation};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
-use vfield_core::device::{BlockDevice, WriteError};
-use vfield_core::extent::Extent;
+use vfield_block::device::{BlockDevice, WriteError};
+use vfield_block::extent::Extent;
 
 /// How much of a write is taken at a time, cut where windows of the device end: what stays in a
 /// core's own cache. The cuts lie between granules, so only a write's own ends are parts of one.

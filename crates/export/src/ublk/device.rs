@@ -22,8 +22,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use vfield_core::device::GRANULE_BYTES;
-use vfield_core::source::BlockSource;
+use vfield_block::device::GRANULE_BYTES;
+use vfield_block::source::BlockSource;
 
 /// How long a device may take to notice that its server died. It takes milliseconds; but where
 /// [`keep_a_place_free`] could not, it may be 30 s, after which requests are overdue.

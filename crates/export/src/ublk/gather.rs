@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr;
-use vfield_core::source::{FilePiece, Piece};
+use vfield_block::source::{FilePiece, Piece};
 
 /// Files that stay mapped: the store's, the origin's and some more; the oldest one goes.
 const MAPPINGS_MAX: usize = 4;

@@ -18,9 +18,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use vfield_core::device::WriteError;
-use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, Piece, ReadError};
+use vfield_block::device::WriteError;
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, Piece, ReadError};
 
 /// What all queues of a device share.
 pub(super) struct Shared {

@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::sync::mpsc;
-use vfield_core::extent::Extent;
-use vfield_core::source::ReadError;
+use vfield_block::extent::Extent;
+use vfield_block::source::ReadError;
 
 /// Images of both forms, some MiB and an odd number of bytes long.
 fn odd_images() -> [(Vec<u8>, &'static str, Form); 2] {

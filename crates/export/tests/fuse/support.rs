@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use vfield_core::extent::Extent;
-use vfield_core::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, ReadError, Reading, Urgency};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, ReadError, Reading, Urgency};
 use vfield_export::fuse::{self, Mounted, Options};
 
 /// Longest wait for a state that must come; far above what a busy machine needs.

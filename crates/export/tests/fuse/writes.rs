@@ -6,10 +6,10 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::{Arc, mpsc};
-use vfield_core::device::BlockDevice;
-use vfield_core::extent::Extent;
+use vfield_block::device::BlockDevice;
+use vfield_block::extent::Extent;
+use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
-use vfield_core::source::BlockSource;
 use vfield_overlay::Overlay;
 
 const LENGTH: usize = (3 << 20) + 12345;

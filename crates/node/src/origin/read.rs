@@ -7,10 +7,10 @@
 use super::{Origin, SourceError};
 use bytes::Bytes;
 use std::sync::Arc;
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocation, FilePiece, Piece, ReadError};
 use vfield_core::chunk::Chunk;
-use vfield_core::extent::Extent;
 use vfield_core::hash_tree::verify;
-use vfield_core::source::{Allocation, FilePiece, Piece, ReadError};
 
 impl SourceError {
     /// The same, for a reader of `extent`.

@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use vfield_core::source::Piece;
+use vfield_block::source::Piece;
 use vfield_core::wire::{FrameHeader, Refusal};
 use vfield_trust::record::{CONTENT_MAX, Sealer};
 

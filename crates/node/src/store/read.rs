@@ -6,9 +6,9 @@
 
 use super::{Pin, Store};
 use std::sync::Arc;
+use vfield_block::extent::Extent;
+use vfield_block::source::{FilePiece, Piece};
 use vfield_core::chunk::Chunk;
-use vfield_core::extent::Extent;
-use vfield_core::source::{FilePiece, Piece};
 
 /// A piece in the making.
 enum Run {

@@ -1,11 +1,11 @@
 //! An image for stores, and the bytes of their pieces.
 
 use std::sync::Arc;
+use vfield_block::extent::Extent;
+use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
-use vfield_core::extent::Extent;
 use vfield_core::hash_tree::{HashTree, TreeBuilder, hash_chunk};
 use vfield_core::image::ImageId;
-use vfield_core::source::Piece;
 use vfield_node::store::{Check, Store};
 
 pub const SIZE: u64 = 16 << 10;

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vfield_block::extent::Extent;
+use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
-use vfield_core::extent::Extent;
 use vfield_core::hash_tree::TreeBuilder;
-use vfield_core::source::Piece;
 use vfield_node::store::slot::Slot;
 use vfield_node::store::{Check, Inserted, Store, StoreError};
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
-use vfield_core::device::BlockDevice;
-use vfield_core::extent::Extent;
+use vfield_block::device::BlockDevice;
+use vfield_block::extent::Extent;
 use vfield_core::image::ImageId;
 use vfield_overlay::{Folder, OpenError, Overlay};
 

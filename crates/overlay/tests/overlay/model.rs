@@ -4,9 +4,9 @@
 use crate::support::ID;
 use crate::support::{Action, Base, act, actions, check, device_bytes, in_memory, model, noise, read, wait};
 use proptest::prelude::*;
-use vfield_core::device::{BlockDevice, WriteError};
-use vfield_core::extent::Extent;
-use vfield_core::source::BlockSource;
+use vfield_block::device::{BlockDevice, WriteError};
+use vfield_block::extent::Extent;
+use vfield_block::source::BlockSource;
 use vfield_overlay::Overlay;
 
 proptest! {
@@ -101,7 +101,7 @@ fn pieces_already_handed_out_never_change() {
         assert!(overlay.try_read(Extent::from(0..1 << 16), &mut pieces));
         overlay.write(0, noise(1 << 16, 2).into()).await.unwrap();
         overlay.discard(Extent::from(0..1 << 15)).unwrap();
-        let [vfield_core::source::Piece::Bytes(bytes)] = &pieces[..] else { panic!("{pieces:?}") };
+        let [vfield_block::source::Piece::Bytes(bytes)] = &pieces[..] else { panic!("{pieces:?}") };
         assert!(*bytes == noise(1 << 16, 1));
     });
 }
@@ -124,7 +124,7 @@ fn writers_at_once_come_out_granule_by_granule() {
         for _ in 0..rounds {
             let mut pieces = Vec::new();
             assert!(overlay.try_read(Extent::from(4096..8192), &mut pieces));
-            let [vfield_core::source::Piece::Bytes(bytes)] = &pieces[..] else { panic!("{pieces:?}") };
+            let [vfield_block::source::Piece::Bytes(bytes)] = &pieces[..] else { panic!("{pieces:?}") };
             let first = bytes[0];
             assert!(first > 4 || bytes.iter().all(|byte| *byte == first), "a granule of two writers");
         }

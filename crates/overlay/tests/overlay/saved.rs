@@ -3,8 +3,8 @@
 use crate::support::{Base, ID, act, actions, check, device_bytes, in_memory, model, noise, save, wait};
 use proptest::prelude::*;
 use std::path::Path;
-use vfield_core::device::BlockDevice;
-use vfield_core::extent::Extent;
+use vfield_block::device::BlockDevice;
+use vfield_block::extent::Extent;
 use vfield_core::image::ImageId;
 use vfield_overlay::saved::{HEADER_BYTES, Header};
 use vfield_overlay::{Overlay, ReplaceError, Replacement, RestoreError, SaveError};

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use tokio::sync::watch;
-use vfield_core::device::{BlockDevice, WriteError};
-use vfield_core::extent::Extent;
+use vfield_block::device::{BlockDevice, WriteError};
+use vfield_block::extent::Extent;
+use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_core::image::ImageId;
-use vfield_core::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_overlay::{Overlay, Replacement, SaveError};
 
 pub const ID: ImageId = ImageId([7; 32]);

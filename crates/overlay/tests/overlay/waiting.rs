@@ -2,9 +2,9 @@
 
 use crate::support::{Base, ID, check, in_memory, model, noise, read, wait};
 use std::sync::atomic::Ordering;
-use vfield_core::device::{BlockDevice, WriteError};
-use vfield_core::extent::Extent;
-use vfield_core::source::{BlockSource, ReadError};
+use vfield_block::device::{BlockDevice, WriteError};
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, ReadError};
 use vfield_overlay::Overlay;
 
 #[test]
@@ -121,14 +121,14 @@ fn an_empty_base_is_an_empty_device() {
         fn chunk_bytes(&self) -> u32 {
             4096
         }
-        fn try_read(&self, _: Extent, _: &mut Vec<vfield_core::source::Piece>) -> bool {
+        fn try_read(&self, _: Extent, _: &mut Vec<vfield_block::source::Piece>) -> bool {
             panic!("there is nothing to read")
         }
-        fn read(&self, _: Extent) -> vfield_core::source::Reading<'_> {
+        fn read(&self, _: Extent) -> vfield_block::source::Reading<'_> {
             panic!("there is nothing to read")
         }
-        fn prefetch(&self, _: Extent, _: vfield_core::source::Urgency) {}
-        fn allocation(&self, _: Extent) -> vfield_core::source::Allocating<'_> {
+        fn prefetch(&self, _: Extent, _: vfield_block::source::Urgency) {}
+        fn allocation(&self, _: Extent) -> vfield_block::source::Allocating<'_> {
             panic!("there is nothing to tell")
         }
         fn is_complete(&self) -> bool {

@@ -5,11 +5,11 @@ use crate::checks;
 use crate::reader::{Order, Reader};
 use std::ops::Range;
 use std::time::Duration;
+use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Token;
 use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
-use vfield_core::source::ReadError;
 use vfield_core::wire::Priority;
 
 /// Chunks requested at once, as by a client with requests of 128 KiB.

@@ -1,9 +1,9 @@
 //! Reads without a holder: they wait, are listed, and go on when it comes back.
 
 use crate::{field_of, filled_field, ms, one_image, secs};
+use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Why;
-use vfield_core::source::ReadError;
 use vfield_sim::machine::Fault;
 
 #[test]

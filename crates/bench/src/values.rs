@@ -1,0 +1,7 @@
+//! The kinds of values that say what is measured, each in a file of its own.
+//!
+//! A value that exists is valid: parsing is the only way to make one.
+
+pub mod count;
+pub mod nbd_uri;
+pub mod rate;

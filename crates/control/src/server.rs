@@ -1,0 +1,239 @@
+//! The daemon's side of the control socket: bounded lines, bounded connections, bounded patience.
+//!
+//! Knows the protocol and not the node: what orders do is behind [`Daemon`], which a test
+//! implements over bytes in memory. One task for each connection, one request for each connection.
+
+use super::message::{DaemonStatus, Reply, Request, Serve};
+use super::order;
+use crate::values::until::Until;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, Piece};
+
+/// More clients than this wait until one is done: scripts need a few, and each costs about 100 KiB.
+pub const CONNECTIONS_MAX: usize = 64;
+/// A client that has not sent its line by then is cut off.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end of the daemon waits for clients to take their last answers.
+const FINISH_BOUND: Duration = Duration::from_secs(1);
+/// Bytes of an image that `cat` asks for at a time: enough to keep several peers busy.
+const CAT_WINDOW: u64 = 4 << 20;
+/// Bytes copied at a time out of a file or of nothing.
+const COPY_BYTES: usize = 128 << 10;
+
+/// What `wait` and `leave` give back.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What stands behind the socket.
+pub trait Daemon: Send + Sync + 'static {
+    /// Its view, or what it does instead of having one.
+    fn status(&self) -> Result<DaemonStatus, Reply>;
+
+    /// Returns once `until` holds, or with the reason why it never will.
+    fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>>;
+
+    /// An image by name, id, or the beginning of an id.
+    fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply>;
+
+    /// Saves the overlay of an image, of the only one if none is named, in a file that is new and
+    /// empty, if its sender is honest.
+    fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply>;
+
+    /// Drops the changes in the overlay of an image, of the only one if none is named; also while
+    /// it is in use if forced.
+    fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply>;
+
+    /// Takes part in one more image of the field, and holds as much of it as `store` says.
+    fn add_image(&self, image: String, store: Option<String>) -> Pending<'_, Reply>;
+
+    /// Serves one more file, which is open for reading if its sender is honest.
+    fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply>;
+
+    /// Takes part in an image no more; also while it is used, or holds what nobody else does, if
+    /// forced.
+    fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply>;
+
+    /// Reads the field keys' files again; the reply names the keys in force.
+    fn reload_keys(&self) -> Reply;
+
+    /// What would be lost if it left.
+    fn rehearse_leave(&self) -> Reply;
+
+    /// Leaves, or stays if chunks would be lost and nobody forces it; the reply says how it went.
+    fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply>;
+}
+
+/// Answers clients in tasks of its own until it is finished.
+#[derive(Debug)]
+pub struct Server {
+    places: Arc<Semaphore>,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts to answer. Has to be called within a tokio runtime.
+    pub fn start(listener: UnixListener, daemon: Arc<dyn Daemon>) -> Self {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Self { accepting: tokio::spawn(accept(listener, daemon, Arc::clone(&places))), places }
+    }
+
+    /// Accepts nobody any more; returns when all answers are sent, or after [`FINISH_BOUND`].
+    pub async fn finish(self) {
+        self.accepting.abort();
+        // Both ends of the wait are fine: a client that does not read its answer gets none.
+        let _ = tokio::time::timeout(FINISH_BOUND, self.places.acquire_many(CONNECTIONS_MAX as u32)).await;
+    }
+}
+
+async fn accept(listener: UnixListener, daemon: Arc<dyn Daemon>, places: Arc<Semaphore>) {
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let daemon = Arc::clone(&daemon);
+                tokio::spawn(async move {
+                    if let Err(error) = converse(stream, daemon.as_ref()).await {
+                        tracing::debug!(%error, "control connection");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: give others the time to free some.
+                tracing::warn!(%error, "control socket");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let order = tokio::time::timeout(REQUEST_PATIENCE, order::receive(reader.as_ref())).await??;
+    let Some(order) = order else { return Ok(()) };
+    // So that a test can see what follows a defect; in a task, as most of the daemon is.
+    #[cfg(debug_assertions)]
+    assert_ne!(order.line, b"panic", "a test wants it");
+    let request = match Request::parse(&order.line) {
+        Ok(request) => request,
+        Err(refusal) => return writer.write_all(&refusal.line()).await,
+    };
+    tokio::select! {
+        // In this order: a client may close its sending side as soon as it has asked.
+        biased;
+        done = answer(request, order.file, daemon, &mut writer) => done,
+        () = order::anything_more(reader.as_ref()) => Ok(()),
+    }
+}
+
+async fn answer(
+    request: Request,
+    file: Option<File>,
+    daemon: &dyn Daemon,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    let reply = match request {
+        Request::Status => match daemon.status() {
+            Ok(status) => Reply::Status { status: Box::new(status) },
+            Err(reply) => reply,
+        },
+        Request::Wait { until, timeout_ms } => {
+            let reached = async { daemon.wait(until).await.map_or_else(|reply| reply, |()| Reply::Reached) };
+            match timeout_ms.map(Duration::from_millis) {
+                None => reached.await,
+                Some(timeout) => tokio::time::timeout(timeout, reached).await.unwrap_or(Reply::TimedOut),
+            }
+        }
+        Request::OverlaySave { image } => match file {
+            Some(file) => daemon.overlay_save(image, file).await,
+            None => Reply::refused("a save without a file", "use the vfield program of the daemon's version"),
+        },
+        Request::OverlayReset { image, force } => daemon.overlay_reset(image, force).await,
+        Request::Add { image, store } => daemon.add_image(image, store).await,
+        Request::Serve(serve) => match file {
+            Some(file) => daemon.add_file(file, serve).await,
+            None => Reply::refused("the file to serve is missing", "use the vfield program of the daemon's version"),
+        },
+        Request::Drop { image, force } => daemon.drop_image(image, force).await,
+        Request::ReloadKeys => daemon.reload_keys(),
+        Request::Leave { dry_run: true, .. } => daemon.rehearse_leave(),
+        Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
+        Request::Cat { image, offset, length } => match daemon.image(&image) {
+            Ok(source) => cat(source.as_ref(), offset, length, writer).await?,
+            Err(reply) => reply,
+        },
+    };
+    writer.write_all(&reply.line()).await
+}
+
+/// Sends a part of an image; the reply that closes it.
+async fn cat(
+    source: &dyn BlockSource,
+    offset: u64,
+    length: Option<u64>,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<Reply> {
+    let size = source.size_bytes();
+    let asked = length.unwrap_or(size.saturating_sub(offset));
+    let end = offset.checked_add(asked).filter(|end| offset <= size && *end <= size);
+    let Some(end) = end else {
+        let part = length.map_or_else(|| format!("offset {offset}"), |length| format!("{length} bytes at {offset}"));
+        let bytes = if size == 1 { "byte" } else { "bytes" };
+        let fact = format!("image {:?} has {size} {bytes}: {part} is past its end", source.name());
+        return Ok(Reply::refused(fact, "choose --offset and --length within the image"));
+    };
+    let mut rest = Extent::from(offset..end);
+    let mut buffer = vec![0; COPY_BYTES];
+    while !rest.is_empty() {
+        let pieces = match source.read(rest.take(CAT_WINDOW)).await {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                return Ok(Reply::refused(format!("image {:?}: {error}", source.name()), "see `vfield status`"));
+            }
+        };
+        let bytes: u64 = pieces.iter().map(Piece::len).sum();
+        assert!(bytes > 0 && bytes <= rest.len(), "a source answers with a part of what was asked");
+        writer.write_all(&Reply::Data { bytes }.line()).await?;
+        for piece in pieces {
+            send(piece, &mut buffer, writer).await?;
+        }
+        rest = rest.skip(bytes);
+    }
+    Ok(Reply::Done)
+}
+
+async fn send(piece: Piece, buffer: &mut [u8], writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let file = match piece {
+        Piece::Bytes(bytes) => return writer.write_all(&bytes).await,
+        Piece::Zero(mut left) => {
+            buffer.fill(0);
+            while left > 0 {
+                let part = left.min(buffer.len() as u64) as usize;
+                writer.write_all(&buffer[..part]).await?;
+                left -= part as u64;
+            }
+            return Ok(());
+        }
+        Piece::File(file) => file,
+    };
+    let mut sent = 0;
+    // A second descriptor for the time of the copy: reading through std wants a File of its own.
+    let handle = File::from(file.fd().try_clone_to_owned()?);
+    while sent < file.len() {
+        let part = (file.len() - sent).min(buffer.len() as u64) as usize;
+        handle.read_exact_at(&mut buffer[..part], file.offset() + sent)?;
+        writer.write_all(&buffer[..part]).await?;
+        sent += part as u64;
+    }
+    Ok(())
+}

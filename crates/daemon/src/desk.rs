@@ -1,0 +1,286 @@
+//! The handler of control requests: answers them from the node, the images and the overlays.
+//!
+//! Owns the daemon's stage (starting, running, leaving) and the queue of leave orders. Called by
+//! the control server; it knows no sockets.
+
+use super::images::Images;
+use super::overlays::Overlays;
+use crate::key_files::KeyFiles;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use vfield_block::source::BlockSource;
+use vfield_console::bar::percent;
+use vfield_console::failure::Failure;
+use vfield_console::log::EVENTS;
+use vfield_control::message::{DaemonStatus, Reply, STATUS_FORMAT, Serve};
+use vfield_control::offer::MemoryStatus;
+use vfield_control::selection;
+use vfield_control::server::{Daemon, Pending};
+use vfield_control::values::until::Until;
+use vfield_machine::memory;
+use vfield_node::Node;
+use vfield_node::event::Event;
+use vfield_node::node::Condition;
+use vfield_node::status::Status;
+
+/// The daemon's stage.
+#[derive(Clone)]
+enum Stage {
+    Starting,
+    Running(Arc<Running>),
+    Leaving,
+}
+
+struct Running {
+    node: Arc<Node>,
+    images: Arc<Images>,
+    overlays: Arc<Overlays>,
+    sandbox: Vec<String>,
+}
+
+/// Answers the requests of the control socket.
+pub struct RequestHandler {
+    stage: watch::Sender<Stage>,
+    doing: Mutex<String>,
+    leaves: mpsc::Sender<LeaveOrder>,
+    control: String,
+    key_files: KeyFiles,
+}
+
+/// An order to leave.
+pub struct LeaveOrder {
+    /// Maximum time to hand over.
+    pub bound: Duration,
+    /// True to leave although chunks are lost.
+    pub force: bool,
+    /// Takes the answer, if a client waits for one.
+    pub tell: Option<oneshot::Sender<Reply>>,
+}
+
+impl LeaveOrder {
+    /// Tells whoever gave it; they may have gone.
+    pub fn answer(self, reply: Reply) {
+        self.tell.map(|tell| tell.send(reply));
+    }
+}
+
+/// The leave orders that a [`RequestHandler`] takes.
+pub struct Orders(mpsc::Receiver<LeaveOrder>);
+
+impl Orders {
+    /// The next one; never returns when there cannot be any more.
+    pub async fn next(&mut self) -> LeaveOrder {
+        match self.0.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl RequestHandler {
+    /// The handler of a starting daemon with its control socket at `control` and its keys in
+    /// `key_files`.
+    pub fn new(control: &Path, key_files: KeyFiles) -> (Arc<Self>, Orders) {
+        let (leaves, orders) = mpsc::channel(1);
+        let handler = Self {
+            stage: watch::Sender::new(Stage::Starting),
+            doing: Mutex::new("not yet joined".to_owned()),
+            leaves,
+            control: control.display().to_string(),
+            key_files,
+        };
+        (Arc::new(handler), Orders(orders))
+    }
+
+    /// Takes note of what the daemon does while it starts.
+    pub fn hear(&self, event: &Event) {
+        let doing = match event {
+            Event::Hashing { image, done_bytes, total_bytes } => {
+                format!("hashing {image}, {} % done", percent(*done_bytes, *total_bytes))
+            }
+            Event::BootstrapFailed { addr, why } => format!("waiting for {addr}: {why}"),
+            Event::NoImages => "waiting for an image: the field has none yet".to_owned(),
+            _ => return,
+        };
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
+    }
+
+    /// The node can be asked from now on.
+    pub fn open(&self, node: Arc<Node>, images: Arc<Images>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
+        self.stage.send_replace(Stage::Running(Arc::new(Running { node, images, overlays, sandbox })));
+    }
+
+    /// The node cannot be asked any more.
+    pub fn close(&self) {
+        self.stage.send_replace(Stage::Leaving);
+    }
+
+    /// True if the field was closed with keys out of files.
+    pub fn has_key_files(&self) -> bool {
+        !self.key_files.paths().is_empty()
+    }
+
+    fn running(&self) -> Result<Arc<Running>, Reply> {
+        match &*self.stage.borrow() {
+            Stage::Running(running) => Ok(Arc::clone(running)),
+            Stage::Leaving => Err(leaving()),
+            Stage::Starting => {
+                let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Err(Reply::Starting { doing })
+            }
+        }
+    }
+}
+
+/// What the images of a node take, and the process that holds them.
+fn memory_of(node: &Status) -> MemoryStatus {
+    let limit = memory::limit();
+    MemoryStatus {
+        store_bytes: node.images.iter().map(|image| image.held_bytes).sum(),
+        transient_bytes: node.images.iter().map(|image| image.transient_bytes).sum(),
+        process_bytes: memory::process_bytes(),
+        limit_bytes: limit.map(|limit| limit.bytes),
+        limit_by: limit.map(|limit| limit.by.to_owned()),
+    }
+}
+
+fn leaving() -> Reply {
+    Reply::refused("the daemon is leaving", "ask another node of the field")
+}
+
+impl Daemon for RequestHandler {
+    fn status(&self) -> Result<DaemonStatus, Reply> {
+        let running = self.running()?;
+        let node = running.node.status();
+        Ok(DaemonStatus {
+            format: STATUS_FORMAT,
+            memory: memory_of(&node),
+            node,
+            exports: running.images.places(),
+            overlays: running.overlays.status(),
+            sandbox: running.sandbox.clone(),
+            control: self.control.clone(),
+            pid: std::process::id(),
+        })
+    }
+
+    fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>> {
+        Box::pin(async move {
+            let mut stage = self.stage.subscribe();
+            let reached = async {
+                // The sender lives as long as the handler.
+                let _ = stage.wait_for(|stage| !matches!(stage, Stage::Starting)).await;
+                let running = self.running()?;
+                let condition = match until {
+                    Until::Ready => return Ok(()),
+                    Until::Filled => Condition::Filled,
+                    Until::Covered(times) => Condition::Covered(times.get()),
+                };
+                running.node.wait(condition).await;
+                Ok(())
+            };
+            let mut stage = self.stage.subscribe();
+            let closed = async {
+                let _ = stage.wait_for(|stage| matches!(stage, Stage::Leaving)).await;
+            };
+            tokio::select! {
+                reached = reached => reached,
+                () = closed => Err(leaving()),
+            }
+        })
+    }
+
+    fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
+        let running = self.running()?;
+        let images = running.node.images();
+        let chosen = selection::choose(wanted, &images).map_err(|undecided| {
+            let (fact, hint) = undecided.words(wanted, "this node");
+            Reply::refused(fact, hint)
+        });
+        chosen.map(|image| Arc::clone(&image.source))
+    }
+
+    fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.overlays.save(image.as_deref(), file).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn overlay_reset(&self, image: Option<String>, force: bool) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.overlays.reset(image.as_deref(), force).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn add_image(&self, image: String, store: Option<String>) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.images.add_image(image, store).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.images.add_file(file, serve).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => running.images.drop_image(image, force).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn reload_keys(&self) -> Reply {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(reply) => return reply,
+        };
+        let refused = |failure: Failure| Reply::refused(failure.fact(), failure.hint_text().unwrap_or_default());
+        match self.key_files.read() {
+            Ok(Some(ring)) => {
+                let ids: Vec<String> = ring.ids().iter().map(ToString::to_string).collect();
+                match running.node.replace_keys(ring) {
+                    Ok(()) => {
+                        tracing::info!(target: EVENTS, event = "field_keys", keys = ?ids, "field keys changed");
+                        Reply::Keys { ids }
+                    }
+                    Err(error) => Reply::refused(error.to_string(), "start it again with --field-key"),
+                }
+            }
+            Ok(None) => Reply::refused("this node was started without a field key", "start it again with --field-key"),
+            Err(failure) => refused(failure),
+        }
+    }
+
+    fn rehearse_leave(&self) -> Reply {
+        self.running().map_or_else(|reply| reply, |running| super::leaving::rehearse(&running.node))
+    }
+
+    fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            let (tell, told) = oneshot::channel();
+            if self.leaves.try_send(LeaveOrder { bound, force, tell: Some(tell) }).is_err() {
+                return leaving();
+            }
+            told.await.unwrap_or_else(|_| leaving())
+        })
+    }
+}

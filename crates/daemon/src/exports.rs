@@ -1,0 +1,178 @@
+//! The exports of a daemon together: checked early, started late, ended in order.
+//!
+//! Owns the running exports and the table of their kinds. Invariant: an image is in all exports or
+//! in none. Each kind is one file below: it refuses places, takes them, and implements [`Export`].
+//! It knows nothing of nodes.
+
+pub mod access;
+mod devices;
+mod explain;
+mod mount;
+mod server;
+
+use crate::plan::Places;
+use std::fmt::Debug;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use vfield_block::source::BlockSource;
+use vfield_console::failure::Failure;
+use vfield_console::log::Voice;
+use vfield_control::offer::ExportStatus;
+use vfield_export::fuse::Removed;
+use vfield_export::nbd::access::Rule;
+
+/// A kind of export.
+struct Kind {
+    /// Refuses places that cannot be had, without taking them: the images cannot be read yet.
+    check: fn(&Places) -> Result<(), Failure>,
+    /// Takes the places and serves the images; `None` if no place was asked for. Within a runtime.
+    start: for<'a> fn(Offer<'a>) -> Job<'a, Result<Option<Box<dyn Export>>, Failure>>,
+}
+
+/// All kinds in the order of their start. They end in the opposite order: devices and mounts have
+/// the readers that are most likely to be in the way.
+const KINDS: [Kind; 3] = [
+    // --nbd
+    server::KIND,
+    // --mount: FUSE
+    mount::KIND,
+    // --ublk, --device
+    devices::KIND,
+];
+
+/// What an export starts with.
+struct Offer<'a> {
+    places: &'a Places,
+    access: &'a [Rule],
+    sources: Vec<Arc<dyn BlockSource>>,
+    voice: &'a Voice,
+}
+
+type Job<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A running export of all images.
+trait Export: Debug + Send + Sync {
+    /// Addresses at which the images can be attached.
+    fn places(&self) -> Vec<ExportStatus>;
+
+    /// Exports one more image.
+    fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure>;
+
+    /// Removes an image; its readers get errors.
+    fn remove<'a>(&'a mut self, name: &'a str, voice: &'a Voice) -> Job<'a, Option<Removed>>;
+
+    /// Takes back an image that was just added and has no users yet.
+    fn take_back(&self, name: &str);
+
+    /// Users of an image on this machine, in words.
+    fn users(&self, name: &str) -> Vec<String>;
+
+    /// Block devices with the names of their images. A kind with devices cannot add images.
+    fn devices(&self) -> Vec<(String, PathBuf)> {
+        Vec::new()
+    }
+
+    /// Ends the export.
+    fn stop<'a>(self: Box<Self>, voice: &'a Voice) -> Job<'a, ()>;
+}
+
+/// The running exports.
+#[derive(Debug)]
+pub struct Exports {
+    running: Vec<Box<dyn Export>>,
+    access: Vec<Rule>,
+}
+
+/// Refuses places that cannot be had, without taking them: the images cannot be read yet.
+pub fn check(places: &Places) -> Result<(), Failure> {
+    KINDS.iter().try_for_each(|kind| (kind.check)(places))
+}
+
+impl Exports {
+    /// Takes all places and serves `sources` there, over TCP as `access` allows. Within a runtime.
+    ///
+    /// # Errors
+    /// If one place cannot be had; then none is kept.
+    pub async fn start(
+        places: &Places,
+        access: Vec<Rule>,
+        sources: Vec<Arc<dyn BlockSource>>,
+        voice: &Voice,
+    ) -> Result<Self, Failure> {
+        let mut exports = Self { running: Vec::new(), access };
+        for kind in &KINDS {
+            let offer = Offer { places, access: &exports.access, sources: sources.clone(), voice };
+            match (kind.start)(offer).await {
+                Ok(started) => exports.running.extend(started),
+                Err(failure) => {
+                    exports.stop(voice).await;
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(exports)
+    }
+
+    /// Exports one more image; all of the exports have it, or none.
+    pub fn add(&self, source: &Arc<dyn BlockSource>, voice: &Voice) -> Result<(), Failure> {
+        for (done, export) in self.running.iter().enumerate() {
+            if let Err(failure) = export.add(source) {
+                self.running[..done].iter().for_each(|export| export.take_back(source.name()));
+                return Err(failure);
+            }
+        }
+        let is_tcp = self.running.iter().flat_map(|export| export.places()).any(|place| place.is_tcp());
+        if is_tcp {
+            access::warn_closed(&self.access, std::iter::once(source.name()), voice);
+        }
+        Ok(())
+    }
+
+    /// True if each image is a block device.
+    pub fn makes_devices(&self) -> bool {
+        !self.devices().is_empty()
+    }
+
+    /// Users of the image of this name on this machine, in words; empty if it has none.
+    pub fn users(&self, name: &str) -> String {
+        self.running.iter().flat_map(|export| export.users(name)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Removes the image of this name from all exports; its readers get errors. The kernel has to
+    /// be told of its file once no read of it waits.
+    pub async fn remove(&mut self, name: &str, voice: &Voice) -> Option<Removed> {
+        let mut removed = None;
+        for export in self.running.iter_mut().rev() {
+            removed = export.remove(name, voice).await.or(removed);
+        }
+        removed
+    }
+
+    /// Addresses at which the images can be attached.
+    pub fn places(&self) -> Vec<ExportStatus> {
+        self.running.iter().flat_map(|export| export.places()).collect()
+    }
+
+    /// The block devices, with the names of their images.
+    pub fn devices(&self) -> Vec<(String, PathBuf)> {
+        self.running.iter().flat_map(|export| export.devices()).collect()
+    }
+
+    /// Ends all of them.
+    pub async fn stop(self, voice: &Voice) {
+        for export in self.running.into_iter().rev() {
+            export.stop(voice).await;
+        }
+    }
+}
+
+/// `1 NBD client`, `2 NBD clients`; nothing for none.
+fn counted(count: usize, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{count} {what}s")),
+    }
+}

@@ -1,0 +1,99 @@
+//! NBD servers: one at each place of `--nbd`.
+
+use super::{Export, Job, Kind, Offer, counted, explain};
+use crate::plan::Places;
+use std::future::ready;
+use std::io::{Error, ErrorKind};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use vfield_block::source::BlockSource;
+use vfield_console::failure::Failure;
+use vfield_console::log::Voice;
+use vfield_control::offer::{ExportKind, ExportStatus};
+use vfield_control::place::Occupant;
+use vfield_export::fuse::Removed;
+use vfield_export::nbd::{Address, BindError, Server, Serving};
+
+pub(super) const KIND: Kind = Kind { check, start };
+
+/// The servers; all have the same images.
+#[derive(Debug)]
+struct Servers(Vec<Serving>);
+
+fn check(places: &Places) -> Result<(), Failure> {
+    for place in &places.nbd {
+        match place {
+            Address::Unix(path) => check_socket(path)?,
+            Address::Tcp(addr) => {
+                TcpListener::bind(addr).map_err(|error| explain::bind(&BindError::Tcp(*addr, error)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_socket(path: &Path) -> Result<(), Failure> {
+    let failed = |cause| explain::bind(&BindError::Unix { path: path.to_owned(), cause });
+    match Occupant::at(path).map_err(failed)? {
+        Occupant::Live => return Err(explain::bind(&BindError::InUse(path.to_owned()))),
+        Occupant::NotASocket => return Err(explain::bind(&BindError::NotASocket(path.to_owned()))),
+        Occupant::Dead | Occupant::Nobody => {}
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(parent) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(failed(Error::from(ErrorKind::NotADirectory))),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn start(offer: Offer<'_>) -> Job<'_, Result<Option<Box<dyn Export>>, Failure>> {
+    let Offer { places, access, sources, .. } = offer;
+    Box::pin(async move {
+        let bind = |place| {
+            let server = Server::bind(place, sources.clone())?;
+            Ok(server.with_tls(places.tls.clone()).with_access(access.to_vec()))
+        };
+        let bound: Result<Vec<Server>, BindError> = places.nbd.iter().map(bind).collect();
+        let bound = bound.map_err(|error| explain::bind(&error))?;
+        let servers = Servers(bound.into_iter().map(Server::start).collect());
+        Ok((!servers.0.is_empty()).then(|| Box::new(servers) as Box<dyn Export>))
+    })
+}
+
+impl Export for Servers {
+    fn places(&self) -> Vec<ExportStatus> {
+        let place = |serving: &Serving| ExportStatus::of_all(ExportKind::Nbd, serving.address().uri(""));
+        self.0.iter().map(place).collect()
+    }
+
+    fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure> {
+        // All servers have the same names: an image that one of them takes, all take.
+        let added = self.0.iter().try_for_each(|serving| serving.add(Arc::clone(source)));
+        added.map_err(|error| explain::bind(&error))
+    }
+
+    fn remove<'a>(&'a mut self, name: &'a str, _: &'a Voice) -> Job<'a, Option<Removed>> {
+        self.take_back(name);
+        Box::pin(ready(None))
+    }
+
+    fn take_back(&self, name: &str) {
+        self.0.iter().for_each(|serving| serving.remove(name));
+    }
+
+    fn users(&self, name: &str) -> Vec<String> {
+        counted(self.0.iter().map(|serving| serving.users(name)).sum(), "NBD client").into_iter().collect()
+    }
+
+    fn stop<'a>(self: Box<Self>, _: &'a Voice) -> Job<'a, ()> {
+        Box::pin(async move {
+            let stopping: Vec<_> = self.0.into_iter().map(|serving| tokio::spawn(serving.shutdown())).collect();
+            for stopped in stopping {
+                // A failure in there is logged by the server itself.
+                let _ = stopped.await;
+            }
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! Images that come and go while the daemon runs: in the node and in all exports, or in none of
+//! them.
+//!
+//! Owns the exports from their start to their end. Invariant: an added image can be read before it
+//! is exported; a dropped image has no users, unless forced, before the node gives it up.
+
+use super::exports::Exports;
+use super::leaving::is_alone;
+use super::overlays::Overlays;
+use super::start_error;
+use crate::rollback;
+use crate::values::image::{ImageName, Wanted};
+use crate::values::store::Store;
+use std::fs::File;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use vfield_console::failure::{BadValue, Failure};
+use vfield_console::log::{EVENTS, Voice};
+use vfield_control::message::{Reply, Serve};
+use vfield_control::offer::ExportStatus;
+use vfield_control::selection;
+use vfield_control::shares::sole_text;
+use vfield_core::chunk::ChunkSize;
+use vfield_node::Node;
+use vfield_node::config::ServeConfig;
+use vfield_node::node::{NodeImage, StartError};
+
+/// Loop devices let go of a file, and the kernel says that it was closed, a moment after its last
+/// user is gone.
+const LET_GO_WITHIN: Duration = Duration::from_secs(2);
+/// The kernel forgets a file as soon as reads of it have ended, which the node sees to.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
+/// How often it is looked whether they have: nobody says so.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The images of a daemon with their exports and overlays.
+pub struct Images {
+    node: Arc<Node>,
+    /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is
+    /// looked for.
+    exports: tokio::sync::Mutex<Option<Exports>>,
+    /// Where they are.
+    places: Mutex<Vec<ExportStatus>>,
+    overlays: Arc<Overlays>,
+    allow_rollback: bool,
+    voice: Voice,
+}
+
+impl Images {
+    /// Of a daemon that runs.
+    pub fn new(node: Arc<Node>, exports: Exports, overlays: Arc<Overlays>, allow_rollback: bool, voice: Voice) -> Self {
+        let places = Mutex::new(exports.places());
+        Self { node, exports: tokio::sync::Mutex::new(Some(exports)), places, overlays, allow_rollback, voice }
+    }
+
+    /// Where the images can be attached.
+    pub fn places(&self) -> Vec<ExportStatus> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The exports, for whoever ends them; nothing comes or goes after that.
+    pub async fn close(&self) -> Option<Exports> {
+        self.exports.lock().await.take()
+    }
+
+    /// Joins one more image.
+    pub async fn add_image(self: &Arc<Self>, image: String, store: Option<String>) -> Reply {
+        let bad = |bad: BadValue| Reply::refused(bad.fact, bad.hint);
+        let wanted: Wanted = match image.parse() {
+            Ok(wanted) => wanted,
+            Err(error) => return bad(error),
+        };
+        let store: Option<Store> = match store.map(|store| store.parse()).transpose() {
+            Ok(store) => store,
+            Err(error) => return bad(error),
+        };
+        if let Err(refusal) = self.may_add().await {
+            return refusal;
+        }
+        let added = self.node.add_image(wanted.0, store.map(|store| store.0)).await;
+        let images = Arc::clone(self);
+        to_its_end(async move { images.export(added).await }).await
+    }
+
+    /// Serves one more file, which a client has opened.
+    pub async fn add_file(self: &Arc<Self>, file: File, serve: Serve) -> Reply {
+        let Serve { path, name, chunk_bytes, proof } = serve;
+        let chunk_size = u32::try_from(chunk_bytes).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
+        let (Some(chunk_size), Ok(ImageName(name))) = (chunk_size, name.parse()) else {
+            return Reply::refused("no such image can be", "use the vfield program of the daemon's version");
+        };
+        if let Err(refusal) = self.may_add().await {
+            return refusal;
+        }
+        let file = Some(Arc::new(file.into()));
+        let serve = ServeConfig { path: PathBuf::from(path), file, name: Some(name), chunk_size, proof };
+        let added = self.node.add_file(serve).await;
+        let images = Arc::clone(self);
+        to_its_end(async move { images.export(added).await }).await
+    }
+
+    /// Devices and overlays are made before a daemon gives up the right to do so.
+    async fn may_add(&self) -> Result<(), Reply> {
+        let hint =
+            "start the daemon again with this image too, or another daemon beside it with a --control of its own";
+        if !self.overlays.are_none() {
+            return Err(Reply::refused("a daemon with overlays cannot add images", hint));
+        }
+        match &*self.exports.lock().await {
+            None => Err(leaving()),
+            Some(exports) if exports.makes_devices() => {
+                Err(Reply::refused("a daemon with block devices cannot add images", hint))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Exports an image that the node has taken up, or has the node give it up again.
+    async fn export(&self, added: Result<NodeImage, StartError>) -> Reply {
+        let image = match added {
+            Ok(image) => image,
+            Err(error) => return refusal(&explain(error)),
+        };
+        let id = image.id.to_string();
+        let status = self.node.status().images.into_iter().find(|status| status.id == id);
+        let exports = self.exports.lock().await;
+        let exported = match &*exports {
+            None => return leaving(),
+            Some(exports) => rollback::check(status.as_slice(), self.allow_rollback)
+                .and_then(|()| exports.add(&image.source, &self.voice)),
+        };
+        if let Err(failure) = exported {
+            self.node.drop_image(image.id);
+            return refusal(&failure);
+        }
+        let names: Vec<String> = image.source.names().into_iter().map(str::to_owned).collect();
+        tracing::info!(target: EVENTS, event = "added", image = ?names, id, "an image was added");
+        self.voice.say(&format!("added {} (id {})", names.join(", "), image.id.short()));
+        Reply::Added { names, id }
+    }
+
+    /// Gives an image up.
+    pub async fn drop_image(self: &Arc<Self>, wanted: String, force: bool) -> Reply {
+        let images = Arc::clone(self);
+        to_its_end(async move { images.give_up(&wanted, force).await }).await
+    }
+
+    async fn give_up(&self, wanted: &str, force: bool) -> Reply {
+        let images = self.node.images();
+        let image = match selection::choose(wanted, &images) {
+            Ok(image) => image,
+            Err(undecided) => {
+                let (fact, hint) = undecided.words(wanted, "this node");
+                return Reply::refused(fact, hint);
+            }
+        };
+        let name = image.source.name();
+        if images.len() == 1 {
+            let hint = "add another one first, or end the daemon with `vfield leave`";
+            return Reply::refused(format!("{name} is the only image of this node"), hint);
+        }
+        if !self.overlays.are_none() {
+            let hint = "end the daemon with `vfield leave`, and start it again without the image";
+            return Reply::refused("a daemon with overlays cannot drop images", hint);
+        }
+        if !force && let Err(refusal) = self.is_free(name).await {
+            return refusal;
+        }
+        let mut exports = self.exports.lock().await;
+        let Some(exports) = &mut *exports else { return leaving() };
+        let file = exports.remove(name, &self.voice).await;
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
+        self.node.drop_image(image.id);
+        if let Some(file) = file {
+            // Another image may come under this name next. A kernel that takes longer forgets it
+            // later.
+            drop(tokio::time::timeout(FORGOTTEN_WITHIN, tokio::task::spawn_blocking(|| file.tell())).await);
+        }
+        let id = image.id.short();
+        tracing::info!(target: EVENTS, event = "dropped", image = name, id, "an image was dropped");
+        self.voice.say(&format!("dropped {name} (id {id})"));
+        Reply::Done
+    }
+
+    /// Refuses what somebody uses, here or elsewhere.
+    async fn is_free(&self, name: &str) -> Result<(), Reply> {
+        let deadline = Instant::now() + LET_GO_WITHIN;
+        loop {
+            let users = self.exports.lock().await.as_ref().map(|exports| exports.users(name)).ok_or_else(leaving)?;
+            if users.is_empty() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                let hint =
+                    "unmount and detach it first (see `findmnt` and `losetup`), or disconnect its users: --force";
+                return Err(Reply::refused(format!("{name} is in use on this machine: {users}"), hint));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        // Nobody else is there who could miss anything.
+        if is_alone(&self.node) {
+            return Ok(());
+        }
+        let sole: Vec<_> = self.node.sole().into_iter().filter(|sole| sole.image == name).collect();
+        if sole.is_empty() {
+            return Ok(());
+        }
+        let hint = "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
+                    `vfield drop --force` drops the image anyway";
+        Err(Reply::refused(format!("{} would be lost with it", sole_text(&sole)), hint))
+    }
+}
+
+/// Runs to its end even if the client is gone: half of it would leave an image in the node but in
+/// no export, or the reverse.
+async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))
+}
+
+fn leaving() -> Reply {
+    Reply::refused("the daemon is leaving", "ask another node of the field")
+}
+
+fn refusal(failure: &Failure) -> Reply {
+    Reply::refused(failure.fact(), failure.hint_text().unwrap_or_default())
+}
+
+/// Where the hint of a start does not fit.
+fn explain(error: StartError) -> Failure {
+    let fact = error.to_string();
+    match error {
+        StartError::UnknownImage { .. } => {
+            Failure::failed(fact).hint("choose one of these; to serve a file, write its path with a slash: ./FILE")
+        }
+        StartError::Ambiguous { pins, .. } => Failure::failed(fact)
+            .hint(format!("find out which image is right, then choose it: vfield add {}", pins.join(" or "))),
+        StartError::ManyNames { .. } => Failure::failed(fact).hint("ask for one of the names"),
+        StartError::IsHere { .. } => {
+            Failure::failed(fact).hint("see `vfield status`; to add another image of that name, give NEW-NAME=ID")
+        }
+        other => start_error::explain(other),
+    }
+}

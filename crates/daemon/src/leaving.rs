@@ -1,0 +1,67 @@
+//! How a daemon goes: what it hands over, and when it stays since the last copies would go with it.
+//!
+//! A signal ends the daemon in any case: a machine that shuts down asks nobody. An order (`vfield
+//! leave`) is refused if chunks would be lost that others may want, unless it is forced. Called by
+//! [`crate::daemon`] and the request handler.
+
+use super::desk::LeaveOrder;
+use super::exports::Exports;
+use super::signals::Signals;
+use std::time::Duration;
+use vfield_console::log::Voice;
+use vfield_control::message::Reply;
+use vfield_node::Node;
+use vfield_node::node::Leaving;
+
+/// Threads that still hash or write when all else has ended get this long.
+pub const LAST_THREADS: Duration = Duration::from_secs(1);
+
+/// Hands over what only this node holds, and gives the order back if it may be obeyed. If not, the
+/// node stays, and whoever gave the order has been told why.
+pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Option<LeaveOrder> {
+    if order.force || is_alone(node) {
+        return Some(order);
+    }
+    tokio::select! {
+        _ = node.hand_over(order.bound) => {}
+        () = signals.end() => return Some(order),
+    }
+    let sole = node.sole();
+    if sole.is_empty() {
+        return Some(order);
+    }
+    node.stay();
+    order.answer(Reply::refused(
+        format!("the node stays: {} would be lost with it", vfield_control::shares::sole_text(&sole)),
+        "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
+         `vfield leave --force` leaves anyway",
+    ));
+    None
+}
+
+/// Hands over, while readers are still served; then ends the exports.
+pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, voice: &Voice) -> Leaving {
+    let alone = is_alone(node);
+    // The node keeps to the bound by itself; the rest is a margin for a hung node.
+    let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
+        voice.warn("the hand-over timed out");
+        Leaving { handed_over: 0, lost: 0 }
+    });
+    if let Some(exports) = exports {
+        exports.stop(voice).await;
+    }
+    // The last one takes the field with it: nobody is left who could miss anything.
+    if alone { Leaving { lost: 0, ..left } } else { left }
+}
+
+/// What would be lost if the daemon left now, before anything is handed over; nothing if it is the
+/// last one.
+pub fn rehearse(node: &Node) -> Reply {
+    let alone = is_alone(node);
+    Reply::WouldLose { alone, images: if alone { Vec::new() } else { node.sole() } }
+}
+
+/// True if nobody else is there who could miss anything.
+pub fn is_alone(node: &Node) -> bool {
+    node.status().nodes.iter().all(|node| node.state == "self" || node.state == "unreachable")
+}

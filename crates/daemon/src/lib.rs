@@ -1,0 +1,223 @@
+//! A running daemon: node, exports and control socket, from their start to a polite end.
+//!
+//! Owns the order of start and end. Refusals come before the node contacts the field. Exports
+//! appear when the images can be read, and end before the process. SIGTERM, SIGINT and `vfield
+//! leave` have the same effect; SIGHUP reloads files. It knows neither how chunks travel nor what
+//! NBD is.
+
+mod announce;
+mod desk;
+mod exports;
+pub mod guard;
+mod images;
+pub mod keeper;
+pub mod key_files;
+mod leaving;
+pub mod members;
+mod overlays;
+pub mod plan;
+mod reload;
+mod report;
+mod rollback;
+mod sandbox;
+mod signals;
+mod start_error;
+pub mod values;
+
+use crate::keeper::service_manager;
+use crate::plan::{Places, Plan};
+use crate::report::Reporter;
+use desk::{LeaveOrder, Orders, RequestHandler};
+use exports::Exports;
+use images::Images;
+use leaving::LAST_THREADS;
+use overlays::{Overlays, Prepared};
+use reload::Reloader;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sandbox::Sandbox;
+use signals::{Instruction, Signals};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::runtime::{Builder, Runtime};
+use vfield_console::failure::{Failure, plain};
+use vfield_console::log::Voice;
+use vfield_control::message::Reply;
+use vfield_control::place::Place;
+use vfield_control::server::Server;
+use vfield_node::Node;
+use vfield_node::config::NodeConfig;
+use vfield_node::node::{Leaving, StartError};
+
+/// Descriptors for as many connections as a node may have: many systems give a process 1024 unless
+/// it asks.
+const DESCRIPTORS: u64 = 8192;
+
+/// How long a leave takes at most where nobody says otherwise.
+pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
+
+/// Runs until told to end.
+pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
+    let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
+    let (place, listener) = Place::take(plan.control.as_deref())?;
+    plan.warnings.iter().for_each(|warning| voice.warn(warning));
+    take_descriptors();
+    // It may have to be made first, and then be left.
+    let prepared = overlays::prepare(plan.overlay.clone())?;
+    let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
+    let reporter = Reporter::start(voice.clone()).map_err(system)?;
+    let runtime = runtime(plan.threads).map_err(system)?;
+    let result = runtime.block_on(live(plan, prepared, (place, listener), sandbox, &voice, &reporter));
+    runtime.shutdown_timeout(LAST_THREADS);
+    reporter.finish();
+    result
+}
+
+/// Raises the limit of descriptors as far as it is useful and allowed; it bounds the connections.
+fn take_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(wanted);
+        // Only an outer sandbox can refuse an allowed limit.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// The runtime of the daemon's tasks.
+fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
+    // A single thread has no other thread to share work with or to wake.
+    let mut builder =
+        if threads == NonZeroUsize::MIN { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.worker_threads(threads.into()).enable_all().build()
+}
+
+async fn live(
+    plan: Plan,
+    prepared: Option<Prepared>,
+    (place, listener): (Place, std::os::unix::net::UnixListener),
+    sandbox: Sandbox,
+    voice: &Voice,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
+    let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
+    exports::check(&plan.exports)?;
+    check_listen(&plan.node)?;
+    let (handler, mut orders) = RequestHandler::new(place.path(), plan.key_files.clone());
+    let reloader = Reloader::new(&plan, Arc::clone(&handler), voice.clone());
+    let server = Server::start(listen(listener)?, handler.clone());
+
+    let serving = !plan.node.serve.is_empty();
+    let hashing = Arc::clone(&handler);
+    let events = reporter.sink(move |event| hashing.hear(event));
+    let started = tokio::select! {
+        node = Node::start(plan.node, events) => Ok(node.map_err(start_error::explain)?),
+        end = told_to_end(&mut signals, &mut orders, &reloader) => Err(end),
+    };
+    let (node, end) = match started {
+        Ok(node) => {
+            let node = Arc::new(node);
+            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback, voice).await;
+            let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
+            let ((exports, overlays), given_up) = match attached {
+                Ok(attached) => attached,
+                Err(failure) => {
+                    node.leave(LAST_THREADS).await;
+                    return Err(failure);
+                }
+            };
+            let images =
+                Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, voice.clone());
+            let images = Arc::new(images);
+            handler.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
+            announce::running(voice, &node, serving, &images.places());
+            service_manager::tell("READY=1");
+            let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
+            let end = loop {
+                let order = told_to_end(&mut signals, &mut orders, &reloader).await;
+                if let Some(order) = leaving::judge(&node, order, &mut signals).await {
+                    break order;
+                }
+            };
+            if let Some(remembering) = remembering {
+                remembering.abort();
+            }
+            (Some((node, images, overlays)), end)
+        }
+        Err(end) => (None, end),
+    };
+    service_manager::tell("STOPPING=1");
+    handler.close();
+    let left = match node {
+        None => Leaving { handed_over: 0, lost: 0 },
+        Some((node, images, overlays)) => {
+            let exports = images.close().await;
+            voice.say("leaving; repeat the signal to end at once");
+            let left = tokio::select! {
+                left = leaving::leave(&node, exports, end.bound, voice) => left,
+                () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),
+            };
+            overlays.close(voice).await;
+            left
+        }
+    };
+    announce::left(voice, left);
+    drop(place);
+    end.answer(Reply::Left { handed_over: left.handed_over, lost: left.lost });
+    server.finish().await;
+    Ok(())
+}
+
+/// Exports the images after the check against rollbacks.
+async fn attach(
+    places: &Places,
+    prepared: Option<Prepared>,
+    node: &Node,
+    allow_rollback: bool,
+    voice: &Voice,
+) -> Result<(Exports, Arc<Overlays>), Failure> {
+    rollback::check(&node.status().images, allow_rollback)?;
+    let access = exports::access::resolve(places, &node.images(), voice)?;
+    let overlays = lay(prepared, node).await?;
+    let exports = Exports::start(places, access, overlays.sources(node.images()), voice).await?;
+    overlays.attached_as(exports.devices());
+    Ok((exports, overlays))
+}
+
+fn listen(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Failure> {
+    let listener = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+    listener.map_err(|error| Failure::failed(format!("control socket: {}", plain(&error))))
+}
+
+/// Refuses an address that cannot be bound before a large file is hashed in vain.
+fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
+    if config.any_port {
+        return Ok(());
+    }
+    let addr = config.listen;
+    let tried = std::net::TcpListener::bind(addr).and_then(|_| std::net::UdpSocket::bind(addr));
+    tried.map(drop).map_err(|source| start_error::explain(StartError::Listen { addr, source }))
+}
+
+/// Lays the overlays on a thread that may block on disks.
+async fn lay(prepared: Option<Prepared>, node: &Node) -> Result<Arc<Overlays>, Failure> {
+    let Some(prepared) = prepared else { return Ok(Arc::default()) };
+    let images: Vec<_> = node.images().into_iter().map(|image| (image.id, image.source)).collect();
+    let laid = tokio::task::spawn_blocking(|| prepared.lay(images)).await;
+    laid.map_err(|error| Failure::failed(format!("laying overlays: {error}")))?.map(Arc::new)
+}
+
+/// Returns at a signal or an order to end; obeys other signals until then.
+async fn told_to_end(signals: &mut Signals, orders: &mut Orders, reloader: &Reloader) -> LeaveOrder {
+    loop {
+        let instruction = tokio::select! {
+            instruction = signals.next() => instruction,
+            order = orders.next() => return order,
+        };
+        match instruction {
+            Instruction::End => return LeaveOrder { bound: LEAVE_BOUND, force: true, tell: None },
+            other => reloader.obey(other),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a daemon is to do: everything that was found out before it starts.
+
+pub mod overlay;
+pub mod user;
+
+use crate::key_files::KeyFiles;
+use crate::values::device::DeviceKind;
+use crate::values::sandbox::SandboxMode;
+use overlay::OverlayPlan;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use user::User;
+use vfield_console::failure::Failure;
+use vfield_console::volume::Volume;
+use vfield_export::nbd;
+use vfield_export::nbd::access::Rule;
+use vfield_node::config::NodeConfig;
+
+/// Reads from a configuration file how much is to be said, where the options given do not say it.
+pub type ReadVolume = fn(&Path, Volume) -> Result<Volume, Failure>;
+
+/// What a daemon is to do.
+#[derive(Debug)]
+pub struct Plan {
+    /// What the node is told.
+    pub node: NodeConfig,
+    /// How the images can be attached on this machine.
+    pub exports: Places,
+    /// Where changes to the images are kept, if they can be made.
+    pub overlay: Option<OverlayPlan>,
+    /// Where the field's keys were read from.
+    pub key_files: KeyFiles,
+    /// True if an image may be older than what was read under its name before.
+    pub allow_rollback: bool,
+    /// Where the control socket was wished to be.
+    pub control: Option<PathBuf>,
+    /// How much is given up.
+    pub sandbox: SandboxMode,
+    /// True if it carries this machine's root: its memory is locked.
+    pub root: bool,
+    /// Who serves, once everything is set up; nobody else if nothing is said.
+    pub user: Option<User>,
+    /// Where members are remembered over a death.
+    pub members: Option<PathBuf>,
+    /// Logs in JSON.
+    pub json: bool,
+    /// Threads that serve readers and other nodes.
+    pub threads: NonZeroUsize,
+    /// The configuration file that was read.
+    pub config: Option<PathBuf>,
+    /// How much the command line says is to be said.
+    pub volume: Volume,
+    /// How much is to be said, once the configuration file has been read again.
+    pub read_volume: ReadVolume,
+    /// What a person should know, though the daemon can do without it.
+    pub warnings: Vec<String>,
+}
+
+/// Where the images are to be found.
+#[derive(Debug)]
+pub struct Places {
+    /// Where NBD clients may connect.
+    pub nbd: Vec<nbd::Address>,
+    /// From where they may be read over TCP.
+    pub access: Vec<Rule>,
+    /// Certificates for those who come over TCP.
+    pub tls: Option<nbd::Tls>,
+    /// Where the images appear as files.
+    pub mount: Option<PathBuf>,
+    /// Each image is a block device, by this driver.
+    pub device: Option<DeviceKind>,
+}
+
+impl Places {
+    /// The sockets at which NBD clients of this machine may connect.
+    pub fn nbd_sockets(&self) -> impl Iterator<Item = &Path> {
+        self.nbd.iter().filter_map(|place| match place {
+            nbd::Address::Unix(path) => Some(path.as_path()),
+            nbd::Address::Tcp(_) => None,
+        })
+    }
+}

@@ -1,0 +1,276 @@
+//! What a person learns of a node's events: bars or lines, or JSON for programs.
+//!
+//! Events come from any thread and must not wait for a terminal, so they go through a bounded queue
+//! to one thread that writes. When the queue is full progress is dropped, never anything else of
+//! weight: a later event says more.
+
+use indicatif::ProgressBar;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use vfield_console::bar::{bar, percent};
+use vfield_console::log::{EVENTS, Level, Style, Voice};
+use vfield_console::values::duration;
+use vfield_console::values::size::human;
+use vfield_core::membership::Departure;
+use vfield_node::event::{Event, EventSink};
+
+/// Events that wait for a slow terminal: a whole room joining at once.
+const QUEUE: usize = 4096;
+/// Without a terminal, progress is worth a line this often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Programs may want it more often.
+const JSON_EVERY: Duration = Duration::from_secs(1);
+
+/// Maximum departures logged in [`GONE_WITHIN`], for a room that is switched off; one line stands
+/// for the rest.
+const GONE_MAX: u32 = 20;
+/// The time over which [`GONE_MAX`] counts.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// The thread that tells events.
+#[derive(Debug)]
+pub struct Reporter {
+    queue: Option<SyncSender<Event>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reporter {
+    /// Starts to tell through `voice`.
+    pub fn start(voice: Voice) -> std::io::Result<Self> {
+        let (queue, events) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new().name("report".into()).spawn(move || tell_all(voice, &events))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Where events go; `also` sees each before it is queued.
+    pub fn sink(&self, also: impl Fn(&Event) + Send + Sync + 'static) -> EventSink {
+        let queue = self.queue.clone();
+        Arc::new(move |event| {
+            also(&event);
+            // Full or ended: nothing to be done about it from here.
+            let _ = queue.as_ref().map(|queue| queue.try_send(event));
+        })
+    }
+
+    /// Logs the queued events. Returns at once if a sink is still alive.
+    pub fn finish(mut self) {
+        self.queue = None;
+        let deadline = Instant::now() + Duration::from_millis(200);
+        if let Some(thread) = self.thread.take() {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn tell_all(voice: Voice, events: &Receiver<Event>) {
+    let mut teller = Teller { voice, bars: BTreeMap::new(), told: BTreeMap::new(), gone: (Instant::now(), 0) };
+    for event in events {
+        teller.tell(&event);
+    }
+    teller.bars.values().for_each(ProgressBar::finish_and_clear);
+}
+
+/// Work with a progress bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Hashing,
+    Filling,
+}
+
+impl Work {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Hashing => "hashing",
+            Self::Filling => "filling",
+        }
+    }
+}
+
+struct Teller {
+    voice: Voice,
+    bars: BTreeMap<(Work, String), ProgressBar>,
+    told: BTreeMap<(Work, String), Instant>,
+    /// Since when departures are counted, and how many were told.
+    gone: (Instant, u32),
+}
+
+impl Teller {
+    fn tell(&mut self, event: &Event) {
+        match event {
+            Event::Hashing { image, done_bytes, total_bytes } => {
+                return self.progress(event, Work::Hashing, image, *done_bytes, *total_bytes);
+            }
+            Event::Filling { image, held_bytes, goal_bytes } => {
+                return self.progress(event, Work::Filling, image, *held_bytes, *goal_bytes);
+            }
+            Event::Published { image, .. } => self.end(Work::Hashing, image),
+            Event::Filled { image, .. } => self.end(Work::Filling, image),
+            _ => {}
+        }
+        if self.voice.style == Style::Json {
+            tell_json(event);
+        } else if let Event::Warning(text) = event {
+            self.voice.warn(text);
+        } else if let Some(line) = line(event, self.voice.level() >= Level::Verbose)
+            && let Some(line) = self.sparing(event, line)
+        {
+            self.voice.say(&line);
+        }
+    }
+
+    /// The line, unless it is one of very many.
+    fn sparing(&mut self, event: &Event, line: String) -> Option<String> {
+        if !matches!(event, Event::NodeGone { .. }) {
+            return Some(line);
+        }
+        if self.gone.0.elapsed() >= GONE_WITHIN {
+            self.gone = (Instant::now(), 0);
+        }
+        self.gone.1 += 1;
+        match self.gone.1 {
+            ..=GONE_MAX => Some(line),
+            count if count == GONE_MAX + 1 => Some("more nodes left or died; `vfield status` lists them".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn progress(&mut self, event: &Event, work: Work, image: &str, done: u64, total: u64) {
+        if self.voice.style == Style::Bars {
+            if done >= total {
+                return self.end(work, image);
+            }
+            let voice = &self.voice;
+            let new = || voice.bars.add(bar(work.name(), image, total));
+            self.bars.entry((work, image.to_owned())).or_insert_with(new).set_position(done);
+            return;
+        }
+        let now = Instant::now();
+        let every = if self.voice.style == Style::Json { JSON_EVERY } else { LINE_EVERY };
+        // The first report comes after a while, so that quick work is not reported.
+        let last = self.told.entry((work, image.to_owned())).or_insert(now);
+        if done >= total || now.duration_since(*last) < every {
+            return;
+        }
+        *last = now;
+        if self.voice.style == Style::Json {
+            tell_json(event);
+        } else {
+            self.voice.say(&format!("{} {image}: {} % of {}", work.name(), percent(done, total), human(total)));
+        }
+    }
+
+    fn end(&mut self, work: Work, image: &str) {
+        let key = (work, image.to_owned());
+        self.told.remove(&key);
+        if let Some(bar) = self.bars.remove(&key) {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The log line of an event; `None` for work with a bar, and for details without `--verbose`.
+fn line(event: &Event, verbose: bool) -> Option<String> {
+    match event {
+        Event::Hashing { .. } | Event::Filling { .. } | Event::Warning(_) => None,
+        Event::Published { image, id, size_bytes } => {
+            Some(format!("sharing {image} ({})\n  image id {id}", human(*size_bytes)))
+        }
+        Event::Listening { addr } => Some(format!("listening on {addr}")),
+        Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
+        Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
+        Event::Readdressed { from, to } => Some(format!(
+            "other nodes now get the address {to} of this node, no longer {from}; --advertise {} sets it at the start",
+            to.ip()
+        )),
+        Event::Reachable { addr } => {
+            Some(format!("other nodes can connect to this node at {addr}: its store counts now"))
+        }
+        Event::ReadWaits { image, chunk, for_s, why, holder } => {
+            let holder = holder.as_ref().map_or_else(String::new, |holder| {
+                let (ago, how) = (duration::human(holder.ago_s as f64), holder.how.name());
+                format!("; {} had it last, and {how} {ago} ago", holder.addr)
+            });
+            Some(format!("{image}: a read of chunk {chunk} waits for {for_s}s: {why}{holder}"))
+        }
+        Event::ReadGoesOn { image, for_s } => {
+            Some(format!("{image}: no read waits any more; the first did for {for_s}s"))
+        }
+        Event::Joined { image, id, size_bytes, capacity_bytes } => {
+            let (size, hold) = (human(*size_bytes), human(*capacity_bytes));
+            let short = id.get(..12).unwrap_or(id);
+            // Hash pages are held too, so that all of an image takes up more than its length.
+            let hold = if capacity_bytes >= size_bytes {
+                format!("all of it, {hold} with its hashes")
+            } else {
+                format!("{hold} of it")
+            };
+            Some(format!("joined {image} ({size}, id {short}); will hold {hold}"))
+        }
+        Event::Capped { image, capacity_bytes, default_bytes } => {
+            let (store, usual) = (human(*capacity_bytes), human(*default_bytes));
+            Some(format!(
+                "{image}: store limited to {store} instead of {usual}: half of the free memory; --store SIZE overrides"
+            ))
+        }
+        Event::TakenOver { image, adopted_bytes, spoiled } => {
+            let spoiled = match spoiled {
+                0 => String::new(),
+                1 => ", 1 corrupt chunk discarded".to_owned(),
+                count => format!(", {count} corrupt chunks discarded"),
+            };
+            Some(format!("{image}: {} taken over from the daemon before{spoiled}", human(*adopted_bytes)))
+        }
+        Event::Filled { image, held_bytes } => Some(format!("{image}: store filled, {} held", human(*held_bytes))),
+        Event::Covered { image } => {
+            Some(format!("{image}: covered: the field's stores hold every chunk, the origin may leave"))
+        }
+        Event::Uncovered { image } => {
+            Some(format!("{image}: no longer covered: the origin must stay until other stores hold every chunk"))
+        }
+        Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
+        Event::NodeGone { addr, how: Departure::Left, .. } => Some(format!("node {addr} left")),
+        Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died or is unreachable")),
+        Event::NodeGone { node, addr, how: Departure::Replaced } => {
+            verbose.then(|| format!("node {node} at {addr} was replaced by another there"))
+        }
+    }
+}
+
+fn tell_json(event: &Event) {
+    macro_rules! tell {
+        ($name:literal, $($field:tt)*) => { tracing::info!(target: EVENTS, event = $name, $($field)*) };
+    }
+    match event {
+        Event::Hashing { image, done_bytes, total_bytes } => tell!("hashing", image, done_bytes, total_bytes),
+        Event::Published { image, id, size_bytes } => tell!("published", image, id, size_bytes),
+        Event::Listening { addr } => tell!("listening", %addr),
+        Event::BootstrapFailed { addr, why } => tell!("bootstrap_failed", %addr, why),
+        Event::NoImages => tell!("no_images",),
+        Event::Readdressed { from, to } => tell!("readdressed", %from, %to),
+        Event::Reachable { addr } => tell!("reachable", %addr),
+        Event::ReadWaits { image, chunk, for_s, why, holder } => {
+            let holder = holder.as_ref().map(|holder| holder.addr.to_string());
+            tell!("read_waits", image, chunk, for_s, why, holder)
+        }
+        Event::ReadGoesOn { image, for_s } => tell!("read_goes_on", image, for_s),
+        Event::Joined { image, id, size_bytes, capacity_bytes } => {
+            tell!("joined", image, id, size_bytes, capacity_bytes)
+        }
+        Event::Capped { image, capacity_bytes, default_bytes } => {
+            tell!("capped", image, capacity_bytes, default_bytes)
+        }
+        Event::Filling { image, held_bytes, goal_bytes } => tell!("filling", image, held_bytes, goal_bytes),
+        Event::TakenOver { image, adopted_bytes, spoiled } => tell!("taken_over", image, adopted_bytes, spoiled),
+        Event::Filled { image, held_bytes } => tell!("filled", image, held_bytes),
+        Event::Covered { image } => tell!("covered", image),
+        Event::Uncovered { image } => tell!("uncovered", image),
+        Event::NodeGone { node, addr, how } => tell!("node_gone", node, %addr, how = how.name()),
+        Event::NodeJoined { node, addr } => tell!("node_joined", node, %addr),
+        Event::Warning(text) => tracing::warn!(target: EVENTS, event = "warning", "{text}"),
+    }
+}

@@ -1,0 +1,18 @@
+//! The kinds of values that say what a daemon is to do, each in a file of its own.
+//!
+//! A value that exists is valid: parsing is the only way to make one.
+
+pub mod device;
+pub mod image;
+pub mod overlay;
+pub mod sandbox;
+pub mod store;
+pub mod user;
+
+vfield_console::written! {
+    image::ImageName: "the name of an image",
+    image::Wanted: "the name or id of an image",
+    overlay::OverlayPlace: "\"ram\" or a directory",
+    store::Store: "a size such as \"128M\", a share such as \"30%\", \"all\" or 0",
+    user::UserName: "the name or number of a user",
+}

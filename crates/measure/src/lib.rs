@@ -1,0 +1,8 @@
+//! Measures fields of real processes in a lab: storms of readers, and faults that befall them.
+//!
+//! A [`storm`] races readers on all hosts, and a [`fault`] strikes while they read.
+//! The lab belongs to [`vfield_lab`].
+//! Used by the programs `storm`, `faults` and `boots`, and by the end-to-end tests.
+
+pub mod fault;
+pub mod storm;

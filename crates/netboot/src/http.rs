@@ -1,0 +1,240 @@
+//! The site that machines start from.
+//!
+//! Owns its paths: `/boot.ipxe`, `/machine/MAC.ipxe`, `/tag/TAG.ipxe`, `/kernel`, `/initrd`, and
+//! `/NAME.efi` for firmware that loads programs over HTTP. Whatever a client sends is an answer or
+//! a refusal; what it keeps busy is bounded.
+
+use super::file::{File, Parts};
+use super::menu::Menu;
+use super::pinned::Pinned;
+use super::script;
+use super::visitors::{OF_ONE_MAX, Place, TAKES_NOTHING, VISITORS_MAX, Visitors};
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use vfield_console::failure::Failure;
+use vfield_control::client;
+
+/// A client that has not sent its request by then is cut off.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// After an error of the system, most likely for want of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// What is handed out.
+#[derive(Debug)]
+pub struct Site {
+    /// The kernel to boot.
+    pub kernel: File,
+    /// The initramfs to boot.
+    pub initrd: File,
+    /// Where programs for firmware lie.
+    pub firmware: PathBuf,
+    /// Who gets what.
+    pub menu: Menu,
+    /// The daemon that knows the members.
+    pub control: Option<PathBuf>,
+    /// Where the site is.
+    pub address: SocketAddr,
+}
+
+type Answer = Response<Either<Full<Bytes>, Stream>>;
+
+/// Answers clients for as long as it is polled.
+pub async fn serve(listener: TcpListener, site: Arc<Site>) {
+    let visitors = Visitors::new(VISITORS_MAX, OF_ONE_MAX);
+    loop {
+        match listener.accept().await {
+            // While it waits for room, those behind it wait in the kernel.
+            Ok((stream, addr)) => match visitors.admit(addr.ip()).await {
+                Some(place) => drop(tokio::spawn(entertain(stream, place, Arc::clone(&site)))),
+                None => tracing::debug!(%addr, "turned away: its address has too many connections"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "accepting");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Answers one client until it goes, or has to.
+async fn entertain(stream: TcpStream, place: Place, site: Arc<Site>) {
+    let service = service_fn(|request| answer(request, Arc::clone(&site)));
+    let mut server = hyper::server::conn::http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
+    let stream = TokioIo::new(place.watch(stream, TAKES_NOTHING));
+    let served = tokio::select! {
+        served = server.serve_connection(stream, service) => served,
+        () = place.shown_out() => return,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "http connection");
+    }
+}
+
+async fn answer(request: Request<Incoming>, site: Arc<Site>) -> Result<Answer, Infallible> {
+    let path = request.uri().path().to_owned();
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return Ok(text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD".to_owned()));
+    }
+    // Asks the daemon, which may take a moment.
+    let found = tokio::task::spawn_blocking(move || site.find(&path)).await;
+    let found = found.unwrap_or_else(|error| Err(Failure::failed(error.to_string())));
+    Ok(match found {
+        Ok(Some(Found::Text(script))) => text(StatusCode::OK, script),
+        Ok(Some(Found::File(file))) => stream(&file, request.method() == Method::GET),
+        Ok(None) => text(StatusCode::NOT_FOUND, "nothing is here".to_owned()),
+        Err(failure) => {
+            tracing::warn!("{}", failure.fact());
+            text(StatusCode::SERVICE_UNAVAILABLE, failure.fact().to_owned())
+        }
+    })
+}
+
+/// What is at a path.
+#[derive(Debug)]
+enum Found {
+    Text(String),
+    File(File),
+}
+
+impl Site {
+    fn find(&self, path: &str) -> Result<Option<Found>, Failure> {
+        let url = format!("http://{}", self.address);
+        let start = |image: &Pinned| {
+            let status = client::status(self.control.as_deref())?;
+            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)?))))
+        };
+        let loaded = |file: &File| file.check().map(|()| Some(Found::File(file.clone())));
+        match path {
+            "/boot.ipxe" => return Ok(Some(Found::Text(script::first(&url)))),
+            "/kernel" => return loaded(&self.kernel),
+            "/initrd" => return loaded(&self.initrd),
+            _ => {}
+        }
+        let script = |of: &str| path.strip_prefix(of)?.strip_suffix(".ipxe");
+        if let Some(mac) = script("/machine/").and_then(|mac| mac.parse().ok()) {
+            return start(self.menu.of_machine(mac));
+        }
+        if let Some(image) = script("/tag/").and_then(|tag| self.menu.of_tag(tag)) {
+            return start(image);
+        }
+        let name = path.trim_start_matches('/');
+        let firmware = name.ends_with(".efi") && !name.contains('/');
+        Ok(if firmware { File::at(&self.firmware.join(name)).ok().map(Found::File) } else { None })
+    }
+}
+
+fn text(code: StatusCode, text: String) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text + "\n"))));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+fn stream(file: &File, wanted: bool) -> Answer {
+    let body = match wanted {
+        true => Either::Right(Stream { parts: file.read(), left_bytes: file.size_bytes }),
+        false => Either::Left(Full::default()),
+    };
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(file.size_bytes));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    answer
+}
+
+/// The bytes of a file as they come.
+#[derive(Debug)]
+struct Stream {
+    parts: Parts,
+    left_bytes: u64,
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.parts.poll_recv(cx).map(|part| match part {
+            Some(Ok(part)) => {
+                self.left_bytes = self.left_bytes.saturating_sub(part.len() as u64);
+                Some(Ok(Frame::data(part)))
+            }
+            Some(Err(failure)) => Some(Err(std::io::Error::other(failure.fact().to_owned()))),
+            // Its length was promised.
+            None if self.left_bytes > 0 => Some(Err(std::io::ErrorKind::UnexpectedEof.into())),
+            None => None,
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::menu::tests::menu;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// What a site answers to `request`, which is its first line.
+    async fn asked(site: &Arc<Site>, request: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let serving = tokio::spawn(serve(listener, Arc::clone(site)));
+        stream.write_all(format!("{request}\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        serving.abort();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test]
+    async fn machines_get_scripts_and_files_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join(name), bytes).unwrap();
+        write("kernel", &[b'k'; 700_000]);
+        write("initrd", b"initrd");
+        write("ipxe.efi", b"program");
+        write("secret", b"secret");
+        let file = |name: &str| File::at(&dir.path().join(name)).unwrap();
+        let site = Arc::new(Site {
+            kernel: file("kernel"),
+            initrd: file("initrd"),
+            firmware: dir.path().to_owned(),
+            menu: menu(),
+            control: Some(dir.path().join("no-daemon")),
+            address: "192.168.1.1:4480".parse().unwrap(),
+        });
+        let kernel = asked(&site, "GET /kernel HTTP/1.1").await;
+        assert!(kernel.contains("content-length: 700000\r\n") && kernel.ends_with(&"k".repeat(700_000)));
+        let head = asked(&site, "HEAD /kernel HTTP/1.1").await;
+        assert!(head.contains("content-length: 700000\r\n") && head.ends_with("\r\n\r\n"));
+        assert!(asked(&site, "GET /initrd HTTP/1.1").await.ends_with("\r\n\r\ninitrd"));
+        assert!(asked(&site, "GET /ipxe.efi HTTP/1.1").await.ends_with("program"));
+        assert!(asked(&site, "GET /boot.ipxe HTTP/1.1").await.contains("http://192.168.1.1:4480/machine/"));
+        for path in
+            ["/", "/secret", "/../secret", "/x/../ipxe.efi", "/machine/x.ipxe", "/tag/none.ipxe", "/%2e%2e/secret"]
+        {
+            let answer = asked(&site, &format!("GET {path} HTTP/1.1")).await;
+            assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
+        }
+        assert!(asked(&site, "POST /kernel HTTP/1.1").await.starts_with("HTTP/1.1 405 "));
+        assert!(asked(&site, "rubbish").await.starts_with("HTTP/1.1 400 "));
+        let nobody = asked(&site, "GET /machine/52-54-00-12-34-56.ipxe HTTP/1.1").await;
+        assert!(nobody.starts_with("HTTP/1.1 503 ") && nobody.contains("no daemon runs at"), "{nobody}");
+    }
+}
