@@ -1,7 +1,7 @@
 //! How a daemon goes: what it hands over, and when it stays since the last copies would go with it.
 //!
 //! A signal ends the daemon in any case: a machine that shuts down asks nobody. An order (`vfield leave`) is refused if
-//! chunks would be lost that others may want, unless it is forced. Called by [`crate::daemon`] and the desk.
+//! chunks would be lost that others may want, unless it is forced. Called by [`crate::run`] and the desk.
 
 use super::desk::LeaveOrder;
 use super::exports::Exports;

@@ -2,7 +2,7 @@
 //!
 //! SIGTERM and SIGINT end it. SIGHUP has files read again, unless the daemon's terminal has gone, which ends it
 //! too: nobody could press Ctrl-C any more. SIGUSR1 and SIGUSR2 have it say more and less. Who is told what
-//! is in [`super::reload`] and [`crate::daemon`].
+//! is in [`super::reload`] and [`crate::run`].
 
 use std::io::{IsTerminal, stderr, stdin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
