@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vfield_console::bar::bar;
 use vfield_console::failure::Failure;
-use vfield_console::log::{Style, Voice};
+use vfield_console::log::{Console, Style};
 use vfield_console::values::address::Address;
 use vfield_console::volume::Volume;
 use vfield_console::{log, output};
@@ -79,9 +79,9 @@ pub type ReadKeys = fn(Vec<PathBuf>) -> Result<Option<KeyRing>, Failure>;
 
 /// Measures, and prints the results.
 pub fn run(options: &BenchOptions, volume: Volume, read_keys: ReadKeys) -> Result<(), Failure> {
-    let voice = log::start(Style::choose(false, volume), volume);
+    let console = log::start(Style::choose(false, volume), volume);
     let stop = interrupt::watch()?;
-    let mut bench = Bench { options, voice, stop, read_keys, runs: Vec::new() };
+    let mut bench = Bench { options, console, stop, read_keys, runs: Vec::new() };
     let (target, image, link, result) = match &options.peer {
         Some(addr) => bench.peer(addr)?,
         None => bench.export()?,
@@ -114,7 +114,7 @@ type Done = (Target, Option<Image>, Link, Result<(), Failure>);
 
 struct Bench<'a> {
     options: &'a BenchOptions,
-    voice: Voice,
+    console: Console,
     stop: Arc<AtomicBool>,
     read_keys: ReadKeys,
     /// Done so far.
@@ -295,7 +295,7 @@ impl Bench<'_> {
         work: &Arc<Work>,
     ) -> Result<Measured, Failure> {
         let streams = if setting.streams == 1 { "stream" } else { "streams" };
-        let bar = self.voice.bars.add(bar(setting.pattern.name(), &format!("{} {streams}", setting.streams), want));
+        let bar = self.console.bars.add(bar(setting.pattern.name(), &format!("{} {streams}", setting.streams), want));
         let measured = load::run(channels, depth, work, &|bytes| bar.set_position(bytes));
         bar.finish_and_clear();
         measured

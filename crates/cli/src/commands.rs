@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vfield_console::failure::{Failure, plain};
-use vfield_console::log::{Style, Voice};
+use vfield_console::log::{Console, Style};
 use vfield_console::volume::Volume;
 use vfield_console::{log, output};
 use vfield_control::client::{self, Client};
@@ -125,8 +125,8 @@ fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
 pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     let chunk_size = source_file::chunk_size(options.chunk_size)?;
     source_file::check(&options.file)?;
-    let voice: Voice = log::start(Style::choose(false, volume), volume);
-    let (id, _) = publish::id(&options.file, chunk_size, &voice)?;
+    let console: Console = log::start(Style::choose(false, volume), volume);
+    let (id, _) = publish::id(&options.file, chunk_size, &console)?;
     output::put(format!("{id}\n").as_bytes())
 }
 

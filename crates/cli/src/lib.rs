@@ -107,14 +107,14 @@ fn run_daemon(
     args: &[OsString],
     plan: impl FnOnce() -> Result<Plan, Failure>,
 ) -> Result<(), Failure> {
-    let voice = log::start(Style::choose(options.json, volume), volume);
+    let console = log::start(Style::choose(options.json, volume), volume);
     if options.root && guard::stand(args)? == Role::Done {
         return Ok(());
     }
     let keeper = keeper::find(options.root);
     let result = plan().and_then(|mut plan| {
         plan.node.keeper = keeper;
-        daemon::run(plan, voice)
+        daemon::run(plan, console)
     });
     if options.json
         && let Err(failure) = &result

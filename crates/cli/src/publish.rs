@@ -4,15 +4,15 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use vfield_console::bar::bar;
 use vfield_console::failure::Failure;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::image::{Header, ImageId};
 use vfield_node::origin::Origin;
 
 /// The id and the header of `path` as an image of chunks of `chunk_size`. Takes as long as reading
 /// and hashing its data.
-pub fn id(path: &Path, chunk_size: ChunkSize, voice: &Voice) -> Result<(ImageId, Header), Failure> {
-    let bar = voice.bars.add(bar("hashing", &path.display().to_string(), 0));
+pub fn id(path: &Path, chunk_size: ChunkSize, console: &Console) -> Result<(ImageId, Header), Failure> {
+    let bar = console.bars.add(bar("hashing", &path.display().to_string(), 0));
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     // Names are not part of an id, and the file's own need not be one that an image may have.
     let origin = Origin::publish(path, Some("image"), chunk_size, threads, &|progress| {

@@ -10,7 +10,7 @@ use std::io::{Cursor, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfield_console::failure::{Failure, plain};
-use vfield_console::log::{Style, Voice};
+use vfield_console::log::{Console, Style};
 use vfield_console::volume::Volume;
 use vfield_console::{log, output};
 use vfield_core::statement::Statement;
@@ -45,8 +45,8 @@ pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
         Some(ImageName(name)) => name.clone(),
         None => source_file::name_of(file)?,
     };
-    let voice: Voice = log::start(Style::choose(false, volume), volume);
-    let (id, header) = publish::id(file, chunk_size, &voice)?;
+    let console: Console = log::start(Style::choose(false, volume), volume);
+    let (id, header) = publish::id(file, chunk_size, &console)?;
     let statement = Statement { name, id, header }.to_string();
     let at = beside_it(file, STATEMENT);
     write(&at, &statement)?;

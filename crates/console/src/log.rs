@@ -108,7 +108,7 @@ impl Level {
 
 /// The daemon's console: prints log lines at one level that all clones share; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Voice {
+pub struct Console {
     /// The output style.
     pub style: Style,
     /// The bars on the terminal; hidden in the other styles.
@@ -117,7 +117,7 @@ pub struct Voice {
     filter: Handle<Targets, Registry>,
 }
 
-impl Voice {
+impl Console {
     /// How much is said now.
     pub fn level(&self) -> Level {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,13 +155,13 @@ impl Voice {
 }
 
 /// Starts logging; to be called once.
-pub fn start(style: Style, volume: Volume) -> Voice {
+pub fn start(style: Style, volume: Volume) -> Console {
     let target = if style == Style::Bars { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let level = Level::of(volume);
     let (filter, handle) = reload::Layer::new(level.filter(style));
     let bars = MultiProgress::with_draw_target(target);
-    let voice = Voice { style, bars, level: Arc::new(Mutex::new(level)), filter: handle };
-    let writer = Stderr(voice.bars.clone());
+    let console = Console { style, bars, level: Arc::new(Mutex::new(level)), filter: handle };
+    let writer = Stderr(console.bars.clone());
     let layer = if style == Style::Json {
         fmt::layer()
             .json()
@@ -175,7 +175,7 @@ pub fn start(style: Style, volume: Volume) -> Voice {
     };
     // A second start, as tests do it, keeps the first subscriber.
     let _ = registry().with(layer.with_filter(filter)).try_init();
-    voice
+    console
 }
 
 /// Writes log lines above the bars.

@@ -2,7 +2,7 @@
 
 use super::message::{DaemonStatus, REPLY_BYTES_MAX, Reply, Request};
 use super::place::{self, Occupant};
-use crate::letter;
+use crate::fd_message;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -55,7 +55,7 @@ impl Client {
 
     /// Sends it together with a file of this process.
     pub fn send_with(&mut self, request: &Request, file: &File) -> Result<(), Failure> {
-        let sent = letter::send(self.reader.get_ref(), None, &request.line(), Some(file.as_fd()));
+        let sent = fd_message::send(self.reader.get_ref(), None, &request.line(), Some(file.as_fd()));
         sent.map_err(|error| self.broken(&plain(&error)))
     }
 

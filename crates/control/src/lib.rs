@@ -6,7 +6,7 @@
 
 pub mod args;
 pub mod client;
-pub mod letter;
+pub mod fd_message;
 pub mod message;
 pub mod offer;
 mod order;

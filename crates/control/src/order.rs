@@ -2,7 +2,7 @@
 //! handed over with it.
 
 use super::message::REQUEST_BYTES_MAX;
-use crate::letter;
+use crate::fd_message;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use tokio::io::Interest;
@@ -24,7 +24,7 @@ pub struct Order {
 pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
     let (mut buffer, mut filled, mut file) = (vec![0; REQUEST_BYTES_MAX], 0, None);
     loop {
-        let read = || letter::receive_into(stream, &mut buffer[filled..]);
+        let read = || fd_message::receive_into(stream, &mut buffer[filled..]);
         let (bytes, handed) = stream.async_io(Interest::READABLE, read).await?;
         file = handed.map(File::from).or(file);
         let end = buffer[filled..filled + bytes].iter().position(|byte| *byte == b'\n');
@@ -49,5 +49,5 @@ pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
 pub async fn anything_more(stream: &UnixStream) {
     let mut byte = [0];
     // An error is an end as well.
-    let _ = stream.async_io(Interest::READABLE, || letter::receive_into(stream, &mut byte)).await;
+    let _ = stream.async_io(Interest::READABLE, || fd_message::receive_into(stream, &mut byte)).await;
 }

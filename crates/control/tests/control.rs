@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use vfield_block::extent::Extent;
 use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_control::client::Client;
-use vfield_control::letter;
+use vfield_control::fd_message;
 use vfield_control::message::{DaemonStatus, Reply, Request, Serve};
 use vfield_control::server::{Daemon, Pending, Server};
 use vfield_control::values::until::Until;
@@ -206,7 +206,7 @@ fn a_file_comes_with_the_order_to_save_in_it() {
     // Of several files one is taken, and the others are closed.
     let stream = UnixStream::connect(&stage.path).unwrap();
     for byte in save.line() {
-        letter::send(&stream, None, &[byte], Some(file.as_fd())).unwrap();
+        fd_message::send(&stream, None, &[byte], Some(file.as_fd())).unwrap();
     }
     let mut answer = String::new();
     (&stream).read_to_string(&mut answer).unwrap();

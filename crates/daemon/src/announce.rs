@@ -1,21 +1,21 @@
 //! What a new user needs to know next, said when a daemon runs and when it ends.
 
 use std::net::SocketAddr;
-use vfield_console::log::{EVENTS, Voice};
+use vfield_console::log::{Console, EVENTS};
 use vfield_control::offer::ExportStatus;
 use vfield_node::Node;
 use vfield_node::config::DEFAULT_PORT;
 use vfield_node::node::Leaving;
 
 /// Says how others join, and where the images are.
-pub fn running(voice: &Voice, node: &Node, serving: bool, places: &[ExportStatus]) {
+pub fn running(console: &Console, node: &Node, serving: bool, places: &[ExportStatus]) {
     let listening = node.listening();
     let known_as = node.status().addr.parse().unwrap_or(listening);
     let exports: Vec<String> = places.iter().map(ToString::to_string).collect();
     tracing::info!(target: EVENTS, event = "ready", addr = %listening, ?exports, "ready");
     let closed = node.status().field.closed;
     for line in lines(listening, known_as, serving, closed, places) {
-        voice.say(&line);
+        console.say(&line);
     }
 }
 
@@ -52,14 +52,14 @@ fn short(addr: SocketAddr) -> String {
 }
 
 /// Says how leaving went.
-pub fn left(voice: &Voice, left: Leaving) {
+pub fn left(console: &Console, left: Leaving) {
     let Leaving { handed_over, lost } = left;
     tracing::info!(target: EVENTS, event = "left", handed_over, lost, "left");
     if handed_over > 0 {
-        voice.say(&format!("handed over {handed_over} chunks that this node alone held"));
+        console.say(&format!("handed over {handed_over} chunks that this node alone held"));
     }
     if lost > 0 {
-        voice.warn(&format!("no other node took {lost} chunks that this node alone held"));
+        console.warn(&format!("no other node took {lost} chunks that this node alone held"));
     }
 }
 

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use vfield_block::source::BlockSource;
 use vfield_console::failure::Failure;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_control::offer::ExportStatus;
 use vfield_export::fuse::Removed;
 use vfield_export::nbd::access::Rule;
@@ -47,7 +47,7 @@ struct Offer<'a> {
     places: &'a Places,
     access: &'a [Rule],
     sources: Vec<Arc<dyn BlockSource>>,
-    voice: &'a Voice,
+    console: &'a Console,
 }
 
 type Job<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -61,7 +61,7 @@ trait Export: Debug + Send + Sync {
     fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure>;
 
     /// Removes an image; its readers get errors.
-    fn remove<'a>(&'a mut self, name: &'a str, voice: &'a Voice) -> Job<'a, Option<Removed>>;
+    fn remove<'a>(&'a mut self, name: &'a str, console: &'a Console) -> Job<'a, Option<Removed>>;
 
     /// Takes back an image that was just added and has no users yet.
     fn take_back(&self, name: &str);
@@ -75,7 +75,7 @@ trait Export: Debug + Send + Sync {
     }
 
     /// Ends the export.
-    fn stop<'a>(self: Box<Self>, voice: &'a Voice) -> Job<'a, ()>;
+    fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()>;
 }
 
 /// The running exports.
@@ -99,15 +99,15 @@ impl Exports {
         places: &Places,
         access: Vec<Rule>,
         sources: Vec<Arc<dyn BlockSource>>,
-        voice: &Voice,
+        console: &Console,
     ) -> Result<Self, Failure> {
         let mut exports = Self { running: Vec::new(), access };
         for kind in &KINDS {
-            let offer = Offer { places, access: &exports.access, sources: sources.clone(), voice };
+            let offer = Offer { places, access: &exports.access, sources: sources.clone(), console };
             match (kind.start)(offer).await {
                 Ok(started) => exports.running.extend(started),
                 Err(failure) => {
-                    exports.stop(voice).await;
+                    exports.stop(console).await;
                     return Err(failure);
                 }
             }
@@ -116,7 +116,7 @@ impl Exports {
     }
 
     /// Exports one more image; all of the exports have it, or none.
-    pub fn add(&self, source: &Arc<dyn BlockSource>, voice: &Voice) -> Result<(), Failure> {
+    pub fn add(&self, source: &Arc<dyn BlockSource>, console: &Console) -> Result<(), Failure> {
         for (done, export) in self.running.iter().enumerate() {
             if let Err(failure) = export.add(source) {
                 self.running[..done].iter().for_each(|export| export.take_back(source.name()));
@@ -125,7 +125,7 @@ impl Exports {
         }
         let is_tcp = self.running.iter().flat_map(|export| export.places()).any(|place| place.is_tcp());
         if is_tcp {
-            access::warn_closed(&self.access, std::iter::once(source.name()), voice);
+            access::warn_closed(&self.access, std::iter::once(source.name()), console);
         }
         Ok(())
     }
@@ -142,10 +142,10 @@ impl Exports {
 
     /// Removes the image of this name from all exports; its readers get errors. The kernel has to
     /// be told of its file once no read of it waits.
-    pub async fn remove(&mut self, name: &str, voice: &Voice) -> Option<Removed> {
+    pub async fn remove(&mut self, name: &str, console: &Console) -> Option<Removed> {
         let mut removed = None;
         for export in self.running.iter_mut().rev() {
-            removed = export.remove(name, voice).await.or(removed);
+            removed = export.remove(name, console).await.or(removed);
         }
         removed
     }
@@ -161,9 +161,9 @@ impl Exports {
     }
 
     /// Ends all of them.
-    pub async fn stop(self, voice: &Voice) {
+    pub async fn stop(self, console: &Console) {
         for export in self.running.into_iter().rev() {
-            export.stop(voice).await;
+            export.stop(console).await;
         }
     }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vfield_console::failure::{BadValue, Failure};
-use vfield_console::log::{EVENTS, Voice};
+use vfield_console::log::{Console, EVENTS};
 use vfield_control::message::{Reply, Serve};
 use vfield_control::offer::ExportStatus;
 use vfield_control::selection;
@@ -45,14 +45,20 @@ pub struct Images {
     places: Mutex<Vec<ExportStatus>>,
     overlays: Arc<Overlays>,
     allow_rollback: bool,
-    voice: Voice,
+    console: Console,
 }
 
 impl Images {
     /// Of a daemon that runs.
-    pub fn new(node: Arc<Node>, exports: Exports, overlays: Arc<Overlays>, allow_rollback: bool, voice: Voice) -> Self {
+    pub fn new(
+        node: Arc<Node>,
+        exports: Exports,
+        overlays: Arc<Overlays>,
+        allow_rollback: bool,
+        console: Console,
+    ) -> Self {
         let places = Mutex::new(exports.places());
-        Self { node, exports: tokio::sync::Mutex::new(Some(exports)), places, overlays, allow_rollback, voice }
+        Self { node, exports: tokio::sync::Mutex::new(Some(exports)), places, overlays, allow_rollback, console }
     }
 
     /// Where the images can be attached.
@@ -129,7 +135,7 @@ impl Images {
         let exported = match &*exports {
             None => return leaving(),
             Some(exports) => rollback::check(status.as_slice(), self.allow_rollback)
-                .and_then(|()| exports.add(&image.source, &self.voice)),
+                .and_then(|()| exports.add(&image.source, &self.console)),
         };
         if let Err(failure) = exported {
             self.node.drop_image(image.id);
@@ -137,7 +143,7 @@ impl Images {
         }
         let names: Vec<String> = image.source.names().into_iter().map(str::to_owned).collect();
         tracing::info!(target: EVENTS, event = "added", image = ?names, id, "an image was added");
-        self.voice.say(&format!("added {} (id {})", names.join(", "), image.id.short()));
+        self.console.say(&format!("added {} (id {})", names.join(", "), image.id.short()));
         Reply::Added { names, id }
     }
 
@@ -170,7 +176,7 @@ impl Images {
         }
         let mut exports = self.exports.lock().await;
         let Some(exports) = &mut *exports else { return leaving() };
-        let file = exports.remove(name, &self.voice).await;
+        let file = exports.remove(name, &self.console).await;
         *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         self.node.drop_image(image.id);
         if let Some(file) = file {
@@ -180,7 +186,7 @@ impl Images {
         }
         let id = image.id.short();
         tracing::info!(target: EVENTS, event = "dropped", image = name, id, "an image was dropped");
-        self.voice.say(&format!("dropped {name} (id {id})"));
+        self.console.say(&format!("dropped {name} (id {id})"));
         Reply::Done
     }
 

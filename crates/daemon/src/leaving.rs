@@ -2,13 +2,13 @@
 //!
 //! A signal ends the daemon in any case: a machine that shuts down asks nobody. An order (`vfield
 //! leave`) is refused if chunks would be lost that others may want, unless it is forced. Called by
-//! [`crate::daemon`] and the request handler.
+//! [`crate::run`] and the request handler.
 
-use super::desk::LeaveOrder;
 use super::exports::Exports;
+use super::request_handler::LeaveOrder;
 use super::signals::Signals;
 use std::time::Duration;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_control::message::Reply;
 use vfield_node::Node;
 use vfield_node::node::Leaving;
@@ -40,15 +40,15 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
 }
 
 /// Hands over, while readers are still served; then ends the exports.
-pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, voice: &Voice) -> Leaving {
+pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, console: &Console) -> Leaving {
     let alone = is_alone(node);
     // The node keeps to the bound by itself; the rest is a margin for a hung node.
     let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
-        voice.warn("the hand-over timed out");
+        console.warn("the hand-over timed out");
         Leaving { handed_over: 0, lost: 0 }
     });
     if let Some(exports) = exports {
-        exports.stop(voice).await;
+        exports.stop(console).await;
     }
     // The last one takes the field with it: nobody is left who could miss anything.
     if alone { Leaving { lost: 0, ..left } } else { left }

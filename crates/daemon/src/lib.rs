@@ -6,7 +6,6 @@
 //! NBD is.
 
 mod announce;
-mod desk;
 mod exports;
 pub mod guard;
 mod images;
@@ -18,6 +17,7 @@ mod overlays;
 pub mod plan;
 mod reload;
 mod report;
+mod request_handler;
 mod rollback;
 mod sandbox;
 mod signals;
@@ -27,12 +27,12 @@ pub mod values;
 use crate::keeper::service_manager;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
-use desk::{LeaveOrder, Orders, RequestHandler};
 use exports::Exports;
 use images::Images;
 use leaving::LAST_THREADS;
 use overlays::{Overlays, Prepared};
 use reload::Reloader;
+use request_handler::{LeaveOrder, Orders, RequestHandler};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sandbox::Sandbox;
 use signals::{Instruction, Signals};
@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
 use vfield_console::failure::{Failure, plain};
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_control::message::Reply;
 use vfield_control::place::Place;
 use vfield_control::server::Server;
@@ -58,17 +58,17 @@ const DESCRIPTORS: u64 = 8192;
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
 /// Runs until told to end.
-pub fn run(plan: Plan, voice: Voice) -> Result<(), Failure> {
+pub fn run(plan: Plan, console: Console) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
     let (place, listener) = Place::take(plan.control.as_deref())?;
-    plan.warnings.iter().for_each(|warning| voice.warn(warning));
+    plan.warnings.iter().for_each(|warning| console.warn(warning));
     take_descriptors();
     // It may have to be made first, and then be left.
     let prepared = overlays::prepare(plan.overlay.clone())?;
     let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
-    let reporter = Reporter::start(voice.clone()).map_err(system)?;
+    let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
-    let result = runtime.block_on(live(plan, prepared, (place, listener), sandbox, &voice, &reporter));
+    let result = runtime.block_on(live(plan, prepared, (place, listener), sandbox, &console, &reporter));
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
@@ -98,14 +98,14 @@ async fn live(
     prepared: Option<Prepared>,
     (place, listener): (Place, std::os::unix::net::UnixListener),
     sandbox: Sandbox,
-    voice: &Voice,
+    console: &Console,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
     let (handler, mut orders) = RequestHandler::new(place.path(), plan.key_files.clone());
-    let reloader = Reloader::new(&plan, Arc::clone(&handler), voice.clone());
+    let reloader = Reloader::new(&plan, Arc::clone(&handler), console.clone());
     let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
@@ -118,7 +118,7 @@ async fn live(
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback, voice).await;
+            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback, console).await;
             let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
             let ((exports, overlays), given_up) = match attached {
                 Ok(attached) => attached,
@@ -128,10 +128,10 @@ async fn live(
                 }
             };
             let images =
-                Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, voice.clone());
+                Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, console.clone());
             let images = Arc::new(images);
             handler.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
-            announce::running(voice, &node, serving, &images.places());
+            announce::running(console, &node, serving, &images.places());
             service_manager::tell("READY=1");
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
             let end = loop {
@@ -153,16 +153,16 @@ async fn live(
         None => Leaving { handed_over: 0, lost: 0 },
         Some((node, images, overlays)) => {
             let exports = images.close().await;
-            voice.say("leaving; repeat the signal to end at once");
+            console.say("leaving; repeat the signal to end at once");
             let left = tokio::select! {
-                left = leaving::leave(&node, exports, end.bound, voice) => left,
+                left = leaving::leave(&node, exports, end.bound, console) => left,
                 () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),
             };
-            overlays.close(voice).await;
+            overlays.close(console).await;
             left
         }
     };
-    announce::left(voice, left);
+    announce::left(console, left);
     drop(place);
     end.answer(Reply::Left { handed_over: left.handed_over, lost: left.lost });
     server.finish().await;
@@ -175,12 +175,12 @@ async fn attach(
     prepared: Option<Prepared>,
     node: &Node,
     allow_rollback: bool,
-    voice: &Voice,
+    console: &Console,
 ) -> Result<(Exports, Arc<Overlays>), Failure> {
     rollback::check(&node.status().images, allow_rollback)?;
-    let access = exports::access::resolve(places, &node.images(), voice)?;
+    let access = exports::access::resolve(places, &node.images(), console)?;
     let overlays = lay(prepared, node).await?;
-    let exports = Exports::start(places, access, overlays.sources(node.images()), voice).await?;
+    let exports = Exports::start(places, access, overlays.sources(node.images()), console).await?;
     overlays.attached_as(exports.devices());
     Ok((exports, overlays))
 }

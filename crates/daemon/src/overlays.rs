@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use vfield_block::device::{BlockDevice, GRANULE_BYTES};
 use vfield_block::source::BlockSource;
 use vfield_console::failure::Failure;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_console::values::size::human;
 use vfield_control::message::{OverlayStatus, Reply};
 use vfield_control::selection::{self, Named};
@@ -220,16 +220,16 @@ impl Overlays {
     }
 
     /// Puts everything on the disk, or says what ends here.
-    pub async fn close(&self, voice: &Voice) {
+    pub async fn close(&self, console: &Console) {
         for overlay in &self.all {
             let usage = overlay.usage();
             if overlay.is_volatile() && usage.is_used() {
                 let changed = human(usage.held_bytes + usage.zero_bytes);
-                voice.say(&format!("{changed} of changes to {} end with this daemon", overlay.name()));
+                console.say(&format!("{changed} of changes to {} end with this daemon", overlay.name()));
             } else if let Err(error) = overlay.flush().await
                 && usage.refused_bytes == 0
             {
-                voice.warn(&format!("changes to {} could not be written to disk: {error}", overlay.name()));
+                console.warn(&format!("changes to {} could not be written to disk: {error}", overlay.name()));
             }
         }
     }

@@ -4,13 +4,13 @@
 //! configuration file. Each is taken up or left as it was, and said to be. Everything else wants a
 //! start.
 
-use super::desk::RequestHandler;
+use super::request_handler::RequestHandler;
 use super::signals::Instruction;
 use crate::plan::{Plan, ReadVolume};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vfield_console::failure::Failure;
-use vfield_console::log::{EVENTS, Level, Voice};
+use vfield_console::log::{Console, EVENTS, Level};
 use vfield_console::volume::Volume;
 use vfield_control::message::Reply;
 use vfield_control::server::Daemon as _;
@@ -18,7 +18,7 @@ use vfield_export::nbd::Tls;
 
 /// Reloads files and sets the verbosity of a running daemon.
 pub struct Reloader {
-    voice: Voice,
+    console: Console,
     handler: Arc<RequestHandler>,
     tls: Option<Tls>,
     config: Option<PathBuf>,
@@ -31,9 +31,9 @@ type Outcome = Result<String, Failure>;
 
 impl Reloader {
     /// The reloader of the daemon of `plan`, whose requests `handler` answers.
-    pub fn new(plan: &Plan, handler: Arc<RequestHandler>, voice: Voice) -> Self {
+    pub fn new(plan: &Plan, handler: Arc<RequestHandler>, console: Console) -> Self {
         let (tls, config, volume) = (plan.exports.tls.clone(), plan.config.clone(), plan.volume);
-        Self { voice, handler, tls, config, volume, read_volume: plan.read_volume }
+        Self { console, handler, tls, config, volume, read_volume: plan.read_volume }
     }
 
     /// Does what a signal asks for that does not end the daemon.
@@ -41,16 +41,16 @@ impl Reloader {
         match instruction {
             Instruction::End => {}
             Instruction::Reload => self.reload(),
-            Instruction::Louder => self.set_level(self.voice.level().louder()),
-            Instruction::Quieter => self.set_level(self.voice.level().quieter()),
+            Instruction::Louder => self.set_level(self.console.level().louder()),
+            Instruction::Quieter => self.set_level(self.console.level().quieter()),
         }
     }
 
     fn set_level(&self, level: Level) {
-        self.voice.set_level(level);
+        self.console.set_level(level);
         tracing::info!(target: EVENTS, event = "log_level", level = level.name(), "log level");
         // Said at any level: the one who asked wants to see that it was heard.
-        self.voice.tell(&format!("log level: {}", level.name()));
+        self.console.tell(&format!("log level: {}", level.name()));
     }
 
     fn reload(&self) {
@@ -59,12 +59,12 @@ impl Reloader {
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
                 Ok(what) => done.push(what),
-                Err(failure) => self.voice.warn(&format!("not reloaded: {}", failure.fact())),
+                Err(failure) => self.console.warn(&format!("not reloaded: {}", failure.fact())),
             }
         }
         let done = if done.is_empty() { "nothing".to_owned() } else { done.join("; ") };
         tracing::info!(target: EVENTS, event = "reloaded", what = done, "reloaded");
-        self.voice.tell(&format!("reloaded: {done} (all other options need a start)"));
+        self.console.tell(&format!("reloaded: {done} (all other options need a start)"));
     }
 
     /// Nothing for an open field.
@@ -92,7 +92,7 @@ impl Reloader {
             Err(failure) => return Some(Err(failure)),
         };
         let level = Level::of(volume);
-        self.voice.set_level(level);
+        self.console.set_level(level);
         Some(Ok(format!("log level {}", level.name())))
     }
 }

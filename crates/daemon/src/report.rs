@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vfield_console::bar::{bar, percent};
-use vfield_console::log::{EVENTS, Level, Style, Voice};
+use vfield_console::log::{Console, EVENTS, Level, Style};
 use vfield_console::values::duration;
 use vfield_console::values::size::human;
 use vfield_core::membership::Departure;
@@ -38,10 +38,10 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Starts to tell through `voice`.
-    pub fn start(voice: Voice) -> std::io::Result<Self> {
+    /// Starts to tell through `console`.
+    pub fn start(console: Console) -> std::io::Result<Self> {
         let (queue, events) = sync_channel(QUEUE);
-        let thread = std::thread::Builder::new().name("report".into()).spawn(move || tell_all(voice, &events))?;
+        let thread = std::thread::Builder::new().name("report".into()).spawn(move || tell_all(console, &events))?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
@@ -67,8 +67,8 @@ impl Reporter {
     }
 }
 
-fn tell_all(voice: Voice, events: &Receiver<Event>) {
-    let mut teller = Teller { voice, bars: BTreeMap::new(), told: BTreeMap::new(), gone: (Instant::now(), 0) };
+fn tell_all(console: Console, events: &Receiver<Event>) {
+    let mut teller = Teller { console, bars: BTreeMap::new(), told: BTreeMap::new(), gone: (Instant::now(), 0) };
     for event in events {
         teller.tell(&event);
     }
@@ -92,7 +92,7 @@ impl Work {
 }
 
 struct Teller {
-    voice: Voice,
+    console: Console,
     bars: BTreeMap<(Work, String), ProgressBar>,
     told: BTreeMap<(Work, String), Instant>,
     /// Since when departures are counted, and how many were told.
@@ -112,14 +112,14 @@ impl Teller {
             Event::Filled { image, .. } => self.end(Work::Filling, image),
             _ => {}
         }
-        if self.voice.style == Style::Json {
+        if self.console.style == Style::Json {
             tell_json(event);
         } else if let Event::Warning(text) = event {
-            self.voice.warn(text);
-        } else if let Some(line) = line(event, self.voice.level() >= Level::Verbose)
+            self.console.warn(text);
+        } else if let Some(line) = line(event, self.console.level() >= Level::Verbose)
             && let Some(line) = self.sparing(event, line)
         {
-            self.voice.say(&line);
+            self.console.say(&line);
         }
     }
 
@@ -140,27 +140,27 @@ impl Teller {
     }
 
     fn progress(&mut self, event: &Event, work: Work, image: &str, done: u64, total: u64) {
-        if self.voice.style == Style::Bars {
+        if self.console.style == Style::Bars {
             if done >= total {
                 return self.end(work, image);
             }
-            let voice = &self.voice;
-            let new = || voice.bars.add(bar(work.name(), image, total));
+            let console = &self.console;
+            let new = || console.bars.add(bar(work.name(), image, total));
             self.bars.entry((work, image.to_owned())).or_insert_with(new).set_position(done);
             return;
         }
         let now = Instant::now();
-        let every = if self.voice.style == Style::Json { JSON_EVERY } else { LINE_EVERY };
+        let every = if self.console.style == Style::Json { JSON_EVERY } else { LINE_EVERY };
         // The first report comes after a while, so that quick work is not reported.
         let last = self.told.entry((work, image.to_owned())).or_insert(now);
         if done >= total || now.duration_since(*last) < every {
             return;
         }
         *last = now;
-        if self.voice.style == Style::Json {
+        if self.console.style == Style::Json {
             tell_json(event);
         } else {
-            self.voice.say(&format!("{} {image}: {} % of {}", work.name(), percent(done, total), human(total)));
+            self.console.say(&format!("{} {image}: {} % of {}", work.name(), percent(done, total), human(total)));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! SIGTERM and SIGINT end it. SIGHUP reloads files; if the daemon's terminal is gone, it ends the
 //! daemon, since Ctrl-C is no longer possible. SIGUSR1 and SIGUSR2 raise and lower the verbosity.
-//! [`super::reload`] and [`crate::daemon`] obey them.
+//! [`super::reload`] and [`crate::run`] obey them.
 
 use std::io::{IsTerminal, stderr, stdin};
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -6,8 +6,8 @@
 //! the command line; sees images only as [`BlockSource`]s, and knows nothing of nodes and peers.
 //!
 //! A read of present bytes is answered by the thread that took it from the kernel. A read that has
-//! to wait becomes a task of the runtime and blocks no other read ([`answer`]). As images never
-//! change, the kernel may keep every page it read; of a file that can be written ([`change`]) it
+//! to wait becomes a task of the runtime and blocks no other read (`answer`). As images never
+//! change, the kernel may keep every page it read; of a file that can be written (`change`) it
 //! keeps them until the file is opened again, since it may be changed elsewhere.
 //!
 //! It does not unmount when the process is killed (the next [`mount`] on that directory

@@ -55,6 +55,7 @@ use vfield_block::source::BlockSource;
 
 /// Bounds on the resources of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Clients at a time, those in the handshake included; one more is turned away at once. QEMU's
     /// limit after CVE-2024-7409 is 100; each costs one descriptor and, at worst, what the other

@@ -2,8 +2,7 @@
 
 mod nbd_support;
 
-use nbd_support::{CHUNK, Client, Image, SIMPLE, STRUCTURED, request, serve, serve_one, serve_with};
-use vfield_export::nbd::Limits;
+use nbd_support::{CHUNK, Client, Image, SIMPLE, STRUCTURED, limits, request, serve, serve_one, serve_with};
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
@@ -208,7 +207,10 @@ async fn advice_is_followed_as_far_as_it_is_bounded_and_forgotten_beyond() -> Te
     let image = Image::new("a", 32 * MIB as usize);
     let chunks = 32 * MIB / CHUNK;
     image.change(|gaps| gaps.missing = (1..chunks).collect());
-    let limits = Limits { advice_bytes: 4 * CHUNK, advice_bytes_of_all: 6 * CHUNK, ..Limits::default() };
+    let limits = limits(|limits| {
+        limits.advice_bytes = 4 * CHUNK;
+        limits.advice_bytes_of_all = 6 * CHUNK;
+    });
     let served = serve_with(std::slice::from_ref(&image), |server| server.with_limits(limits));
     let (mut first, mut second) = (served.connect(), served.connect());
     first.go(SIMPLE);
@@ -330,7 +332,7 @@ async fn waiting_requests_are_bounded_and_given_up_with_the_client() -> Test {
     let image = Image::new("a", MIB as usize);
     image.change(|gaps| gaps.missing = [0].into());
     let served = serve_with(std::slice::from_ref(&image), |server| {
-        server.with_limits(Limits { waiting_requests: 4, ..Limits::default() })
+        server.with_limits(limits(|limits| limits.waiting_requests = 4))
     });
     let mut client = served.connect();
     client.go(SIMPLE);
@@ -388,7 +390,7 @@ async fn windows_that_wait_keep_little_of_the_source_in_place() -> Test {
     let image = Image::new("a", 8 * MIB as usize);
     // The last chunk of each window.
     image.change(|gaps| gaps.missing = (0..8).map(|window| 16 * window + 15).collect());
-    let limits = Limits { held_bytes_of_all: 2 * MIB, ..Limits::default() };
+    let limits = limits(|limits| limits.held_bytes_of_all = 2 * MIB);
     let served = serve_with(std::slice::from_ref(&image), |server| server.with_limits(limits));
     let mut client = served.connect();
     client.go(SIMPLE);

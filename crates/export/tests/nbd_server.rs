@@ -2,13 +2,13 @@
 
 mod nbd_support;
 
-use nbd_support::{CHUNK, Image, SIMPLE, STRUCTURED, serve, serve_one, serve_with};
+use nbd_support::{CHUNK, Image, SIMPLE, STRUCTURED, limits, serve, serve_one, serve_with};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_block::source::BlockSource;
-use vfield_export::nbd::{Address, BindError, Limits, Server};
+use vfield_export::nbd::{Address, BindError, Server};
 
 type Test = Result<(), Box<dyn std::error::Error>>;
 
@@ -59,7 +59,10 @@ async fn what_cannot_be_bound_is_named() -> Test {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_beyond_the_limit_and_slow_ones_are_turned_away() -> Test {
     let served = serve_with(&[Image::new("a", 512)], |server| {
-        server.with_limits(Limits { connections: 2, handshake: Duration::from_millis(50), ..Limits::default() })
+        server.with_limits(limits(|limits| {
+            limits.connections = 2;
+            limits.handshake = Duration::from_millis(50);
+        }))
     });
     let mut first = served.connect();
     first.go(SIMPLE);
@@ -189,7 +192,7 @@ async fn a_shutdown_does_not_wait_for_ever() -> Test {
     let image = Image::new("a", 8 << 20);
     image.change(|gaps| gaps.missing = [1].into());
     let served = serve_with(std::slice::from_ref(&image), |server| {
-        server.with_limits(Limits { grace: Duration::from_millis(50), ..Limits::default() })
+        server.with_limits(limits(|limits| limits.grace = Duration::from_millis(50)))
     });
     let (mut waiting, mut deaf) = (served.connect(), served.connect());
     waiting.go(STRUCTURED);

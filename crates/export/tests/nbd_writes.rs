@@ -3,7 +3,7 @@
 
 mod nbd_support;
 
-use nbd_support::{CHUNK, Client, Image, STRUCTURED, Served, have, output, request, run};
+use nbd_support::{CHUNK, Client, Image, STRUCTURED, Served, have, limits, output, request, run};
 use std::sync::Arc;
 use vfield_block::device::BlockDevice;
 use vfield_block::source::BlockSource;
@@ -234,7 +234,7 @@ async fn at_shutdown_a_write_that_waits_is_refused() -> Test {
     let overlay = Arc::new(Overlay::in_memory(image.clone(), ImageId([1; 32]), 1 << 30)?);
     let folder = tempfile::tempdir()?;
     let address = Address::Unix(folder.path().join("nbd.sock"));
-    let limits = vfield_export::nbd::Limits { grace: std::time::Duration::ZERO, ..Default::default() };
+    let limits = limits(|limits| limits.grace = std::time::Duration::ZERO);
     let server = Server::bind(&address, vec![overlay as Arc<dyn BlockSource>])?.with_limits(limits);
     let served = Served { serving: server.start(), folder };
     let mut client = served.connect();

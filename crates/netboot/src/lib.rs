@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use vfield_console::failure::{Failure, plain};
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_console::output;
 use vfield_control::client;
 use vfield_control::message::DaemonStatus;
@@ -39,7 +39,7 @@ const PORT: u16 = 4480;
 const IPXE_DIR: &str = "/usr/lib/ipxe";
 
 /// Serves until told to end.
-pub fn run(options: &NetbootOptions, voice: &Voice) -> Result<(), Failure> {
+pub fn run(options: &NetbootOptions, console: &Console) -> Result<(), Failure> {
     let control = options.control.control.clone();
     let status = client::status(control.as_deref())?;
     let menu = Menu::new(options, &status)?;
@@ -58,12 +58,12 @@ pub fn run(options: &NetbootOptions, voice: &Voice) -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("starting threads failed: {}", plain(&error))))?;
-    let served = runtime.block_on(serve(site, dhcp, listen, voice));
+    let served = runtime.block_on(serve(site, dhcp, listen, console));
     runtime.shutdown_background();
     served
 }
 
-async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, voice: &Voice) -> Result<(), Failure> {
+async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, console: &Console) -> Result<(), Failure> {
     let listener = tokio::net::TcpListener::bind(listen).await.map_err(|error| {
         Failure::failed(format!("cannot listen on {listen}: {}", plain(&error)))
             .hint("choose an address of this machine and a free port with --listen ADDR:PORT")
@@ -71,7 +71,7 @@ async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, voice: &Voice
     let signals = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals: {}", plain(&error))));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let mut dnsmasq = dhcp.map(|dhcp| Dnsmasq::start(&dhcp)).transpose()?;
-    voice.say(&format!("machines start from http://{listen}/boot.ipxe"));
+    console.say(&format!("machines start from http://{listen}/boot.ipxe"));
     let dnsmasq_ends = async {
         match &mut dnsmasq {
             Some(dnsmasq) => dnsmasq.ended().await,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_block::source::BlockSource;
 use vfield_console::failure::Failure;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_export::fuse::Removed;
 use vfield_export::nbd::kernel::{self, KernelDevice};
@@ -60,12 +60,12 @@ fn check(places: &Places) -> Result<(), Failure> {
 }
 
 fn start(offer: Offer<'_>) -> Job<'_, Result<Option<Box<dyn Export>>, Failure>> {
-    let Offer { places, sources, voice, .. } = offer;
+    let Offer { places, sources, console, .. } = offer;
     Box::pin(async move {
         let Some(kind) = places.device else { return Ok(None) };
         let (driver, instead) = choose(kind)?;
         if let Some(why) = instead {
-            voice.say(&format!("the kernel's NBD client makes block devices: {why}"));
+            console.say(&format!("the kernel's NBD client makes block devices: {why}"));
         }
         Ok(Some(Box::new(Devices(make(driver, sources).await?)) as Box<dyn Export>))
     })
@@ -81,13 +81,13 @@ impl Export for Devices {
         Err(Failure::failed(fact).hint("start another daemon beside this one"))
     }
 
-    fn remove<'a>(&'a mut self, name: &'a str, voice: &'a Voice) -> Job<'a, Option<Removed>> {
+    fn remove<'a>(&'a mut self, name: &'a str, console: &'a Console) -> Job<'a, Option<Removed>> {
         Box::pin(async move {
             let (gone, left): (Vec<Device>, _) =
                 std::mem::take(&mut self.0).into_iter().partition(|device| device.image() == name);
             self.0 = left;
             for device in gone {
-                device.stop(voice).await;
+                device.stop(console).await;
             }
             None
         })
@@ -104,10 +104,10 @@ impl Export for Devices {
         self.0.iter().map(|device| (device.image().to_owned(), device.path())).collect()
     }
 
-    fn stop<'a>(self: Box<Self>, voice: &'a Voice) -> Job<'a, ()> {
+    fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()> {
         Box::pin(async move {
             for device in self.0 {
-                device.stop(voice).await;
+                device.stop(console).await;
             }
         })
     }
@@ -181,7 +181,7 @@ impl Device {
     }
 
     /// Removes it; warns if that disconnected readers.
-    async fn stop(self, voice: &Voice) {
+    async fn stop(self, console: &Console) {
         let path = self.path().display().to_string();
         let idle = match self {
             Self::Ublk(device) => match tokio::task::spawn_blocking(|| device.stop()).await {
@@ -193,8 +193,8 @@ impl Device {
         };
         match idle {
             Ok(true) => {}
-            Ok(false) => voice.warn(&format!("{path} was in use; its readers were disconnected")),
-            Err(error) => voice.warn(&error),
+            Ok(false) => console.warn(&format!("{path} was in use; its readers were disconnected")),
+            Err(error) => console.warn(&error),
         }
     }
 }

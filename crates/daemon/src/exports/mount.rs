@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use vfield_block::source::BlockSource;
 use vfield_console::failure::Failure;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_export::fuse::{self, MountError, Mounted, Removed, Unmounted};
 
@@ -58,7 +58,7 @@ impl Export for Mounted {
         Mounted::add(self, Arc::clone(source)).map_err(|error| explain::mount(&error))
     }
 
-    fn remove<'a>(&'a mut self, name: &'a str, _: &'a Voice) -> Job<'a, Option<Removed>> {
+    fn remove<'a>(&'a mut self, name: &'a str, _: &'a Console) -> Job<'a, Option<Removed>> {
         Box::pin(ready(Mounted::remove(self, name)))
     }
 
@@ -71,15 +71,15 @@ impl Export for Mounted {
         counted(self.opens(name), "open file").into_iter().collect()
     }
 
-    fn stop<'a>(self: Box<Self>, voice: &'a Voice) -> Job<'a, ()> {
+    fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()> {
         let dir = self.directory().display().to_string();
         Box::pin(async move {
             match tokio::task::spawn_blocking(|| self.unmount()).await {
                 Ok(Ok(Unmounted::Idle)) => {}
-                Ok(Ok(Unmounted::Forced)) => voice.warn(&format!("{dir} was in use; its readers were disconnected")),
-                Ok(Ok(Unmounted::Held)) => voice.warn(&format!("{dir} is still held by a reader")),
-                Ok(Err(error)) => voice.warn(&error.to_string()),
-                Err(error) => voice.warn(&format!("unmounting {dir}: {error}")),
+                Ok(Ok(Unmounted::Forced)) => console.warn(&format!("{dir} was in use; its readers were disconnected")),
+                Ok(Ok(Unmounted::Held)) => console.warn(&format!("{dir} is still held by a reader")),
+                Ok(Err(error)) => console.warn(&error.to_string()),
+                Err(error) => console.warn(&format!("unmounting {dir}: {error}")),
             }
         })
     }

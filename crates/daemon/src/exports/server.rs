@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use vfield_block::source::BlockSource;
 use vfield_console::failure::Failure;
-use vfield_console::log::Voice;
+use vfield_console::log::Console;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_control::place::Occupant;
 use vfield_export::fuse::Removed;
@@ -74,7 +74,7 @@ impl Export for Servers {
         added.map_err(|error| explain::bind(&error))
     }
 
-    fn remove<'a>(&'a mut self, name: &'a str, _: &'a Voice) -> Job<'a, Option<Removed>> {
+    fn remove<'a>(&'a mut self, name: &'a str, _: &'a Console) -> Job<'a, Option<Removed>> {
         self.take_back(name);
         Box::pin(ready(None))
     }
@@ -87,7 +87,7 @@ impl Export for Servers {
         counted(self.0.iter().map(|serving| serving.users(name)).sum(), "NBD client").into_iter().collect()
     }
 
-    fn stop<'a>(self: Box<Self>, _: &'a Voice) -> Job<'a, ()> {
+    fn stop<'a>(self: Box<Self>, _: &'a Console) -> Job<'a, ()> {
         Box::pin(async move {
             let stopping: Vec<_> = self.0.into_iter().map(|serving| tokio::spawn(serving.shutdown())).collect();
             for stopped in stopping {

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::Stdio;
-use vfield_control::letter;
+use vfield_control::fd_message;
 use vfield_node::keeper::Keeper;
 
 /// One for each image, of which a machine has a few; what is beyond is not kept.
@@ -49,7 +49,7 @@ impl Custody {
         let (guard, daemon) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let end = daemon.try_clone()?;
         for (name, file) in &self.files {
-            letter::send(&guard, None, name.as_bytes(), Some(file.as_fd()))?;
+            fd_message::send(&guard, None, name.as_bytes(), Some(file.as_fd()))?;
         }
         self.line = Some(Ends { guard, daemon });
         Ok(end)
@@ -58,7 +58,7 @@ impl Custody {
     /// Takes what a daemon that has ended wanted to be kept, and drops what it did not.
     pub fn take_back(&mut self) {
         let Some(Ends { guard, daemon }) = self.line.take() else { return };
-        while let Some((name, file)) = letter::receive(&guard) {
+        while let Some((name, file)) = fd_message::receive(&guard) {
             let Ok(name) = String::from_utf8(name) else { continue };
             self.files.retain(|(other, _)| *other != name);
             if let Some(file) = file.filter(|_| self.files.len() < FILES_MAX) {
@@ -75,7 +75,7 @@ pub struct Line;
 
 impl Line {
     fn send(&self, name: &str, file: Option<BorrowedFd<'_>>) {
-        if let Err(error) = letter::send(std::io::stdin(), None, name.as_bytes(), file) {
+        if let Err(error) = fd_message::send(std::io::stdin(), None, name.as_bytes(), file) {
             tracing::warn!(%error, "the guard was not told of {name}");
         }
     }
@@ -83,8 +83,8 @@ impl Line {
 
 impl Keeper for Line {
     fn take(&self) -> Vec<(String, OwnedFd)> {
-        let letters = std::iter::from_fn(|| letter::receive(std::io::stdin())).take(FILES_MAX);
-        letters.filter_map(|(name, file)| Some((String::from_utf8(name).ok()?, file?))).collect()
+        let messages = std::iter::from_fn(|| fd_message::receive(std::io::stdin())).take(FILES_MAX);
+        messages.filter_map(|(name, file)| Some((String::from_utf8(name).ok()?, file?))).collect()
     }
 
     fn keep(&self, name: &str, file: BorrowedFd<'_>) {
@@ -108,14 +108,14 @@ mod tests {
     }
 
     fn texts(line: &OwnedFd) -> Vec<(String, String)> {
-        let letters = std::iter::from_fn(|| letter::receive(line));
+        let messages = std::iter::from_fn(|| fd_message::receive(line));
         let text = |file: OwnedFd| {
             let (mut file, mut text) = (std::fs::File::from(file), String::new());
             file.rewind().unwrap();
             file.read_to_string(&mut text).unwrap();
             text
         };
-        letters.map(|(name, file)| (String::from_utf8(name).unwrap(), text(file.unwrap()))).collect()
+        messages.map(|(name, file)| (String::from_utf8(name).unwrap(), text(file.unwrap()))).collect()
     }
 
     #[test]
@@ -123,22 +123,22 @@ mod tests {
         let mut custody = Custody::default();
         let line = custody.open().unwrap();
         assert_eq!(texts(&line), []);
-        letter::send(&line, None, b"one", Some(file("first").as_fd())).unwrap();
-        letter::send(&line, None, b"two", Some(file("second").as_fd())).unwrap();
+        fd_message::send(&line, None, b"one", Some(file("first").as_fd())).unwrap();
+        fd_message::send(&line, None, b"two", Some(file("second").as_fd())).unwrap();
         // It is killed: nothing but the line knows of its files.
         drop(line);
         custody.take_back();
         let line = custody.open().unwrap();
         assert_eq!(texts(&line), [("one".into(), "first".into()), ("two".into(), "second".into())]);
-        letter::send(&line, None, b"one", Some(file("third").as_fd())).unwrap();
-        letter::send(&line, None, b"two", None).unwrap();
-        letter::send(&line, None, b"\xff", Some(file("without a name").as_fd())).unwrap();
+        fd_message::send(&line, None, b"one", Some(file("third").as_fd())).unwrap();
+        fd_message::send(&line, None, b"two", None).unwrap();
+        fd_message::send(&line, None, b"\xff", Some(file("without a name").as_fd())).unwrap();
         drop(line);
         custody.take_back();
         let line = custody.open().unwrap();
         assert_eq!(texts(&line), [("one".into(), "third".into())]);
         for number in 0..2 * FILES_MAX {
-            letter::send(&line, None, number.to_string().as_bytes(), Some(file("").as_fd())).unwrap();
+            fd_message::send(&line, None, number.to_string().as_bytes(), Some(file("").as_fd())).unwrap();
         }
         custody.take_back();
         assert_eq!(custody.files.len(), FILES_MAX);

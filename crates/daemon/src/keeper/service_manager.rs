@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
-use vfield_control::letter;
+use vfield_control::fd_message;
 use vfield_node::keeper::Keeper;
 
 /// What the names of our files begin with; sockets on which others listen for us are called as the
@@ -83,7 +83,7 @@ fn send(socket: &OsStr, state: &str, file: Option<BorrowedFd<'_>>) -> io::Result
     };
     let datagram = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // A full queue does not hold up the daemon.
-    letter::send(&datagram, Some(&addr), state.as_bytes(), file)
+    fd_message::send(&datagram, Some(&addr), state.as_bytes(), file)
 }
 
 #[cfg(test)]
@@ -98,12 +98,12 @@ mod tests {
         let path = dir.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
         send(path.as_os_str(), "READY=1", None).unwrap();
-        let (text, file) = letter::receive(&manager).unwrap();
+        let (text, file) = fd_message::receive(&manager).unwrap();
         assert_eq!((&text[..], file.is_none()), (&b"READY=1"[..], true));
         send(path.as_os_str(), "FDSTORE=1", Some(tempfile::tempfile().unwrap().as_fd())).unwrap();
-        let (text, file) = letter::receive(&manager).unwrap();
+        let (text, file) = fd_message::receive(&manager).unwrap();
         assert_eq!((&text[..], file.is_some()), (&b"FDSTORE=1"[..], true));
-        assert!(letter::receive(&manager).is_none());
+        assert!(fd_message::receive(&manager).is_none());
         assert!(send(OsStr::new("/nonexistent/notify"), "READY=1", None).is_err());
     }
 

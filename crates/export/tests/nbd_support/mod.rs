@@ -16,9 +16,16 @@ use vfield_block::extent::Extent;
 use vfield_block::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, ReadError, Reading, Urgency};
 use vfield_export::nbd::codec::reply::Header;
 use vfield_export::nbd::codec::{Request, option};
-use vfield_export::nbd::{Address, Server, Serving};
+use vfield_export::nbd::{Address, Limits, Server, Serving};
 
 pub const CHUNK: u64 = 64 << 10;
+
+/// The defaults with a few other values.
+pub fn limits(set: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    set(&mut limits);
+    limits
+}
 
 /// What of an image is not there.
 #[derive(Default)]
