@@ -1,8 +1,8 @@
-//! Progress bars, and the whole percents that are said instead.
+//! Progress bars and whole percents.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar for `total` bytes of what is done to an image.
+/// A progress bar for `total` bytes of an image.
 pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
     let template =
         "{msg} [{bar:24}] {percent:>3} %  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta}";
@@ -11,7 +11,7 @@ pub fn bar(doing: &str, image: &str, total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style).with_message(format!("{doing} {image}"))
 }
 
-/// Whole percents, rounded down: 100 is said of what is complete only.
+/// Whole percents, rounded down: 100 means complete.
 pub fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 { 100 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
 }

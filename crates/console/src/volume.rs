@@ -1,4 +1,4 @@
-//! The options of every command that say how much is said.
+//! The verbosity options of every command.
 
 use clap::{ArgAction, Args};
 

@@ -28,8 +28,11 @@ struct Kind {
     /// Refuses places that cannot be had, without taking them: the images cannot be read yet.
     check: fn(&Places) -> Result<(), Failure>,
     /// Takes the places and serves the images; `None` if no place was asked for. Within a runtime.
-    start: for<'a> fn(Offer<'a>) -> Job<'a, Result<Option<Box<dyn Export>>, Failure>>,
+    start: for<'a> fn(Offer<'a>) -> Starting<'a>,
 }
+
+/// A start under way.
+type Starting<'a> = Job<'a, Result<Option<Box<dyn Export>>, Failure>>;
 
 /// All kinds in the order of their start. They end in the opposite order: devices and mounts have
 /// the readers that are most likely to be in the way.

@@ -16,7 +16,7 @@ use vfield_export::nbd;
 use vfield_export::nbd::access::Rule;
 use vfield_node::config::NodeConfig;
 
-/// Reads from a configuration file how much is to be said, where the options given do not say it.
+/// Reads the verbosity from a configuration file; given options win.
 pub type ReadVolume = fn(&Path, Volume) -> Result<Volume, Failure>;
 
 /// What a daemon is to do.
@@ -30,9 +30,9 @@ pub struct Plan {
     pub overlay: Option<OverlayPlan>,
     /// Where the field's keys were read from.
     pub key_files: KeyFiles,
-    /// True if an image may be older than what was read under its name before.
+    /// True if an image may be older than one read under its name before.
     pub allow_rollback: bool,
-    /// Where the control socket was wished to be.
+    /// The path of --control.
     pub control: Option<PathBuf>,
     /// How much is given up.
     pub sandbox: SandboxMode,
@@ -50,7 +50,7 @@ pub struct Plan {
     pub config: Option<PathBuf>,
     /// How much the command line says is to be said.
     pub volume: Volume,
-    /// How much is to be said, once the configuration file has been read again.
+    /// Reads the verbosity from the configuration file again.
     pub read_volume: ReadVolume,
     /// What a person should know, though the daemon can do without it.
     pub warnings: Vec<String>,
@@ -59,15 +59,15 @@ pub struct Plan {
 /// Where the images are to be found.
 #[derive(Debug)]
 pub struct Places {
-    /// Where NBD clients may connect.
+    /// Addresses of NBD servers.
     pub nbd: Vec<nbd::Address>,
-    /// From where they may be read over TCP.
+    /// Rules for NBD clients over TCP.
     pub access: Vec<Rule>,
-    /// Certificates for those who come over TCP.
+    /// Certificates for NBD clients over TCP.
     pub tls: Option<nbd::Tls>,
-    /// Where the images appear as files.
+    /// Directory of the mount.
     pub mount: Option<PathBuf>,
-    /// Each image is a block device, by this driver.
+    /// Driver of block devices, if each image is one.
     pub device: Option<DeviceKind>,
 }
 
