@@ -328,7 +328,7 @@ fn what_cannot_be_restored_or_saved_is_said_in_a_line() -> Outcome {
         ("truncated", &old[..old.len() - 1], &[][..], "red.vfo is truncated"),
         ("newer", &newer, &[], "format 9, newer than this program knows"),
         ("corrupt", &corrupt, &[], "red.vfo is corrupt: its checksum is wrong"),
-        ("other", &other, &[], "and this node has none such"),
+        ("other", &other, &[], "which this node does not have"),
         ("large", &old, &["--overlay-size", "16K"], "of changes, more than 16.0 KiB"),
     ] {
         let log = said(name, bytes, words)?;

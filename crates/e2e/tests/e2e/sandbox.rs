@@ -175,8 +175,8 @@ fn a_user_who_could_not_serve_is_refused() -> Outcome {
     let path = |path: &'static str| Path::new(path).to_owned();
     let refusals = [
         (vec![path("--user"), path("nobody-of-that-name")], "there is no user \"nobody-of-that-name\""),
-        (vec![path("--user"), path("0")], "root is what is to be given up"),
-        (vec![path("--user"), path("64123"), path("--mount"), mount], "devices and mounts are root's"),
+        (vec![path("--user"), path("0")], "root has the rights that --user is to drop"),
+        (vec![path("--user"), path("64123"), path("--mount"), mount], "devices and mounts need root"),
         (vec![path("--user"), path("64123"), path("--overlay"), changes], "Permission denied"),
     ];
     for (words, wanted) in refusals {
