@@ -36,7 +36,10 @@ impl Export {
     /// # Errors
     /// If it exports nothing of the kind.
     pub fn of_daemon(status: &DaemonStatus, image: &ImageStatus, via: Option<Via>) -> Result<Self, Failure> {
-        let address = |kind| status.exports.iter().find(|export| export.kind == kind).map(|export| &export.address);
+        // The client of this program speaks no TLS.
+        let readable = |export: &&ExportStatus| !export.is_tls();
+        let of_kind = |kind| status.exports.iter().filter(readable).find(move |export| export.kind == kind);
+        let address = |kind| of_kind(kind).map(|export| &export.address);
         let (nbd, mount) = (|| address(ExportKind::Nbd), || address(ExportKind::Fuse));
         let none = |what: &str, how: &str| {
             Failure::failed(format!("the daemon at {} {what}", status.control))
@@ -223,6 +226,9 @@ mod tests {
         );
         assert!(shown(&both[..1], Some(Via::Nbd)).unwrap_err().contains("has no NBD export"));
         assert!(shown(&both[1..], Some(Via::Fuse)).unwrap_err().contains("has no mount"));
+        let under_tls = [ExportStatus::of_all(ExportKind::Nbd, "nbds://127.0.0.1:7/"), both[0].clone()];
+        assert!(under_tls[0].is_tcp());
+        assert_eq!(shown(&under_tls, None).unwrap(), "/mnt/x/a b");
     }
 
     #[test]

@@ -58,7 +58,12 @@ impl ExportStatus {
 
     /// True for a server that other machines may reach.
     pub fn is_tcp(&self) -> bool {
-        self.address.starts_with("nbd://")
+        self.address.starts_with("nbd://") || self.is_tls()
+    }
+
+    /// True for a server whose clients have to start TLS.
+    pub fn is_tls(&self) -> bool {
+        self.address.starts_with("nbds://")
     }
 
     /// Where all images are.

@@ -107,6 +107,7 @@ async fn what_is_said_before_tls_does_not_count() -> Test {
     }
     let (certificates, image) = (certificates()?, Image::new("os", LENGTH));
     let (serving, addr) = serve(&image, &certificates.path().join("open"))?;
+    assert_eq!(serving.uri(""), format!("nbds://{addr}/"));
     let option = |number: u32, data: &[u8]| {
         [b"IHAVEOPT", &number.to_be_bytes()[..], &(data.len() as u32).to_be_bytes(), data].concat()
     };

@@ -64,7 +64,7 @@ fn start(offer: Offer<'_>) -> Job<'_, Result<Option<Box<dyn Export>>, Failure>> 
 
 impl Export for Servers {
     fn places(&self) -> Vec<ExportStatus> {
-        let place = |serving: &Serving| ExportStatus::of_all(ExportKind::Nbd, serving.address().uri(""));
+        let place = |serving: &Serving| ExportStatus::of_all(ExportKind::Nbd, serving.uri(""));
         self.0.iter().map(place).collect()
     }
 

@@ -44,15 +44,24 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// The URI for clients of the export called `name` ("" is the first one).
+    /// The URI for clients of the export called `name` ("" is the first one), without TLS.
     pub fn uri(&self, name: &str) -> String {
+        self.uri_with("nbd", name)
+    }
+
+    /// The same for a server with certificates. Clients of a unix socket need none.
+    pub fn uri_tls(&self, name: &str) -> String {
+        self.uri_with("nbds", name)
+    }
+
+    fn uri_with(&self, tcp_scheme: &str, name: &str) -> String {
         let name: String = name.bytes().map(escaped).collect();
         match self {
             Self::Unix(path) => {
                 let path: String = path.as_os_str().as_encoded_bytes().iter().copied().map(escaped).collect();
                 format!("nbd+unix:///{name}?socket={path}")
             }
-            Self::Tcp(address) => format!("nbd://{address}/{name}"),
+            Self::Tcp(address) => format!("{tcp_scheme}://{address}/{name}"),
         }
     }
 }
@@ -127,6 +136,8 @@ mod tests {
     fn uris_escape_what_is_not_plain() {
         let unix = Address::Unix("/run/a b?.sock".into());
         assert_eq!(unix.uri("os v1"), "nbd+unix:///os%20v1?socket=/run/a%20b%3F.sock");
-        assert_eq!("tcp:[::1]:7".parse::<Address>().unwrap().uri(""), "nbd://[::1]:7/");
+        assert_eq!(unix.uri_tls("os"), unix.uri("os"), "TLS is for TCP alone");
+        let tcp: Address = "tcp:[::1]:7".parse().unwrap();
+        assert_eq!((tcp.uri(""), tcp.uri_tls("a b")), ("nbd://[::1]:7/".into(), "nbds://[::1]:7/a%20b".into()));
     }
 }

@@ -125,6 +125,11 @@ impl Serving {
         &self.address
     }
 
+    /// The URI for clients of the export called `name`, with TLS where they have to start it.
+    pub fn uri(&self, name: &str) -> String {
+        if self.shared.tls.is_some() { self.address.uri_tls(name) } else { self.address.uri(name) }
+    }
+
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
         Counts {
