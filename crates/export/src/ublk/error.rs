@@ -22,7 +22,7 @@ pub enum UblkError {
         missing: u64,
     },
     /// There is no io_uring, or it is switched off.
-    #[error("ublk needs io_uring, which cannot be used: {0}")]
+    #[error("ublk needs io_uring, which is not available: {0}")]
     NoRing(io::Error),
     /// Another process serves a device of this image.
     #[error("image {name:?} is already {} of process {server}", path.display())]
