@@ -5,4 +5,5 @@
 //! Used by the programs `storm`, `faults` and `boots`, and by the end-to-end tests.
 
 pub mod fault;
+pub mod program;
 pub mod storm;

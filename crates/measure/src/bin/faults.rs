@@ -6,10 +6,10 @@
 //! recorded ones. Needs root, and nothing of it is left behind.
 
 use clap::Parser;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use vfield_measure::fault::{Fault, Plan, run};
+use vfield_measure::program;
 use vfield_measure::storm::plan::bytes;
 
 /// Bring faults about in a field of shaped hosts on this machine.
@@ -45,7 +45,7 @@ struct Options {
     /// Append one JSON object for each
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The program [default: beside the directory of this one]
+    /// The program [default: beside this one]
     #[arg(long, value_name = "PATH", env = "VFIELD_BIN")]
     vfield: Option<PathBuf>,
 }
@@ -63,9 +63,7 @@ fn main() {
 
 /// Brings all about; true if nobody noticed anything but stalls.
 fn all(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
-    let this = std::env::current_exe()?;
-    let beside = || this.ancestors().nth(2).map(|dir| dir.join("vfield")).unwrap_or_default();
-    let vfield = std::path::absolute(options.vfield.clone().unwrap_or_else(beside))?;
+    let vfield = program::vfield(options.vfield.as_deref())?;
     let faults = if options.fault.is_empty() { Fault::ALL.to_vec() } else { options.fault.clone() };
     let mut clean = true;
     for seed in options.seed..options.seed + options.repeat {
@@ -85,8 +83,7 @@ fn all(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
             finding.errors.iter().take(5).for_each(|error| println!("    {error}"));
             clean &= finding.is_clean();
             if let Some(path) = &options.json {
-                let mut file = std::fs::File::options().create(true).append(true).open(path)?;
-                writeln!(file, "{}", serde_json::to_string(&finding)?)?;
+                program::append(path, &finding)?;
             }
         }
     }

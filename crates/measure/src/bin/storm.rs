@@ -6,8 +6,8 @@
 //! `scripts/storm-table` runs the recorded ones. Needs root, and nothing of it is left behind.
 
 use clap::{Parser, ValueEnum};
-use std::io::Write as _;
 use std::path::PathBuf;
+use vfield_measure::program;
 use vfield_measure::storm::plan::{Plan, bytes};
 use vfield_measure::storm::report::Spread;
 use vfield_measure::storm::{Event, Mode, Programs, Sample, System, play_role, run};
@@ -81,7 +81,7 @@ struct Options {
     /// Append one JSON object for each storm
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The program [default: beside the directory of this one]
+    /// The program [default: beside this one]
     #[arg(long, value_name = "PATH", env = "VFIELD_BIN")]
     vfield: Option<PathBuf>,
 }
@@ -122,8 +122,7 @@ fn race(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
         let sample = run(&plan, &programs)?;
         println!("{}", sample.line());
         if let Some(path) = &options.json {
-            let mut file = std::fs::File::options().create(true).append(true).open(path)?;
-            writeln!(file, "{}", serde_json::to_string(&sample)?)?;
+            program::append(path, &sample)?;
         }
         samples.push(sample);
     }
@@ -177,14 +176,11 @@ impl Options {
     }
 
     fn programs(&self) -> Result<Programs, Box<dyn std::error::Error>> {
-        let this = std::env::current_exe()?;
-        let beside = || this.ancestors().nth(2).map(|dir| dir.join("vfield")).unwrap_or_default();
-        let vfield = self.vfield.clone().unwrap_or_else(beside);
-        let vfield = std::path::absolute(vfield)?;
+        let vfield = program::vfield(self.vfield.as_deref())?;
         if matches!(self.system, SystemName::Vfield) && !vfield.is_file() {
             return Err(format!("no program {}; build it, or name one with --vfield", vfield.display()).into());
         }
         let front = self.front.as_ref().map(std::path::absolute).transpose()?;
-        Ok(Programs { helper: (this, Vec::new()), vfield, front })
+        Ok(Programs { helper: (std::env::current_exe()?, Vec::new()), vfield, front })
     }
 }
