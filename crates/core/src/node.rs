@@ -459,6 +459,13 @@ impl Node {
         key
     }
 
+    /// Cancels a timer, if there is one.
+    fn cancel(&mut self, timer: Option<TimerKey>) {
+        if let Some(timer) = timer {
+            self.timers.remove(&timer);
+        }
+    }
+
     fn out(&mut self, output: Output) {
         self.outputs.push_back(output);
     }

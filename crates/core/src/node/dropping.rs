@@ -32,7 +32,7 @@ impl Node {
             self.orphan(request);
         }
         for (chunk, fetch) in image.fetches {
-            fetch.overdue_timer.map(|timer| self.timers.remove(&timer));
+            self.cancel(fetch.overdue_timer);
             let askers: Vec<Asker> = fetch.askers.iter().map(|(asker, _)| *asker).collect();
             askers.iter().for_each(|asker| self.asks.ended(asker, number, chunk));
             self.outputs.extend(askers.into_iter().map(|asker| Output::Refuse(asker, Refusal::NoSuchImage)));

@@ -142,7 +142,7 @@ impl Node {
     /// Takes a fetch off the table, and its timer.
     fn end_fetch(&mut self, id: ImageId, chunk: Chunk) -> Option<Box<Fetch>> {
         let fetch = self.images.get_mut(&id)?.fetches.remove(&chunk)?;
-        fetch.overdue_timer.map(|timer| self.timers.remove(&timer));
+        self.cancel(fetch.overdue_timer);
         Some(fetch)
     }
 

@@ -52,7 +52,7 @@ impl Node {
         let after = REPAIR_STEP * (rank as u32 + 1);
         let before = image.repair.take();
         let timer = Timer::Repair(image.number);
-        before.map(|repair| self.timers.remove(&repair.turn));
+        self.cancel(before.map(|repair| repair.turn));
         let turn = self.set(after, timer);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.repair = Some(Repair { line, turn });

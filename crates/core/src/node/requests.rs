@@ -124,7 +124,7 @@ impl Node {
         let at = self.now + wait;
         let pending = fetch.overdue_timer;
         if pending.is_none_or(|(set, _)| at < set) {
-            pending.map(|timer| self.timers.remove(&timer));
+            self.cancel(pending);
             let timer = self.set(wait, Timer::Overdue(number, chunk));
             let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk));
             fetch.expect("it has just been parked").overdue_timer = Some(timer);

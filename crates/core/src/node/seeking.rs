@@ -83,9 +83,7 @@ impl Node {
         let soon = self.now + LOOK_AFTER;
         if !nowhere && self.seeking.timer.is_none_or(|(at, _)| at > soon) {
             // One timer at a time: the later one would be another each time that the map changes.
-            if let Some(later) = self.seeking.timer.take() {
-                self.timers.remove(&later);
-            }
+            self.cancel(self.seeking.timer);
             self.seeking.timer = Some(self.set(LOOK_AFTER, Timer::Seek));
         }
     }
