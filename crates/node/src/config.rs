@@ -170,14 +170,12 @@ pub struct Tuning {
     pub pool: bool,
     /// Ask several peers at once; without it one request is in flight at a time.
     pub parallel: bool,
-    /// Take turns among holders; without it the first holder gets all requests.
-    pub round_robin: bool,
     /// Read ahead of sequential readers.
     pub read_ahead: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pool: true, parallel: true, round_robin: true, read_ahead: true }
+        Self { pool: true, parallel: true, read_ahead: true }
     }
 }

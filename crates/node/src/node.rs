@@ -307,7 +307,6 @@ fn core_config(config: &NodeConfig) -> Config {
         join_boost: config.join_boost.level(),
         io_timeout: config.io_timeout,
         parallel: config.tuning.parallel,
-        round_robin: config.tuning.round_robin,
         read_ahead: config.tuning.read_ahead,
         ..Config::default()
     }
