@@ -43,7 +43,7 @@ mod tls;
 mod upload;
 mod waits;
 
-pub use address::{Address, AddressError, PORT, UNIX_PATH_BYTES_MAX};
+pub use address::{Address, AddressError, PORT, UNIX_PATH_BYTES_MAX, unix_path};
 pub use listener::BindError;
 pub use server::{Counts, Server, Serving};
 pub use tls::{Tls, TlsError};

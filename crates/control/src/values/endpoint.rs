@@ -40,14 +40,13 @@ impl FromStr for Endpoint {
         if let Some(address) = text.strip_prefix("tcp:") {
             return address.parse().map(Self::Tcp);
         }
-        match text.parse() {
-            Ok(nbd::Address::Unix(path)) => Ok(Self::Unix(path)),
-            Ok(nbd::Address::Tcp(addr)) => addr.to_string().parse().map(Self::Tcp),
-            Err(error @ AddressError::PathTooLong(_)) => {
-                Err(BadValue::new(error.to_string(), "choose a shorter path; the system allows no more"))
-            }
-            Err(error) => Err(BadValue::new(error.to_string(), HINT)),
-        }
+        nbd::unix_path(text).map(Self::Unix).map_err(|error| {
+            let hint = match error {
+                AddressError::PathTooLong(_) => "choose a shorter path; the system allows no more",
+                _ => HINT,
+            };
+            BadValue::new(error.to_string(), hint)
+        })
     }
 }
 

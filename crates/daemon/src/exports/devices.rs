@@ -1,7 +1,7 @@
 //! Block devices of `--ublk` and `--device`: one for each image, by ublk or the kernel's NBD
 //! client.
 
-use super::{Export, Job, Kind, Offer, explain};
+use super::{Export, Job, Kind, Offer, Starting, explain};
 use crate::plan::Places;
 use crate::values::device::DeviceKind;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ fn check(places: &Places) -> Result<(), Failure> {
     places.device.map_or(Ok(()), |kind| choose(kind).map(drop))
 }
 
-fn start(offer: Offer<'_>) -> Job<'_, Result<Option<Box<dyn Export>>, Failure>> {
+fn start(offer: Offer<'_>) -> Starting<'_> {
     let Offer { places, sources, console, .. } = offer;
     Box::pin(async move {
         let Some(kind) = places.device else { return Ok(None) };

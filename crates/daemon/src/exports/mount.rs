@@ -1,6 +1,6 @@
 //! The mount of `--mount`: each image is a file of a directory, through FUSE.
 
-use super::{Export, Job, Kind, Offer, counted, explain};
+use super::{Export, Job, Kind, Offer, Starting, counted, explain};
 use crate::plan::Places;
 use rustix::io::Errno;
 use std::fs::OpenOptions;
@@ -42,7 +42,7 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
     device.map(drop).map_err(|error| explain::mount(&MountError::FuseUnavailable(error)))
 }
 
-fn start(offer: Offer<'_>) -> Job<'_, Result<Option<Box<dyn Export>>, Failure>> {
+fn start(offer: Offer<'_>) -> Starting<'_> {
     let dir = offer.places.mount.as_deref();
     let mounted = dir.map(|dir| fuse::mount(dir, offer.sources, fuse::Options::new(Handle::current())));
     let mounted = mounted.transpose().map_err(|error| explain::mount(&error));

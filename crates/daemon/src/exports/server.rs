@@ -1,6 +1,6 @@
 //! NBD servers: one at each place of `--nbd`.
 
-use super::{Export, Job, Kind, Offer, counted, explain};
+use super::{Export, Job, Kind, Offer, Starting, counted, explain};
 use crate::plan::Places;
 use std::future::ready;
 use std::io::{Error, ErrorKind};
@@ -48,7 +48,7 @@ fn check_socket(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn start(offer: Offer<'_>) -> Job<'_, Result<Option<Box<dyn Export>>, Failure>> {
+fn start(offer: Offer<'_>) -> Starting<'_> {
     let Offer { places, access, sources, .. } = offer;
     Box::pin(async move {
         let bind = |place| {

@@ -73,19 +73,25 @@ fn escaped(byte: u8) -> String {
     }
 }
 
+/// The path in `unix:PATH`; any other text is of no kind that exists.
+///
+/// # Errors
+/// If the text begins differently, or no socket can have the path.
+pub fn unix_path(text: &str) -> Result<PathBuf, AddressError> {
+    let path = text.strip_prefix("unix:").ok_or_else(|| AddressError::Kind(text.to_owned()))?;
+    match path.len() {
+        0 => Err(AddressError::NoPath),
+        _ if path.contains('\0') => Err(AddressError::PathWithZero),
+        1..=UNIX_PATH_BYTES_MAX => Ok(path.into()),
+        _ => Err(AddressError::PathTooLong(path.to_owned())),
+    }
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match path.len() {
-                0 => Err(AddressError::NoPath),
-                _ if path.contains('\0') => Err(AddressError::PathWithZero),
-                1..=UNIX_PATH_BYTES_MAX => Ok(Self::Unix(path.into())),
-                _ => Err(AddressError::PathTooLong(path.to_owned())),
-            };
-        }
-        let Some(host) = text.strip_prefix("tcp:") else { return Err(AddressError::Kind(text.to_owned())) };
+        let Some(host) = text.strip_prefix("tcp:") else { return unix_path(text).map(Self::Unix) };
         let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let with_port = host.parse::<SocketAddr>().ok();
         let without = || host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
