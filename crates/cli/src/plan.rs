@@ -194,12 +194,7 @@ fn node(
         trusted: None,
         keeper: None,
         hash_threads: cores().into(),
-        tuning: Tuning {
-            pool: !daemon.no_pool,
-            parallel: !daemon.no_parallel,
-            read_ahead: !daemon.no_read_ahead,
-            ..Tuning::default()
-        },
+        tuning: Tuning { pool: !daemon.no_pool, parallel: !daemon.no_parallel, read_ahead: !daemon.no_read_ahead },
     })
 }
 
