@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// A node for as long as its process lives: 64 random bits, drawn by the shell at start.
+/// A node for as long as its process lives: 64 bits of a hash of its public key. Each process draws
+/// a key at its start, unless it was given one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 

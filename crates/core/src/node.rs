@@ -37,10 +37,11 @@ use crate::config::Config;
 use crate::fetch::{Asker, ConnectionId, ImageNumber, Request, RequestId, Token, Turn};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Departed, Level, Membership};
+use crate::membership::{Departed, Level, Member, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::reach::Reach;
+use crate::signing::Signatures;
 use crate::snapshot::Snapshot;
 use crate::time::Time;
 use crate::wire::{Priority, Refusal};
@@ -48,6 +49,7 @@ use images::Image;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc as Shared;
 use std::time::Duration;
 use vfield_block::source::ReadError;
 
@@ -56,16 +58,20 @@ use vfield_block::source::ReadError;
 pub enum Input {
     /// The requested wake-up; it costs nothing if none was requested.
     Wake,
-    /// A gossip datagram arrived.
-    Datagram(Vec<u8>),
-    /// A node greeted us, or answered our greeting.
-    Met(Identity),
+    /// A gossip datagram arrived from this address.
+    Datagram(SocketAddr, Vec<u8>),
+    /// A node greeted us, or answered our greeting: it proved that it has its key, and said this of
+    /// itself.
+    Met(Member),
+    /// The latest generation that is known to the member through which this node joins. It comes
+    /// before the first snapshot is sent.
+    Arrive(u64),
     /// A node was called at an address, and greeted: [`Output::Call`], or the first call of all.
     Answered {
         /// The address that was called.
         addr: SocketAddr,
-        /// The node that answered there.
-        identity: Identity,
+        /// What the node that answered there says of itself.
+        member: Member,
     },
     /// Others can connect to this node at its announced address, or cannot: then its stores serve
     /// nobody. The default is true.
@@ -75,7 +81,12 @@ pub enum Input {
     /// The bootstrap addresses: those at which the node was configured to find its field.
     Bootstrap(Vec<SocketAddr>),
     /// The snapshot of another node.
-    Learned(Snapshot),
+    Learned {
+        /// The node that sent it, as it proved on its connection.
+        from: NodeId,
+        /// What it sent.
+        snapshot: Snapshot,
+    },
     /// A reader of this machine wants data chunks and waits for the first of them.
     Read {
         /// The reader's number, answered with [`Output::Answer`].
@@ -277,6 +288,8 @@ pub struct Node {
     config: Config,
     now: Time,
     seed: u64,
+    /// This node's signatures.
+    keys: Shared<dyn Signatures>,
     /// The members of this node's zone.
     membership: Membership,
     outside: outside::Outside,
@@ -334,10 +347,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node alone in its field. `seed` makes all its choices repeatable; give each node its own.
-    pub fn new(me: Identity, config: Config, seed: u64, now: Time) -> Self {
+    /// A node alone in its field, which signs with `keys`. `seed` makes all its choices repeatable;
+    /// give each node its own.
+    pub fn new(me: Identity, keys: Shared<dyn Signatures>, config: Config, seed: u64, now: Time) -> Self {
         let mut node = Self {
-            membership: Membership::new(Level::Zone, me, now),
+            membership: Membership::new(Level::Zone, me, Shared::clone(&keys), now),
+            keys,
             outside: outside::Outside::default(),
             member_at: None,
             mapped: 0,
@@ -385,6 +400,16 @@ impl Node {
         self.membership.me()
     }
 
+    /// This node's statement about itself.
+    pub fn myself(&self) -> &Member {
+        self.membership.myself()
+    }
+
+    /// The latest known generation, for [`Input::Arrive`] of a node that joins through this one.
+    pub fn latest(&self) -> u64 {
+        self.membership.latest()
+    }
+
     /// Takes in what happened at `now`, which never goes back.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
@@ -394,13 +419,14 @@ impl Node {
         self.run_timers();
         match input {
             Input::Wake => {}
-            Input::Datagram(bytes) => self.datagram(&bytes),
-            Input::Met(identity) => self.met(identity),
-            Input::Answered { addr, identity } => self.answered_at(addr, identity),
+            Input::Datagram(from, bytes) => self.datagram(from, &bytes),
+            Input::Met(member) => self.met(member),
+            Input::Arrive(latest) => self.membership.arrive(latest),
+            Input::Answered { addr, member } => self.answered_at(addr, member),
             Input::Reachable(reachable) => self.reachable(reachable),
             Input::Readdress(addr) => self.readdress(addr),
             Input::Bootstrap(addrs) => self.set_bootstrap(&addrs),
-            Input::Learned(snapshot) => self.learned(snapshot),
+            Input::Learned { from, snapshot } => self.learned(from, snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
             Input::CancelRead(token) => self.cancel_read(token),
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),

@@ -1,15 +1,16 @@
 //! Records: each node's announcements about its images, and the table of all of them.
 //!
-//! A record is replaced by one of the same node and image with a higher version, never changed. The
-//! table converges on all nodes. It is bounded, since any node may gossip anything. All nodes
-//! announce a few images. So the subject, which is most of a record, is in memory once for all of
-//! them.
+//! A record is replaced by one of the same node and image with a higher version, or of the same
+//! version with more progress. Its node signs it, apart from its progress: that changes several
+//! times a second while a store fills, and is a hint. The table converges on all nodes. It is
+//! bounded, since any node may gossip anything. All nodes announce a few images. So the subject,
+//! which is most of a record, is in memory once for all of them.
 
 use crate::identity::NodeId;
 use crate::image::{Header, ImageId};
 use crate::names::Names;
-use crate::outbid::{FIRST_MAX, latest_believed};
 use crate::placement::{Arc, Filled};
+use crate::signing::{Context, PublicKey, Signature, Signatures};
 use crate::small_list::SmallList;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +32,10 @@ pub struct Subject {
 pub struct Record {
     /// The node that says so.
     pub node: NodeId,
-    /// The version; it grows with each record of that node about that image.
+    /// The version; it grows with each change of what is signed.
     pub version: u64,
+    /// Grows with each change of `filled`, and begins at 0 in each version.
+    pub progress: u64,
     /// The image, its names and its header.
     pub subject: Shared<Subject>,
     /// True if the node can read all of it from a file.
@@ -44,6 +47,8 @@ pub struct Record {
     /// True while nobody should count on the node: it is about to go and still serves, or others
     /// cannot connect to it.
     pub leaving: bool,
+    /// The node's signature of all but `progress` and `filled`.
+    pub signature: Signature,
 }
 
 /// A record on the wire.
@@ -51,11 +56,13 @@ pub struct Record {
 struct Written<'a> {
     node: NodeId,
     version: u64,
+    progress: u64,
     subject: &'a Subject,
     origin: bool,
     arc: Arc,
     filled: Filled,
     leaving: bool,
+    signature: Signature,
 }
 
 /// The same, read.
@@ -63,24 +70,28 @@ struct Written<'a> {
 struct Read {
     node: NodeId,
     version: u64,
+    progress: u64,
     subject: Subject,
     origin: bool,
     arc: Arc,
     filled: Filled,
     leaving: bool,
+    signature: Signature,
 }
 
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let &Self { node, version, ref subject, origin, arc, filled, leaving } = self;
-        Written { node, version, subject, origin, arc, filled, leaving }.serialize(serializer)
+        let &Self { node, version, progress, ref subject, origin, arc, filled, leaving, signature } = self;
+        Written { node, version, progress, subject, origin, arc, filled, leaving, signature }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Record {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { node, version, subject, origin, arc, filled, leaving } = Read::deserialize(deserializer)?;
-        Ok(Self { node, version, subject: Shared::new(subject), origin, arc, filled, leaving })
+        let Read { node, version, progress, subject, origin, arc, filled, leaving, signature } =
+            Read::deserialize(deserializer)?;
+        let subject = Shared::new(subject);
+        Ok(Self { node, version, progress, subject, origin, arc, filled, leaving, signature })
     }
 }
 
@@ -88,6 +99,44 @@ impl Record {
     /// The id of the image.
     pub fn image(&self) -> ImageId {
         self.subject.image
+    }
+
+    /// Its key in the table.
+    pub fn key(&self) -> RecordKey {
+        RecordKey { node: self.node, image: self.image() }
+    }
+
+    /// Of two records of one key the one with the higher rank counts.
+    pub const fn rank(&self) -> (u64, u64) {
+        (self.version, self.progress)
+    }
+
+    /// What its node signs: all but its progress.
+    fn message(&self) -> Vec<u8> {
+        let Self { node, version, subject, origin, arc, leaving, .. } = self;
+        Context::Record.message(&(node, version, &**subject, origin, arc, leaving))
+    }
+
+    /// The same with its node's signature.
+    pub fn signed(self, by: &dyn Signatures) -> Self {
+        Self { signature: by.sign(&self.message()), ..self }
+    }
+
+    /// True if the node with this key signed it.
+    pub fn is_genuine(&self, key: &PublicKey, keys: &dyn Signatures) -> bool {
+        keys.verify(key, &self.message(), &self.signature)
+    }
+
+    /// This record, numbered as the next one after `last`: more progress, or, if what is signed has
+    /// changed, another version, which is to be signed.
+    pub fn after(self, last: &Self) -> Self {
+        let same = |record: &Self| (record.origin, record.arc, record.leaving);
+        if self.subject == last.subject && same(&self) == same(last) {
+            let progress = last.progress.saturating_add(1);
+            return Self { version: last.version, progress, signature: last.signature, ..self };
+        }
+        let version = self.version.max(last.version.saturating_add(1));
+        Self { version, progress: 0, ..self }
     }
 
     /// True if the node announces that it has nothing of the image: it has dropped the image, or
@@ -101,7 +150,7 @@ impl Record {
         self.subject.names.is_sound() && Header::decode(&self.subject.header).is_ok()
     }
 
-    /// Its encoding, for gossip. About 110 bytes and the names.
+    /// Its encoding, for gossip. About 180 bytes and the names.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("plain data without maps or unsized sequences always encodes")
     }
@@ -142,14 +191,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// Takes a record in; true if it is news. A record that its node could not replace any more is
-    /// not believed.
+    /// Takes a record in; true if it is news. Whether its node said it is for the caller to know.
     pub fn learn(&mut self, mut record: Record) -> bool {
         let (node, image) = (record.node, record.image());
         let of_node = self.table.get(&node);
         let known = of_node.and_then(|records| of_image(records, image));
-        let last = known.map_or(FIRST_MAX, |known| latest_believed(known.version));
-        if known.is_some_and(|known| known.version >= record.version) || record.version > last {
+        if known.is_some_and(|known| known.rank() >= record.rank()) {
             return false;
         }
         let room = self.count < RECORDS_MAX && of_node.is_none_or(|records| records.len() < RECORDS_OF_ONE_MAX);

@@ -8,13 +8,14 @@ use crate::identity::NodeId;
 use crate::membership::Member;
 use crate::placement::{Arc, Filled};
 use crate::record::{Record, Subject};
+use crate::signing::Signature;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 
 /// Most records in each of the two lists: what a snapshot above one mebibyte has room for, with the
 /// members. In memory they are longer than on the wire.
-pub const RECORDS_MAX: usize = 1 << 14;
+pub const RECORDS_MAX: usize = 1 << 13;
 
 /// The state that a node sends to another when they meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,10 +40,12 @@ struct Line {
     /// The index of the subject.
     subject: usize,
     version: u64,
+    progress: u64,
     origin: bool,
     arc: Arc,
     filled: Filled,
     leaving: bool,
+    signature: Signature,
 }
 
 /// A snapshot on the wire.
@@ -69,15 +72,15 @@ impl From<Snapshot> for Packed {
 
 impl Line {
     fn pack(record: Record, subjects: &[Subject]) -> Self {
-        let Record { node, version, subject, origin, arc, filled, leaving } = record;
+        let Record { node, version, progress, subject, origin, arc, filled, leaving, signature } = record;
         let subject = subjects.binary_search(&subject).expect("all are in it");
-        Self { node, subject, version, origin, arc, filled, leaving }
+        Self { node, subject, version, progress, origin, arc, filled, leaving, signature }
     }
 
     fn unpack(self, subjects: &[Shared<Subject>]) -> Result<Record, &'static str> {
-        let Self { node, subject, version, origin, arc, filled, leaving } = self;
+        let Self { node, subject, version, progress, origin, arc, filled, leaving, signature } = self;
         let subject = Shared::clone(subjects.get(subject).ok_or("a record of no image")?);
-        Ok(Record { node, version, subject, origin, arc, filled, leaving })
+        Ok(Record { node, version, progress, subject, origin, arc, filled, leaving, signature })
     }
 }
 

@@ -1,14 +1,13 @@
 //! The TCP protocol between nodes: a greeting, then frames. Parsing only; no sockets.
 //!
-//! Both sides begin with a greeting ([`greeting`], [`Greeting`]): magic, protocol version, length,
-//! identity. After it the dialling side sends requests and the other answers. Many requests are in
+//! Both sides begin with a greeting ([`crate::greeting`]). After it the dialling side sends requests and the other answers. Many requests are in
 //! flight, and answers come in any order. A frame is a [`FrameHeader`] of 16 bytes and a payload.
 //! Its kind bounds the payload's length, so no peer can make a node allocate more than a chunk. All
 //! integers are little-endian. The format is in
 //! docs/reference/protocol.md.
 
 use crate::chunk::{Chunk, ChunkSize};
-use crate::identity::{Identity, NodeId};
+use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::snapshot::{self, Snapshot};
@@ -16,16 +15,11 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_block::source::Urgency;
 
-/// First bytes of a connection between nodes.
-pub const MAGIC: [u8; 8] = *b"VFIELD\r\n";
-/// The same of a node that has just been started and takes part in nothing yet.
-pub const MAGIC_STARTING: [u8; 8] = *b"VF-WAIT\n";
-/// Version of everything in this module; nodes of different versions do not talk.
-pub const VERSION: u32 = 7;
-/// Magic, version, length of the rest.
-pub const GREETING_HEAD: usize = 16;
-/// Most bytes after the head of a greeting: an identity takes about 40.
-const GREETING_MAX: u32 = 1 << 10;
+/// The latest version of the protocol that this program speaks. Nodes speak the latest version that
+/// both know.
+pub const VERSION: u32 = 8;
+/// The first version that it speaks.
+pub const VERSION_LEAST: u32 = 8;
 /// Longest snapshot: 4 000 nodes with an image each.
 const SNAPSHOT_MAX: u32 = 1 << 20;
 /// Longest proof: a statement, a signature, and their lengths.
@@ -48,18 +42,18 @@ pub enum WireError {
     /// The other side does not speak this protocol at all.
     #[error("not a vfield node")]
     NotVfield,
-    /// Another version of it.
-    #[error("speaks protocol version {0}, this node speaks {VERSION}")]
-    Version(u32),
+    /// No version of it that both speak.
+    #[error("speaks protocol version {theirs}, this node speaks {}", versions())]
+    Version {
+        /// The latest version of the other side.
+        theirs: u32,
+    },
     /// The node is still starting; neither side is at fault.
     #[error("not ready yet: hashing, {percent} %")]
     Starting {
         /// The hashed share of its files, 0 to 100.
         percent: u32,
     },
-    /// A frame kind that does not exist.
-    #[error("unknown frame kind {0}")]
-    Kind(u8),
     /// A field with an impossible value.
     #[error("a frame with a bad {0}")]
     Field(&'static str),
@@ -76,48 +70,9 @@ pub enum WireError {
     Payload,
 }
 
-/// The identity of the other side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Greeting {
-    /// The identity of the sender.
-    pub identity: Identity,
-    /// The receiver's address as the sender sees it: the guess for a node that listens on
-    /// `0.0.0.0`.
-    pub you: std::net::SocketAddr,
-}
-
-/// The bytes of a greeting.
-pub fn greeting(greeting: &Greeting) -> Vec<u8> {
-    let body = encode(greeting);
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
-    out.extend_from_slice(&body);
-    out
-}
-
-/// The bytes that a node sends in place of a greeting while it hashes its files.
-pub fn starting(percent: u32) -> [u8; GREETING_HEAD] {
-    let mut out = [0; GREETING_HEAD];
-    out[..8].copy_from_slice(&MAGIC_STARTING);
-    out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    out[12..].copy_from_slice(&percent.to_le_bytes());
-    out
-}
-
-/// Checks the head of a greeting and says how many bytes follow it.
-pub fn greeting_length(head: &[u8; GREETING_HEAD]) -> Result<usize, WireError> {
-    if head[..8] == MAGIC_STARTING {
-        return Err(WireError::Starting { percent: u32_at(head, 12).min(100) });
-    }
-    if head[..8] != MAGIC {
-        return Err(WireError::NotVfield);
-    }
-    let version = u32_at(head, 8);
-    if version != VERSION {
-        return Err(WireError::Version(version));
-    }
-    bounded(u32_at(head, 12), GREETING_MAX)
+/// The versions that this program speaks, in words.
+fn versions() -> String {
+    if VERSION_LEAST == VERSION { VERSION.to_string() } else { format!("{VERSION_LEAST} to {VERSION}") }
 }
 
 /// The kind of a frame.
@@ -149,6 +104,8 @@ pub enum Kind {
     DialBack,
     /// The answer to [`Kind::DialBack`]: a [`DialledBack`] of one byte.
     DialledBack,
+    /// A kind of a later version, to be skipped with its payload.
+    Unknown(u8),
 }
 
 /// The result of connecting back to a node that asked for it.
@@ -265,6 +222,7 @@ impl FrameHeader {
             Kind::Proof => 10,
             Kind::DialBack => 11,
             Kind::DialledBack => 12,
+            Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
             Priority::Demand => 0,
@@ -304,8 +262,12 @@ impl FrameHeader {
             10 => (Kind::Proof, PROOF_MAX),
             11 => (Kind::DialBack, DIAL_BACK_PAYLOAD),
             12 => (Kind::DialledBack, DIAL_BACK_PAYLOAD),
-            other => return Err(WireError::Kind(other)),
+            other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
+        if let Kind::Unknown(_) = kind {
+            let length = bounded(u32_at(bytes, 4), max)? as u32;
+            return Ok(Self::new(kind, u64_at(bytes, 8), length));
+        }
         let get = kind == Kind::Get;
         let insists = get && bytes[1] & INSISTS != 0;
         let priority = match if get { bytes[1] & !INSISTS } else { bytes[1] } {
@@ -478,27 +440,22 @@ pub fn decode_snapshot(payload: &[u8]) -> Result<Snapshot, WireError> {
     decode(payload)
 }
 
-/// Reads what follows the head of a greeting.
-pub fn decode_greeting(body: &[u8]) -> Result<Greeting, WireError> {
-    decode(body)
-}
-
-fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("plain data without maps or unsized sequences always encodes")
 }
 
-fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         _ => Err(WireError::Payload),
     }
 }
 
-fn bounded(length: u32, max: u32) -> Result<usize, WireError> {
+pub(crate) fn bounded(length: u32, max: u32) -> Result<usize, WireError> {
     if length <= max { Ok(length as usize) } else { Err(WireError::Length { length, max }) }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 

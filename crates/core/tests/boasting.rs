@@ -1,5 +1,8 @@
 //! A member with false claims: its store does not count once it was caught.
 
+mod signed;
+
+use signed::{alive, keys, signed};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
@@ -7,10 +10,11 @@ use vfield_core::config::Config;
 use vfield_core::fetch::{RequestId, Token};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header, ImageId};
-use vfield_core::membership::{Member, State};
+use vfield_core::membership::Member;
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::Refusal;
@@ -31,22 +35,24 @@ fn identity(node: NodeId) -> Identity {
 }
 
 fn member(node: NodeId) -> Member {
-    Member { identity: identity(node), incarnation: 0, state: State::Alive }
+    alive(identity(node))
 }
 
 /// A record of an origin, or of a store that claims to have everything.
 fn record(node: NodeId, origin: bool) -> Record {
     let size = Geometry::new(header()).chunks();
     let length = if origin { 0 } else { size };
-    Record {
+    signed(Record {
         node,
         version: 1,
+        progress: 0,
         subject: Subject { image: IMAGE, names: "image".into(), header: header().encode() }.into(),
         origin,
         arc: Arc { start: 0, length },
         filled: Filled { from: 0, count: length },
         leaving: false,
-    }
+        signature: Signature::default(),
+    })
 }
 
 /// A reader without a store, beside the two.
@@ -64,10 +70,12 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let now = Time::after_start(Duration::from_secs(1));
-        let mut node = Node::new(identity(ME), Config::default(), 2, now);
-        let others = [ORIGIN, BOASTER].map(|other| Node::new(identity(other), Config::default(), other.0, now));
+        let mut node = Node::new(identity(ME), keys(ME), Config::default(), 2, now);
+        let others =
+            [ORIGIN, BOASTER].map(|other| Node::new(identity(other), keys(other), Config::default(), other.0, now));
         let (members, records) = ([ORIGIN, BOASTER].map(member), vec![record(ORIGIN, true), record(BOASTER, false)]);
-        node.handle(now, Input::Learned(Snapshot { members: members.into(), records, ..Snapshot::default() }));
+        let snapshot = Snapshot { members: members.into(), records, ..Snapshot::default() };
+        node.handle(now, Input::Learned { from: ORIGIN, snapshot });
         let (id, names) = (IMAGE, "image".into());
         let image = ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None };
         node.add_image(now, image);
@@ -92,15 +100,16 @@ impl Bench {
                 }
             }
             for other in &mut self.others {
+                let from = other.me().addr;
                 let said = std::iter::from_fn(|| other.poll());
                 datagrams.extend(said.filter_map(|output| match output {
-                    Output::Datagram(to, bytes) => Some((to, bytes)),
+                    Output::Datagram(to, bytes) => Some((from, to, bytes)),
                     _ => None,
                 }));
             }
             while let Some(output) = self.node.poll() {
                 match output {
-                    Output::Datagram(to, bytes) => datagrams.push((to, bytes)),
+                    Output::Datagram(to, bytes) => datagrams.push((identity(ME).addr, to, bytes)),
                     Output::Request { request, peer, chunk, .. } => {
                         let input = self.answer(peer.node, request, chunk);
                         self.node.handle(self.now, input);
@@ -111,10 +120,10 @@ impl Bench {
             if datagrams.is_empty() {
                 break;
             }
-            for (to, bytes) in datagrams.drain(..) {
+            for (from, to, bytes) in datagrams.drain(..) {
                 let nodes = self.others.iter_mut().chain([&mut self.node]);
                 nodes.filter(|node| node.me().addr == to).for_each(|node| {
-                    node.handle(self.now, Input::Datagram(bytes.clone()));
+                    node.handle(self.now, Input::Datagram(from, bytes.clone()));
                 });
             }
         }

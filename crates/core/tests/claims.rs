@@ -1,14 +1,17 @@
 //! Claims about images: a later claim does not displace an earlier one.
 
+mod signed;
+
+use signed::{alive, keys, signed};
 use std::net::SocketAddr;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Member, State};
 use vfield_core::node::{Input, Node};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 
@@ -17,16 +20,13 @@ fn identity(node: u64, zone: &str) -> Identity {
     Identity { addr, node: NodeId(node), generation: node, zone: Zone::named(zone).expect("a zone") }
 }
 
-fn alive(identity: Identity) -> Member {
-    Member { identity, incarnation: 0, state: State::Alive }
-}
-
 /// An origin's record of image `image` with this name and so many chunks.
 fn record(node: u64, image: u8, name: &str, chunks: u64) -> Record {
     let header = Header::new(chunks * ChunkSize::MIN.bytes(), ChunkSize::MIN, chunks).expect("a header").encode();
     let subject = Subject { image: ImageId([image; 32]), names: name.into(), header }.into();
     let (arc, filled) = (Arc { start: 0, length: 0 }, Filled::default());
-    Record { node: NodeId(node), version: 1, subject, origin: true, arc, filled, leaving: false }
+    let (node, signature) = (NodeId(node), Signature::default());
+    signed(Record { node, version: 1, progress: 0, subject, origin: true, arc, filled, leaving: false, signature })
 }
 
 /// Id, name, length and number of tellers of each claim.
@@ -40,13 +40,13 @@ fn claims(node: &Node) -> Vec<(u8, String, u64, usize)> {
 }
 
 fn hears(node: &mut Node, snapshot: Snapshot) {
-    node.handle(Time::ZERO, Input::Learned(snapshot));
+    node.handle(Time::ZERO, Input::Learned { from: snapshot.members[0].identity.node, snapshot });
     while node.poll().is_some() {}
 }
 
 #[test]
 fn all_that_is_said_of_an_image_is_known() {
-    let mut node = Node::new(identity(1, ""), Config::default(), 7, Time::ZERO);
+    let mut node = Node::new(identity(1, ""), keys(NodeId(1)), Config::default(), 7, Time::ZERO);
     let members = [2, 3, 4].map(|node| alive(identity(node, ""))).into();
     let records = vec![record(2, 9, "root", 5), record(3, 9, "root", 5), record(4, 9, "root", 7)];
     hears(&mut node, Snapshot { members, records, ..Snapshot::default() });
@@ -61,7 +61,7 @@ fn all_that_is_said_of_an_image_is_known() {
 
 #[test]
 fn claims_of_other_zones_are_bounded_for_each_image() {
-    let mut node = Node::new(identity(1, "here"), Config::default(), 7, Time::ZERO);
+    let mut node = Node::new(identity(1, "here"), keys(NodeId(1)), Config::default(), 7, Time::ZERO);
     let said =
         |outside: Vec<Record>| Snapshot { members: vec![alive(identity(2, "there"))], outside, ..Snapshot::default() };
     hears(&mut node, said((1..100).map(|chunks| record(2, 9, "root", chunks)).collect()));

@@ -1,6 +1,9 @@
 //! A node that drops an image: no reader waits in vain, no node counts on it, and late answers do
 //! no harm.
 
+mod signed;
+
+use signed::{alive, keys};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_block::source::ReadError;
@@ -39,13 +42,14 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let now = Time::after_start(Duration::from_secs(1));
-        let [mut origin, mut node] = [1, 2].map(|node| Node::new(identity(node), Config::default(), node, now));
-        node.handle(now, Input::Met(identity(1)));
-        origin.handle(now, Input::Met(identity(2)));
+        let [mut origin, mut node] =
+            [1, 2].map(|node| Node::new(identity(node), keys(NodeId(node)), Config::default(), node, now));
+        node.handle(now, Input::Met(alive(identity(1))));
+        origin.handle(now, Input::Met(alive(identity(2))));
         for id in [DROPPED, OTHER] {
             origin.add_image(now, image(id, true, 0));
         }
-        node.handle(now, Input::Learned(origin.snapshot(&identity(2))));
+        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2)) });
         for id in [DROPPED, OTHER] {
             node.add_image(now, image(id, false, CHUNKS + 8));
         }
@@ -61,7 +65,7 @@ impl Pair {
 
     fn tell_origin(&mut self) {
         let snapshot = self.node.snapshot(&identity(1));
-        self.origin.handle(self.now, Input::Learned(snapshot));
+        self.origin.handle(self.now, Input::Learned { from: NodeId(2), snapshot });
         while self.origin.poll().is_some() {}
     }
 

@@ -1,6 +1,9 @@
 //! Fairness: one client costs the others no more than its share. Local readers go before peers,
 //! abandoned reads are not requested, and useless requests grow rare.
 
+mod signed;
+
+use signed::{alive, keys};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,11 +49,11 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let now = Time::after_start(Duration::from_secs(1));
-        let mut origin = Node::new(identity(1), Config::default(), 1, now);
+        let mut origin = Node::new(identity(1), keys(NodeId(1)), Config::default(), 1, now);
         origin.add_image(now, image(true));
-        let mut node = Node::new(identity(2), Config::default(), 2, now);
-        node.handle(now, Input::Met(identity(1)));
-        node.handle(now, Input::Learned(origin.snapshot(&identity(2))));
+        let mut node = Node::new(identity(2), keys(NodeId(2)), Config::default(), 2, now);
+        node.handle(now, Input::Met(alive(identity(1))));
+        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2)) });
         node.add_image(now, image(false));
         let (open, answered) = Default::default();
         let mut bench = Self { node, origin, now, open, asked: 0, answered, served: 0, refused: 0 };
@@ -86,10 +89,10 @@ impl Bench {
 
     /// The origin is alive and announces it.
     fn tell_origin(&mut self, bytes: Vec<u8>) {
-        self.origin.handle(self.now, Input::Datagram(bytes));
+        self.origin.handle(self.now, Input::Datagram(identity(2).addr, bytes));
         while let Some(output) = self.origin.poll() {
             if let Output::Datagram(_, bytes) = output {
-                self.node.handle(self.now, Input::Datagram(bytes));
+                self.node.handle(self.now, Input::Datagram(identity(1).addr, bytes));
             }
         }
     }

@@ -1,7 +1,10 @@
 //! A node that takes up an earlier process's store: found chunks are not requested, and only
 //! present chunks are announced.
 
+mod signed;
+
 use proptest::prelude::*;
+use signed::{alive, keys};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -50,11 +53,11 @@ impl Bench {
     fn new(capacity: u64, kept: Option<Commitment>) -> Self {
         let now = Time::after_start(Duration::from_secs(1));
         let config = || Config { join_boost: 9, ..Config::default() };
-        let mut origin = Node::new(identity(1), config(), 1, now);
+        let mut origin = Node::new(identity(1), keys(NodeId(1)), config(), 1, now);
         origin.add_image(now, image(true, 0, None));
-        let mut node = Node::new(identity(2), config(), 2, now);
-        node.handle(now, Input::Met(identity(1)));
-        node.handle(now, Input::Learned(origin.snapshot(&identity(2))));
+        let mut node = Node::new(identity(2), keys(NodeId(2)), config(), 2, now);
+        node.handle(now, Input::Met(alive(identity(1))));
+        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2)) });
         node.add_image(now, image(false, capacity, kept));
         let (here, asked, committed, answered) = Default::default();
         let mut bench = Self { node, origin, now, here, asked, called_off: 0, committed, answered, filled: false };
@@ -102,10 +105,10 @@ impl Bench {
 
     /// The origin is alive and announces it.
     fn tell_origin(&mut self, bytes: Vec<u8>) {
-        self.origin.handle(self.now, Input::Datagram(bytes));
+        self.origin.handle(self.now, Input::Datagram(identity(2).addr, bytes));
         while let Some(output) = self.origin.poll() {
             if let Output::Datagram(_, bytes) = output {
-                self.node.handle(self.now, Input::Datagram(bytes));
+                self.node.handle(self.now, Input::Datagram(identity(1).addr, bytes));
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Hearsay: dials, members and contacts stay within bounds, whatever a frame names.
 
+mod signed;
+
+use signed::{alive, keys, signed};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,6 +14,7 @@ use vfield_core::membership::{Member, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled, mix};
 use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 
@@ -31,11 +35,12 @@ fn identity(number: u64, zone: Zone) -> Identity {
 }
 
 fn member(number: u64, zone: Zone) -> Member {
-    Member { identity: identity(number, zone), incarnation: 0, state: State::Alive }
+    alive(identity(number, zone))
 }
 
 fn node() -> Node {
-    Node::new(identity(0, zone("here")), Config::default(), 42, at(0))
+    let me = identity(0, zone("here"));
+    Node::new(me, keys(me.node), Config::default(), 42, at(0))
 }
 
 /// The nodes that this node dials.
@@ -44,13 +49,16 @@ fn dials(node: &mut Node) -> Vec<NodeId> {
     outputs.filter_map(|output| if let Output::Sync(to) = output { Some(to.node) } else { None }).collect()
 }
 
+/// A snapshot from its first member, or from a guest.
+fn learned(snapshot: Snapshot) -> Input {
+    let from = snapshot.members.first().map_or(NodeId(7), |member| member.identity.node);
+    Input::Learned { from, snapshot }
+}
+
 /// A snapshot that names as many gateways of the node's own zone.
 fn names(teller: u64, gateways: std::ops::Range<u64>) -> Input {
-    Input::Learned(Snapshot {
-        members: vec![member(teller, zone("there"))],
-        gateways: gateways.map(|number| member(number, zone("here"))).collect(),
-        ..Snapshot::default()
-    })
+    let gateways = gateways.map(|number| member(number, zone("here"))).collect();
+    learned(Snapshot { members: vec![member(teller, zone("there"))], gateways, ..Snapshot::default() })
 }
 
 #[test]
@@ -78,11 +86,8 @@ fn a_frame_that_names_thousands_of_zones_leaves_room_for_others() {
     let mut node = node();
     let elsewhere = |number: u64| member(number, zone(&format!("zone-{number}")));
     let snapshot = |teller, gateways: std::ops::Range<u64>| {
-        Input::Learned(Snapshot {
-            members: vec![member(teller, zone("there"))],
-            gateways: gateways.map(elsewhere).collect(),
-            ..Snapshot::default()
-        })
+        let gateways = gateways.map(elsewhere).collect();
+        learned(Snapshot { members: vec![member(teller, zone("there"))], gateways, ..Snapshot::default() })
     };
     node.handle(at(1), snapshot(1, 10..10 + NAMED));
     assert!(node.contacts().count() < 100, "{} contacts", node.contacts().count());
@@ -100,7 +105,7 @@ fn members_that_were_made_up_do_not_keep_others_out() {
     let knows = |node: &Node, number: u64| {
         node.members().iter().any(|known| known.identity.node == identity(number, here).node)
     };
-    let learned = |members: Vec<Member>| Input::Learned(Snapshot { members, ..Snapshot::default() });
+    let learned = |members: Vec<Member>| learned(Snapshot { members, ..Snapshot::default() });
     let ghosts = |from: u64| (from..from + 32_767).map(|number| member(number, here)).collect::<Vec<_>>();
     node.handle(at(1), learned(ghosts(100_000)));
     node.handle(at(2), learned(vec![member(1, here), member(2, here)]));
@@ -110,7 +115,7 @@ fn members_that_were_made_up_do_not_keep_others_out() {
         node.handle(at(frame), learned(ghosts(frame * 100_000)));
     }
     node.handle(at(20), learned(vec![member(3, here)]));
-    node.handle(at(21), Input::Met(identity(4, here)));
+    node.handle(at(21), Input::Met(member(4, here)));
     assert!(knows(&node, 3) && knows(&node, 4), "of {}", node.members().len());
     assert!(node.members().len() < 20_000, "{}", node.members().len());
 }
@@ -122,12 +127,12 @@ fn a_node_that_denies_its_death_says_so_before() {
     let mut node = node();
     let here = zone("here");
     let mut said = vec![member(1, here), member(0, here)];
-    node.handle(at(1), Input::Learned(Snapshot { members: said.clone(), ..Snapshot::default() }));
+    node.handle(at(1), learned(Snapshot { members: said.clone(), ..Snapshot::default() }));
     while let Some(output) = node.poll() {
         assert!(!matches!(output, Output::Denied), "nobody said anything wrong");
     }
     said[1].state = State::Suspect;
-    node.handle(at(2), Input::Learned(Snapshot { members: said, ..Snapshot::default() }));
+    node.handle(at(2), learned(Snapshot { members: said, ..Snapshot::default() }));
     node.handle(at(100), Input::Wake);
     let outputs: Vec<Output> = std::iter::from_fn(|| node.poll()).collect();
     let denied = outputs.iter().position(|output| matches!(output, Output::Denied));
@@ -144,21 +149,25 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header");
     let subject = Subject { image: ImageId([1; 32]), names: "image".into(), header: header.encode() };
     let subject = std::sync::Arc::new(subject);
-    let record = |number: u64| Record {
-        node: identity(number, here).node,
-        version: 1,
-        subject: std::sync::Arc::clone(&subject),
-        origin: true,
-        arc: Arc { start: 0, length: 0 },
-        filled: Filled::default(),
-        leaving: false,
+    let record = |number: u64| {
+        signed(Record {
+            node: identity(number, here).node,
+            version: 1,
+            progress: 0,
+            subject: std::sync::Arc::clone(&subject),
+            origin: true,
+            arc: Arc { start: 0, length: 0 },
+            filled: Filled::default(),
+            leaving: false,
+            signature: Signature::default(),
+        })
     };
     for frame in 1..8 {
         let records = (frame * 100_000..frame * 100_000 + 16_384).map(record).collect();
-        node.handle(at(frame), Input::Learned(Snapshot { records, ..Snapshot::default() }));
+        node.handle(at(frame), learned(Snapshot { records, ..Snapshot::default() }));
     }
     let met = Snapshot { members: vec![member(1, here)], records: vec![record(1)], ..Snapshot::default() };
-    node.handle(at(10), Input::Learned(met));
+    node.handle(at(10), learned(met));
     let (id, names) = (subject.image, subject.names.clone());
     node.add_image(at(10), ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None });
     let told = node.snapshot(&identity(1, here)).records;

@@ -1,7 +1,10 @@
 //! A core with arbitrary inputs in any order: it does not panic, and equal inputs give equal
 //! outputs.
 
+mod signed;
+
 use proptest::prelude::*;
+use signed::{keys, said, signed};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
@@ -9,11 +12,12 @@ use vfield_core::config::Config;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header, ImageId};
-use vfield_core::membership::{Member, State};
+use vfield_core::membership::State;
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
@@ -59,13 +63,16 @@ struct Claim {
     origin: bool,
     leaving: bool,
     sound: bool,
+    progress: u64,
+    genuine: bool,
 }
 
 fn claim() -> impl Strategy<Value = Claim> {
     let extreme = || prop_oneof![0u64..700, Just(603), any::<u64>()];
     let numbers = ((0u64..7), extreme(), 0u8..3, (extreme(), extreme()), (extreme(), extreme()));
-    (numbers, any::<(bool, bool)>(), prop::bool::weighted(0.9)).prop_map(
-        |((node, version, image, arc, filled), (origin, leaving), sound)| Claim {
+    let flags = (prop::bool::weighted(0.9), extreme(), prop::bool::weighted(0.8));
+    (numbers, any::<(bool, bool)>(), flags).prop_map(
+        |((node, version, image, arc, filled), (origin, leaving), (sound, progress, genuine))| Claim {
             node,
             version,
             image,
@@ -74,6 +81,8 @@ fn claim() -> impl Strategy<Value = Claim> {
             origin,
             leaving,
             sound,
+            progress,
+            genuine,
         },
     )
 }
@@ -122,9 +131,10 @@ fn header(image: u8) -> Header {
 }
 
 fn record(claim: &Claim) -> Record {
-    Record {
+    let record = Record {
         node: NodeId(claim.node),
         version: claim.version,
+        progress: claim.progress,
         subject: Subject {
             image: ImageId([claim.image; 32]),
             names: if claim.sound { "image".into() } else { "\0".into() },
@@ -135,7 +145,9 @@ fn record(claim: &Claim) -> Record {
         arc: Arc { start: claim.arc.0, length: claim.arc.1 },
         filled: Filled { from: claim.filled.0, count: claim.filled.1 },
         leaving: claim.leaving,
-    }
+        signature: Signature::default(),
+    };
+    if claim.genuine { signed(record) } else { record }
 }
 
 /// An image of the core under test.
@@ -165,13 +177,13 @@ impl Bench {
             io_timeout: Some(Duration::from_secs(1)),
             ..Config::default()
         };
-        let mut node = Node::new(identity(ME, 1), config, 42, now);
+        let mut node = Node::new(identity(ME, 1), keys(NodeId(ME)), config, 42, now);
         for image in 0..3 {
             node.add_image(now, config_of(image));
         }
         // Another member, for datagrams that are nearly right.
-        let mut other = Node::new(identity(1, 1), Config::default(), 7, now);
-        other.handle(now, Input::Learned(node.snapshot(&identity(1, 1))));
+        let mut other = Node::new(identity(1, 1), keys(NodeId(1)), Config::default(), 7, now);
+        other.handle(now, Input::Learned { from: NodeId(ME), snapshot: node.snapshot(&identity(1, 1)) });
         let id = ImageId([0; 32]);
         let config = ImageConfig {
             id,
@@ -208,27 +220,23 @@ impl Bench {
                 self.now = self.now + Duration::from_micros(microseconds);
                 Input::Wake
             }
-            Step::Datagram(bytes) => Input::Datagram(bytes),
+            Step::Datagram(bytes) => Input::Datagram(identity(5, 1).addr, bytes),
             Step::Gossip(at, change) => {
                 let mut bytes = self.gossip[at % self.gossip.len()].clone();
                 if let Some((at, byte)) = change {
                     let length = bytes.len();
                     bytes[at % length] = byte;
                 }
-                Input::Datagram(bytes)
+                Input::Datagram(identity(1, 1).addr, bytes)
             }
-            Step::Met(node, generation) => Input::Met(identity(node, generation)),
+            Step::Met(node, generation) => Input::Met(said(identity(node, generation), 0, State::Alive)),
             Step::Learned(members, claims) => {
-                let members = members.iter().map(|(node, generation, incarnation, state)| Member {
-                    identity: identity(*node, *generation),
-                    incarnation: *incarnation,
-                    state: state_of(*state),
+                let from = NodeId(members.first().map_or(6, |member| member.0));
+                let members = members.iter().map(|(node, generation, incarnation, state)| {
+                    said(identity(*node, *generation), *incarnation, state_of(*state))
                 });
-                Input::Learned(Snapshot {
-                    members: members.collect(),
-                    records: claims.iter().map(record).collect(),
-                    ..Snapshot::default()
-                })
+                let (members, records) = (members.collect(), claims.iter().map(record).collect());
+                Input::Learned { from, snapshot: Snapshot { members, records, ..Snapshot::default() } }
             }
             Step::Read(of, start, length) => {
                 self.tokens += 1;

@@ -1,10 +1,12 @@
 //! A newcomer: how often it exchanges snapshots, and with which members.
 
+mod signed;
+
+use signed::{alive, keys};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
-use vfield_core::membership::{Member, State};
 use vfield_core::node::{Input, Node, Output};
 use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
@@ -18,15 +20,14 @@ fn identity(number: u8, generation: u64) -> Identity {
 #[test]
 fn notes_are_compared_five_times_soon_after_joining() {
     let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
-    let mut node = Node::new(identity(3, 3000), Config::default(), 42, at(0));
-    let member = |identity| Member { identity, incarnation: 0, state: State::Alive };
-    let members = vec![member(identity(2, 2000)), member(identity(1, 1000))];
-    node.handle(at(1), Input::Learned(Snapshot { members, ..Snapshot::default() }));
+    let mut node = Node::new(identity(3, 3000), keys(NodeId(3)), Config::default(), 42, at(0));
+    let members = vec![alive(identity(2, 2000)), alive(identity(1, 1000))];
+    node.handle(at(1), Input::Learned { from: NodeId(2), snapshot: Snapshot { members, ..Snapshot::default() } });
     let mut syncs = Vec::new();
     for now in (10..2500).step_by(10) {
         // They live.
-        node.handle(at(now), Input::Met(identity(1, 1000)));
-        node.handle(at(now), Input::Met(identity(2, 2000)));
+        node.handle(at(now), Input::Met(alive(identity(1, 1000))));
+        node.handle(at(now), Input::Met(alive(identity(2, 2000))));
         while let Some(output) = node.poll() {
             if let Output::Sync(to) = output {
                 syncs.push((now, to.node.0));

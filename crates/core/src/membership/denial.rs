@@ -1,93 +1,89 @@
-//! Denials: a member's answers to false statements about itself.
+//! Denials: a member's answers to statements about itself.
 //!
-//! Any node may say that a member is dead, lives elsewhere, has lost its address, or holds
-//! something else. The member answers with a statement that counts more. If all members believe the
-//! answer ([`crate::outbid`]), the member adopts its numbers and tells all. Otherwise only the
-//! teller gets the answer, and the member tells all the highest number that they believe. From
-//! there it can follow further when it hears the false statement again.
+//! Any node may say that a member is suspect or dead, that another process has its address, or that
+//! its store is filled otherwise. The member answers with a signed statement that counts more. It
+//! alone can sign for itself. So it meets a statement that counts more than its own only if an
+//! earlier process with the same key made it; then it adopts the numbers and goes on from there.
 
-use super::message::Item;
-use super::roster::{Member, State};
-use super::{Membership, Topic};
+use super::Membership;
+use super::member::{Member, State};
+use super::news::Topic;
+use crate::identity::Identity;
 use crate::outbid::{CLAIM_MAX, latest_believed};
-use crate::record::{Record, RecordKey};
+use crate::record::Record;
 use std::time::Duration;
 
-/// Shortest interval at which a member follows others beyond [`CLAIM_MAX`]. Its last answer is
-/// everywhere by then, so the next one is believed too. A statement that it skips is repeated.
+/// Shortest interval at which a member follows numbers that are later than its own: beyond
+/// [`CLAIM_MAX`] its last answer is everywhere by then, so the next one is believed too; and two
+/// processes with one key do not outbid each other all the time. A statement that it skips is
+/// repeated.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 impl Membership {
-    /// Handles a statement about this node itself. A true one is adopted: the node may have come
-    /// later than it thought. A false one is denied with the next number, whatever generation it
-    /// names.
+    /// Handles a statement about this node itself.
     pub(super) fn hear_of_me(&mut self, said: Member) {
-        let elsewhere = (said.identity.addr, said.identity.zone) != (self.me.addr, self.me.zone);
-        let later = (said.identity.generation, said.incarnation) >= (self.me.generation, self.incarnation);
-        let is_false = elsewhere || (later && said.state != State::Alive);
-        if !said.is_sound() || !(later || is_false) {
-            return;
-        }
-        let answer = if is_false { said.denied_by(&self.me) } else { said };
-        if later && self.follows(answer.identity.generation) {
-            (self.me.generation, self.incarnation) = (answer.identity.generation, answer.incarnation);
-            if is_false {
-                self.assert_life();
+        let mine = self.mine.life();
+        if said.life() == mine {
+            // Nobody but this node says that it leaves.
+            if matches!(said.state, State::Suspect | State::Down) {
+                self.deny(mine);
             }
-            return;
+        } else if said.life() > mine {
+            // An earlier process said it.
+            if said.is_genuine(&*self.keys) && self.may_follow() {
+                self.deny(said.life());
+            }
+        } else if let Some(teller) = self.teller {
+            // The teller missed what came after it.
+            self.tell_one(teller, &[super::message::Item::Member(self.mine)]);
         }
-        if let Some(teller) = self.teller.filter(|_| is_false) {
-            self.denials += 1;
-            self.effects.denied = true;
-            self.tell_one(&teller, &Item::Member(answer));
-        }
-        let nearest = latest_believed(self.me.generation);
-        if later && self.follows(nearest) {
-            (self.me.generation, self.incarnation) = (nearest, 0);
-            self.assert_life();
-        }
+    }
+
+    /// Says that this node lives, after this life.
+    fn deny(&mut self, life: (u64, u32)) {
+        let (generation, incarnation) = Member::life_after(life);
+        self.restate(Identity { generation, ..*self.me() }, incarnation);
+        self.assert_life();
     }
 
     /// Handles the claim of a later node at this node's address: no other member hears such claims.
     /// If it cannot be outbid, it displaces this node only until it is buried.
     pub(super) fn contest(&mut self, said: Member) {
-        let (said, live) = (said.identity, said.state.is_live());
-        let later = (said.generation, said.node) > (self.me.generation, self.me.node);
-        if live && later && self.follows(said.generation.saturating_add(1)) {
-            self.me.generation = said.generation + 1;
+        let (me, live) = (*self.me(), said.state.is_live());
+        let said = said.identity;
+        let later = (said.generation, said.node) > (me.generation, me.node);
+        let generation = said.generation.saturating_add(1);
+        let believed = generation <= CLAIM_MAX || (generation <= latest_believed(me.generation) && self.may_follow());
+        if live && later && believed {
+            self.restate(Identity { generation, ..me }, self.mine.incarnation);
             self.assert_life();
         }
     }
 
-    /// True if all others believe this generation of this node's.
-    fn follows(&mut self, generation: u64) -> bool {
-        let soon = self.followed.is_some_and(|at| self.now - at < FOLLOW_EVERY);
-        let follows = generation <= CLAIM_MAX || (generation <= latest_believed(self.me.generation) && !soon);
-        if follows && generation > CLAIM_MAX && generation != self.me.generation {
+    /// True once in a while.
+    fn may_follow(&mut self) -> bool {
+        let may = self.followed.is_none_or(|at| self.now - at >= FOLLOW_EVERY);
+        if may {
             self.followed = Some(self.now);
         }
-        follows
+        may
     }
 
     fn assert_life(&mut self) {
         self.denials += 1;
         self.effects.denied = true;
-        self.pass_on(Topic::Member(self.me.node), None);
+        self.pass_on(Topic::Member(self.me().node), None);
     }
 
-    /// Handles a statement about what this node holds, and corrects it.
+    /// Handles a statement about what this node holds. If it counts more than this node's own, an
+    /// earlier process said it, or somebody invented a progress: a later version corrects it.
     pub(super) fn hear_of_mine(&mut self, said: &Record) {
-        let key = RecordKey { node: said.node, image: said.image() };
-        let Some(mine) = self.records.get(&key).filter(|mine| said.version >= mine.version && said != *mine) else {
-            return;
-        };
-        let answer = Record { version: said.version.saturating_add(1), ..mine.clone() };
-        let nearest = latest_believed(mine.version);
-        let public = Record { version: answer.version.min(nearest), ..mine.clone() };
-        self.denials += 1;
-        if let Some(teller) = self.teller.filter(|_| answer.version > nearest) {
-            self.tell_one(&teller, &Item::Record(answer));
+        let Some(mine) = self.records.get(&said.key()).filter(|mine| said.rank() > mine.rank()) else { return };
+        if said.version == mine.version || said.is_genuine(&self.keys.key(), &*self.keys) {
+            let version = said.version.saturating_add(1);
+            let answer = Record { version, progress: 0, ..mine.clone() }.signed(&*self.keys);
+            self.denials += 1;
+            self.publish(answer);
         }
-        self.learn_record(public, None);
     }
 }

@@ -1,6 +1,6 @@
 //! Effects: the work that a call of [`super::Membership`] leaves to its caller.
 
-use super::roster::Departed;
+use super::member::Departed;
 use crate::identity::Identity;
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
 //! Gossip datagrams: a head, then as many items of news as fit. Parsing only; docs/reference/protocol.md has
 //! the format.
 
-use super::roster::Member;
-use crate::identity::{Identity, NodeId};
+use super::member::Member;
+use crate::identity::NodeId;
 use crate::record::Record;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const DATAGRAM_MAX: usize = 1400;
 /// First bytes of each datagram; a sender without them gets no answer. The last byte is the
 /// version.
-const MAGIC: [u8; 4] = *b"VFG\x02";
+const MAGIC: [u8; 4] = *b"VFG\x03";
 
 /// The group of members that a datagram belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +38,10 @@ impl Level {
 pub struct Head {
     /// The group of members.
     pub level: Level,
-    /// The member that sends it.
-    pub from: Identity,
-    /// The sender's incarnation.
-    pub incarnation: u32,
+    /// The node that sends it, as it says.
+    pub from: NodeId,
+    /// The generation and incarnation of the sender.
+    pub life: (u64, u32),
     /// The intended receiver; another process may have its address by now.
     pub to: NodeId,
     /// Its purpose besides news.
@@ -58,13 +58,15 @@ pub enum Purpose {
     /// The answer to a ping with this number.
     Ack(u32),
     /// Please ping this member for me.
-    Relay(Identity, u32),
+    Relay(NodeId, u32),
     /// A ping for another's sake: to be answered with the same.
-    PingFor(Identity, u32),
+    PingFor(NodeId, u32),
     /// The answer to that.
-    AckFor(Identity, u32),
+    AckFor(NodeId, u32),
     /// The member that you asked about lives.
     Vouch(NodeId, u32),
+    /// To be answered with the receiver's statement about itself.
+    Introduce,
 }
 
 /// A piece of news.
@@ -88,7 +90,9 @@ impl Draft {
     /// Adds an item, or gives it up and says so if it does not fit any more.
     pub fn add(&mut self, item: &Item) -> bool {
         let length = self.0.len();
-        self.0 = append(std::mem::take(&mut self.0), item);
+        let bytes = append(Vec::new(), item);
+        self.0 = append(std::mem::take(&mut self.0), &bytes.len());
+        self.0.extend_from_slice(&bytes);
         let fits = self.0.len() <= DATAGRAM_MAX;
         if !fits {
             self.0.truncate(length);
@@ -112,46 +116,67 @@ pub fn level(bytes: &[u8]) -> Option<Level> {
     postcard::take_from_bytes(body).ok().map(|(level, _)| level)
 }
 
-/// Reads a datagram: its head and an iterator over the news that can be read.
+/// Reads a datagram: its head and an iterator over the news that can be read. Items of unknown
+/// kinds are skipped: a later version may send them.
 pub fn parse(bytes: &[u8]) -> Option<(Head, impl Iterator<Item = Item> + '_)> {
     let body = bytes.strip_prefix(&MAGIC)?;
     let (head, mut rest): (Head, &[u8]) = postcard::take_from_bytes(body).ok()?;
-    let items = std::iter::from_fn(move || {
-        let (item, after): (Item, &[u8]) = postcard::take_from_bytes(rest).ok()?;
+    let pieces = std::iter::from_fn(move || {
+        let (length, after): (usize, &[u8]) = postcard::take_from_bytes(rest).ok()?;
+        let (piece, after) = after.split_at_checked(length)?;
         rest = after;
-        let sound = !matches!(&item, Item::Record(record) if !record.is_sound());
-        sound.then_some(item)
+        Some(piece)
+    });
+    let items = pieces.filter_map(|piece| match postcard::take_from_bytes(piece).ok()? {
+        (Item::Record(record), _) if !record.is_sound() => None,
+        (item, _) => Some(item),
     });
     Some((head, items))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::roster::State;
     use super::*;
-    use crate::identity::Zone;
+    use crate::identity::{Identity, Zone};
+    use crate::signing::Simulated;
+
+    fn item(node: u64) -> Item {
+        let addr = ([198, 18, 0, 1], 4000).into();
+        let node = NodeId(node);
+        let identity = Identity { addr, node, generation: 1_700_000_000_000, zone: Zone::default() };
+        Item::Member(Member::signed(identity, 7, false, &Simulated(node)))
+    }
+
+    fn head() -> Head {
+        let purpose = Purpose::Relay(NodeId(4), 5);
+        Head { level: Level::Backbone, from: NodeId(1), life: (1_700_000_000_000, 2), to: NodeId(3), purpose }
+    }
 
     #[test]
     fn messages_survive_a_round_trip() {
-        let addr = ([198, 18, 0, 1], 4000).into();
-        let identity =
-            |node| Identity { addr, node: NodeId(node), generation: 1_700_000_000_000, zone: Zone::default() };
-        let head = Head {
-            level: Level::Backbone,
-            from: identity(1),
-            incarnation: 2,
-            to: NodeId(3),
-            purpose: Purpose::Relay(identity(4), 5),
-        };
-        let mut draft = Draft::new(&head);
-        let item = |node| Item::Member(Member { identity: identity(node), incarnation: 7, state: State::Suspect });
+        let (head, mut draft) = (head(), Draft::new(&head()));
         let fitted = (0..).take_while(|node| draft.add(&item(*node))).count();
         let bytes = draft.finish();
-        assert!(bytes.len() <= DATAGRAM_MAX && fitted > 40, "{fitted} items in {} bytes", bytes.len());
+        assert!(bytes.len() <= DATAGRAM_MAX && fitted > 9, "{fitted} items in {} bytes", bytes.len());
         let (read, items) = parse(&bytes).expect("sound");
         assert_eq!((read, level(&bytes)), (head, Some(Level::Backbone)));
         assert!(items.eq((0..fitted as u64).map(item)));
         assert!((0..bytes.len()).all(|length| parse(&bytes[..length]).is_none_or(|(read, _)| read == head)));
-        assert!(parse(b"VFG\x01 and more").is_none());
+        assert!(parse(b"VFG\x02 and more").is_none());
+    }
+
+    #[test]
+    fn items_of_a_later_version_are_skipped() {
+        let mut draft = Draft::new(&head());
+        assert!(draft.add(&item(1)));
+        let mut bytes = draft.finish();
+        bytes.extend_from_slice(&[4, 200, 1, 2, 3]);
+        bytes.extend_from_slice(&{
+            let mut next = Draft(Vec::new());
+            assert!(next.add(&item(2)));
+            next.finish()
+        });
+        let (_, items) = parse(&bytes).expect("sound");
+        assert!(items.eq([item(1), item(2)]));
     }
 }

@@ -1,16 +1,15 @@
 //! The roster: the known members of the field and their states.
 //!
-//! A [`Member`] is a statement about a member. Of two statements the later life counts; within a
-//! life, the later incarnation; within an incarnation, the graver state (SWIM, 4.2). Of two
-//! processes at one address the later one is real. The roster remembers dead members for a while,
-//! so that old news does not bring them back. It is bounded, since any node may gossip any member.
+//! Of two processes at one address the later one is real. The roster remembers dead members for a
+//! while, so that old news does not bring them back. It is bounded, since any node may gossip any
+//! member. It does not verify signatures: [`super::hearing`] does before.
 
+use super::member::{Member, State};
 use super::rings::Partners;
 use crate::identity::{Identity, NodeId};
 use crate::outbid;
 use crate::placement::mix;
 use crate::time::Time;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,92 +26,6 @@ const LIVE_MAX: usize = MEMBERS_MAX / 2;
 /// Most live members known by hearsay only, fifty times a large zone. A member that speaks for
 /// itself is admitted, however many others a liar invents.
 const UNMET_MAX: usize = LIVE_MAX / 2;
-
-/// The believed state of a member; graver states come later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum State {
-    /// Alive, as far as known.
-    Alive,
-    /// Possibly dead, unless the member denies it in time.
-    Suspect,
-    /// Dead, or cut off.
-    Down,
-    /// It left, or another process has its address.
-    Left,
-}
-
-impl State {
-    /// True for members that take part: alive or suspect.
-    pub const fn is_live(self) -> bool {
-        matches!(self, Self::Alive | Self::Suspect)
-    }
-}
-
-/// How a member departed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
-    /// It announced its departure.
-    Left,
-    /// It answered no probe any more.
-    Died,
-    /// Another process has its address.
-    Replaced,
-}
-
-impl Departure {
-    /// For display and scripts: `left`, `died` or `replaced`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Left => "left",
-            Self::Died => "died",
-            Self::Replaced => "replaced",
-        }
-    }
-}
-
-/// A member that went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departed {
-    /// The departed member.
-    pub identity: Identity,
-    /// How it departed.
-    pub how: Departure,
-}
-
-/// A statement about a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    /// The member it is about.
-    pub identity: Identity,
-    /// Grows when it denies that it is suspect or dead.
-    pub incarnation: u32,
-    /// The state it claims.
-    pub state: State,
-}
-
-impl Member {
-    /// Of two statements the one with the higher rank counts.
-    fn rank(&self) -> (u64, u32, State) {
-        (self.identity.generation, self.incarnation, self.state)
-    }
-
-    /// True for statements that may be believed: the member can still outbid them. The latest
-    /// believable generation depends on what is known: see [`crate::outbid`].
-    pub const fn is_sound(&self) -> bool {
-        self.incarnation < u32::MAX && self.identity.generation < u64::MAX
-    }
-
-    /// The denial by `me`, the subject: the next incarnation, or after the last one the next
-    /// generation.
-    pub const fn denied_by(&self, me: &Identity) -> Self {
-        let generation = self.identity.generation;
-        let (generation, incarnation) = match self.incarnation.saturating_add(1) {
-            u32::MAX => (generation.saturating_add(1), 0),
-            incarnation => (generation, incarnation),
-        };
-        Self { identity: Identity { generation, ..*me }, incarnation, state: State::Alive }
-    }
-}
 
 /// The live members by id, suspects included.
 #[derive(Debug, Clone, Copy)]
@@ -168,7 +81,8 @@ pub struct Roster {
     live: BTreeMap<NodeId, Member>,
     /// Dead and departed members.
     dead: BTreeMap<NodeId, Member>,
-    suspects: BTreeSet<NodeId>,
+    /// Suspect members, each with the time since when it is.
+    suspects: BTreeMap<NodeId, Time>,
     /// Dead members that may come back.
     lost: BTreeSet<NodeId>,
     /// Live members that have spoken to this node themselves.
@@ -223,15 +137,15 @@ impl Roster {
                 return Change::default();
             }
             change.down.push(other.identity);
-            self.put(Member { state: State::Left, ..other }, now + REMEMBER_LEFT);
+            self.put(Member { state: State::Replaced, ..other }, now, now + REMEMBER_LEFT);
         }
         let was = self.live.get(&node).map(|was| was.identity);
         let until = match member.state {
             State::Suspect => now + grace,
-            State::Left => now + REMEMBER_LEFT,
+            State::Left | State::Replaced => now + REMEMBER_LEFT,
             State::Alive | State::Down => now + REMEMBER_DOWN,
         };
-        self.put(member, until);
+        self.put(member, now, until);
         match (was, member.state.is_live()) {
             (None, true) => change.up = Some(member.identity),
             (Some(was), false) => change.down.push(was),
@@ -256,7 +170,7 @@ impl Roster {
         dead.is_some()
     }
 
-    fn put(&mut self, member: Member, until: Time) {
+    fn put(&mut self, member: Member, now: Time, until: Time) {
         let (node, addr) = (member.identity.node, member.identity.addr);
         if let Some(was) = self.live.remove(&node) {
             self.addresses.remove(&digest(was.identity.addr));
@@ -274,8 +188,16 @@ impl Roster {
             self.deadlines.insert((until, node));
             self.deadline_of.insert(node, until);
         }
-        set(&mut self.suspects, node, member.state == State::Suspect);
-        set(&mut self.lost, node, member.state == State::Down);
+        if member.state == State::Suspect {
+            self.suspects.entry(node).or_insert(now);
+        } else {
+            self.suspects.remove(&node);
+        }
+        if member.state == State::Down {
+            self.lost.insert(node);
+        } else {
+            self.lost.remove(&node);
+        }
     }
 
     /// When [`Roster::due`] has something to report.
@@ -334,8 +256,8 @@ impl Roster {
         Live(&self.live)
     }
 
-    /// Members that are suspect.
-    pub const fn suspects(&self) -> &BTreeSet<NodeId> {
+    /// Members that are suspect, each with the time since when it is.
+    pub const fn suspects(&self) -> &BTreeMap<NodeId, Time> {
         &self.suspects
     }
 
@@ -375,28 +297,18 @@ fn digest(addr: SocketAddr) -> u64 {
     mix((bits >> 64) as u64 ^ mix(bits as u64 ^ mix(rest | u64::from(addr.port()))))
 }
 
-fn set(nodes: &mut BTreeSet<NodeId>, node: NodeId, member: bool) {
-    if member {
-        nodes.insert(node);
-    } else {
-        nodes.remove(&node);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::identity::Zone;
+    use crate::signing::Simulated;
 
     const GRACE: Duration = Duration::from_secs(1);
 
     fn member(node: u64, port: u16, generation: u64, incarnation: u32, state: State) -> Member {
         let addr = SocketAddr::from(([198, 18, 0, 1], port));
-        Member {
-            identity: Identity { addr, node: NodeId(node), generation, zone: Zone::default() },
-            incarnation,
-            state,
-        }
+        let identity = Identity { addr, node: NodeId(node), generation, zone: Zone::default() };
+        Member { state, ..Member::signed(identity, incarnation, state == State::Left, &Simulated(NodeId(node))) }
     }
 
     #[test]
@@ -421,7 +333,7 @@ mod tests {
         for (step, ((generation, incarnation, state), news, lives)) in steps.into_iter().enumerate() {
             let change = roster.learn(member(7, 1, generation, incarnation, state), Time::ZERO, GRACE);
             assert_eq!((change.news, roster.live().contains_key(&NodeId(7))), (news, lives), "step {step}");
-            assert_eq!(roster.suspects().contains(&NodeId(7)), roster.get(NodeId(7)).unwrap().state == Suspect);
+            assert_eq!(roster.suspects().contains_key(&NodeId(7)), roster.get(NodeId(7)).unwrap().state == Suspect);
         }
     }
 
@@ -492,7 +404,8 @@ mod tests {
                 assert!(!learn(&mut roster(), member(1, 2, last + 1, incarnation, state)), "{known:?} {state:?}");
                 let (mut roster, said) = (roster(), member(1, 2, last, incarnation, state));
                 assert!(learn(&mut roster, said), "{known:?} {state:?}");
-                let answer = said.denied_by(&me.identity);
+                let (generation, incarnation) = Member::life_after(said.life());
+                let answer = member(1, 1, generation, incarnation, Alive);
                 assert!(learn(&mut roster, answer), "{known:?} {state:?}");
                 assert_eq!(roster.get(NodeId(1)), Some(&answer));
             }

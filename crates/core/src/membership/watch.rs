@@ -1,9 +1,10 @@
 //! Watching: a member probes those after it in the circles, suspects silent ones, and greets lost
 //! ones.
 
+use super::Membership;
+use super::member::{Member, State};
 use super::message::Purpose;
-use super::roster::{Member, State};
-use super::{Membership, NEWS_AFTER};
+use super::telling::NEWS_AFTER;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,7 +133,7 @@ impl Membership {
             }
         }
         self.watch.number = self.watch.number.wrapping_add(1);
-        let mut watched: Vec<NodeId> = self.roster.partners_of(&self.me).after().into_iter().collect();
+        let mut watched: Vec<NodeId> = self.roster.partners_of(self.me()).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
         watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= period));
@@ -147,17 +148,16 @@ impl Membership {
             let (number, relay_at) = (self.watch.number, Some(now + self.paced(PROBE_RTT)));
             self.watch.probes.push(Probe { target, number, relay_at });
             if let Some(to) = self.live().get(&target).copied() {
-                self.send(to, Purpose::Ping(number));
+                self.send(&to, Purpose::Ping(number));
             }
         }
     }
 
     fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {
-        let others = self.news.partners().filter(|node| *node != target && !self.suspects().contains(node));
+        let others = self.news.partners().filter(|node| *node != target && !self.suspects().contains_key(node));
         let relays: Vec<Identity> = others.filter_map(|node| self.live().get(&node).copied()).take(RELAYS).collect();
-        let Some(target) = self.live().get(&target).copied() else { return };
         for relay in relays {
-            self.send(relay, Purpose::Relay(target, number));
+            self.send(&relay, Purpose::Relay(target, number));
         }
     }
 
@@ -165,7 +165,7 @@ impl Membership {
     pub(super) fn raise(&mut self, node: NodeId) {
         let Some(known) = self.roster.get(node).copied().filter(|known| known.state == State::Alive) else { return };
         self.learn_member(Member { state: State::Suspect, ..known }, None);
-        self.send(known.identity, Purpose::Ping(0));
+        self.send(&known.identity, Purpose::Ping(0));
     }
 
     /// Greets some members that are held for dead: a live member denies it.
@@ -173,7 +173,7 @@ impl Membership {
         for _ in 0..DOUBTS_AT_ONCE {
             let Some(node) = self.doubts.pop_first() else { break };
             if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
-                self.send(doubtful.identity, Purpose::Ping(0));
+                self.send(&doubtful.identity, Purpose::Ping(0));
             }
         }
         if self.watch.greet_at > self.now {
@@ -182,7 +182,7 @@ impl Membership {
         self.watch.greet_at = self.now + GREET_LOST_EVERY;
         if let Some(lost) = self.roster.lost_after(self.watch.greeted).and_then(|node| self.roster.get(node)).copied() {
             self.watch.greeted = lost.identity.node;
-            self.send(lost.identity, Purpose::Ping(0));
+            self.send(&lost.identity, Purpose::Ping(0));
         }
     }
 

@@ -9,11 +9,12 @@ use super::{Node, Output, Timer};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::message::Level;
-use crate::membership::{Effects, Membership};
+use crate::membership::{Effects, Member, Membership};
 use crate::placement::map::mix;
 use crate::placement::zones::Stock;
 use crate::placement::{Arc, Filled, Gateways};
 use crate::record::Record;
+use crate::signing::Signature;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl Node {
         let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
         match (&self.outside.backbone, called) {
             (None, true) => {
-                self.outside.backbone = Some(Membership::new(Level::Backbone, me, self.now));
+                self.outside.backbone = Some(Membership::new(Level::Backbone, me, Shared::clone(&self.keys), self.now));
                 (self.outside.idle_since, self.outside.syncs) = (None, 0);
                 self.seek_outside();
             }
@@ -105,12 +106,12 @@ impl Node {
     pub(super) fn retire(&mut self) {
         let Some(mut backbone) = self.outside.backbone.take() else { return };
         let me = self.me().node;
-        let members: Vec<Identity> = backbone.live().values().copied().collect();
+        let members: Vec<Member> = backbone.statements().copied().collect();
         let effects = backbone.leave(self.now);
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in members {
             self.contact(gateway, me);
-            self.gone_outside(gateway.node);
+            self.gone_outside(gateway.identity.node);
         }
     }
 
@@ -129,11 +130,13 @@ impl Node {
                 news.push(Record {
                     node: me.node,
                     version,
+                    progress: 0,
                     subject: Shared::clone(&image.subject),
                     origin,
                     arc,
                     filled,
                     leaving: false,
+                    signature: Signature::default(),
                 });
             }
         }
@@ -186,15 +189,16 @@ impl Node {
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in effects.up {
             self.map_outside_soon();
-            if gateway.zone == self.me().zone {
+            let said = self.outside.backbone.as_ref().and_then(|backbone| backbone.statement(gateway.node)).copied();
+            if let Some(said) = said.filter(|_| gateway.zone == self.me().zone) {
                 // The backbone itself vouches for this gateway.
-                self.contact(gateway, self.me().node);
+                self.contact(said, self.me().node);
             }
         }
         for gateway in effects.down.into_iter().map(|departed| departed.identity) {
             self.gone_outside(gateway.node);
             if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
-                contacts.retain(|contact| contact.node != gateway.node);
+                contacts.retain(|contact| contact.identity.node != gateway.node);
             }
         }
         let next = self.outside.backbone.as_ref().and_then(Membership::next_wake);
@@ -263,6 +267,7 @@ impl Node {
     fn contact_in_turn(&self, first: u64, turn: u32) -> Option<Identity> {
         let contacts = self.outside.contacts.values().flatten().chain(self.fellows());
         let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);
+        let contacts = contacts.map(|contact| contact.identity);
         let (origins, mut known): (Vec<Identity>, Vec<Identity>) = contacts.partition(|known| is_origin(known.node));
         let first = first as usize % known.len().max(1);
         known.rotate_left(first);

@@ -9,6 +9,7 @@ use crate::fetch::{Asker, RequestId};
 use crate::image::ImageId;
 use crate::placement::{Arc, Filled};
 use crate::record::{RECORDS_OF_ONE_MAX, Record, RecordKey};
+use crate::signing::Signature;
 use crate::wire::Refusal;
 
 /// The id behind a dropped image's number. No image has it, since ids are hashes.
@@ -41,12 +42,14 @@ impl Node {
         self.numbered[number.0 as usize] = NONE;
         let record = Record {
             node: self.me().node,
-            version: image.version + 1,
+            version: image.version,
+            progress: 0,
             subject: image.subject,
             origin: false,
             arc: Arc::default(),
             filled: Filled::default(),
             leaving: true,
+            signature: Signature::default(),
         };
         let effects = self.membership.announce(record, self.now);
         self.apply(effects);

@@ -6,7 +6,7 @@ use crate::config;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
-use crate::membership::{Effects, Membership};
+use crate::membership::{Effects, Member, Membership};
 use crate::placement::{Chain, Holding, Map, Place};
 use crate::record::Record;
 use std::collections::BTreeSet;
@@ -86,12 +86,13 @@ impl Node {
         self.announce_all();
     }
 
-    pub(super) fn met(&mut self, identity: Identity) {
-        self.peers.progressed(identity.node, self.now);
-        let effects = self.membership.met(identity, self.now);
+    pub(super) fn met(&mut self, member: Member) {
+        let Identity { node, zone, .. } = member.identity;
+        self.peers.progressed(node, self.now);
+        let effects = self.membership.met(member, self.now);
         self.apply(effects);
-        if identity.zone != self.me().zone {
-            self.contact(identity, identity.node);
+        if zone != self.me().zone {
+            self.contact(member, node);
         }
     }
 
@@ -104,16 +105,16 @@ impl Node {
     }
 
     /// A gossip datagram, to whichever of the two memberships it is for.
-    pub(super) fn datagram(&mut self, bytes: &[u8]) {
+    pub(super) fn datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
         let now = self.now;
         match (message::level(bytes), &mut self.outside.backbone) {
             (Some(Level::Zone), _) => {
-                let effects = self.membership.datagram(bytes, now);
+                let effects = self.membership.datagram(from, bytes, now);
                 self.apply(effects);
             }
             (Some(Level::Backbone), Some(backbone)) => {
                 let before = backbone.records().changes();
-                let effects = backbone.datagram(bytes, now);
+                let effects = backbone.datagram(from, bytes, now);
                 if backbone.records().changes() != before {
                     self.map_outside_soon();
                 }
@@ -275,7 +276,7 @@ impl Node {
             arrival: arrival(r.node),
             arc: r.arc,
             filled: r.filled,
-            leaving: r.leaving || suspects.contains(&r.node),
+            leaving: r.leaving || suspects.contains_key(&r.node),
         };
         // A member that does not count and has nothing is not asked either.
         let takes_part = |r: &Record| r.node == me || !r.offers_nothing();

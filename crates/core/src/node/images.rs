@@ -11,6 +11,7 @@ use crate::names::Names;
 use crate::placement::map::mix;
 use crate::placement::{Arc, Chain, Filled, Gateways, Map, Ring, Zones};
 use crate::record::{Record, Subject};
+use crate::signing::Signature;
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
@@ -174,17 +175,18 @@ impl Node {
         let (leaving, nothing) = (!self.stays(), self.unreachable);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.announce_set = false;
-        image.version += 1;
         let arc = if nothing { Arc::default() } else { image.fill.arc() };
         let filled = if arc.length == 0 { Filled::default() } else { image.fill.filled() };
         let record = Record {
             node,
             version: image.version,
+            progress: 0,
             subject: Shared::clone(&image.subject),
             origin: image.origin && !nothing,
             arc,
             filled,
             leaving,
+            signature: Signature::default(),
         };
         let effects = self.membership.announce(record, self.now);
         self.apply(effects);

@@ -6,7 +6,7 @@
 use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
 use crate::identity::{Identity, NodeId, Zone};
-use crate::membership::{Member, Membership, State};
+use crate::membership::{Member, Membership};
 use crate::record::{Record, Subject};
 use crate::small_list::SmallList;
 use crate::snapshot::Snapshot;
@@ -29,7 +29,7 @@ const GATEWAYS_NAMED_AFAR: usize = 2;
 #[derive(Default)]
 pub(super) struct Outside {
     pub backbone: Option<Membership>,
-    pub contacts: BTreeMap<Zone, SmallList<Identity>>,
+    pub contacts: BTreeMap<Zone, SmallList<Member>>,
     /// Images as other zones have them, any record of each subject.
     pub images: BTreeMap<Shared<Subject>, Record>,
     /// When the backbone is due next.
@@ -83,9 +83,9 @@ impl Node {
     }
 
     /// The other gateways of its zone, for any image.
-    pub(super) fn fellows(&self) -> impl Iterator<Item = &Identity> {
+    pub(super) fn fellows(&self) -> impl Iterator<Item = &Member> {
         let gateways = self.images.values().flat_map(|image| image.gateways.nodes());
-        gateways.filter_map(|node| self.membership.live().get(node))
+        gateways.filter_map(|node| self.membership.statement(*node))
     }
 
     /// The snapshot for another node.
@@ -101,14 +101,15 @@ impl Node {
             }
             Some(backbone) => {
                 let live = backbone.live();
-                let near: Vec<Identity> = if same_zone {
+                let near: Vec<Member> = if same_zone {
                     self.fellows().copied().collect()
                 } else {
                     // Gateways are alive; contacts may be dead.
-                    let mut near: Vec<Identity> = live.values().filter(|near| near.zone == to.zone).copied().collect();
-                    near.sort_unstable_by_key(Identity::age);
+                    let gateways = backbone.statements().filter(|near| near.identity.zone == to.zone);
+                    let mut near: Vec<Member> = gateways.copied().collect();
+                    near.sort_unstable_by_key(|member| member.identity.age());
                     for contact in theirs {
-                        if near.iter().all(|known| known.node != contact.node) {
+                        if near.iter().all(|known| known.identity.node != contact.identity.node) {
                             near.push(*contact);
                         }
                     }
@@ -118,14 +119,15 @@ impl Node {
                 let most = if same_zone || near.is_empty() { GATEWAYS_NAMED } else { GATEWAYS_NAMED_AFAR };
                 // Each newcomer hears of other gateways.
                 let far = live.around(to.node).filter(|gateway| gateway.zone != to.zone).take(most);
-                let others = near.iter().chain(far).filter(|gateway| gateway.node != to.node);
-                snapshot.gateways.push(backbone.myself());
-                snapshot.gateways.extend(others.map(alive));
+                let far = far.filter_map(|gateway| backbone.statement(gateway.node));
+                let others = near.iter().chain(far).filter(|gateway| gateway.identity.node != to.node);
+                snapshot.gateways.push(*backbone.myself());
+                snapshot.gateways.extend(others);
             }
             None => {
                 let mine = self.fellows().filter(|_| !same_zone);
                 let others = self.outside.contacts.values().flatten().take(GATEWAYS_NAMED);
-                snapshot.gateways.extend(theirs.chain(mine).chain(others).map(alive));
+                snapshot.gateways.extend(theirs.chain(mine).chain(others));
             }
         }
         if !same_zone {
@@ -139,35 +141,36 @@ impl Node {
     }
 
     /// Takes in the snapshot of another node.
-    pub(super) fn learned(&mut self, snapshot: Snapshot) {
+    pub(super) fn learned(&mut self, sender: NodeId, snapshot: Snapshot) {
         let Snapshot { members, records, gateways, outside, backbone: among_gateways } = snapshot;
         let me = *self.me();
         // A sender without an identity is a guest.
-        let from = members.first().map(|member| member.identity);
+        let first = members.first().copied();
+        let from = first.map(|member| member.identity).filter(|from| from.node == sender);
         if from.is_none_or(|from| from.zone == me.zone) {
-            let effects = self.membership.learn(members, records, self.now);
+            let effects = self.membership.learn(sender, members, records, self.now);
             self.apply(effects);
         }
         outside.iter().for_each(|record| self.remember_outside(record));
-        let Some(from) = from else { return };
+        let (Some(first), Some(from)) = (first, from) else { return };
         // Members of the backbone need not be contacts too.
-        let named = gateways.iter().filter(|member| member.state.is_live()).map(|member| member.identity);
-        let named = named.filter(|named| !among_gateways || named.zone == me.zone).take(NAMED_MAX);
-        let mut seen: Vec<Identity> = named.collect();
-        seen.extend(Some(from).filter(|from| !among_gateways || from.zone == me.zone));
+        let named = gateways.iter().filter(|member| member.state.is_live());
+        let named = named.filter(|named| !among_gateways || named.identity.zone == me.zone).take(NAMED_MAX);
+        let mut seen: Vec<Member> = named.copied().collect();
+        seen.extend(Some(first).filter(|_| !among_gateways || from.zone == me.zone));
         let is_gateway = gateways.iter().any(|member| member.identity.node == from.node);
         if let Some(backbone) = self.outside.backbone.as_mut().filter(|_| is_gateway) {
-            let mut effects = backbone.met(from, self.now);
+            let mut effects = backbone.met(first, self.now);
             if among_gateways {
-                effects.add(backbone.learn(gateways.clone(), outside, self.now));
+                effects.add(backbone.learn(sender, gateways.clone(), outside, self.now));
                 self.map_outside_soon();
             }
             self.apply_outside(effects);
         }
         let others = gateways.iter().map(|member| member.identity);
         self.follow(others.filter(|gateway| gateway.node != from.node).find(|gateway| gateway.zone != me.zone));
-        for identity in seen {
-            self.contact(identity, from.node);
+        for member in seen {
+            self.contact(member, from.node);
         }
     }
 
@@ -181,8 +184,8 @@ impl Node {
     }
 
     /// Remembers a node outside membership that `teller` named; one of this node's own zone is met.
-    pub(super) fn contact(&mut self, identity: Identity, teller: NodeId) {
-        let me = *self.me();
+    pub(super) fn contact(&mut self, member: Member, teller: NodeId) {
+        let (me, identity) = (*self.me(), member.identity);
         if identity.node == me.node || identity.addr == me.addr {
             return;
         }
@@ -198,21 +201,18 @@ impl Node {
             return;
         }
         let contacts = self.outside.contacts.entry(identity.zone).or_default();
-        if !contacts.iter().any(|known| known.node == identity.node) {
+        if !contacts.iter().any(|known| known.identity.node == identity.node) {
             // The eldest contact stays: all newcomers hear of it, so it knows all of its zone.
-            contacts.push(identity);
+            contacts.push(member);
             if contacts.len() > CONTACTS {
-                let is_eldest = contacts.iter().skip(1).all(|contact| contacts[0].age() < contact.age());
-                let former = contacts[usize::from(is_eldest)].node;
-                contacts.retain(|contact| contact.node != former);
+                let age = |at: usize| contacts[at].identity.age();
+                let is_eldest = (1..contacts.len()).all(|at| age(0) < age(at));
+                let former = contacts[usize::from(is_eldest)].identity.node;
+                contacts.retain(|contact| contact.identity.node != former);
             }
             if zones == 0 {
                 self.mapped = u64::MAX;
             }
         }
     }
-}
-
-fn alive(identity: &Identity) -> Member {
-    Member { identity: *identity, incarnation: 0, state: State::Alive }
 }

@@ -118,7 +118,7 @@ impl Node {
         let mut sole = Vec::new();
         for (id, image) in &self.images {
             let elsewhere = image.outside.hold_all(self.me().zone);
-            if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains(origin)) {
+            if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains_key(origin)) {
                 continue;
             }
             let kept = |chunk| {

@@ -8,7 +8,8 @@
 
 use super::{Node, Output, Timer, TimerKey};
 use crate::config::SYNC_EVERY_EARLY;
-use crate::identity::{Identity, NodeId};
+use crate::identity::NodeId;
+use crate::membership::Member;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -70,11 +71,11 @@ impl Node {
     }
 
     /// A node answered our call at this address.
-    pub(super) fn answered_at(&mut self, addr: SocketAddr, identity: Identity) {
+    pub(super) fn answered_at(&mut self, addr: SocketAddr, member: Member) {
         for entry in self.seeking.bootstrap.iter_mut().filter(|entry| entry.addr == addr) {
-            entry.node = Some(identity.node);
+            entry.node = Some(member.identity.node);
         }
-        self.met(identity);
+        self.met(member);
     }
 
     /// Schedules a search: this node may need more nodes, or none, after a change.

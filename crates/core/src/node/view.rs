@@ -11,8 +11,9 @@ use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
 use crate::reach::Reach;
 use crate::standing::Tally;
+use crate::time::Time;
 use crate::wire::Priority;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -242,8 +243,8 @@ impl Node {
     }
 
     /// The state of a live member.
-    fn state_of(&self, node: NodeId, suspects: &BTreeSet<NodeId>) -> &'static str {
-        let suspect = suspects.contains(&node).then_some("suspect");
+    fn state_of(&self, node: NodeId, suspects: &BTreeMap<NodeId, Time>) -> &'static str {
+        let suspect = suspects.contains_key(&node).then_some("suspect");
         self.peers.trouble(node, self.now).or(suspect).unwrap_or("alive")
     }
 
@@ -280,7 +281,7 @@ impl Node {
 
     /// Known nodes of other zones besides the backbone's; they may be dead.
     pub fn contacts(&self) -> impl Iterator<Item = &Identity> {
-        self.outside.contacts.values().flatten()
+        self.outside.contacts.values().flatten().map(|member| &member.identity)
     }
 
     /// The stall timeout now: see [`crate::peers::Peers::stall`].

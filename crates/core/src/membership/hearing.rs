@@ -1,0 +1,155 @@
+//! Hearing: what is believed of others' statements about third parties.
+//!
+//! A statement of a member about itself counts if it carries the member's signature. What others
+//! say about a member is a hint: that it is suspect makes this node suspect it as well, and that it
+//! is down does no more, unless it has had time to deny the suspicion. Signatures are verified once
+//! for each life or version, when it is news.
+
+use super::member::{Departed, Departure, Member, State};
+use super::news::Topic;
+use super::telling::{PARTNERS_EVERY, SMALL};
+use super::{GRACE, GRACE_HEARD, Membership};
+use crate::identity::{Identity, NodeId};
+use crate::record::{Record, RecordKey};
+use std::sync::Arc as Shared;
+use std::time::Duration;
+
+/// How long a suspicion has to be known here before the word of others that the member is down is
+/// believed. The member that raised it waits for [`GRACE`]; the rest is for the way of the news.
+const SUSPECTED_FOR: Duration = Duration::from_millis(GRACE.as_millis() as u64 / 2);
+
+impl Membership {
+    /// Takes in a statement about a member from another one, if it can be believed.
+    pub(super) fn hear_of(&mut self, mut member: Member, from: Option<NodeId>) {
+        let node = member.identity.node;
+        if !member.is_sound() {
+            return;
+        }
+        if node == self.me().node {
+            return self.hear_of_me(member);
+        }
+        if !self.admits(&member.identity) || !self.believes(&mut member) {
+            return;
+        }
+        if member.state == State::Down && self.live().contains_key(&node) {
+            let suspected = self.suspects().get(&node).map(|since| self.now - *since);
+            if suspected.is_none_or(|time| time < self.paced(SUSPECTED_FOR)) {
+                member.state = State::Suspect;
+            }
+        }
+        self.learn_member(member, from);
+    }
+
+    /// True for news that its subject signed. Of a life that is known, what was signed is taken
+    /// from what is known.
+    fn believes(&self, member: &mut Member) -> bool {
+        match self.roster.get(member.identity.node) {
+            Some(known) if known.rank() >= member.rank() || known.key != member.key => false,
+            Some(known) if known.life() == member.life() && member.state != State::Left => {
+                *member = Member { state: member.state, ..*known };
+                true
+            }
+            _ => member.is_genuine(&*self.keys),
+        }
+    }
+
+    /// Takes in a statement that is believed, or this node's own judgement.
+    pub(super) fn learn_member(&mut self, member: Member, from: Option<NodeId>) {
+        let Member { identity, state, .. } = member;
+        if identity.addr == self.me().addr {
+            // A dead member at our address precedes us, unless it is said to have come later.
+            return self.contest(member);
+        }
+        let grace = if from.is_none() { GRACE } else { GRACE_HEARD };
+        let was_suspect = self.suspects().contains_key(&identity.node);
+        let was_lost = self.roster.lost().contains(&identity.node);
+        let was = self.live().get(&identity.node).copied();
+        if self.teller == Some(identity.node) {
+            self.roster.meet(identity.node);
+        }
+        let change = self.roster.learn(member, self.now, self.paced(grace));
+        if !change.news {
+            return;
+        }
+        self.effects.doubt |= was_suspect != self.suspects().contains_key(&identity.node);
+        self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
+        if change.up.is_some() || !change.down.is_empty() {
+            if change.up.is_some() {
+                self.doubts.remove(&identity.node);
+            }
+            if was_lost && change.up.is_some() {
+                self.greet_all();
+            }
+            if !change.down.is_empty() {
+                self.watch.be_wary(self.now);
+            }
+            let live = self.live().len();
+            let soon = live <= SMALL || live >= 2 * self.chosen_of;
+            let soonest = if soon { self.now } else { self.chosen + PARTNERS_EVERY };
+            self.choose_at = Some(self.choose_at.map_or(soonest, |at| at.min(soonest)).max(self.now));
+            self.effects.up.extend(change.up);
+            let how = match state {
+                State::Left => Departure::Left,
+                State::Down => Departure::Died,
+                State::Alive | State::Suspect | State::Replaced => Departure::Replaced,
+            };
+            self.effects.down.extend(change.down.into_iter().map(|identity| Departed { identity, how }));
+        }
+        self.pass_on(Topic::Member(identity.node), from);
+    }
+
+    /// Takes in a record that came from `teller`; it is not passed on to `from`.
+    pub(super) fn take_record(&mut self, mut record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
+        let key = record.key();
+        let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
+        let room = self.roster.has_met(key.node) || self.records.has_room_for_hearsay();
+        if (room || self.records.get(&key).is_some())
+            && self.believes_record(&mut record)
+            && self.records.learn(record)
+            && let Some(known) = self.records.get(&key)
+        {
+            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);
+        }
+        if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {
+            self.introduce(&newcomer, key);
+        }
+    }
+
+    /// True for news that its node signed. Its progress is not signed: of a version that is known,
+    /// the rest is taken from what is known.
+    fn believes_record(&self, record: &mut Record) -> bool {
+        match self.records.get(&record.key()) {
+            Some(known) if known.rank() >= record.rank() => false,
+            Some(known) if known.version == record.version => {
+                *record = Record { progress: record.progress, filled: record.filled, ..known.clone() };
+                true
+            }
+            _ => self.roster.get(record.node).is_some_and(|member| record.is_genuine(&member.key, &*self.keys)),
+        }
+    }
+
+    /// Puts this node's own record in place, and tells the others.
+    pub(super) fn publish(&mut self, record: Record) {
+        let key = record.key();
+        if self.records.learn(record)
+            && let Some(known) = self.records.get(&key)
+        {
+            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), None);
+        }
+    }
+
+    /// Introduces a newcomer: its downstream learns its holding at once, and it learns its
+    /// upstream's. When a room is switched on, gossip is too slow for that, and the two may not
+    /// know each other yet.
+    fn introduce(&mut self, newcomer: &Identity, key: RecordKey) {
+        use super::message::Item;
+        let Some((before, after)) = self.roster.partners_of(newcomer).in_order() else { return };
+        for (to, subject) in [(after, newcomer.node), (newcomer.node, before)] {
+            let (member, record) = (self.roster.get(subject), self.records.get(&RecordKey { node: subject, ..key }));
+            if let (Some(member), Some(record)) = (member, record) {
+                let items = [Item::Member(member.told()), Item::Record(record.clone())];
+                self.tell_one(to, &items);
+            }
+        }
+    }
+}

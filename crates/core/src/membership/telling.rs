@@ -1,0 +1,113 @@
+//! Telling: datagrams with news to partners, and single statements to those who need them at once.
+
+use super::Membership;
+use super::member::State;
+use super::message::{Draft, Head, Item, Purpose};
+use super::news::Topic;
+use super::roster::Roster;
+use crate::identity::{Identity, NodeId};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Members up to which partners are chosen anew at each change.
+pub(super) const SMALL: usize = 8;
+/// Shortest interval between choices of partners in larger fields. Most nodes of a room that is
+/// switched on have joined by then, so few messages go to members that do not remain partners.
+pub(super) const PARTNERS_EVERY: Duration = Duration::from_millis(250);
+/// How long news waits for more news: nodes that start together agree on homes before they fetch.
+pub(super) const NEWS_AFTER: Duration = Duration::from_millis(10);
+/// Interval at which partners hear of members that come and go.
+const MEMBERS_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which partners hear of holdings, times [`Membership::talk`]: holdings change all the
+/// time.
+const RECORDS_EVERY: Duration = Duration::from_millis(100);
+/// Most datagrams of news to one partner at once; the rest goes at the next interval.
+const DATAGRAMS_AT_ONCE: usize = 4;
+
+impl Membership {
+    pub(super) fn pass_on(&mut self, topic: Topic, from: Option<NodeId>) {
+        if from == Some(self.me().node) {
+            return;
+        }
+        let every = match topic {
+            Topic::Member(_) => self.paced(MEMBERS_EVERY),
+            Topic::Record(..) => RECORDS_EVERY * self.talk(),
+        };
+        self.news.push(topic, from, self.now);
+        let at = (self.now + NEWS_AFTER).max(self.last_sent + every);
+        self.tell_at = Some(self.tell_at.map_or(at, |set| set.min(at)));
+    }
+
+    /// Tells all partners all the news.
+    pub(super) fn tell(&mut self) {
+        self.last_sent = self.now;
+        let partners: Vec<NodeId> = self.news.partners().collect();
+        for node in partners {
+            for _ in 0..DATAGRAMS_AT_ONCE {
+                if let (Some(_), Some(to)) = (self.news.peek(node), self.live().get(&node).copied()) {
+                    self.send(&to, Purpose::News);
+                }
+            }
+        }
+        self.tell_at = (!self.news.all_sent()).then(|| self.now + RECORDS_EVERY);
+    }
+
+    /// Sends a datagram with as much news for its receiver as fits, to where it lives.
+    pub(super) fn send(&mut self, to: &Identity, purpose: Purpose) {
+        self.send_at(to.addr, to.node, purpose);
+    }
+
+    /// The same to an address.
+    pub(super) fn send_at(&mut self, addr: SocketAddr, to: NodeId, purpose: Purpose) {
+        let mut draft = Draft::new(&self.head(to, purpose));
+        if let Some(known) = self.roster.get(to).filter(|known| known.state != State::Alive) {
+            // For it to deny.
+            draft.add(&Item::Member(known.told()));
+        }
+        while let Some(topic) = self.news.peek(to) {
+            let item = match topic {
+                Topic::Member(node) if *node == self.me().node => Some(Item::Member(self.mine)),
+                Topic::Member(node) => self.roster.get(*node).map(|member| Item::Member(member.told())),
+                record @ Topic::Record(..) => {
+                    record.record().and_then(|key| self.records.get(&key)).cloned().map(Item::Record)
+                }
+            };
+            if item.is_some_and(|item| !draft.add(&item)) {
+                break;
+            }
+            self.news.pop(to);
+        }
+        self.effects.datagrams.push((addr, draft.finish()));
+    }
+
+    /// Tells a live member something, and at once.
+    pub(super) fn tell_one(&mut self, to: NodeId, items: &[Item]) {
+        if let Some(addr) = self.live().get(&to).map(|to| to.addr) {
+            self.tell_at(addr, to, items);
+        }
+    }
+
+    /// Tells whoever is at an address something, and at once.
+    pub(super) fn tell_at(&mut self, addr: SocketAddr, to: NodeId, items: &[Item]) {
+        let mut draft = Draft::new(&self.head(to, Purpose::News));
+        for item in items {
+            draft.add(item);
+        }
+        self.effects.datagrams.push((addr, draft.finish()));
+    }
+
+    fn head(&self, to: NodeId, purpose: Purpose) -> Head {
+        Head { level: self.level, from: self.me().node, life: self.mine.life(), to, purpose }
+    }
+
+    /// Chooses the members that news goes to.
+    pub(super) fn choose_partners(&mut self) {
+        (self.choose_at, self.chosen, self.chosen_of) = (None, self.now, self.live().len());
+        let partners = Roster::partners_of(&self.roster, self.me()).all();
+        self.news.set_partners(&partners, self.now);
+        self.watch.keep(&partners, self.now);
+        if !self.news.all_sent() && self.tell_at.is_none() {
+            self.tell_at = Some(self.now + NEWS_AFTER);
+        }
+    }
+}
