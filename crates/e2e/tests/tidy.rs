@@ -3,8 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-/// Longer files have more than one noun in them.
-const LINES_MAX: usize = 600;
+/// Files of this many lines have more than one noun in them, or say in their heads that they have
+/// [`ONE_NOUN`].
+const LINES_MAX: usize = 500;
+/// The same for tests, where a line is a row of a table.
+const TEST_LINES_MAX: usize = 600;
+/// The words in the head of a longer file, before the reason.
+const ONE_NOUN: &str = "one noun";
+/// Files that are still to be split. The test fails if one of them is short, so that the list
+/// empties itself; none is added.
+const TO_BE_SPLIT: [&str; 3] = ["core/src/wire.rs", "core/src/membership.rs", "core/src/membership/roster.rs"];
 /// What the core may be built from; each is free of clocks, sockets, files and threads as it is
 /// used there.
 const CORE_DEPENDENCIES: [&str; 7] = ["blake3", "bytes", "postcard", "serde", "thiserror", "tracing", "vfield-block"];
@@ -58,13 +66,32 @@ fn none(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
 }
 
+/// True if the head of a file, its `//!` lines, says why it may be long.
+fn says_why_it_is_long(text: &str) -> bool {
+    text.lines().take_while(|line| line.starts_with("//!")).any(|line| line.contains(ONE_NOUN))
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests")
+}
+
 #[test]
 fn files_are_short() {
+    let to_be_split = |path: &Path| TO_BE_SPLIT.iter().any(|name| path.ends_with(name));
     let long = |(path, text): &(PathBuf, String)| {
-        let lines = text.lines().count();
-        (lines >= LINES_MAX).then(|| format!("{}: {lines} lines", path.display()))
+        let (lines, max) = (text.lines().count(), if is_test(path) { TEST_LINES_MAX } else { LINES_MAX });
+        let excused = to_be_split(path) || says_why_it_is_long(text);
+        (lines >= max && !excused).then(|| format!("{}: {lines} lines", path.display()))
     };
     none("files with more than one noun", &all_files().iter().filter_map(long).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_to_be_split_are_long() {
+    let files = all_files();
+    let lines = |name: &str| files.iter().find(|(path, _)| path.ends_with(name)).map(|(_, text)| text.lines().count());
+    let done = TO_BE_SPLIT.iter().filter(|name| lines(name).is_none_or(|lines| lines < LINES_MAX));
+    none("files to take from the list of those to be split", &done.map(ToString::to_string).collect::<Vec<_>>());
 }
 
 #[test]
