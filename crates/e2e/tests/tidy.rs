@@ -154,6 +154,41 @@ fn rooms_have_one_direction() {
     }
 }
 
+/// The files that the numbered list of a guide names, in its order.
+fn places_in(guide: &str) -> Vec<String> {
+    let guide = std::fs::read_to_string(workspace().join("docs/howto").join(guide)).expect("the guide");
+    let numbered =
+        guide.lines().filter(|line| line.split_once(". ").is_some_and(|(head, _)| head.parse::<u8>().is_ok()));
+    let named = numbered.flat_map(|line| line.split('`').skip(1).step_by(2));
+    named.filter(|name| name.ends_with(".rs") || name.ends_with(".md")).map(str::to_owned).collect()
+}
+
+/// The counter that the guide follows, in each form in which a file may name it.
+const COUNTER: [&str; 3] = ["SlowFrames", "slow_frames", "slow frames"];
+
+#[test]
+fn the_guide_to_a_new_counter_names_every_place() {
+    let mut files = all_files();
+    files.retain(|(path, _)| !is_test(path) && !path.ends_with("status_tests.rs"));
+    let reference = workspace().join("docs/reference/status-json.md");
+    let text = std::fs::read_to_string(&reference).expect("the reference of the status");
+    files.push((reference, text));
+    let places = places_in("add-a-counter.md");
+    assert_eq!(places.len(), 3, "a counter takes three places: {places:?}");
+    let knows = |text: &str| COUNTER.iter().any(|form| text.contains(form));
+    let strange = |(path, text): &(PathBuf, String)| {
+        let named = places.iter().any(|place| path.ends_with(place));
+        (named != knows(text)).then(|| path.display().to_string())
+    };
+    none(
+        "files that know the counter or that the guide names, not both",
+        &files.iter().filter_map(strange).collect::<Vec<_>>(),
+    );
+    for place in &places {
+        assert!(files.iter().any(|(path, _)| path.ends_with(place)), "{place} is not there");
+    }
+}
+
 /// Words of which a file has one if it knows an export, by the kinds that `status` lists.
 const EXPORTS: [(&str, &[&str]); 4] =
     [("Nbd", &["nbd"]), ("Fuse", &["fuse", "mount"]), ("Ublk", &["ublk"]), ("Device", &["device"])];
@@ -169,13 +204,10 @@ fn the_guide_to_a_new_export_names_every_place() {
     let kinds = kinds.split_once('}').map_or(kinds, |(kinds, _)| kinds).lines().map(str::trim);
     let kinds: Vec<_> = kinds.filter(|line| line.ends_with(',')).map(|line| line.trim_end_matches(',')).collect();
     assert_eq!(kinds, EXPORTS.map(|(kind, _)| kind), "each kind has its words in this test");
-    let guide = std::fs::read_to_string(workspace().join("docs/howto/add-an-export.md")).expect("the guide");
-    let numbered =
-        guide.lines().filter(|line| line.split_once(". ").is_some_and(|(head, _)| head.parse::<u8>().is_ok()));
-    let named = numbered.flat_map(|line| line.split('`').skip(1).step_by(2)).filter(|name| name.ends_with(".rs"));
-    let (mut found, mut places) = (Vec::new(), 0);
-    for name in named {
-        places += 1;
+    let places = places_in("add-an-export.md");
+    assert_eq!(places.len(), 3, "an export takes three places: {places:?}");
+    let mut found = Vec::new();
+    for name in &places {
         let Some((_, text)) = files.iter().find(|(path, _)| path.ends_with(name)) else {
             found.push(format!("{name} is not there"));
             continue;
@@ -184,6 +216,5 @@ fn the_guide_to_a_new_export_names_every_place() {
         let missing = EXPORTS.iter().filter(|(_, words)| !words.iter().any(|word| text.contains(word)));
         found.extend(missing.map(|(kind, _)| format!("{name} does not know {kind}")));
     }
-    assert!(places > 0, "the guide's numbered list names the files to change");
     none("docs/howto/add-an-export.md", &found);
 }

@@ -28,6 +28,7 @@ use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, Token};
 use vfield_core::image::ImageId;
+use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node as Core, Output};
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
@@ -101,7 +102,7 @@ pub struct Driver {
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
-    pub misdeeds: Misdeeds,
+    pub misdeeds: Arc<Misdeeds>,
     /// The bounds on connections.
     pub gate: Arc<Gate>,
     /// Addresses whose connections broke the protocol.
@@ -129,6 +130,7 @@ impl Driver {
         events: EventSink,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
         let (hints, hinted) = mpsc::unbounded_channel();
+        let misdeeds = Arc::<Misdeeds>::default();
         let driver = Self {
             machine: Mutex::new(Machine { core: core(Time::ZERO), armed: None, woken: Time::ZERO }),
             start: Instant::now(),
@@ -144,8 +146,8 @@ impl Driver {
             counters: Counters::default(),
             keys,
             proofs: Proofs::default(),
-            misdeeds: Misdeeds::default(),
-            gate: Gate::new(Bounds::of_process()),
+            gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
+            misdeeds,
             offenders: Offenders::default(),
             whereabouts: Whereabouts::new(guessed),
             log_limit: LogLimit::default(),
@@ -305,7 +307,7 @@ impl Driver {
     /// Notes that an incoming connection broke the protocol. Its identity is unproven: its address
     /// is charged.
     pub fn broke_in(&self, addr: SocketAddr, error: &WireError) {
-        self.misdeeds.broken_frames.add();
+        self.misdeeds.add(Misdeed::BrokenFrames);
         self.offenders.charge(addr.ip(), Instant::now());
         if self.log_limit.allows(addr.ip()) {
             self.warn(format!("{} sent a broken frame on a connection that it opened: {error}", addr.ip()));

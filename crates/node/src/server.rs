@@ -32,6 +32,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use vfield_core::fetch::ConnectionId;
 use vfield_core::identity::Identity;
+use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
 
 /// Most long frames and answers under way, over all connections: a megabyte each at worst.
@@ -88,8 +89,8 @@ async fn greet(
             tracing::debug!(%addr, %error, "not greeted");
             match error {
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
-                GreetError::TimedOut => driver.misdeeds.silent.add(),
-                GreetError::Wire(_) => driver.misdeeds.broken_frames.add(),
+                GreetError::TimedOut => driver.misdeeds.add(Misdeed::Silent),
+                GreetError::Wire(_) => driver.misdeeds.add(Misdeed::BrokenFrames),
                 GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
             }
             None
@@ -123,8 +124,8 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
     tracing::debug!(%addr, %ended, "peer's connection ended");
     match ended {
         End::Wire(error) => driver.broke_in(addr, &error),
-        End::Slow => driver.misdeeds.slow_frames.add(),
-        End::Unread => driver.misdeeds.unread.add(),
+        End::Slow => driver.misdeeds.add(Misdeed::SlowFrames),
+        End::Unread => driver.misdeeds.add(Misdeed::Unread),
         End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}
     }
     driver.close(id);

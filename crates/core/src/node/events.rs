@@ -182,8 +182,8 @@ pub enum Output {
     Answer(Token, Result<(), ReadError>),
     /// Drop a chunk from the store.
     Evict(ImageId, Chunk),
-    /// The store's share of this image changed. [`super::ImageConfig::kept`] of the next process is to be
-    /// this value.
+    /// The store's share of this image changed. [`super::ImageConfig::kept`] of the next process is
+    /// to be this value.
     Committed(ImageId, Commitment),
     /// An event for logs and status.
     Notice(Notice),
