@@ -9,9 +9,9 @@ use vfield_console::values::size::human;
 use vfield_control::message::{DaemonStatus, OverlayStatus};
 use vfield_control::offer::MemoryStatus;
 use vfield_control::shares::some_percent;
+use vfield_core::misdeed::Tally;
 use vfield_node::status::{
-    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status,
-    WaitingChunk, ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status, WaitingChunk, ZoneStatus,
 };
 
 /// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
@@ -92,20 +92,8 @@ fn field_text(field: &FieldStatus) -> String {
 }
 
 /// What strangers and peers did that they should not have; nothing if they behaved.
-fn misdeeds_text(misdeeds: &MisdeedsStatus) -> Option<String> {
-    let counted = [
-        (misdeeds.lies, "lies"),
-        (misdeeds.false_claims, "false claims"),
-        (misdeeds.drags, "times nothing whole came"),
-        (misdeeds.denials, "denials of its own death"),
-        (misdeeds.silent, "silent connections"),
-        (misdeeds.shown_out, "shown out for others"),
-        (misdeeds.slow_frames, "slow frames"),
-        (misdeeds.broken_frames, "broken frames"),
-        (misdeeds.unread, "answers not read"),
-    ];
-    let some: Vec<String> =
-        counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+fn misdeeds_text(misdeeds: &Tally) -> Option<String> {
+    let some: Vec<String> = misdeeds.counted().map(|(kind, count)| format!("{count} {}", kind.words())).collect();
     (!some.is_empty()).then(|| some.join(", "))
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use vfield_control::message::STATUS_FORMAT;
 use vfield_control::offer::{ExportKind, ExportStatus};
+use vfield_core::misdeed::Misdeed;
 use vfield_node::status::{GoneStatus, SourceStatus, Traffic, WaitingChunk};
 
 fn origin() -> DaemonStatus {
@@ -58,7 +59,7 @@ fn origin() -> DaemonStatus {
                 ..PeerTraffic::default()
             }],
             field: FieldStatus::default(),
-            misdeeds: MisdeedsStatus::default(),
+            misdeeds: Tally::default(),
             warnings: Vec::new(),
         },
         format: STATUS_FORMAT,
@@ -150,8 +151,16 @@ fn what_was_taken_over_is_shown_if_there_is_any() {
 fn misdeeds_are_counted_where_there_are_any() {
     let mut status = origin();
     assert!(!text(&status).contains("misdeeds"));
-    status.node.misdeeds = MisdeedsStatus { lies: 2, unread: 1, ..MisdeedsStatus::default() };
+    status.node.misdeeds.extend([(Misdeed::Lies, 2), (Misdeed::Unread, 1)]);
     assert!(text(&status).contains("\n  misdeeds  2 lies, 1 answers not read\n"));
+    let json = serde_json::to_string(&status.node.misdeeds).unwrap();
+    // A new counter comes last; the names and the order of these stay.
+    let (none, rest) = (r#""false_claims":0,"drags":0,"denials":0,"silent":0,"shown_out":0"#, r#""slow_frames":0"#);
+    let first = format!(r#"{{"lies":2,{none},{rest},"broken_frames":0,"unread":1"#);
+    assert!(json.starts_with(&first), "{json}");
+    assert_eq!(serde_json::from_str::<Tally>(&json).unwrap(), status.node.misdeeds);
+    let newer: Tally = serde_json::from_str(r#"{"lies":3,"unheard_of":1}"#).unwrap();
+    assert_eq!(newer.counted().collect::<Vec<_>>(), [(Misdeed::Lies, 3)], "unknown counters are skipped");
 }
 
 #[test]

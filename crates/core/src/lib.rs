@@ -16,6 +16,7 @@ pub mod identity;
 pub mod image;
 pub mod inventory;
 pub mod membership;
+pub mod misdeed;
 pub mod names;
 pub mod node;
 pub mod numbered;

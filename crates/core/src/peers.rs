@@ -6,10 +6,11 @@
 
 use crate::config::{PEER_DELAY, PEER_WINDOW_FIRST};
 use crate::identity::NodeId;
+use crate::misdeed::{Misdeed, Tally};
 use crate::pace::Pace;
 use crate::placement::map::mix;
 use crate::reach::Reach;
-use crate::standing::{Standing, Tally, whole_within};
+use crate::standing::{Standing, whole_within};
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
@@ -425,7 +426,7 @@ impl Peers {
 
     /// Notes wrong bytes or a broken protocol. Returns the length of the ban.
     pub fn lied(&mut self, node: NodeId, now: Time) -> Duration {
-        self.tally.lies += 1;
+        self.tally.add(Misdeed::Lies);
         if self.peers.len() >= PEERS_MAX {
             self.peers.retain(|_, peer| peer.outstanding > 0 || !peer.standing.has_lied() || !peer.is_usable(now));
         }
@@ -446,14 +447,14 @@ impl Peers {
         }
         // Debts of the time of the ban do not count a second time.
         peer.answered = now + peer.standing.timed_out(now);
-        self.tally.timeouts += 1;
+        self.tally.add(Misdeed::Drags);
         true
     }
 
     /// Notes the refusal of an announced chunk. True if the peer's claims are not believed from now
     /// on.
     pub fn claimed_falsely(&mut self, node: NodeId, now: Time) -> bool {
-        self.tally.false_claims += 1;
+        self.tally.add(Misdeed::FalseClaims);
         self.peers.get_mut(&node).is_some_and(|peer| peer.standing.claimed_falsely(now))
     }
 

@@ -150,16 +150,3 @@ pub fn whole_within(reach: Reach, bytes: u64) -> Duration {
     let base = if reach == Reach::HOLDER { WHOLE_WITHIN } else { RELAYED_WITHIN };
     base + Duration::from_millis(AT_ONCE * bytes * 1000 / RATE_MIN)
 }
-
-/// Counts of the misdeeds of all peers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Wrong bytes, and broken protocols.
-    pub lies: u64,
-    /// Bans for delivering nothing whole in time.
-    pub timeouts: u64,
-    /// Refusals of announced chunks.
-    pub false_claims: u64,
-    /// Denials of false statements that this node is dead, or another at its address.
-    pub denials: u64,
-}

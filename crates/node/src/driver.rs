@@ -4,17 +4,17 @@
 //! call on a socket. Any task with an event calls it (a reader that misses, a connection that
 //! received a chunk), so no event waits for a task switch. Reads that hit never come here.
 
-use crate::bootstrap;
+mod outputs;
+
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::image::LocalImage;
-use crate::links::{Ask, Lane, Links};
+use crate::links::Links;
 use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
 use crate::server::{Bounds, Gate, Offenders};
-use crate::store::found::Adopted;
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
@@ -26,11 +26,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
-use vfield_core::fetch::{Asker, ConnectionId, RequestId, Token};
-use vfield_core::identity::NodeId;
+use vfield_core::fetch::{Asker, ConnectionId, Token};
 use vfield_core::image::ImageId;
-use vfield_core::membership::Departed;
-use vfield_core::node::{Commitment, ImageConfig, Input, Node as Core, Notice, Output};
+use vfield_core::misdeed::Misdeed;
+use vfield_core::node::{ImageConfig, Input, Node as Core, Output};
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
 use vfield_trust::KeyRing;
@@ -103,7 +102,7 @@ pub struct Driver {
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
-    pub misdeeds: Misdeeds,
+    pub misdeeds: Arc<Misdeeds>,
     /// The bounds on connections.
     pub gate: Arc<Gate>,
     /// Addresses whose connections broke the protocol.
@@ -131,6 +130,7 @@ impl Driver {
         events: EventSink,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
         let (hints, hinted) = mpsc::unbounded_channel();
+        let misdeeds = Arc::<Misdeeds>::default();
         let driver = Self {
             machine: Mutex::new(Machine { core: core(Time::ZERO), armed: None, woken: Time::ZERO }),
             start: Instant::now(),
@@ -146,8 +146,8 @@ impl Driver {
             counters: Counters::default(),
             keys,
             proofs: Proofs::default(),
-            misdeeds: Misdeeds::default(),
-            gate: Gate::new(Bounds::of_process()),
+            gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
+            misdeeds,
             offenders: Offenders::default(),
             whereabouts: Whereabouts::new(guessed),
             log_limit: LogLimit::default(),
@@ -307,7 +307,7 @@ impl Driver {
     /// Notes that an incoming connection broke the protocol. Its identity is unproven: its address
     /// is charged.
     pub fn broke_in(&self, addr: SocketAddr, error: &WireError) {
-        self.misdeeds.broken_frames.add();
+        self.misdeeds.add(Misdeed::BrokenFrames);
         self.offenders.charge(addr.ip(), Instant::now());
         if self.log_limit.allows(addr.ip()) {
             self.warn(format!("{} sent a broken frame on a connection that it opened: {error}", addr.ip()));
@@ -359,61 +359,6 @@ impl Driver {
         sooner
     }
 
-    fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
-        let mut asked: Vec<Arc<Lane>> = Vec::new();
-        for output in outputs {
-            match output {
-                Output::Request { request, image, chunk, .. } if self.lies_here(image, chunk, request) => {}
-                Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
-                    let ask = Ask { request, image, chunk, priority, reach, insists, origin };
-                    let lane = self.links.request(self, peer, ask);
-                    asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
-                }
-                other => self.perform_one(other),
-            }
-        }
-        for lane in asked {
-            lane.flush();
-        }
-    }
-
-    fn evict(&self, id: ImageId, chunk: Chunk) {
-        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            image.store().evict(chunk);
-        }
-    }
-
-    fn commit(&self, id: ImageId, commitment: Commitment) {
-        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id)
-            && let Err(error) = image.store().commit(image.names(), commitment)
-        {
-            tracing::warn!(%error, "writing the label of a store failed");
-        }
-    }
-
-    /// True if the wanted chunk is here after all, so that no peer is asked: an earlier process
-    /// left it, or it was evicted while a reader holds it.
-    fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
-        let Some(image) = self.image(id) else { return false };
-        let mut adopted = Adopted::default();
-        if image.store().revive(chunk) {
-            adopted.chunks.push(chunk);
-        } else if image.store().is_found(chunk) {
-            image.store().adopt(chunk, &mut adopted);
-        } else {
-            return false;
-        }
-        let here = adopted.chunks.contains(&chunk);
-        // Not at once: what follows may be the next request of this kind, and so on for a whole
-        // store.
-        let Adopted { chunks, zeros } = adopted;
-        self.hint(Input::Found { image: id, chunks, zeros });
-        if here {
-            self.hint(Input::Lost(request));
-        }
-        here
-    }
-
     /// The input as it is true now, under the machine's lock. Chunks are evicted under that lock
     /// only, so a chunk stored a moment ago may have gone meanwhile, and must not be counted.
     fn still_true(&self, core: &Core, input: Input) -> Input {
@@ -432,85 +377,6 @@ impl Driver {
             }
             other => other,
         }
-    }
-
-    fn perform_one(self: &Arc<Self>, output: Output) {
-        match output {
-            Output::Datagram(to, bytes) => self.gossip.send(&bytes, self.whereabouts.way_to(to)),
-            Output::Denied => self.gossip.renew(Instant::now()),
-            Output::Sync(identity) => self.links.sync(self, identity),
-            Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
-            Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
-            Output::Serve { asker, image, chunk, priority, waited } => {
-                self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority, waited });
-            }
-            Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),
-            Output::Answer(token, result) => {
-                let waiting = lock(&self.readers).remove(&token);
-                if let Some(reader) = waiting {
-                    // The reader may have gone this very moment.
-                    let _ = reader.send(result);
-                }
-            }
-            // The callers of this function carry these out.
-            Output::Evict(..) | Output::Committed(..) | Output::Request { .. } => {}
-            Output::Notice(notice) => self.note(notice),
-        }
-    }
-
-    /// Has a peer's connection send a reply, if it is still there.
-    pub fn reply(&self, connection: ConnectionId, reply: Reply) {
-        if let Some(sender) = lock(&self.connections).get(&connection) {
-            // The connection may be closing this very moment.
-            let _ = sender.send(reply);
-        }
-    }
-
-    fn note(self: &Arc<Self>, notice: Notice) {
-        let name = |id: ImageId| self.image(id).map_or_else(String::new, |image| image.name().to_owned());
-        match notice {
-            Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
-            Notice::Down(departed) => self.gone(departed),
-            Notice::Reachable(node, reachable) => {
-                for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
-                    image.set_reachable(node, reachable);
-                }
-            }
-            Notice::Blamed(node, pause) => self.blame(node, pause),
-            Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
-            Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
-            Notice::Filled(id) => self.filled(id),
-        }
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
-    fn gone(&self, departed: Departed) {
-        let Departed { identity: member, how } = departed;
-        self.links.forget(member.node);
-        for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
-            image.forget(member.node);
-        }
-        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr, how });
-    }
-
-    fn blame(&self, node: NodeId, pause: Duration) {
-        let addr = self.look(|core| {
-            core.members().iter().find(|member| member.identity.node == node).map(|member| member.identity.addr)
-        });
-        if addr.is_some_and(|addr| !self.log_limit.allows(addr.ip())) {
-            return;
-        }
-        let addr = addr.map_or_else(|| node.to_string(), |addr| addr.to_string());
-        self.warn(format!("node {addr} sent wrong data and is not asked again for {} s", pause.as_secs()));
-    }
-
-    fn filled(&self, id: ImageId) {
-        let Some(image) = self.image(id) else { return };
-        let view = self.look(|core| core.images().into_iter().find(|view| view.id == id));
-        let Some(view) = view.filter(|view| !view.origin) else { return };
-        image.set_complete(view.capacity >= image.geometry().chunks());
-        let held_bytes = view.stored * image.geometry().chunk_bytes();
-        (self.events)(Event::Filled { image: image.name().to_owned(), held_bytes });
     }
 }
 

@@ -1,32 +1,26 @@
-//! Counts of misconduct by strangers and peers on connections. Relaxed atomics, for display only.
+//! Counts of misconduct on connections: a tally that all tasks add to. Relaxed atomics, for display
+//! only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use vfield_core::misdeed::Misdeed;
 
-/// All counts; [`vfield_core::standing::Tally`] has those of the core.
+/// The counts of this crate; the core has its own, of peers.
 #[derive(Debug, Default)]
-pub struct Misdeeds {
-    /// Connections that did not greet in time.
-    pub silent: Count,
-    /// Frames that did not come whole in time.
-    pub slow_frames: Count,
-    /// Answers that were requested and not read.
-    pub unread: Count,
-    /// Invalid frames, and valid ones out of place.
-    pub broken_frames: Count,
-}
+pub struct Misdeeds([AtomicU64; Misdeed::ALL.len()]);
 
-/// A number that grows.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// Adds one to the count.
-    pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+impl Misdeeds {
+    /// Counts one more.
+    pub fn add(&self, misdeed: Misdeed) {
+        self.0[misdeed as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The count so far.
-    pub fn so_far(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// How often this kind happened so far.
+    pub fn of(&self, misdeed: Misdeed) -> u64 {
+        self.0[misdeed as usize].load(Ordering::Relaxed)
+    }
+
+    /// All kinds, each with its count so far.
+    pub fn all(&self) -> impl Iterator<Item = (Misdeed, u64)> {
+        Misdeed::ALL.into_iter().map(|misdeed| (misdeed, self.of(misdeed)))
     }
 }

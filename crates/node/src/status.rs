@@ -3,6 +3,7 @@
 //! Field names are an interface for scripts: they are added to, not renamed.
 
 use serde::{Deserialize, Serialize};
+use vfield_core::misdeed::Tally;
 
 /// A node's view at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -31,9 +32,9 @@ pub struct Status {
     pub peers: Vec<PeerTraffic>,
     /// The keys of the field.
     pub field: FieldStatus,
-    /// Misconduct of strangers and peers.
+    /// Misconduct of strangers and peers since the node started.
     #[serde(default)]
-    pub misdeeds: MisdeedsStatus,
+    pub misdeeds: Tally,
     /// Things a person should know: a changed source file, a lying peer.
     pub warnings: Vec<String>,
 }
@@ -62,30 +63,6 @@ pub struct FieldStatus {
     pub turned_away: u64,
     /// Datagrams that were not sealed with any of them, or came a second time.
     pub dropped_datagrams: u64,
-}
-
-/// Counts of misconduct by strangers and peers since the node started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MisdeedsStatus {
-    /// Wrong bytes, and broken protocols: each put its peer aside for a minute or more.
-    pub lies: u64,
-    /// Refusals of announced chunks.
-    pub false_claims: u64,
-    /// Times that a peer was banned because nothing whole came from it in time.
-    pub drags: u64,
-    /// Denials of false statements about this node's death.
-    pub denials: u64,
-    /// Connections that did not greet in time.
-    pub silent: u64,
-    /// Connections that were ended for others, there being too many.
-    pub shown_out: u64,
-    /// Frames that did not come whole in time.
-    pub slow_frames: u64,
-    /// Invalid frames, and valid ones out of place.
-    pub broken_frames: u64,
-    /// Connections whose answers were requested and not read.
-    pub unread: u64,
 }
 
 /// The data of an image that would be lost with one node.

@@ -7,10 +7,10 @@ use crate::fetch::{RequestId, Stage, Why};
 use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::Membership;
+use crate::misdeed::{Misdeed, Tally};
 use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
 use crate::reach::Reach;
-use crate::standing::Tally;
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::{BTreeMap, BTreeSet};
@@ -184,7 +184,9 @@ impl Node {
     /// Counts of the peers' misdeeds.
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
-        Tally { denials: self.membership.denials() + outside, ..self.peers.tally() }
+        let mut tally = self.peers.tally();
+        tally.add_many(Misdeed::Denials, self.membership.denials() + outside);
+        tally
     }
 
     /// True once it has left.

@@ -3,6 +3,7 @@
 use super::at;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
+use vfield_core::misdeed::Misdeed;
 use vfield_core::peers::{Peers, STALL};
 use vfield_core::reach::Reach;
 use vfield_core::wire::Priority;
@@ -158,7 +159,7 @@ fn peers_that_time_out_are_banned_for_longer_each_time() {
         pauses.push(now - aside);
     }
     assert!(pauses.is_sorted() && pauses[0] == 1000 && pauses[11] == 300_000, "{pauses:?}");
-    assert_eq!(peers.tally().timeouts, 12);
+    assert_eq!(peers.tally().of(Misdeed::Drags), 12);
     // A peer that answers slowly does not time out; nor does a relaying peer that waits for others.
     peers.asked(B, CHUNK, Priority::Demand, at(0));
     peers.asked(B, CHUNK, Priority::Demand, at(0));
@@ -187,7 +188,7 @@ fn peers_that_refuse_claimed_chunks_are_believed_less_each_time() {
         peers.claimed_falsely(A, at(3000));
         peers.delivered_as_claimed(A);
     }
-    assert!(peers.is_believed(A, at(3000)) && peers.tally().false_claims == 1064);
+    assert!(peers.is_believed(A, at(3000)) && peers.tally().of(Misdeed::FalseClaims) == 1064);
 }
 
 /// Ids are free to choose: the memory of liars is bounded, and keeps those that are still banned.

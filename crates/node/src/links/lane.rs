@@ -29,6 +29,7 @@ use tokio::time::Sleep;
 use vfield_core::fetch::RequestId;
 use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
+use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
 use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
 use vfield_trust::KeyId;
@@ -170,7 +171,7 @@ impl Lane {
         driver.links.ended(self.peer.node, &self);
         if let Broken::Wire(error) = ended {
             tracing::debug!(peer = %self.peer.addr, %error, "protocol violation");
-            driver.misdeeds.broken_frames.add();
+            driver.misdeeds.add(Misdeed::BrokenFrames);
             driver.apply(Input::Misbehaved(self.peer.node));
         } else if was_open && !once {
             driver.apply(Input::Broken(self.peer.node));

@@ -5,12 +5,13 @@ use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, GoneStatus, ImageStatus, MisdeedsStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus,
-    Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
+    FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus, Sole, SourceStatus,
+    Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
+use vfield_core::misdeed::Tally;
 use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
 use vfield_trust::KeyRing;
 
@@ -62,19 +63,11 @@ fn field(driver: &Driver) -> FieldStatus {
     }
 }
 
-fn misdeeds(driver: &Driver) -> MisdeedsStatus {
-    let (tally, counted) = (driver.look(Core::misdeeds), &driver.misdeeds);
-    MisdeedsStatus {
-        lies: tally.lies,
-        false_claims: tally.false_claims,
-        drags: tally.timeouts,
-        denials: tally.denials,
-        silent: counted.silent.so_far(),
-        shown_out: driver.gate.shown_out_count(),
-        slow_frames: counted.slow_frames.so_far(),
-        broken_frames: counted.broken_frames.so_far(),
-        unread: counted.unread.so_far(),
-    }
+/// What the core counted, and what was counted on connections.
+fn misdeeds(driver: &Driver) -> Tally {
+    let mut tally = driver.look(Core::misdeeds);
+    tally.extend(driver.misdeeds.all());
+    tally
 }
 
 fn namesake(Namesake { name, id, addr, served, nodes }: Namesake) -> NamesakeStatus {

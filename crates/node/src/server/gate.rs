@@ -6,6 +6,7 @@
 //! handshake takes milliseconds, and an idle connection is reopened on demand. So connections that
 //! only occupy places lose them first.
 
+use crate::misdeeds::Misdeeds;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 use vfield_core::identity::NodeId;
+use vfield_core::misdeed::Misdeed;
 
 /// The most connections of each kind.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +61,7 @@ pub struct Gate {
     bounds: Bounds,
     opened: Instant,
     guests: Mutex<Guests>,
-    shown_out: AtomicU64,
+    misdeeds: Arc<Misdeeds>,
 }
 
 #[derive(Debug, Default)]
@@ -87,9 +89,9 @@ pub struct Place {
 }
 
 impl Gate {
-    /// A gate without connections.
-    pub fn new(bounds: Bounds) -> Arc<Self> {
-        Arc::new(Self { bounds, opened: Instant::now(), guests: Mutex::default(), shown_out: AtomicU64::new(0) })
+    /// A gate without connections. It counts those that it closes in `misdeeds`.
+    pub fn new(bounds: Bounds, misdeeds: Arc<Misdeeds>) -> Arc<Self> {
+        Arc::new(Self { bounds, opened: Instant::now(), guests: Mutex::default(), misdeeds })
     }
 
     /// Lets a stranger in.
@@ -119,14 +121,9 @@ impl Gate {
         self.show_out(stranger.or_else(|| guests.members.remove(&idlest?).map(|(_, guest)| guest)));
     }
 
-    /// Connections that were ended for others.
-    pub fn shown_out_count(&self) -> u64 {
-        self.shown_out.load(Ordering::Relaxed)
-    }
-
     fn show_out(&self, guest: Option<Arc<Guest>>) {
         if let Some(guest) = guest {
-            self.shown_out.fetch_add(1, Ordering::Relaxed);
+            self.misdeeds.add(Misdeed::ShownOut);
             guest.out.notify_one();
         }
     }
@@ -218,20 +215,20 @@ mod tests {
 
     #[tokio::test]
     async fn the_longest_waiting_stranger_makes_room_for_the_next() {
-        let gate = Gate::new(BOUNDS);
+        let gate = Gate::new(BOUNDS, Arc::default());
         let mut places: Vec<Place> = [1, 1, 1, 2].map(|host| gate.enter(ip(host))).into();
         assert_eq!(out(&places), [0], "one address has no more than two");
         places[0].shown_out().await;
         places.push(gate.enter(ip(3)));
         places.push(gate.enter(ip(4)));
-        assert_eq!((out(&places), gate.shown_out_count()), (vec![0, 1], 2));
+        assert_eq!((out(&places), gate.misdeeds.of(Misdeed::ShownOut)), (vec![0, 1], 2));
         drop(places.drain(2..));
         assert_eq!(gate.guests().strangers.len(), 0);
     }
 
     #[test]
     fn the_idlest_makes_room_for_the_next_member() {
-        let gate = Gate::new(BOUNDS);
+        let gate = Gate::new(BOUNDS, Arc::default());
         let mut places: Vec<Place> = Vec::new();
         let enter = |host: u8, node: u64| {
             let place = gate.enter(ip(host));

@@ -1,0 +1,217 @@
+//! The events of the outermost machine: [`Input`]s go in, [`Output`]s come out.
+//!
+//! Values without behaviour. [`super::Node::handle`] takes each input and [`super::Node::poll`]
+//! gives the outputs; the shell and the simulator match on them. No event holds bytes of a chunk.
+
+use super::Commitment;
+use crate::chunk::Chunk;
+use crate::fetch::{Asker, ConnectionId, RequestId, Token};
+use crate::identity::{Identity, NodeId};
+use crate::image::ImageId;
+use crate::membership::{Departed, Member};
+use crate::reach::Reach;
+use crate::snapshot::Snapshot;
+use crate::wire::{Priority, Refusal};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
+use vfield_block::source::ReadError;
+
+/// An event outside of the core.
+#[derive(Debug)]
+pub enum Input {
+    /// The requested wake-up; it costs nothing if none was requested.
+    Wake,
+    /// A gossip datagram arrived from this address.
+    Datagram(SocketAddr, Vec<u8>),
+    /// A node greeted us, or answered our greeting: it proved that it has its key, and said this of
+    /// itself.
+    Met(Member),
+    /// The latest generation that is known to the member through which this node joins. It comes
+    /// before the first snapshot is sent.
+    Arrive(u64),
+    /// A node was called at an address, and greeted: [`Output::Call`], or the first call of all.
+    Answered {
+        /// The address that was called.
+        addr: SocketAddr,
+        /// What the node that answered there says of itself.
+        member: Member,
+    },
+    /// Others can connect to this node at its announced address, or cannot: then its stores serve
+    /// nobody. The default is true.
+    Reachable(bool),
+    /// A new address of this node, to be announced from now on.
+    Readdress(SocketAddr),
+    /// The bootstrap addresses: those at which the node was configured to find its field.
+    Bootstrap(Vec<SocketAddr>),
+    /// The snapshot of another node.
+    Learned {
+        /// The node that sent it, as it proved on its connection.
+        from: NodeId,
+        /// What it sent.
+        snapshot: Snapshot,
+    },
+    /// A reader of this machine wants data chunks and waits for the first of them.
+    Read {
+        /// The reader's number, answered with [`Output::Answer`].
+        token: Token,
+        /// The image. If it is not here, the read fails.
+        image: ImageId,
+        /// Data chunks, not empty.
+        chunks: Range<u64>,
+    },
+    /// A reader no longer waits.
+    CancelRead(Token),
+    /// Data chunks, or hash pages of them, will probably be read.
+    Prefetch {
+        /// The image to prefetch from.
+        image: ImageId,
+        /// Any range of chunks.
+        chunks: Range<u64>,
+        /// [`Priority::Demand`] if a client said so, [`Priority::ReadAhead`] if it is a guess.
+        priority: Priority,
+    },
+    /// A peer requested a chunk that is not in the shell's store.
+    Asked {
+        /// The peer's connection and request.
+        asker: Asker,
+        /// For which image.
+        image: ImageId,
+        /// For what of it.
+        chunk: Chunk,
+        /// The priority of the request.
+        priority: Priority,
+    },
+    /// A peer cancelled a request.
+    CancelAsked(ConnectionId, u64),
+    /// A peer's connection to us has ended.
+    AskerGone(ConnectionId),
+    /// The answer to a request has come, has been verified, and is in the shell's store.
+    Arrived {
+        /// The answered request.
+        request: RequestId,
+        /// How long the peer itself waited for the chunk, by its own account.
+        waited: Duration,
+        /// For a hash page: the runs of its children that are all zeros.
+        zeros: Vec<Range<u64>>,
+    },
+    /// Chunks found in the shell's store and verified, without a request: an earlier process left
+    /// them.
+    Found {
+        /// The image they belong to.
+        image: ImageId,
+        /// The chunks found, in any order.
+        chunks: Vec<Chunk>,
+        /// For the hash pages among them: the runs of their children that are all zeros.
+        zeros: Vec<Range<u64>>,
+    },
+    /// The survey of an image is complete: all chunks that an earlier process left have been
+    /// checked.
+    Surveyed(ImageId),
+    /// The answer did not match its hash.
+    Corrupt(RequestId),
+    /// The answer came, but could not be verified or stored: the page with its hash was dropped
+    /// meanwhile, or memory was full. The chunk is requested again after a pause that doubles each
+    /// time.
+    Unusable(RequestId),
+    /// The peer refused.
+    Refused(RequestId, Refusal),
+    /// The peer, an origin, said to ask another node.
+    Redirected(RequestId, NodeId),
+    /// The connection broke before the answer came.
+    Lost(RequestId),
+    /// A part of an answer came from this peer.
+    Progress(NodeId),
+    /// This peer is unreachable, or its connection broke.
+    Broken(NodeId),
+    /// This peer broke the protocol on a connection that this node opened. On incoming connections
+    /// the identity is unproven, so misconduct there is never reported here.
+    Misbehaved(NodeId),
+    /// This node leaves an image; from now on the shell has nothing of it.
+    Drop(ImageId),
+    /// The node is about to leave: others are to take over chunks that only it holds.
+    Leave,
+    /// This node stays after all.
+    Stay,
+    /// The node leaves now.
+    Gone,
+}
+
+/// An action outside of the core.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a gossip datagram.
+    Datagram(SocketAddr, Vec<u8>),
+    /// This node had to deny a statement about itself: others may have stopped accepting its
+    /// messages. From now on its datagrams need a new seal. It comes before the denial.
+    Denied,
+    /// Exchange [`Snapshot`]s with this node: ours is [`super::Node::snapshot`] for it, its answer
+    /// [`Input::Learned`].
+    Sync(Identity),
+    /// Greet the node at this address, and exchange [`Snapshot`]s with it: [`Input::Answered`],
+    /// [`Input::Learned`].
+    Call(SocketAddr),
+    /// Ask this node for a chunk; exactly one of the inputs with a [`RequestId`] has to follow.
+    Request {
+        /// The id of the request.
+        request: RequestId,
+        /// The peer to ask.
+        peer: Identity,
+        /// The image it is for.
+        image: ImageId,
+        /// For what of it.
+        chunk: Chunk,
+        /// The priority it is sent with.
+        priority: Priority,
+        /// The reach: how far the peer may pass the request on.
+        reach: Reach,
+        /// True if the origin's advice to ask another did not help.
+        insists: bool,
+        /// True if that node is an origin of the image.
+        origin: bool,
+    },
+    /// Cancel a request; its answer may still come.
+    CancelRequest(RequestId, NodeId),
+    /// Send a stored chunk to a peer that requested it.
+    Serve {
+        /// The peer's connection and request.
+        asker: Asker,
+        /// The image it belongs to.
+        image: ImageId,
+        /// The chunk, data or page.
+        chunk: Chunk,
+        /// As it asked.
+        priority: Priority,
+        /// How long the request waited for the chunk to arrive; the peer is told.
+        waited: Duration,
+    },
+    /// Refuse a peer's request.
+    Refuse(Asker, Refusal),
+    /// Tell a reader to go on: the first chunk it waits for is here, or never will be.
+    Answer(Token, Result<(), ReadError>),
+    /// Drop a chunk from the store.
+    Evict(ImageId, Chunk),
+    /// The store's share of this image changed. [`super::ImageConfig::kept`] of the next process is
+    /// to be this value.
+    Committed(ImageId, Commitment),
+    /// An event for logs and status.
+    Notice(Notice),
+}
+
+/// Events for logs and status; see [`Output::Notice`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A member is new, or back.
+    Up(Identity),
+    /// A member died or left.
+    Down(Departed),
+    /// A member announced that others cannot connect to it, or can again. Meanwhile no node is sent
+    /// there.
+    Reachable(NodeId, bool),
+    /// A peer sent wrong bytes, or broke the protocol, and is banned for this time.
+    Blamed(NodeId, Duration),
+    /// The stores hold all of this image from now on, or no longer do.
+    Coverage(ImageId, bool),
+    /// The fill of this node's store is complete.
+    Filled(ImageId),
+}

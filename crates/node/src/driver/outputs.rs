@@ -1,0 +1,155 @@
+//! The outputs of the core, carried out: requests to lanes, replies to connections, answers to
+//! readers, notices to the log.
+//!
+//! [`super::Driver::drive`] calls it once the machine is unlocked, but for evictions and
+//! commitments, which have to keep step with the core. Nothing here waits for a socket.
+
+use super::{Driver, Reply, lock};
+use crate::bootstrap;
+use crate::event::Event;
+use crate::links::{Ask, Lane};
+use crate::store::found::Adopted;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+use vfield_core::chunk::Chunk;
+use vfield_core::fetch::{ConnectionId, RequestId};
+use vfield_core::identity::NodeId;
+use vfield_core::image::ImageId;
+use vfield_core::membership::Departed;
+use vfield_core::node::{Commitment, Input, Notice, Output};
+
+impl Driver {
+    pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
+        let mut asked: Vec<Arc<Lane>> = Vec::new();
+        for output in outputs {
+            match output {
+                Output::Request { request, image, chunk, .. } if self.lies_here(image, chunk, request) => {}
+                Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
+                    let ask = Ask { request, image, chunk, priority, reach, insists, origin };
+                    let lane = self.links.request(self, peer, ask);
+                    asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
+                }
+                other => self.perform_one(other),
+            }
+        }
+        for lane in asked {
+            lane.flush();
+        }
+    }
+
+    pub(super) fn evict(&self, id: ImageId, chunk: Chunk) {
+        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            image.store().evict(chunk);
+        }
+    }
+
+    pub(super) fn commit(&self, id: ImageId, commitment: Commitment) {
+        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id)
+            && let Err(error) = image.store().commit(image.names(), commitment)
+        {
+            tracing::warn!(%error, "writing the label of a store failed");
+        }
+    }
+
+    /// True if the wanted chunk is here after all, so that no peer is asked: an earlier process
+    /// left it, or it was evicted while a reader holds it.
+    fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
+        let Some(image) = self.image(id) else { return false };
+        let mut adopted = Adopted::default();
+        if image.store().revive(chunk) {
+            adopted.chunks.push(chunk);
+        } else if image.store().is_found(chunk) {
+            image.store().adopt(chunk, &mut adopted);
+        } else {
+            return false;
+        }
+        let here = adopted.chunks.contains(&chunk);
+        // Not at once: what follows may be the next request of this kind, and so on for a whole
+        // store.
+        let Adopted { chunks, zeros } = adopted;
+        self.hint(Input::Found { image: id, chunks, zeros });
+        if here {
+            self.hint(Input::Lost(request));
+        }
+        here
+    }
+
+    fn perform_one(self: &Arc<Self>, output: Output) {
+        match output {
+            Output::Datagram(to, bytes) => self.gossip.send(&bytes, self.whereabouts.way_to(to)),
+            Output::Denied => self.gossip.renew(Instant::now()),
+            Output::Sync(identity) => self.links.sync(self, identity),
+            Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
+            Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
+            Output::Serve { asker, image, chunk, priority, waited } => {
+                self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority, waited });
+            }
+            Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),
+            Output::Answer(token, result) => {
+                let waiting = lock(&self.readers).remove(&token);
+                if let Some(reader) = waiting {
+                    // The reader may have gone this very moment.
+                    let _ = reader.send(result);
+                }
+            }
+            // The callers of this function carry these out.
+            Output::Evict(..) | Output::Committed(..) | Output::Request { .. } => {}
+            Output::Notice(notice) => self.note(notice),
+        }
+    }
+
+    /// Has a peer's connection send a reply, if it is still there.
+    pub fn reply(&self, connection: ConnectionId, reply: Reply) {
+        if let Some(sender) = lock(&self.connections).get(&connection) {
+            // The connection may be closing this very moment.
+            let _ = sender.send(reply);
+        }
+    }
+
+    fn note(self: &Arc<Self>, notice: Notice) {
+        let name = |id: ImageId| self.image(id).map_or_else(String::new, |image| image.name().to_owned());
+        match notice {
+            Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
+            Notice::Down(departed) => self.gone(departed),
+            Notice::Reachable(node, reachable) => {
+                for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
+                    image.set_reachable(node, reachable);
+                }
+            }
+            Notice::Blamed(node, pause) => self.blame(node, pause),
+            Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
+            Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
+            Notice::Filled(id) => self.filled(id),
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn gone(&self, departed: Departed) {
+        let Departed { identity: member, how } = departed;
+        self.links.forget(member.node);
+        for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
+            image.forget(member.node);
+        }
+        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr, how });
+    }
+
+    fn blame(&self, node: NodeId, pause: Duration) {
+        let addr = self.look(|core| {
+            core.members().iter().find(|member| member.identity.node == node).map(|member| member.identity.addr)
+        });
+        if addr.is_some_and(|addr| !self.log_limit.allows(addr.ip())) {
+            return;
+        }
+        let addr = addr.map_or_else(|| node.to_string(), |addr| addr.to_string());
+        self.warn(format!("node {addr} sent wrong data and is not asked again for {} s", pause.as_secs()));
+    }
+
+    fn filled(&self, id: ImageId) {
+        let Some(image) = self.image(id) else { return };
+        let view = self.look(|core| core.images().into_iter().find(|view| view.id == id));
+        let Some(view) = view.filter(|view| !view.origin) else { return };
+        image.set_complete(view.capacity >= image.geometry().chunks());
+        let held_bytes = view.stored * image.geometry().chunk_bytes();
+        (self.events)(Event::Filled { image: image.name().to_owned(), held_bytes });
+    }
+}

@@ -1,0 +1,413 @@
+//! One peer's connection to this node, once both have greeted: its requests come in, answers go
+//! out.
+//!
+//! The accepting side makes one for each connection and runs it until it ends. It pins the chunk of
+//! one answer at a time. A peer that sends or takes too slowly ends its connection and no other.
+
+use super::answers::{Answer, Answers, Body};
+use super::gate::Place;
+use super::outgoing::{Outgoing, Sent};
+use crate::connection::Connection;
+use crate::driver::{Driver, Reply};
+use crate::image::{Local, LocalImage};
+use crate::incoming::Incoming;
+use crate::survey;
+use crate::whereabouts;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio::time::sleep_until;
+use vfield_core::fetch::{Asker, ConnectionId};
+use vfield_core::identity::Identity;
+use vfield_core::image::ImageId;
+use vfield_core::node::Input;
+use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
+use vfield_trust::record::Sealer;
+
+/// Most requests of one connection that are open; more wait in the socket.
+const OPEN_MAX: usize = 1024;
+/// Interval at which a waiting peer hears that its request is in hand: well within the silence
+/// after which it would hedge ([`vfield_core::config::HEDGE_AFTER`]).
+const BEAT: Duration = Duration::from_millis(50);
+/// A frame is to come whole within this: the longest needs half a megabit a second.
+const WHOLE_WITHIN: Duration = Duration::from_secs(20);
+/// Time within which a peer has to take some byte of an answer: longer than short stops of a
+/// machine.
+pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+/// Lowest rate in bytes per second at which an answer has to be taken, after that time. At a byte a
+/// second a chunk would be pinned for a day. It is a hundredth of 10 Mbit/s, so that as many peers
+/// may share a link.
+const TAKEN_RATE_MIN: u64 = 16 << 10;
+/// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
+const LONG: usize = 32 << 10;
+
+/// Why a peer's connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum End {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("closed")]
+    Closed,
+    #[error("its key is not the field's any more")]
+    Stranger,
+    #[error("another connection needed its place")]
+    ShownOut,
+    #[error("timeout of an incomplete frame")]
+    Slow,
+    #[error("it does not read the answers it requested")]
+    Unread,
+    #[error("too many long frames at once")]
+    Crowded,
+}
+
+/// One peer's connection to this node.
+pub struct Serving<'a> {
+    driver: &'a Arc<Driver>,
+    id: ConnectionId,
+    peer: Identity,
+    stream: TcpStream,
+    incoming: Incoming,
+    sealer: Option<Sealer>,
+    place: &'a Place,
+    /// For long frames, of all connections.
+    long: &'a Arc<Semaphore>,
+    /// Since when there has been less than a whole frame.
+    partial: Option<Instant>,
+    /// Permits for a long frame that comes, and a long answer that goes.
+    coming: Option<OwnedSemaphorePermit>,
+    going: Option<OwnedSemaphorePermit>,
+    answers: Answers,
+    /// The image whose proofs were sent, and how many.
+    proved: Option<(ImageId, usize)>,
+    /// True while this node dials back for the peer.
+    dialling: bool,
+    /// The image requested last: nearly always the one requested next.
+    image: Weak<LocalImage>,
+}
+
+impl<'a> Serving<'a> {
+    /// The connection with this number, from its first request on.
+    pub fn new(
+        driver: &'a Arc<Driver>,
+        id: ConnectionId,
+        peer: Identity,
+        connection: Connection,
+        place: &'a Place,
+        long: &'a Arc<Semaphore>,
+    ) -> Self {
+        let Connection { stream, incoming, sealer, .. } = connection;
+        Self {
+            driver,
+            id,
+            peer,
+            stream,
+            incoming,
+            sealer,
+            place,
+            long,
+            partial: None,
+            coming: None,
+            going: None,
+            answers: Answers::default(),
+            proved: None,
+            dialling: false,
+            image: Weak::new(),
+        }
+    }
+
+    /// Takes requests in and sends answers, until the connection ends. `replies` are the core's.
+    pub async fn run(&mut self, mut replies: mpsc::UnboundedReceiver<Reply>) -> End {
+        let counters = self.driver.counters.peer(&self.peer);
+        // The answer under way, the only one whose chunk is pinned, and since when.
+        let mut outgoing: Option<Outgoing> = None;
+        let mut begun = Instant::now();
+        let mut beat = pin!(tokio::time::sleep(BEAT));
+        // The rest of the answer under way, and since when it is unchanged.
+        let mut stuck: Option<((u64, usize), Instant)> = None;
+        loop {
+            let mut sent = false;
+            loop {
+                if outgoing.is_none() {
+                    outgoing = self.answers.next().map(|answer| self.prepare(answer));
+                    begun = Instant::now();
+                }
+                let Some(sending) = &mut outgoing else { break };
+                match sending.send(&self.stream, self.sealer.as_mut()) {
+                    Ok(Sent::All) => {
+                        sent = true;
+                        counters.sent(sending.payload_bytes());
+                        (outgoing, self.going) = (None, None);
+                    }
+                    Ok(Sent::Some) => break,
+                    Err(error) => return error.into(),
+                }
+            }
+            if let (Some(sealer), None) = (&mut self.sealer, &outgoing) {
+                sealer.rest();
+            }
+            let room = self.answers.open() < OPEN_MAX;
+            // An unread frame cannot become complete.
+            self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
+            let due = self.partial.map(|since| since + WHOLE_WITHIN);
+            stuck = outgoing.as_ref().map(|sending| {
+                let far = (sending.sent_bytes(), self.sealer.as_ref().map_or(0, |sealer| sealer.waiting().len()));
+                let as_before = stuck.filter(|(before, _)| *before == far && !sent);
+                as_before.unwrap_or_else(|| (far, Instant::now()))
+            });
+            let whole = outgoing.as_ref().map_or(0, Outgoing::payload_bytes);
+            let taken_by = stuck.map(|(_, since)| taken_by(begun, since, whole));
+            // A full socket tells the peer enough: it has bytes to read.
+            let waiting = self.answers.open() > 0 && outgoing.is_none();
+            if sent {
+                beat.as_mut().reset(Instant::now() + BEAT);
+            }
+            tokio::select! {
+                biased;
+                reply = replies.recv() => match reply {
+                    Some(reply) => {
+                        self.reply(reply);
+                        while let Ok(reply) = replies.try_recv() {
+                            self.reply(reply);
+                        }
+                    }
+                    None => return End::Closed,
+                },
+                readable = self.stream.readable(), if room => {
+                    if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
+                        return end;
+                    }
+                }
+                () = until(due), if due.is_some() => return End::Slow,
+                () = until(taken_by), if taken_by.is_some() => return End::Unread,
+                writable = self.stream.writable(), if outgoing.is_some() => {
+                    if let Err(error) = writable {
+                        return error.into();
+                    }
+                }
+                () = &mut beat, if waiting => {
+                    self.answers.beat();
+                    beat.as_mut().reset(Instant::now() + BEAT);
+                }
+            }
+        }
+    }
+
+    /// Receives the available bytes.
+    fn receive(&mut self) -> Result<(), End> {
+        if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
+            return Ok(());
+        }
+        while let Some(head) = self.incoming.content().first_chunk::<HEADER>() {
+            let header = FrameHeader::decode(head)?;
+            let length = HEADER + header.length as usize;
+            if self.incoming.content().len() < length {
+                if length > LONG && self.coming.is_none() {
+                    self.coming = Some(Arc::clone(self.long).try_acquire_owned().map_err(|_| End::Crowded)?);
+                }
+                break;
+            }
+            self.place.used();
+            self.frame(header)?;
+            self.incoming.consume(length);
+            self.partial = None;
+            if self.coming.take().is_some() {
+                self.incoming.shrink();
+            }
+        }
+        self.partial = self.incoming.is_partial().then(|| self.partial.unwrap_or_else(Instant::now));
+        Ok(())
+    }
+
+    /// Takes in the frame in front.
+    fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
+        let payload = &self.incoming.content()[HEADER..][..header.length as usize];
+        match header.kind {
+            Kind::Get => {
+                let get = Get::decode(payload)?;
+                self.get(header, get);
+            }
+            Kind::Cancel => {
+                self.answers.cancel(header.request);
+                self.driver.apply(Input::CancelAsked(self.id, header.request));
+            }
+            Kind::Sync => {
+                let snapshot = wire::decode_snapshot(payload)?;
+                self.driver.apply(Input::Learned(snapshot));
+                self.answers.opened();
+                self.answers.before(header.request, Body::Snapshot);
+            }
+            Kind::Prove => {
+                let image = wire::decode_prove(payload)?;
+                self.answers.opened();
+                self.answers.before(header.request, Body::Proof(image));
+            }
+            Kind::DialBack => {
+                let lost = wire::decode_dial_back(payload)?;
+                self.dial_back(header.request, lost);
+            }
+            Kind::Data
+            | Kind::Refuse
+            | Kind::Redirect
+            | Kind::Synced
+            | Kind::Patience
+            | Kind::Proof
+            | Kind::DialledBack => {
+                return Err(WireError::Field("kind").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, header: FrameHeader, get: Get) {
+        self.answers.opened();
+        let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
+        let Some(image) = self.image(get.image) else {
+            return self.answers.refuse(header.request, Refusal::NoSuchImage);
+        };
+        if image.geometry().chunk(get.chunk.0).is_none() {
+            return self.answers.refuse(header.request, Refusal::NotHeld);
+        }
+        if let Some(node) = image.instead(get.chunk, self.peer.node, header.insists, self.driver.now()) {
+            return self.answers.before(header.request, Body::Redirect(node));
+        }
+        survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
+        // An origin that has lost the bytes says so when the answer's turn comes.
+        if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
+            let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
+            self.answers.push(Answer { request: header.request, priority: header.priority, body });
+        } else {
+            self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
+        }
+    }
+
+    /// Connects to the peer's announced address; a second request meanwhile is refused.
+    fn dial_back(&mut self, request: u64, lost: bool) {
+        self.answers.opened();
+        let (Ok(from), Ok(local)) = (self.stream.peer_addr(), self.stream.local_addr()) else { return };
+        if lost {
+            whereabouts::lost_by(self.driver, from, local);
+        }
+        if std::mem::replace(&mut self.dialling, true) {
+            return self.answers.refuse(request, Refusal::Busy);
+        }
+        let (driver, id, peer) = (Arc::clone(self.driver), self.id, self.peer);
+        tokio::spawn(async move {
+            let what = whereabouts::dial_back(&driver, peer, from).await;
+            driver.reply(id, Reply::DialledBack(request, what));
+        });
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        match reply {
+            Reply::DialledBack(request, what) => {
+                self.dialling = false;
+                let body = what.map_or(Body::Refusal(Refusal::Busy), Body::DialledBack);
+                self.answers.before(request, body);
+            }
+            Reply::Chunk { asker, image, chunk, priority, waited } => {
+                let body = Body::Chunk { image, chunk, waited };
+                self.answers.push(Answer { request: asker.request, priority, body });
+            }
+            Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
+        }
+    }
+
+    /// Gets the bytes of the next answer.
+    fn prepare(&mut self, answer: Answer) -> Outgoing {
+        let request = answer.request;
+        let (image, chunk, waited) = match answer.body {
+            Body::Patience => return Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
+            Body::DialledBack(what) => return Outgoing::frame(wire::dialled_back_frame(request, what)),
+            Body::Redirect(node) => return Outgoing::frame(wire::redirect_frame(request, node)),
+            Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
+            Body::Snapshot => return self.snapshot(request),
+            Body::Proof(image) => {
+                let proof = self.proof(image);
+                let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
+                return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
+            }
+            Body::Chunk { image, chunk, waited } => (image, chunk, waited),
+        };
+        let found = self.image(image).map(|image| image.chunk(chunk));
+        match found {
+            Some(Local::Here(piece)) => Outgoing::chunk(answer.request, piece, waited),
+            Some(Local::SourceChanged) => Outgoing::refusal(answer.request, Refusal::SourceChanged),
+            Some(Local::Missing) => {
+                // Dropped since it was promised: the asker may ask again, or elsewhere.
+                tracing::trace!(%chunk, "dropped before it was sent");
+                Outgoing::refusal(answer.request, Refusal::NotHeld)
+            }
+            None => Outgoing::refusal(answer.request, Refusal::NoSuchImage),
+        }
+    }
+
+    /// The next proof of an image for this peer; none after the last, then the first again.
+    fn proof(&mut self, image: ImageId) -> Option<Arc<Proof>> {
+        let number = self.proved.filter(|(last, _)| *last == image).map_or(0, |(_, number)| number);
+        let proof = self.driver.proofs.of(image, number);
+        self.proved = proof.is_some().then_some((image, number + 1));
+        proof
+    }
+
+    /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks
+    /// again later.
+    fn snapshot(&mut self, request: u64) -> Outgoing {
+        let frame = wire::snapshot_frame(Kind::Synced, request, self.driver.look(|core| core.snapshot(&self.peer)));
+        if frame.len() > LONG {
+            self.going = Arc::clone(self.long).try_acquire_owned().ok();
+            if self.going.is_none() {
+                return Outgoing::refusal(request, Refusal::Busy);
+            }
+        }
+        Outgoing::frame(frame)
+    }
+
+    fn image(&mut self, id: ImageId) -> Option<Arc<LocalImage>> {
+        if let Some(image) = self.image.upgrade().filter(|image| image.id() == id && !image.is_dropped()) {
+            return Some(image);
+        }
+        let image = self.driver.image(id)?;
+        self.image = Arc::downgrade(&image);
+        Some(image)
+    }
+}
+
+/// The deadline for a peer that has taken nothing of an answer since `stuck`, after `length` bytes
+/// since `begun`.
+fn taken_by(begun: Instant, stuck: Instant, length: u64) -> Instant {
+    let whole = TAKEN_WITHIN + Duration::from_secs(length / TAKEN_RATE_MIN);
+    (stuck + TAKEN_WITHIN).min(begun + whole)
+}
+
+/// Returns then; never without a time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The order of answers is by priority.
+const _: () = assert!((Priority::Demand as usize) < (Priority::Fill as usize));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trickling_and_silent_readers_are_disconnected() {
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        assert_eq!(taken_by(begun, begun, 64 << 10) - begun, TAKEN_WITHIN);
+        assert_eq!(taken_by(begun, begun + second, 1 << 20) - begun, TAKEN_WITHIN + second);
+        // However lately a byte was taken.
+        for (length, seconds) in [(64 << 10, 24), (1 << 20, 84), (0, 20)] {
+            assert_eq!(taken_by(begun, begun + 80 * second, length) - begun, seconds * second, "{length} bytes");
+        }
+    }
+}
