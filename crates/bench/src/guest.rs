@@ -1,10 +1,7 @@
 //! A guest of a node: greets it, asks it for chunks, and is no member of its field.
 //!
-//! The only file here that speaks the nodes' protocol. Whoever greets a node is taken for a member
-//! that lives at the address it names. A guest therefore waits for the node's greeting and names
-//! the node's own address, with generation 0: to every node that is a process which died there long
-//! ago, and whose place the living one has. It never says anything of its own about images, so
-//! nobody counts on it.
+//! The only file here that speaks the nodes' protocol. A guest says nothing of itself in its
+//! greeting, so nobody takes it for a member.
 
 use super::socket::{Socket, explain};
 use std::io::{self, ErrorKind};
@@ -12,12 +9,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vfield_console::failure::Failure;
 use vfield_core::chunk::Chunk;
+use vfield_core::greeting::{self, Greeting, Transcript};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::ImageId;
 use vfield_core::reach;
+use vfield_core::signing::Signatures;
 use vfield_core::snapshot::Snapshot;
-use vfield_core::wire::{self, FrameHeader, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, WireError};
-use vfield_trust::KeyRing;
+use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, WireError};
+use vfield_trust::{KeyRing, NodeKey};
 
 /// A busy node answers late, a hostile one never.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -59,13 +58,15 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Greets the node at `addr` as `id`, which is for this program to choose; with the keys of its
-    /// field if it has any.
+    /// Greets the node at `addr` as the guest with this key; with the keys of its field if it has
+    /// any.
     ///
-    /// # Errors If no node of this version answers there.
-    pub fn greet(addr: SocketAddr, id: NodeId, keys: Option<&KeyRing>) -> Result<Self, Failure> {
+    /// # Errors
+    ///
+    /// If no node of this version answers there.
+    pub fn greet(addr: SocketAddr, me: &NodeKey, keys: Option<&KeyRing>) -> Result<Self, Failure> {
         let refused = |why: String| Failure::failed(format!("node {addr}: {why}"));
-        let socket = Socket::node(addr, keys).map_err(|error| {
+        let (socket, binding) = Socket::node(addr, keys).map_err(|error| {
             // A connection was made, and what it said of the key did not do.
             let proving = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof);
             let hint = if keys.is_some() && proving {
@@ -79,7 +80,7 @@ impl Guest {
         // Replaced by what it says itself.
         let nobody = Identity { addr, node: NodeId(0), generation: 0, zone: Zone::default() };
         let mut guest = Self { socket, peer: nobody, addr, payload: Vec::new() };
-        let greeting = guest.greeting().map_err(|error| {
+        guest.peer = guest.meet(me, &binding).map_err(|error| {
             let hint = match (&error, keys) {
                 // A node of a closed field says nothing to a stranger.
                 (GuestError::Io(_) | GuestError::Late, None) => {
@@ -89,9 +90,6 @@ impl Guest {
             };
             refused(error.to_string()).hint(hint)
         })?;
-        guest.peer = greeting.identity;
-        let identity = Identity { node: id, generation: 0, ..guest.peer };
-        guest.send(&wire::greeting(&Greeting { identity, you: addr }))?;
         Ok(guest)
     }
 
@@ -105,12 +103,25 @@ impl Guest {
         self.addr
     }
 
-    fn greeting(&mut self) -> Result<Greeting, GuestError> {
-        let mut head = [0; GREETING_HEAD];
+    /// Exchanges greetings and proofs; the identity of the node.
+    fn meet(&mut self, me: &NodeKey, binding: &[u8; 32]) -> Result<Identity, GuestError> {
+        let mut nonce = [0; 32];
+        rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
+        let mine = Greeting { key: me.key(), nonce, member: None, you: self.addr, latest: 0 };
+        let mine = greeting::greeting(&mine);
+        self.socket.send(&mine)?;
+        let mut head = [0; greeting::HEAD];
         self.fill(&mut head)?;
-        let mut body = vec![0; wire::greeting_length(&head)?];
+        let mut body = vec![0; greeting::length(&head)?];
         self.fill(&mut body)?;
-        Ok(wire::decode_greeting(&body)?)
+        let theirs = greeting::decode(&body)?;
+        let transcript = Transcript::new(binding, &mine[greeting::HEAD..], &body);
+        self.socket.send(transcript.prove(true, me).bytes())?;
+        let mut proof = [0; greeting::PROOF];
+        self.fill(&mut proof)?;
+        let node = transcript.prover(false, &theirs, &proof.into(), me);
+        let member = theirs.member.filter(|member| Some(member.identity.node) == node);
+        Ok(member.ok_or(GuestError::Impostor)?.identity)
     }
 
     /// What the node knows of its field; it learns nothing.
@@ -132,8 +143,8 @@ impl Guest {
     pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<Option<(u64, Reply<'_>)>, Failure> {
         let header = loop {
             let Some(header) = self.frame(is_over)? else { return Ok(None) };
-            // It is at work on something; answers follow.
-            if header.kind != Kind::Patience {
+            // It is at work on something, and answers follow; or a later version says more.
+            if !matches!(header.kind, Kind::Patience | Kind::Unknown(_)) {
                 break header;
             }
         };
@@ -194,6 +205,7 @@ enum GuestError {
     Io(io::Error),
     Wire(WireError),
     Late,
+    Impostor,
 }
 
 impl From<io::Error> for GuestError {
@@ -214,6 +226,7 @@ impl std::fmt::Display for GuestError {
             Self::Io(error) => f.write_str(&explain(error)),
             Self::Wire(error) => write!(f, "{error}"),
             Self::Late => f.write_str("it sends no greeting"),
+            Self::Impostor => f.write_str("it did not prove its identity"),
         }
     }
 }

@@ -31,7 +31,6 @@ use load::{Channel, Doing, Measured};
 use outcome::{FromPeer, Image, Network, Outcome, Run, Setting, Target};
 use sample::{PeerChannel, Sample};
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,12 +44,11 @@ use vfield_console::volume::Volume;
 use vfield_console::{log, output};
 use vfield_control::client;
 use vfield_control::message::DaemonStatus;
-use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, Header};
 use vfield_core::record::Record;
 use vfield_node::config::DEFAULT_PORT;
 use vfield_node::status::ImageStatus;
-use vfield_trust::KeyRing;
+use vfield_trust::{KeyRing, NodeKey};
 use work::{Order, Work};
 
 /// An image: as `nbdcopy` reads one.
@@ -210,8 +208,8 @@ impl Bench<'_> {
     fn peer(&mut self, addr: &Address) -> Result<Done, Failure> {
         let addr = addr.first(DEFAULT_PORT)?;
         // One guest, however many connections it has.
-        let me = NodeId(RandomState::new().build_hasher().finish());
-        let mut guest = Guest::greet(addr, me, self.keys()?.as_ref())?;
+        let me = NodeKey::draw().map_err(|_| Failure::failed("the system has no randomness"))?;
+        let mut guest = Guest::greet(addr, &me, self.keys()?.as_ref())?;
         let peer = *guest.peer();
         let (record, image) = self.image_of(&mut guest)?;
         let geometry = Geometry::new(header(&record)?);
@@ -225,7 +223,7 @@ impl Bench<'_> {
             origin: record.origin,
             chunks: sample.len(),
         };
-        let result = self.sweep((addr, me), &sample, geometry.chunk_bytes(), (&link, record.origin));
+        let result = self.sweep((addr, &me), &sample, geometry.chunk_bytes(), (&link, record.origin));
         Ok((target, Some(image), link, result))
     }
 
@@ -256,7 +254,7 @@ impl Bench<'_> {
     /// All runs on a node.
     fn sweep(
         &mut self,
-        (addr, me): (SocketAddr, NodeId),
+        (addr, me): (SocketAddr, &NodeKey),
         sample: &Arc<Sample>,
         block_bytes: u64,
         (link, origin): (&Link, bool),

@@ -39,6 +39,11 @@ impl Sealed {
         }
     }
 
+    /// A secret of this channel that only its two ends know.
+    pub const fn binding(&self) -> [u8; 32] {
+        self.channel.binding
+    }
+
     /// Opens the record in front, if it is whole.
     fn open(&mut self) -> io::Result<bool> {
         let Some(head) = self.sealed.first_chunk() else { return Ok(false) };

@@ -34,16 +34,18 @@ impl Socket {
         Ok(Self::of(stream))
     }
 
-    /// Connects to a node, and proves to be a member if its field has a key.
-    pub fn node(addr: SocketAddr, keys: Option<&KeyRing>) -> io::Result<Self> {
-        let Some(keys) = keys else { return Self::tcp(addr) };
+    /// Connects to a node, and proves to be a member if its field has a key. Returns a secret of
+    /// the channel as well, zeros in an open field.
+    pub fn node(addr: SocketAddr, keys: Option<&KeyRing>) -> io::Result<(Self, [u8; 32])> {
+        let Some(keys) = keys else { return Ok((Self::tcp(addr)?, [0; 32])) };
         let stream = TcpStream::connect_timeout(&addr, CONNECT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HANDSHAKE))?;
         let sealed = Sealed::start(stream.try_clone()?, keys)?;
         // Of the socket, whichever handle it is set with.
         stream.set_read_timeout(Some(LOOK_EVERY))?;
-        Ok(Self::of(sealed))
+        let binding = sealed.binding();
+        Ok((Self::of(sealed), binding))
     }
 
     /// Connects to an address.

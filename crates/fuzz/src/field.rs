@@ -3,8 +3,9 @@
 //! Promises: it keeps its capacity, comes to rest without time going on, says no more than a
 //! bounded number of things about one input, and keeps its own identity.
 
-use crate::wire::{identity, record};
+use crate::wire::{identity, member, record};
 use arbitrary::{Result, Unstructured};
+use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
@@ -13,6 +14,7 @@ use vfield_core::identity::NodeId;
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::reach::Reach;
+use vfield_core::signing::Simulated;
 use vfield_core::time::Time;
 use vfield_core::wire::{self, Priority, Refusal};
 
@@ -34,7 +36,7 @@ pub fn target(bytes: &[u8]) {
         io_timeout: Some(Duration::from_secs(1)),
         ..Config::default()
     };
-    let mut node = Node::new(identity(ME), config, 42, now);
+    let mut node = Node::new(identity(ME), Arc::new(Simulated(NodeId(ME))), config, 42, now);
     let header = Header::decode(&record(1).subject.header).expect("its own");
     for (image, origin, chunks) in [(0, false, 200), (1, true, 0)] {
         let (id, capacity_bytes) = (ImageId([image; 32]), chunks * ChunkSize::MIN.bytes());
@@ -82,13 +84,14 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
         }
         1 | 2 => {
             let length = usize::from(input.arbitrary::<u8>()?).min(input.len());
-            Input::Datagram([b"VFG\x02", input.bytes(length)?].concat())
+            Input::Datagram(identity(2).addr, [b"VFG\x03", input.bytes(length)?].concat())
         }
         3 | 4 => {
             let length = usize::from(input.arbitrary::<u16>()?).min(input.len());
-            wire::decode_snapshot(input.bytes(length)?).map_or(Input::Wake, Input::Learned)
+            let learned = |snapshot| Input::Learned { from: NodeId(1), snapshot };
+            wire::decode_snapshot(input.bytes(length)?).map_or(Input::Wake, learned)
         }
-        5 => Input::Met(identity(u64::from(input.arbitrary::<u8>()? % 7))),
+        5 => Input::Met(member(u64::from(input.arbitrary::<u8>()? % 7))),
         6 => {
             let (of, start) = (image(input.arbitrary()?), u64::from(input.arbitrary::<u16>()?) % CHUNKS);
             let end = (start + 1 + u64::from(input.arbitrary::<u8>()? % 16)).min(CHUNKS);

@@ -3,7 +3,7 @@
 //! Promises: a parsed datagram is written and parsed again as the same, no longer than before but
 //! for numbers in short form; an unbelievable record is not passed on, nor its successors.
 
-use crate::wire::{identity, record};
+use crate::wire::{member, record};
 use vfield_core::identity::NodeId;
 use vfield_core::membership::message::{self, DATAGRAM_MAX, Draft, Head, Item, Purpose};
 use vfield_core::membership::{Level, Member, State};
@@ -32,15 +32,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Purpose::News,
         Purpose::Ping(5),
         Purpose::Ack(5),
-        Purpose::Relay(identity(3), 5),
-        Purpose::PingFor(identity(3), 5),
-        Purpose::AckFor(identity(3), 5),
+        Purpose::Relay(NodeId(3), 5),
+        Purpose::PingFor(NodeId(3), 5),
+        Purpose::AckFor(NodeId(3), 5),
         Purpose::Vouch(NodeId(3), 5),
+        Purpose::Introduce,
     ];
     let datagram = |(number, purpose)| {
         let level = if number == 0 { Level::Backbone } else { Level::Zone };
-        let mut draft = Draft::new(&Head { level, from: identity(1), incarnation: 2, to: NodeId(2), purpose });
-        draft.add(&Item::Member(Member { identity: identity(4), incarnation: 1, state: State::Suspect }));
+        let mut draft = Draft::new(&Head { level, from: NodeId(1), life: (1, 2), to: NodeId(2), purpose });
+        draft.add(&Item::Member(Member { state: State::Suspect, ..member(4) }));
         draft.add(&Item::Record(record(4)));
         draft.finish()
     };

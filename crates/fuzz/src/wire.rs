@@ -4,20 +4,20 @@
 //! the same, and as the same bytes where only one encoding exists (headers, requests, ids).
 
 use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::greeting::{self, Greeting};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Member, State};
+use vfield_core::membership::Member;
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Subject};
+use vfield_core::signing::{Signature, Simulated};
 use vfield_core::snapshot::Snapshot;
-use vfield_core::wire::{
-    self, FrameHeader, GET_FRAME, GREETING_HEAD, Get, Greeting, HEADER, Kind, Priority, Proof, Refusal,
-};
+use vfield_core::wire::{self, FrameHeader, GET_FRAME, Get, HEADER, Kind, Priority, Proof, Refusal};
 
 /// A stream: of greetings if it begins with the magic, else of frames.
 pub fn target(bytes: &[u8]) {
-    if bytes.starts_with(&wire::MAGIC) {
+    if bytes.starts_with(&greeting::MAGIC) {
         greet(bytes);
         return;
     }
@@ -33,12 +33,12 @@ pub fn target(bytes: &[u8]) {
 }
 
 fn greet(bytes: &[u8]) {
-    let Some((head, rest)) = bytes.split_first_chunk::<GREETING_HEAD>() else { return };
-    let Ok(length) = wire::greeting_length(head) else { return };
+    let Some((head, rest)) = bytes.split_first_chunk::<{ greeting::HEAD }>() else { return };
+    let Ok(length) = greeting::length(head) else { return };
     assert!(length <= 1 << 10, "a greeting of {length} bytes");
-    let Some(Ok(greeting)) = rest.get(..length).map(wire::decode_greeting) else { return };
-    let again = wire::greeting(&greeting);
-    assert_eq!(wire::decode_greeting(&again[GREETING_HEAD..]), Ok(greeting));
+    let Some(Ok(said)) = rest.get(..length).map(greeting::decode) else { return };
+    let again = greeting::greeting(&said);
+    assert_eq!(greeting::decode(&again[greeting::HEAD..]), Ok(said));
 }
 
 fn frame(header: &FrameHeader, payload: &[u8]) {
@@ -78,7 +78,7 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
         }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
-        Kind::Data => {}
+        Kind::Data | Kind::Unknown(_) => {}
     }
 }
 
@@ -90,9 +90,10 @@ pub(crate) fn identity(node: u64) -> Identity {
 
 /// What a member says, for seeds.
 pub(crate) fn record(node: u64) -> Record {
-    Record {
+    let record = Record {
         node: NodeId(node),
         version: 3,
+        progress: 2,
         subject: Subject {
             image: ImageId([0; 32]),
             names: "os".into(),
@@ -103,13 +104,24 @@ pub(crate) fn record(node: u64) -> Record {
         arc: Arc { start: 5, length: 100 },
         filled: Filled { from: 0, count: 50 },
         leaving: false,
-    }
+        signature: Signature::default(),
+    };
+    record.signed(&Simulated(NodeId(node)))
+}
+
+/// What a member says of itself, for seeds.
+pub(crate) fn member(node: u64) -> Member {
+    Member::signed(identity(node), 2, false, &Simulated(NodeId(node)))
 }
 
 /// What nodes know of a field of two, for seeds.
 pub(crate) fn snapshot() -> Snapshot {
-    let member = |node| Member { identity: identity(node), incarnation: 2, state: State::Alive };
     Snapshot { members: vec![member(1), member(2)], records: vec![record(1)], ..Snapshot::default() }
+}
+
+fn greeting(member: Option<Member>) -> Vec<u8> {
+    let (key, you) = (Simulated::key_of(NodeId(1)), ([198, 18, 0, 2], 4000).into());
+    greeting::greeting(&Greeting { key, nonce: [7; 32], member, you, latest: 1 })
 }
 
 /// A greeting, and one frame of each kind.
@@ -119,7 +131,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let data = [&FrameHeader::new(Kind::Data, 1, 3).encode()[..], b"abc"].concat();
     let proof = Proof { statement: "a statement".to_owned(), signature: "a signature".to_owned() };
     vec![
-        wire::greeting(&Greeting { identity: identity(1), you: ([198, 18, 0, 2], 4000).into() }),
+        greeting(Some(member(1))),
+        greeting(None),
         get.to_vec(),
         data,
         FrameHeader::refuse(1, Refusal::SourceChanged).encode().to_vec(),

@@ -1,7 +1,7 @@
 //! Bootstrap: entering a field through any of its members.
 
 use crate::driver::Driver;
-use crate::greet::{self, GreetError};
+use crate::greet::{self, GreetError, Met};
 use crate::whereabouts;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ const SNAPSHOT: Duration = Duration::from_secs(5);
 
 /// Exchanges snapshots with one member.
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
-    let me = driver.look(|core| *core.me());
-    let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
+    let (Met { mut connection, latest, .. }, member) = greet::dial(addr, driver.me()).await?;
+    driver.apply(Input::Arrive(latest));
     let exchange = async {
-        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&greeting.identity)));
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&member.identity)));
         connection.send(&frame).await?;
         let head = connection.receive(HEADER).await?;
         let header = FrameHeader::decode(head.first_chunk().expect("as long as was asked for"))?;
@@ -30,9 +30,9 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetErr
         Ok::<Snapshot, GreetError>(wire::decode_snapshot(&body)?)
     };
     let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;
-    whereabouts::check_member(driver, addr, greeting.identity).await;
-    driver.apply(Input::Answered { addr, identity: greeting.identity });
-    driver.apply(Input::Learned(snapshot));
+    whereabouts::check_member(driver, addr, member.identity).await;
+    driver.apply(Input::Answered { addr, member });
+    driver.learn(member.identity.node, snapshot).await;
     Ok(())
 }
 

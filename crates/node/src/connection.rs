@@ -33,7 +33,7 @@ impl Connection {
 
     /// A connection sealed by two nodes that have proved themselves.
     pub fn sealed(stream: TcpStream, channel: Channel) -> Self {
-        let Channel { sealer, opener, key } = channel;
+        let Channel { sealer, opener, key, binding: _ } = channel;
         Self { stream, incoming: Incoming::new(Some(opener)), sealer: Some(sealer), key: Some(key) }
     }
 

@@ -9,12 +9,14 @@ mod outputs;
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
+use crate::greet::Me;
 use crate::image::LocalImage;
 use crate::links::Links;
 use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
 use crate::server::{Bounds, Gate, Offenders};
+use crate::signatures::NodeSignatures;
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
@@ -27,9 +29,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, Token};
+use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node as Core, Output};
+use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
 use vfield_trust::KeyRing;
@@ -99,6 +103,8 @@ pub struct Driver {
     pub counters: Counters,
     /// The keys of the field.
     pub keys: Arc<FieldKeys>,
+    /// This node's key, and the signatures of others.
+    pub signatures: Arc<NodeSignatures>,
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
@@ -125,6 +131,7 @@ impl Driver {
         core: impl FnOnce(Time) -> Core,
         gossip: Gossip,
         keys: Arc<FieldKeys>,
+        signatures: Arc<NodeSignatures>,
         pool: bool,
         guessed: bool,
         events: EventSink,
@@ -145,6 +152,7 @@ impl Driver {
             links: Links::new(pool),
             counters: Counters::default(),
             keys,
+            signatures,
             proofs: Proofs::default(),
             gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
             misdeeds,
@@ -182,8 +190,8 @@ impl Driver {
     /// Receives gossip; never returns.
     pub async fn gossip(self: Arc<Self>) {
         loop {
-            let datagram = self.gossip.receive().await;
-            self.apply(Input::Datagram(datagram));
+            let (datagram, from) = self.gossip.receive().await;
+            self.apply(Input::Datagram(from, datagram));
         }
     }
 
@@ -193,6 +201,12 @@ impl Driver {
             let input = self.still_true(core, input);
             core.handle(now, input);
         });
+    }
+
+    /// Takes in the snapshot of a node that proved that it is `from`.
+    pub async fn learn(self: &Arc<Self>, from: NodeId, snapshot: Snapshot) {
+        self.signatures.verify_ahead(&snapshot).await;
+        self.apply(Input::Learned { from, snapshot });
     }
 
     /// Joins an image.
@@ -218,6 +232,12 @@ impl Driver {
     /// Looks into the core.
     pub fn look<T>(&self, look: impl FnOnce(&Core) -> T) -> T {
         look(&lock(&self.machine).core)
+    }
+
+    /// What this node shows of itself in a greeting.
+    pub fn me(&self) -> Me {
+        let (member, latest) = self.look(|core| (*core.myself(), core.latest()));
+        Me { member, latest, signatures: Arc::clone(&self.signatures), keys: self.keys.ring() }
     }
 
     /// The image with this id, if this node takes part in it.

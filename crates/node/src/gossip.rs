@@ -69,14 +69,14 @@ impl Gossip {
         let _ = self.socket.try_send_to(sealed.as_deref().unwrap_or(datagram), to);
     }
 
-    /// Waits for the next datagram of a member.
-    pub async fn receive(&self) -> Vec<u8> {
+    /// Waits for the next datagram of a member, and says where it came from.
+    pub async fn receive(&self) -> (Vec<u8>, SocketAddr) {
         let mut buffer = vec![0; RECEIVE];
         loop {
             match self.socket.recv_from(&mut buffer).await {
                 Ok((length, from)) => {
                     if let Some(datagram) = self.open(&mut buffer[..length], from) {
-                        return datagram;
+                        return (datagram, from);
                     }
                 }
                 // An ICMP error for something sent earlier: the member's death is found by probes.

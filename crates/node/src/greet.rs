@@ -1,19 +1,24 @@
 //! The first exchange on a connection between nodes: each proves its membership if the field has a
-//! key, and says its identity.
+//! key, and in any field who it is ([`vfield_core::greeting`]).
 //!
 //! If the knock is invalid, the node closes the connection silently, before any public-key
 //! operation. So the dialling side can only guess why a connection failed.
 
 use crate::connection::Connection;
+use crate::signatures::NodeSignatures;
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use vfield_core::identity::Identity;
-use vfield_core::wire::{self, Greeting, MAGIC, MAGIC_STARTING, WireError};
+use vfield_core::greeting::{self, Greeting, HEAD, MAGIC, MAGIC_STARTING, PROOF, Transcript};
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::membership::Member;
+use vfield_core::signing::{Signature, Signatures};
+use vfield_core::wire::WireError;
 use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
 use vfield_trust::{KeyRing, record};
 
@@ -46,6 +51,9 @@ pub enum GreetError {
     /// The answer is no valid greeting.
     #[error(transparent)]
     Wire(WireError),
+    /// It does not have the key that its greeting names.
+    #[error("it did not prove its identity")]
+    Impostor,
     /// The connection leads back to this node.
     #[error("this is the node itself")]
     Myself,
@@ -100,51 +108,84 @@ fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Connects to a node and exchanges greetings; returns what the other said. `keys` are the field's.
-pub async fn dial(addr: SocketAddr, me: Identity, keys: Option<KeyRing>) -> Result<(Connection, Greeting), GreetError> {
-    dial_within(CONNECT, addr, me, keys).await
+/// What this node shows of itself in a greeting.
+#[derive(Debug, Clone)]
+pub struct Me {
+    /// Its statement about itself.
+    pub member: Member,
+    /// The latest generation of a member that it knows.
+    pub latest: u64,
+    /// Its key.
+    pub signatures: Arc<NodeSignatures>,
+    /// The keys of its field, if it has some.
+    pub keys: Option<KeyRing>,
+}
+
+/// The other side of a connection, which has proved who it is.
+#[derive(Debug)]
+pub struct Met {
+    /// The connection to it.
+    pub connection: Connection,
+    /// Its id.
+    pub node: NodeId,
+    /// Its statement about itself; `None` for a guest.
+    pub member: Option<Member>,
+    /// The latest generation of a member that it knows.
+    pub latest: u64,
+}
+
+impl Met {
+    /// Its identity. A guest, which says nothing of itself, lives where it called from, in `zone`,
+    /// and began before all others.
+    pub fn identity(&self, addr: SocketAddr, zone: Zone) -> Identity {
+        let guest = Identity { addr, node: self.node, generation: 0, zone };
+        self.member.map_or(guest, |member| member.identity)
+    }
+}
+
+/// Connects to a member and exchanges greetings.
+///
+/// # Errors
+///
+/// If nobody answers there, or not as a member of this field.
+pub async fn dial(addr: SocketAddr, me: Me) -> Result<(Met, Member), GreetError> {
+    dial_within(CONNECT, addr, me).await
 }
 
 /// The same, with another bound for connecting.
-pub async fn dial_within(
-    bound: Duration,
-    addr: SocketAddr,
-    me: Identity,
-    keys: Option<KeyRing>,
-) -> Result<(Connection, Greeting), GreetError> {
+pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(Met, Member), GreetError> {
     let connecting = timeout(bound, TcpStream::connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;
-    let with_key = keys.is_some();
+    let with_key = me.keys.is_some();
     let met = async {
-        let handshake = keys.map(|ring| Handshake::dial(ring.spoken()));
-        let mut connection = prove(stream, handshake).await?;
-        let theirs = exchange(&mut connection, me, addr).await?;
-        Ok((connection, theirs))
+        let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
+        let (connection, binding) = prove(stream, handshake).await?;
+        exchange(connection, &me, addr, true, &binding).await
     };
     let met = timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?;
-    let (connection, theirs) = met.map_err(|error| match error {
+    let met = met.map_err(|error| match error {
         GreetError::Io(error) if is_end(&error) => GreetError::HungUp { with_key },
         other => other,
     })?;
-    if theirs.identity.node == me.node {
+    if met.node == me.member.identity.node {
         return Err(GreetError::Myself);
     }
-    Ok((connection, theirs))
+    // Guests dial; they are not dialled.
+    let member = met.member.ok_or(GreetError::Wire(WireError::Payload))?;
+    Ok((met, member))
 }
 
 /// Answers a node that connected from `addr`.
-pub async fn answer(
-    stream: TcpStream,
-    me: Identity,
-    addr: SocketAddr,
-    keys: Option<KeyRing>,
-) -> Result<(Connection, Greeting), GreetError> {
+///
+/// # Errors
+///
+/// If it does not greet as a node of this field.
+pub async fn answer(stream: TcpStream, me: Me, addr: SocketAddr) -> Result<Met, GreetError> {
     set_options(&stream)?;
     let met = async {
-        let mut connection = prove(stream, keys.map(Handshake::answer)).await?;
-        let theirs = exchange(&mut connection, me, addr).await?;
-        Ok((connection, theirs))
+        let (connection, binding) = prove(stream, me.keys.clone().map(Handshake::answer)).await?;
+        exchange(connection, &me, addr, false, &binding).await
     };
     timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?
 }
@@ -153,11 +194,11 @@ pub async fn answer(
 pub async fn put_off(stream: TcpStream, keys: Option<KeyRing>, percent: u32) -> Result<(), GreetError> {
     set_options(&stream)?;
     let said = async {
-        let mut connection = prove(stream, keys.map(Handshake::answer)).await?;
-        connection.send(&wire::starting(percent)).await?;
+        let (mut connection, _) = prove(stream, keys.map(Handshake::answer)).await?;
+        connection.send(&greeting::starting(percent)).await?;
         // Unread bytes would cause a reset, which may overtake the sent ones.
-        let head = connection.receive(wire::GREETING_HEAD).await?;
-        let body = wire::greeting_length(head.first_chunk().expect("as long as was asked for"))?;
+        let head = connection.receive(HEAD).await?;
+        let body = greeting::length(head.first_chunk().expect("as long as was asked for"))?;
         connection.receive(body).await?;
         Ok(())
     };
@@ -182,14 +223,16 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Both sides prove that they have the field's key; without one there is nothing to prove.
-async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<Connection, GreetError> {
-    let Some(mut handshake) = handshake else { return Ok(Connection::open(stream)) };
+/// Both sides prove that they have the field's key; without one there is nothing to prove. Returns
+/// a secret of the channel as well.
+async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<(Connection, [u8; 32]), GreetError> {
+    let Some(mut handshake) = handshake else { return Ok((Connection::open(stream), [0; 32])) };
     loop {
         stream.write_all(&handshake.output()).await?;
         if handshake.is_done() {
             let channel: Channel = handshake.finish()?;
-            return Ok(Connection::sealed(stream, channel));
+            let binding = channel.binding;
+            return Ok((Connection::sealed(stream, channel), binding));
         }
         // Exactly one record: what follows the handshake is not for it.
         let mut head = [0; record::HEAD];
@@ -204,11 +247,31 @@ async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<Co
     }
 }
 
-/// Both sides speak first: a node of another version learns which one this is before it is left.
-async fn exchange(connection: &mut Connection, identity: Identity, you: SocketAddr) -> Result<Greeting, GreetError> {
-    connection.send(&wire::greeting(&Greeting { identity, you })).await?;
-    let head = connection.receive(wire::GREETING_HEAD).await?;
-    let head = head.first_chunk().expect("as long as was asked for");
-    let body = connection.receive(wire::greeting_length(head)?).await?;
-    Ok(wire::decode_greeting(&body)?)
+/// Both sides speak first, so a node of another version learns which one this is before it is left;
+/// then both prove that they have the key of their greeting.
+async fn exchange(
+    mut connection: Connection,
+    me: &Me,
+    you: SocketAddr,
+    dials: bool,
+    binding: &[u8; 32],
+) -> Result<Met, GreetError> {
+    let mut nonce = [0; 32];
+    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
+    let signatures = &*me.signatures;
+    let (key, member, latest) = (signatures.key(), Some(me.member), me.latest);
+    let mine = greeting::greeting(&Greeting { key, nonce, member, you, latest });
+    connection.send(&mine).await?;
+    let head = connection.receive(HEAD).await?;
+    let length = greeting::length(head.first_chunk().expect("as long as was asked for"))?;
+    let body = connection.receive(length).await?;
+    let theirs = greeting::decode(&body)?;
+    let mine = &mine[HEAD..];
+    let (dialled, answered) = if dials { (mine, &body[..]) } else { (&body[..], mine) };
+    let transcript = Transcript::new(binding, dialled, answered);
+    connection.send(transcript.prove(dials, signatures).bytes()).await?;
+    let proof = connection.receive(PROOF).await?;
+    let proof = Signature::from(*proof.first_chunk().expect("as long as was asked for"));
+    let node = transcript.prover(!dials, &theirs, &proof, signatures).ok_or(GreetError::Impostor)?;
+    Ok(Met { connection, node, member: theirs.member, latest: theirs.latest })
 }

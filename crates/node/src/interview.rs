@@ -78,8 +78,7 @@ pub struct Guest(Connection);
 impl Guest {
     /// Connects to a member and greets it.
     pub async fn at(driver: &Driver, addr: SocketAddr) -> Result<Self, GreetError> {
-        let me = driver.look(|core| *core.me());
-        Ok(Self(greet::dial(addr, me, driver.keys.ring()).await?.0))
+        Ok(Self(greet::dial(addr, driver.me()).await?.0.connection))
     }
 
     /// Asks one thing; the answer's head and its payload.

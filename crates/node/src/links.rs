@@ -152,12 +152,14 @@ impl Links {
 mod tests {
     use super::*;
     use crate::gossip::Gossip;
+    use crate::signatures::NodeSignatures;
     use std::net::SocketAddr;
     use std::time::Duration;
     use tokio::net::{TcpListener, UdpSocket};
     use vfield_core::config::Config;
     use vfield_core::identity::Zone;
     use vfield_core::node::Node as Core;
+    use vfield_trust::NodeKey;
 
     fn identity(node: u64, addr: SocketAddr) -> Identity {
         Identity { addr, node: NodeId(node), generation: 1, zone: Zone::default() }
@@ -165,10 +167,13 @@ mod tests {
 
     async fn driver() -> Arc<Driver> {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let me = identity(1, socket.local_addr().unwrap());
+        let signatures = NodeSignatures::new(NodeKey::draw().unwrap());
+        let me = Identity { node: signatures.node(), ..identity(1, socket.local_addr().unwrap()) };
         let keys = Arc::new(FieldKeys::new(None));
         let gossip = Gossip::new(socket, Arc::clone(&keys));
-        Driver::new(|now| Core::new(me, Config::default(), 1, now), gossip, keys, true, false, Arc::new(|_| {})).0
+        let signs = Arc::clone(&signatures);
+        let core = |now| Core::new(me, signs, Config::default(), 1, now);
+        Driver::new(core, gossip, keys, signatures, true, false, Arc::new(|_| {})).0
     }
 
     /// One address does not answer, another closes the connection: neither lane is kept.

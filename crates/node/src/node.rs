@@ -19,6 +19,7 @@ use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
 use crate::server;
+use crate::signatures::NodeSignatures;
 use crate::status::{Sole, Status};
 use crate::{waits, whereabouts};
 use holding::Held;
@@ -33,10 +34,10 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 use vfield_block::source::BlockSource;
 use vfield_core::config::Config;
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Node as Core};
-use vfield_trust::KeyRing;
+use vfield_trust::{KeyRing, NodeKey};
 
 /// Interval at which a leaving node checks whether others have taken over.
 const LEAVE_POLL: Duration = Duration::from_millis(50);
@@ -102,12 +103,16 @@ impl Node {
             never = lobby::keep(&listener, &keys, &percent) => match never {},
         };
         let (addr, zone) = (advertised(&config, listening), config.zone);
-        let me = Identity { addr, node: NodeId(random()?), generation: now_ms(), zone };
+        let failed = |_| StartError::System { what: "drawing a key", source: ErrorKind::Other.into() };
+        let signatures = NodeSignatures::new(NodeKey::draw().map_err(failed)?);
+        let me = Identity { addr, node: signatures.node(), generation: now_ms(), zone };
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);
         let gossip = Gossip::new(udp, Arc::clone(&keys));
-        let core = |now| Core::new(me, core_config, seed, now);
-        let (driver, hints) = Driver::new(core, gossip, keys, pool, guesses(&config, listening), Arc::clone(&events));
+        let signs = Arc::clone(&signatures);
+        let core = |now| Core::new(me, signs, core_config, seed, now);
+        let guesses = guesses(&config, listening);
+        let (driver, hints) = Driver::new(core, gossip, keys, signatures, pool, guesses, Arc::clone(&events));
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());

@@ -18,9 +18,8 @@ pub use gate::{Bounds, Gate};
 pub use offenders::Offenders;
 pub use serving::TAKEN_WITHIN;
 
-use crate::connection::Connection;
 use crate::driver::Driver;
-use crate::greet::{self, GreetError};
+use crate::greet::{self, GreetError, Met};
 use crate::low_water;
 use crate::whereabouts;
 use gate::Place;
@@ -31,7 +30,6 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use vfield_core::fetch::ConnectionId;
-use vfield_core::identity::Identity;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
 
@@ -65,32 +63,26 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
 }
 
 /// Greets the connecting node, if it greets in time and keeps its place meanwhile.
-async fn greet(
-    driver: &Arc<Driver>,
-    stream: TcpStream,
-    addr: SocketAddr,
-    place: &Place,
-) -> Option<(Connection, Identity)> {
+async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<Met> {
     if let Ok(local) = stream.local_addr() {
         whereabouts::came_by(driver, local);
     }
-    let (me, has_left) = driver.look(|core| (*core.me(), core.has_left()));
-    if has_left {
+    if driver.look(|core| core.has_left()) {
         return None;
     }
     let greeted = tokio::select! {
         biased;
         () = place.shown_out() => return None,
-        greeted = greet::answer(stream, me, addr, driver.keys.ring()) => greeted,
+        greeted = greet::answer(stream, driver.me(), addr) => greeted,
     };
     match greeted {
-        Ok((connection, greeting)) => Some((connection, greeting.identity)),
+        Ok(met) => Some(met),
         Err(error) => {
             tracing::debug!(%addr, %error, "not greeted");
             match error {
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
                 GreetError::TimedOut => driver.misdeeds.add(Misdeed::Silent),
-                GreetError::Wire(_) => driver.misdeeds.add(Misdeed::BrokenFrames),
+                GreetError::Wire(_) | GreetError::Impostor => driver.misdeeds.add(Misdeed::BrokenFrames),
                 GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
             }
             None
@@ -99,7 +91,9 @@ async fn greet(
 }
 
 async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<Semaphore>) {
-    let Some((connection, peer)) = greet(&driver, stream, addr, &place).await else { return };
+    let Some(met) = greet(&driver, stream, addr, &place).await else { return };
+    let zone = driver.look(|core| core.me().zone);
+    let (peer, member, connection) = (met.identity(addr, zone), met.member, met.connection);
     place.prove(peer.node);
     let pause = driver.offenders.pause(addr.ip(), std::time::Instant::now());
     if !pause.is_zero() {
@@ -108,7 +102,10 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
             () = tokio::time::sleep(pause) => {}
         }
     }
-    driver.apply(Input::Met(peer));
+    // A guest is no member.
+    if let Some(member) = member {
+        driver.apply(Input::Met(member));
+    }
     let id = ConnectionId(driver.number());
     low_water::queue_at_most(&connection.stream, QUEUED_MAX);
     let replies = driver.open(id);

@@ -11,7 +11,7 @@
 
 use crate::driver::Driver;
 use crate::event::Event;
-use crate::greet::{self, GreetError};
+use crate::greet::{self, GreetError, Met};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -115,9 +115,8 @@ pub async fn check_member(driver: &Arc<Driver>, addr: SocketAddr, member: Identi
     if plain(said) == addr || driver.whereabouts.way_to(said) == addr {
         return;
     }
-    let me = driver.look(|core| *core.me());
-    let there = greet::dial(said, me, driver.keys.ring()).await;
-    if there.is_ok_and(|(_, greeting)| greeting.identity.node == member.node) {
+    let there = greet::dial(said, driver.me()).await;
+    if there.is_ok_and(|(met, _)| met.node == member.node) {
         return;
     }
     driver.whereabouts.detour(said, addr);
@@ -133,10 +132,9 @@ pub async fn check_member(driver: &Arc<Driver>, addr: SocketAddr, member: Identi
 /// Connects to a node that asked for it, unless too many others have.
 pub async fn dial_back(driver: &Arc<Driver>, peer: Identity, from: SocketAddr) -> Option<DialledBack> {
     let _permit = driver.whereabouts.dialling.try_acquire().ok()?;
-    let me = driver.look(|core| *core.me());
-    let dialled = greet::dial_within(CONNECT, peer.addr, me, driver.keys.ring()).await;
+    let dialled = greet::dial_within(CONNECT, peer.addr, driver.me()).await;
     let what = match dialled {
-        Ok((_, greeting)) if greeting.identity.node == peer.node => DialledBack::Reached,
+        Ok((met, _)) if met.node == peer.node => DialledBack::Reached,
         Err(GreetError::TimedOut) => DialledBack::Silence,
         Err(GreetError::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => DialledBack::Refused,
         Err(GreetError::Io(_)) => DialledBack::Silence,
@@ -216,9 +214,8 @@ struct Found {
 
 /// Asks the member at an address to dial back.
 async fn ask(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Found, GreetError> {
-    let me = driver.look(|core| *core.me());
-    let (mut connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
-    let said = greeting.identity.addr;
+    let (Met { mut connection, .. }, member) = greet::dial(addr, driver.me()).await?;
+    let said = member.identity.addr;
     let lost = driver.whereabouts.way_to(said) != said;
     let local = plain(connection.stream.local_addr()?);
     let exchange = async {

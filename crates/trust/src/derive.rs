@@ -14,6 +14,9 @@ pub const GOSSIP: &str = "V-FIELD 2026-11 field key: gossip";
 /// Key of one process's gossip, from the above and its salt.
 pub const GOSSIP_OF: &str = "V-FIELD 2026-11 field key: gossip of one process";
 
+/// Id of a node, from its public key.
+pub const NODE_ID: &str = "V-FIELD 2026-11 node id";
+
 /// 32 bytes for `purpose` out of `material`.
 pub fn derive(purpose: &str, material: &[u8]) -> [u8; 32] {
     blake3::derive_key(purpose, material)

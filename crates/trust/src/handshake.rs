@@ -30,6 +30,8 @@ use std::sync::Arc;
 
 /// More bytes than this before it is done are no handshake of ours, which takes about 700.
 const HANDSHAKE_MAX: usize = 16 << 10;
+/// Label of the exported secret that binds identities to the channel.
+const BINDING: &[u8] = b"EXPORTER-V-FIELD-identity";
 /// PKCS #8 (RFC 8410) up to the seed of an ed25519 key.
 const PKCS8_HEAD: [u8; 16] = [48, 46, 2, 1, 0, 48, 5, 6, 3, 43, 101, 112, 4, 34, 4, 32];
 
@@ -62,6 +64,9 @@ pub struct Channel {
     pub opener: Opener,
     /// The key that both have.
     pub key: KeyId,
+    /// A secret of this channel that only its two ends know (RFC 8446, section 7.5): what is signed
+    /// with it proves nothing on another channel.
+    pub binding: [u8; 32],
 }
 
 /// The progress of a handshake.
@@ -140,11 +145,13 @@ impl Handshake {
     pub fn finish(self) -> Result<Channel, HandshakeError> {
         let State::Proving(connection, key, secrets) = self.state else { return Err(HandshakeError::Stranger) };
         let dialled = matches!(connection, Connection::Client(_));
+        let binding = connection.export_keying_material([0; 32], BINDING, None).map_err(failed)?;
         let suites = connection.dangerous_extract_secrets().map_err(failed)?;
         let none = || HandshakeError::Failed("it has made no secrets".to_owned());
         let (client, server) = secrets.take().ok_or_else(none)?;
         let (ours, theirs) = if dialled { (client, server) } else { (server, client) };
-        Ok(Channel { sealer: Sealer::new(suites.tx, ours), opener: Opener::new(suites.rx, theirs), key })
+        let (sealer, opener) = (Sealer::new(suites.tx, ours), Opener::new(suites.rx, theirs));
+        Ok(Channel { sealer, opener, key, binding })
     }
 }
 

@@ -13,6 +13,7 @@ pub mod handshake;
 pub mod key_file;
 pub mod key_ring;
 mod knock;
+pub mod node_key;
 pub mod record;
 mod replay;
 pub mod signature;
@@ -20,3 +21,4 @@ mod traffic;
 
 pub use field_key::{FieldKey, KeyId};
 pub use key_ring::KeyRing;
+pub use node_key::NodeKey;

@@ -182,12 +182,11 @@ impl Lane {
     }
 
     async fn dial(&self, driver: &Arc<Driver>) -> Result<Connection, Broken> {
-        let me = driver.look(|core| *core.me());
-        let greeted = greet::dial(driver.whereabouts.way_to(self.peer.addr), me, driver.keys.ring()).await;
-        let (connection, greeting) = greeted.map_err(|_| Broken::Lost)?;
-        driver.apply(Input::Met(greeting.identity));
+        let greeted = greet::dial(driver.whereabouts.way_to(self.peer.addr), driver.me()).await;
+        let (met, member) = greeted.map_err(|_| Broken::Lost)?;
+        driver.apply(Input::Met(member));
         // If another process has taken the address, the wanted peer is gone, and this one is there.
-        if greeting.identity.node == self.peer.node { Ok(connection) } else { Err(Broken::Lost) }
+        if met.node == self.peer.node { Ok(met.connection) } else { Err(Broken::Lost) }
     }
 
     /// Sends all open requests again on a new connection, after the first one was silent.
@@ -240,7 +239,7 @@ impl Lane {
             };
             // Answers may lie in the buffer of which the socket says nothing any more.
             loop {
-                match receiver.receive(self, &stream, unasked) {
+                match receiver.receive(self, &stream, unasked).await {
                     Ok(Received { answered: true, .. }) if once => return Broken::Lost.into(),
                     Ok(Received { all: true, .. }) => break,
                     Ok(_) => tokio::task::yield_now().await,
@@ -360,14 +359,14 @@ struct Receiver<'a> {
 
 impl Receiver<'_> {
     /// Receives all available bytes.
-    fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
+    async fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
         let mut answered = false;
         for _ in 0..FRAMES_MAX {
             match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
                     self.last_byte = self.progress;
-                    answered |= self.frame(lane, header)?;
+                    answered |= self.frame(lane, header).await?;
                 }
                 Came::Nothing(some) => {
                     if some {
@@ -385,14 +384,17 @@ impl Receiver<'_> {
         Ok(Received { answered, all: false })
     }
 
-    fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+    async fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+        if let Kind::Unknown(_) = header.kind {
+            return Ok(false);
+        }
         if header.kind == Kind::Patience {
             self.driver.apply(Input::Progress(self.peer.node));
             return Ok(false);
         }
         if header.kind == Kind::Synced {
             let snapshot = wire::decode_snapshot(self.inbound.payload())?;
-            self.driver.apply(Input::Learned(snapshot));
+            self.driver.learn(self.peer.node, snapshot).await;
             return Ok(false);
         }
         // An answer without a request may be one cancelled too late on an earlier connection:

@@ -179,7 +179,10 @@ impl<'a> Serving<'a> {
                     None => return End::Closed,
                 },
                 readable = self.stream.readable(), if room => {
-                    if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
+                    if let Err(error) = readable {
+                        return error.into();
+                    }
+                    if let Err(end) = self.receive().await {
                         return end;
                     }
                 }
@@ -199,7 +202,7 @@ impl<'a> Serving<'a> {
     }
 
     /// Receives the available bytes.
-    fn receive(&mut self) -> Result<(), End> {
+    async fn receive(&mut self) -> Result<(), End> {
         if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
             return Ok(());
         }
@@ -213,7 +216,7 @@ impl<'a> Serving<'a> {
                 break;
             }
             self.place.used();
-            self.frame(header)?;
+            self.frame(header).await?;
             self.incoming.consume(length);
             self.partial = None;
             if self.coming.take().is_some() {
@@ -225,7 +228,7 @@ impl<'a> Serving<'a> {
     }
 
     /// Takes in the frame in front.
-    fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
+    async fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
         let payload = &self.incoming.content()[HEADER..][..header.length as usize];
         match header.kind {
             Kind::Get => {
@@ -238,7 +241,7 @@ impl<'a> Serving<'a> {
             }
             Kind::Sync => {
                 let snapshot = wire::decode_snapshot(payload)?;
-                self.driver.apply(Input::Learned(snapshot));
+                self.driver.learn(self.peer.node, snapshot).await;
                 self.answers.opened();
                 self.answers.before(header.request, Body::Snapshot);
             }
@@ -260,6 +263,8 @@ impl<'a> Serving<'a> {
             | Kind::DialledBack => {
                 return Err(WireError::Field("kind").into());
             }
+            // A later version may say more.
+            Kind::Unknown(_) => {}
         }
         Ok(())
     }

@@ -7,10 +7,12 @@ use crate::machine::{self, Machine};
 use crate::network::{Message, Pipe, Port};
 use crate::original::Original;
 use crate::reader::Order;
+use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::identity;
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::placement::map::mix;
+use vfield_core::signing::Simulated;
 use vfield_core::wire::{self, Kind};
 
 /// What a machine does once it has joined.
@@ -85,10 +87,11 @@ impl Field {
         if let Some(via) = via {
             self.open(machine, via);
             let (me, other) = (self.machines[machine].identity, self.machines[via].identity);
-            let mine = self.machines[machine].node.snapshot(&other);
-            self.input(via, Input::Learned(mine));
-            let theirs = self.machines[via].node.snapshot(&me);
-            self.input(machine, Input::Learned(theirs));
+            self.greeted(machine, via);
+            let snapshot = self.machines[machine].node.snapshot(&other);
+            self.input(via, Input::Learned { from: me.node, snapshot });
+            let snapshot = self.machines[via].node.snapshot(&me);
+            self.input(machine, Input::Learned { from: other.node, snapshot });
         }
         self.schedule_wake(machine);
         machine
@@ -127,6 +130,7 @@ impl Field {
         };
         let peer = self.machines[via].identity;
         if self.reach(from, peer).is_some() {
+            self.greeted(from, via);
             let mine = self.notes(from, via, Kind::Sync);
             self.send(from, via, Message::Sync(mine));
         }
@@ -135,15 +139,22 @@ impl Field {
         self.schedule_wake(from);
     }
 
+    /// A newcomer hears in the greeting of the other one which generation is the latest.
+    fn greeted(&mut self, newcomer: usize, via: usize) {
+        let latest = self.machines[via].node.latest();
+        self.input(newcomer, Input::Arrive(latest));
+    }
+
     /// The snapshot that a machine sends to another one.
     pub(super) fn notes(&self, from: usize, to: usize, kind: Kind) -> Vec<u8> {
         wire::snapshot_frame(kind, 0, self.machines[from].node.snapshot(&self.machines[to].identity))
     }
 
     /// A machine takes in the snapshot of another one.
-    pub(super) fn learn(&mut self, machine: usize, frame: &[u8]) {
+    pub(super) fn learn(&mut self, from: usize, machine: usize, frame: &[u8]) {
         let snapshot = wire::decode_snapshot(&frame[wire::HEADER..]).expect("it is as a core made it");
-        self.input(machine, Input::Learned(snapshot));
+        let from = self.machines[from].identity.node;
+        self.input(machine, Input::Learned { from, snapshot });
     }
 
     /// A machine that asked to join has its answer.
@@ -169,7 +180,8 @@ impl Field {
         let named = (self.links.zone_size > 0).then(|| identity::Zone::named(&format!("zone-{zone}")));
         let named = named.flatten().unwrap_or_default();
         let identity = machine::identity(machine, place, named, self.now(), self.dice.roll());
-        let node = Node::new(identity, self.config.clone(), self.dice.roll(), self.now());
+        let keys = Arc::new(Simulated(identity.node));
+        let node = Node::new(identity, keys, self.config.clone(), self.dice.roll(), self.now());
         while self.zones.len() <= zone as usize {
             let rate = self.links.zone_rate;
             self.zones.push(Zone { up: Pipe::new(rate), down: Pipe::new(rate), payload_came: 0 });

@@ -42,7 +42,7 @@ impl Field {
             self.close(machine, to, round_trip);
             self.unreachable(machine, to, round_trip);
             if there != to && self.machines[there].alive && !self.is_walled_off(machine, there) {
-                self.tell(round_trip, machine, Input::Met(*self.machines[there].node.me()));
+                self.tell(round_trip, machine, Input::Met(*self.machines[there].node.myself()));
             }
         }
         None
@@ -63,7 +63,7 @@ impl Field {
         lane.epoch += 1;
         (lane.open, lane.sent, lane.came) = (true, [0; 2], [0; 2]);
         self.machines[to].callers.insert(machine as u32);
-        let (first, second) = (*self.machines[machine].node.me(), *self.machines[to].node.me());
+        let (first, second) = (*self.machines[machine].node.myself(), *self.machines[to].node.myself());
         if self.machines[to].fault != Fault::Paused {
             self.tell(Duration::ZERO, machine, Input::Met(second));
         }

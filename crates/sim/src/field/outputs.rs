@@ -97,9 +97,9 @@ impl Field {
         let there = place_of(addr).and_then(|place| self.at_place(place)).filter(|there| *there < self.machines.len());
         self.note(machine, "calls", [there.map_or(u64::MAX, |there| there as u64), 0]);
         let Some(there) = there.filter(|there| *there != machine) else { return };
-        let identity = *self.machines[there].node.me();
-        if let Some(to) = self.reach(machine, identity) {
-            self.tell(self.links.delay * 2, machine, Input::Answered { addr, identity });
+        let member = *self.machines[there].node.myself();
+        if let Some(to) = self.reach(machine, member.identity) {
+            self.tell(self.links.delay * 2, machine, Input::Answered { addr, member });
             let mine = self.notes(machine, to, Kind::Sync);
             self.send(machine, to, Message::Sync(mine));
         }

@@ -87,19 +87,22 @@ impl Field {
                 }
             }
             Message::Sync(frame) => {
-                self.learn(to, &frame);
+                self.learn(from, to, &frame);
                 let mine = self.notes(to, from, Kind::Synced);
                 self.send(to, from, Message::Synced(mine));
             }
             Message::Synced(frame) => {
-                self.learn(to, &frame);
+                self.learn(from, to, &frame);
                 self.joined(to);
             }
             Message::Patience => {
                 let node = self.machines[from].identity.node;
                 self.input(to, Input::Progress(node));
             }
-            Message::Datagram(bytes) => self.input(to, Input::Datagram(bytes)),
+            Message::Datagram(bytes) => {
+                let source = self.machines[from].node.me().addr;
+                self.input(to, Input::Datagram(source, bytes));
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Subject};
+use vfield_core::signing::{Signature, Simulated};
 use vfield_core::snapshot::Snapshot;
 use vfield_sim::field::Field;
 use vfield_sim::machine::Fault;
@@ -155,9 +156,10 @@ fn a_liar_is_blamed_at_once_and_reads_are_served_elsewhere() {
 fn full_holder(field: &Field, node: NodeId) -> Record {
     let image = &field.images[0];
     let size = image.chunks();
-    Record {
+    let record = Record {
         node,
         version: u64::MAX,
+        progress: 0,
         subject: Subject {
             image: image.id,
             names: image.name.as_str().into(),
@@ -168,7 +170,9 @@ fn full_holder(field: &Field, node: NodeId) -> Record {
         arc: Arc { start: 0, length: size },
         filled: Filled { from: 0, count: size },
         leaving: false,
-    }
+        signature: Signature::default(),
+    };
+    record.signed(&Simulated(node))
 }
 
 /// Each believes that another has everything, in a circle, and all read at once: no reader waits
@@ -183,7 +187,8 @@ fn nodes_that_believe_in_each_other_do_not_wait_for_each_other() {
             let ids: Vec<NodeId> = nodes.iter().map(|&node| field.machines[node].identity.node).collect();
             for (at, &node) in nodes.iter().enumerate() {
                 let records = vec![full_holder(&field, ids[(at + 1) % count])];
-                field.input(node, Input::Learned(Snapshot { records, ..Snapshot::default() }));
+                let snapshot = Snapshot { records, ..Snapshot::default() };
+                field.input(node, Input::Learned { from: ids[(at + 1) % count], snapshot });
             }
             let readers = field.read_all(&nodes, 0);
             field.until_read(&readers, secs(10));
@@ -203,7 +208,8 @@ fn false_hopes_end_when_an_origin_comes() {
     let ids = nodes.map(|node| field.machines[node].identity.node);
     for (at, &node) in nodes.iter().enumerate() {
         let records = vec![full_holder(&field, ids[1 - at])];
-        field.input(node, Input::Learned(Snapshot { records, ..Snapshot::default() }));
+        let snapshot = Snapshot { records, ..Snapshot::default() };
+        field.input(node, Input::Learned { from: ids[1 - at], snapshot });
     }
     let readers = field.read_all(&nodes, 0);
     field.run(secs(3));
