@@ -16,7 +16,7 @@ impl Extent {
         Some(Self { start: offset, end: offset.checked_add(length)? })
     }
 
-    /// First byte.
+    /// Offset of the first byte.
     pub const fn start(self) -> u64 {
         self.start
     }

@@ -1,8 +1,8 @@
 //! Where words to people and log lines go: stderr, in one of three styles and at one of four
 //! levels.
 //!
-//! Owns the choice of style, the level, which a running daemon can change, and the tracing subscriber. What is
-//! said about a node's events is the daemon's.
+//! Owns the choice of style, the level, which a running daemon can change, and the tracing
+//! subscriber. What is said about a node's events is the daemon's.
 
 use crate::output;
 use crate::volume::Volume;

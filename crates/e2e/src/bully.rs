@@ -1,5 +1,5 @@
-//! A peer made by hand, which greets as a node does and then does what no node would: speaks the wire's bytes, as
-//! docs/reference/protocol.md has them, and knows no rules.
+//! A peer made by hand, which greets as a node does and then does what no node would: speaks the
+//! wire's bytes, as docs/reference/protocol.md has them, and knows no rules.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};

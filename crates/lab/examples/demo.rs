@@ -237,7 +237,7 @@ fn print_sources(origin: &Daemon, nodes: &[Daemon]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A heading.
+/// Prints a heading after an empty line.
 fn title(text: &str) {
     say("", &format!("\n{}", paint("1;36", text)));
 }

@@ -153,7 +153,7 @@ impl Day {
         self.ended[machine as usize] += 1;
     }
 
-    /// `systemctl restart`.
+    /// The outcome of `systemctl restart`.
     fn restart(&mut self, machine: Machine, words: &[&str]) -> Outcome {
         self.stop(machine)?;
         self.start(machine, words)

@@ -38,7 +38,7 @@ pub enum TlsError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// The fact.
+        /// The fact, without the path.
         why: String,
     },
     /// Everybody could be the server.

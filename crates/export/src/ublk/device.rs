@@ -57,7 +57,7 @@ pub enum Stopped {
 }
 
 impl Device {
-    /// See [`super::export`].
+    /// Makes the device, as [`super::export`] says.
     pub(super) fn open(source: Arc<dyn BlockSource>, options: &Options) -> Result<Self, UblkError> {
         let parameters = parameters(&*source)?;
         let mut control = ControlDevice::open()?;
