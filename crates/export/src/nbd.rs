@@ -38,6 +38,7 @@ pub mod kernel;
 mod listener;
 mod outbox;
 mod pause;
+mod refusals;
 mod server;
 mod session;
 mod socket;

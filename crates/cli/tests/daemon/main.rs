@@ -199,6 +199,27 @@ fn a_second_origin_adds_an_image() {
 }
 
 #[test]
+fn an_image_of_a_starting_daemon_is_waited_for() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", 300_000);
+    let addr = free_port();
+    let node = bench.start("c1", &["join", &addr, "--store", "0"]);
+    let said = || String::from_utf8(node.ask(&["status"]).stderr).unwrap();
+    wait_until("it starts", || said().contains("the daemon is still starting"));
+    let mut cat = vfield(&node.dir);
+    cat.args(["cat", "a.img", "--control"]).arg(&node.control).stdout(Stdio::piped());
+    let cat = cat.spawn().unwrap();
+    let _origin = bench.start("c0", &["serve", "a.img", "--listen", &addr]);
+    let output = cat.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == image);
+}
+
+/// An address at which nothing listens for the moment.
+fn free_port() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
 fn a_socket_appears_with_the_daemon_and_goes_with_it() {
     let bench = Bench::new();
     bench.image("a.img", 5000);
