@@ -33,7 +33,7 @@ pub enum WriteError {
     Io(String),
 }
 
-/// Who has a device open: counted by exports, for those who would change it under them.
+/// The users of an open device: exports count them, and a change under them is refused.
 #[derive(Debug, Clone, Default)]
 pub struct Users(Arc<AtomicU64>);
 
@@ -71,9 +71,9 @@ pub type Writing<'a> = Pin<Box<dyn Future<Output = Result<(), WriteError>> + Sen
 ///
 /// A change that is done is seen by every read that begins after it, on whatever connection or
 /// export. Changes that overlap in time come out granule by granule as if one had come after the
-/// other. What is done before a [`flush`](BlockDevice::flush) begins is durable when that flush is
-/// done, as far as the medium lets anything be durable; before that a crash may undo any part of
-/// it. "Force unit access" is a change and then a flush.
+/// other. A change that ended before a [`flush`](BlockDevice::flush) begins is durable when that
+/// flush is done, as far as the medium lets anything be durable; before that a crash may undo any
+/// part of it. "Force unit access" is a change and then a flush.
 ///
 /// A change that failed is remembered: no flush succeeds while there are bytes whose last change
 /// failed. A writer between an export and the file system may swallow a refusal, and a flush is
@@ -108,12 +108,12 @@ pub trait BlockDevice: BlockSource {
         Ok(())
     }
 
-    /// Makes durable what was done before. Changes go on meanwhile. Fails while there are bytes
+    /// Makes all changes before it durable. Changes go on meanwhile. Fails while there are bytes
     /// whose last change failed.
     fn flush(&self) -> Writing<'_>;
 
-    /// Who has it open. An export counts each file and connection that somebody opened; not what it
-    /// attaches by itself.
+    /// The users that have it open. An export counts each file and connection that somebody opened;
+    /// not what it attaches by itself.
     fn users(&self) -> &Users;
 
     /// True if changes end with this process, flushed or not.

@@ -34,7 +34,7 @@ impl Piece {
         }
     }
 
-    /// A piece holds at least one byte; this is here for those who ask.
+    /// A piece holds at least one byte; clippy wants this beside `len`.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

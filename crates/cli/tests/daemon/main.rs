@@ -1,6 +1,6 @@
 //! Daemons with real nodes on loopback, spoken to as a person or a script would.
 //!
-//! Every address has a port of the system's choice. What is waited for is a state, with `status
+//! Every address has a port of the system's choice. Tests wait for a state, with `status
 //! --wait` wherever it knows it.
 
 mod memory;
@@ -271,7 +271,7 @@ fn what_answers_and_is_no_field_is_named() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = other.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || {
-        // Whoever comes gets a line and the end, until a connection says that it is enough.
+        // Each client gets a line and the end, until a connection says that it is enough.
         for stream in other.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n");

@@ -1,4 +1,4 @@
-//! Images that come and go while daemons run: what is added is read at once, what is dropped is
+//! Images that come and go while daemons run: an added image is read at once, a dropped one is
 //! used by nobody.
 
 use serde_json::Value;
@@ -95,14 +95,14 @@ fn a_second_image_is_added_while_both_run() -> Outcome {
     let held = image(&status, "second.img")["held_bytes"].as_u64().expect("a number");
     assert!(held > BYTES * 2 / 5 && held < BYTES * 3 / 5, "{held} of {BYTES}");
 
-    // What was moved away is seen, as of what was served from the start.
+    // A moved file is noticed, as one served from the start is.
     std::fs::remove_file(&file)?;
     let moved = |status: &Value| image(status, "second.img")["source"]["moved"] == "unlinked";
     field.origin.wait_status("it is gone", NEWS, moved)?;
     Ok(())
 }
 
-/// What cannot be added is said in a line, and changes nothing.
+/// An image that cannot be added costs a line, and changes nothing.
 #[test]
 fn what_cannot_be_added_is_said() -> Outcome {
     let field = field()?;
@@ -142,7 +142,7 @@ fn an_image_is_dropped_when_nobody_needs_it() -> Outcome {
     let last = refusal(&field.origin, &["drop", "second.img"]);
     assert!(last.contains("second.img") && last.contains("would be lost with it"), "{last}");
 
-    // The origin gives up what the node holds; others still read it, also who comes later.
+    // The origin gives up what the node holds; others still read it, also later joiners.
     let covered = |status: &Value| image(status, "disk.img")["origin_may_leave"] == true;
     field.origin.wait_status("covered", NEWS, covered)?;
     order(&field.origin, &["drop", "disk.img"])?;

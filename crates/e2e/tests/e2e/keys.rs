@@ -1,5 +1,5 @@
-//! Fields with a key: who is let in, what those see who are not, and how a key is changed while the
-//! field goes on.
+//! Fields with a key: which nodes get in, what rejected ones see, and how a key is changed while
+//! the field goes on.
 
 use serde_json::Value;
 use std::io::Write as _;

@@ -3,10 +3,10 @@
 //! Owns everything of a connection, in one task and without a lock. Invariants: a request gets
 //! exactly one answer; nothing is taken on while the outbox is full or too much waits, so memory is
 //! bounded by [`super::Limits`], [`OUTBOX_BYTES_MAX`](super::outbox::OUTBOX_BYTES_MAX) and one
-//! window, whatever the client does; what is here is answered at once and never waits behind what
-//! is not. The order of work is in [`Connection::poll`]: answer all that can be answered, send it
-//! together, only then read again. The server starts one for each accepted socket. How answers are
-//! laid out is `answer.rs`'s business.
+//! window, whatever the client does; a request for present bytes is answered at once and never
+//! waits behind another. The order of work is in [`Connection::poll`]: answer all that can be
+//! answered, send it together, only then read again. The server starts one for each accepted
+//! socket. How answers are laid out is `answer.rs`'s business.
 
 use super::Limits;
 use super::access::{self, Rule};
