@@ -13,9 +13,11 @@ vfield_disk_seconds=10
 
 vfield_say() { echo "vfield: $*" >/dev/console; }
 
-# Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE. Fails if there is no such root.
+# Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE; of a word that stands there twice, the last counts.
+# Fails if there is no such root.
 vfield_read_command_line() {
-    vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also='' vfield_options=''
+    vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
+    vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost=''
     # shellcheck disable=SC2013 # its words are what is wanted
     for vfield_word in $(cat /proc/cmdline); do
         vfield_value=${vfield_word#*=}
@@ -31,14 +33,16 @@ vfield_read_command_line() {
         vfield.overlay_size=*) vfield_size=$vfield_value ;;
         vfield.overlay_from=*) vfield_from=$vfield_value ;;
         vfield.also=*) vfield_also=$(echo "$vfield_value" | tr , ' ') ;;
-        vfield.store=* | vfield.zone=* | vfield.listen=* | vfield.threads=*)
-            vfield_word=${vfield_word#vfield.}
-            vfield_options="$vfield_options --${vfield_word%%=*} $vfield_value"
-            ;;
-        vfield.join_boost=*) vfield_options="$vfield_options --join-boost $vfield_value" ;;
+        vfield.store=*) vfield_store=$vfield_value ;;
+        vfield.zone=*) vfield_zone=$vfield_value ;;
+        vfield.listen=*) vfield_listen=$vfield_value ;;
+        vfield.threads=*) vfield_threads=$vfield_value ;;
+        vfield.join_boost=*) vfield_join_boost=$vfield_value ;;
         vfield.*) vfield_say "nothing is called ${vfield_word%%=*}" ;;
         esac
     done
+    vfield_options="${vfield_store:+ --store $vfield_store}${vfield_zone:+ --zone $vfield_zone}${vfield_listen:+ --listen $vfield_listen}"
+    vfield_options="$vfield_options${vfield_threads:+ --threads $vfield_threads}${vfield_join_boost:+ --join-boost $vfield_join_boost}"
     [ -n "$vfield_members" ]
 }
 

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The kernel counts in ticks of some 10 ms: the shares of what is shorter than this would be
+/// The kernel counts in ticks of some 10 ms: the shares of shorter times would be
 /// noise.
 const SHORTEST: Duration = Duration::from_millis(100);
 

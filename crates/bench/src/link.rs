@@ -76,7 +76,7 @@ fn route_v6(table: &str, peer: Ipv6Addr) -> Option<String> {
         let length = u32::from_str_radix(fields.get(1)?, 16).ok().filter(|length| *length <= 128)?;
         let metric = u32::from_str_radix(fields.get(5)?, 16).ok()?;
         let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-        // "lo" is where what has no route is thrown away.
+        // The kernel drops packets without a route at "lo".
         let device = fields.get(9).filter(|device| **device != "lo")?;
         (peer & mask == network).then(|| ((length, u32::MAX - metric), (*device).to_owned()))
     };

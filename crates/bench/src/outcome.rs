@@ -18,8 +18,8 @@ const PROCESSORS_FULL: f64 = 0.9;
 /// Above this share a run says nothing about the network.
 const MOSTLY: f64 = 0.9;
 
-/// Version of the object. It rises when a field is renamed, goes, or changes its meaning; a new field
-/// leaves it.
+/// Version of the object. It rises when a field is renamed, goes, or changes its meaning; a new
+/// field leaves it.
 pub const FORMAT: u32 = 1;
 
 /// All of it.

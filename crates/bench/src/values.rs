@@ -1,4 +1,4 @@
-//! The kinds of values that say what is measured, each in a file of its own.
+//! The kinds of values that name a measurement, each in a file of its own.
 //!
 //! A value that exists is valid: parsing is the only way to make one.
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests under way at the end of a run may take so long to be answered: what is slower than this
+/// Requests under way at the end of a run may take so long to be answered: slower answers than this
 /// waits for something else than the network.
 const GRACE: Duration = Duration::from_secs(2);
 

@@ -16,7 +16,7 @@ impl Extent {
         Some(Self { start: offset, end: offset.checked_add(length)? })
     }
 
-    /// First byte.
+    /// Offset of the first byte.
     pub const fn start(self) -> u64 {
         self.start
     }
@@ -43,7 +43,7 @@ impl Extent {
         if start < end { Extent { start, end } } else { Extent { start: self.start, end: self.start } }
     }
 
-    /// What is left of it after its first `bytes` (empty if that is all of it).
+    /// The rest of it after its first `bytes` (empty if that is all of it).
     pub fn skip(self, bytes: u64) -> Extent {
         Extent { start: self.start.saturating_add(bytes).min(self.end), end: self.end }
     }

@@ -1,8 +1,8 @@
 //! Where node and exports meet: an image as something to read.
 //!
-//! Exports (NBD, FUSE...) see nothing but [`BlockSource`]; a node, a file and a test's vector of bytes
-//! can stand behind it. An answer is a list of [`Piece`]s rather than a filled buffer, so that an export
-//! may hand pages to the kernel (`sendfile`) instead of copying them.
+//! Exports (NBD, FUSE...) see nothing but [`BlockSource`]; a node, a file and a test's vector of
+//! bytes can stand behind it. An answer is a list of [`Piece`]s rather than a filled buffer, so
+//! that an export may hand pages to the kernel (`sendfile`) instead of copying them.
 
 use crate::device::BlockDevice;
 use crate::extent::Extent;
@@ -34,14 +34,15 @@ impl Piece {
         }
     }
 
-    /// A piece holds at least one byte; this is here for those who ask.
+    /// A piece holds at least one byte; clippy wants this beside `len`.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A run of bytes in a file. They are right, and stay as they are, until this value is dropped: keep it
-/// until the kernel has taken the bytes (until `sendfile` or `read` returned, not until they are sent).
+/// A run of bytes in a file. They are right, and stay as they are, until this value is dropped:
+/// keep it until the kernel has taken the bytes (until `sendfile` or `read` returned, not until
+/// they are sent).
 pub struct FilePiece {
     file: Arc<OwnedFd>,
     offset_bytes: u64,
@@ -94,7 +95,8 @@ pub enum ReadError {
     /// No live node had the bytes for as long as the node was told to wait.
     #[error("no copy of bytes {0:?} was to be had within the i/o timeout")]
     TimedOut(Extent),
-    /// The file behind the image no longer has the bytes that were published, and nobody else has them.
+    /// The file behind the image no longer has the bytes that were published, and nobody else has
+    /// them.
     #[error("bytes {0:?} of the source are unreadable or no longer what was published")]
     SourceChanged(Extent),
     /// Reading the source failed.
@@ -134,8 +136,9 @@ pub type Allocating<'a> = Pin<Box<dyn Future<Output = Result<Vec<Allocation>, Re
 
 /// An image of a fixed length, read-only unless [`device`](BlockSource::device) says otherwise.
 ///
-/// Extents must lie within the image: exports check what clients ask for, once, and implementations may
-/// panic on anything else. What lies past the end up to a device's block size is the export's to pad.
+/// Extents must lie within the image: exports check what clients ask for, once, and implementations
+/// may panic on anything else. What lies past the end up to a device's block size is the export's
+/// to pad.
 pub trait BlockSource: Send + Sync + 'static {
     /// Name for people and for clients to ask for; at most 255 bytes, no `/`, not empty.
     fn name(&self) -> &str;
@@ -154,20 +157,21 @@ pub trait BlockSource: Send + Sync + 'static {
     /// The unit in which reads cost least: the chunk size, a power of two.
     fn chunk_bytes(&self) -> u32;
 
-    /// Appends the pieces of `extent` if all of it is here and answers true; otherwise leaves `pieces` as
-    /// it was and answers false. Never waits, and takes no lock that the network side takes.
+    /// Appends the pieces of `extent` if all of it is here and answers true; otherwise leaves
+    /// `pieces` as it was and answers false. Never waits, and takes no lock that the network side
+    /// takes.
     fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool;
 
-    /// Waits until at least the first byte of `extent` (not empty) is here, and returns the pieces of as
-    /// long a part from its start as is here without more waiting. Everything in `extent` is asked for
-    /// at once, so a caller reads a long extent by calling again with the rest.
+    /// Waits until at least the first byte of `extent` (not empty) is here, and returns the pieces
+    /// of as long a part from its start as is here without more waiting. Everything in `extent` is
+    /// asked for at once, so a caller reads a long extent by calling again with the rest.
     fn read(&self, extent: Extent) -> Reading<'_>;
 
     /// Says that `extent` will be read; returns at once.
     fn prefetch(&self, extent: Extent, urgency: Urgency);
 
-    /// Which parts of `extent` are known to be zeros, as runs from its start that cover all of it or a
-    /// non-empty part of it. May have to fetch hash pages, never data.
+    /// Which parts of `extent` are known to be zeros, as runs from its start that cover all of it
+    /// or a non-empty part of it. May have to fetch hash pages, never data.
     fn allocation(&self, extent: Extent) -> Allocating<'_>;
 
     /// True once every byte is here for good: reads will not wait any more.

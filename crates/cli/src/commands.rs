@@ -65,22 +65,30 @@ fn shown(status: &DaemonStatus, json: bool) -> String {
 
 fn wait(control: Option<&Path>, until: Until, timeout: Option<Duration>) -> Result<(), Failure> {
     let start = Instant::now();
-    let mut client = Client::await_daemon(control, timeout.unwrap_or(DAEMON_PATIENCE))?;
+    let client = Client::await_daemon(control, timeout.unwrap_or(DAEMON_PATIENCE))?;
     let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+    if reach(client, until, left)? {
+        return Ok(());
+    }
+    let seconds = timeout.unwrap_or_default().as_secs_f64();
+    Err(Failure::failed(format!("not {until} after {seconds} s")).hint("`vfield status` shows the progress"))
+}
+
+/// False if the time is over; without a time it is never.
+fn reach(mut client: Client, until: Until, left: Option<Duration>) -> Result<bool, Failure> {
     client.send(&Request::Wait { until, timeout_ms: left.map(millis) })?;
     match client.reply()? {
-        Reply::Reached => Ok(()),
-        Reply::TimedOut => {
-            let seconds = timeout.unwrap_or_default().as_secs_f64();
-            Err(Failure::failed(format!("not {} after {seconds} s", until)).hint("`vfield status` shows the progress"))
-        }
+        Reply::Reached => Ok(true),
+        Reply::TimedOut => Ok(false),
         _ => Err(client.unexpected()),
     }
 }
 
-/// Runs `vfield cat`.
+/// Runs `vfield cat`: of a daemon that is still starting, once it is ready.
 pub fn cat(options: &CatOptions) -> Result<(), Failure> {
-    let mut client = Client::connect(options.control.control.as_deref())?;
+    let control = options.control.control.as_deref();
+    reach(Client::connect(control)?, Until::Ready, None)?;
+    let mut client = Client::connect(control)?;
     let length = options.length.map(|size| size.0);
     client.send(&Request::Cat { image: options.image.clone(), offset: options.offset.0, length })?;
     let mut buffer = vec![0; CAT_BYTES];

@@ -64,7 +64,7 @@ fn send_file(path: &Path, options: &AddOptions) -> Result<Client, Failure> {
 
 /// Says which image is wanted.
 fn send_wish(options: &AddOptions) -> Result<Client, Failure> {
-    // What cannot be meant is said before a daemon is asked.
+    // Contradictions are refused before a daemon is asked.
     let _: Wanted = options
         .target
         .parse()

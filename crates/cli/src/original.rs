@@ -18,7 +18,7 @@ const NBD: &str = "tcp:127.0.0.1:10809";
 /// The words that make a command line one of the original's.
 const WORDS: [&str; 4] = ["-file", "-bs", "-store", "-join_boost"];
 
-/// What was typed, each at most once.
+/// The typed options, each at most once.
 #[derive(Default)]
 struct Typed {
     file: Option<OsString>,
@@ -42,7 +42,7 @@ fn is_original(word: &str) -> bool {
     letters.is_some_and(|letters| !letters.chars().all(|letter| "vqhV".contains(letter)))
 }
 
-/// A failure about a modern option, about the one that was typed.
+/// A failure about a modern option, in terms of the typed one.
 pub fn in_its_words(failure: Failure) -> Failure {
     failure.renamed("--store", "-store").renamed("--join-boost", "-join_boost")
 }

@@ -1,4 +1,4 @@
-//! `vfield overlay`: what was written to an image of the running daemon, shown, saved or dropped.
+//! `vfield overlay`: shows, saves or drops the changes of an image of the running daemon.
 
 use crate::args::{OverlayAction, OverlayOptions};
 use crate::status::overlay_text;

@@ -18,7 +18,7 @@ use vfield_core::wire::Proof;
 use vfield_daemon::values::image::ImageName;
 use vfield_trust::signature::{BadTrust, read_short};
 
-/// Behind the name of an image's file: what is said of it, and the signature of that.
+/// Behind the name of an image's file: the statement about it, and that statement's signature.
 const STATEMENT: &str = ".vfield";
 const SIGNATURE: &str = ".vfield.minisig";
 

@@ -1,4 +1,4 @@
-//! Files to be served: what can be said against one before it is hashed.
+//! Files to be served: reasons to refuse a file before it is hashed.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use vfield_console::values::size::Size;
 use vfield_core::chunk::ChunkSize;
 use vfield_daemon::values::image::ImageName;
 
-/// Refuses what cannot be an image: missing, unreadable, a directory, a pipe, empty.
+/// Refuses a path that cannot be an image: missing, unreadable, a directory, a pipe, empty.
 pub fn check(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::failed(format!("{}: {why}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {

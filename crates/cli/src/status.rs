@@ -77,16 +77,16 @@ fn memory_text(memory: &MemoryStatus) -> String {
 /// Who may be in the field.
 fn field_text(field: &FieldStatus) -> String {
     let Some((spoken, others)) = field.keys.split_first() else {
-        return "OPEN: whoever reaches this node can join and read; see `vfield key`".to_owned();
+        return "open: every machine that reaches this node can join; see `vfield key`".to_owned();
     };
     let others = match others {
         [] => String::new(),
-        others => format!(", understands {} too", clean(&others.join(", "))),
+        others => format!(", also accepts {}", clean(&others.join(", "))),
     };
     let turned_away = match field.turned_away {
         0 => String::new(),
-        1 => "; 1 stranger was turned away".to_owned(),
-        count => format!("; {count} strangers were turned away"),
+        1 => "; 1 connection rejected".to_owned(),
+        count => format!("; {count} connections rejected"),
     };
     format!("closed, encrypted, key {}{others}{turned_away}", clean(spoken))
 }
@@ -101,7 +101,7 @@ fn misdeeds_text(misdeeds: &Tally) -> Option<String> {
 fn zone_text(zone: &ZoneStatus) -> Option<String> {
     let name = match zone.name.as_str() {
         "" if zone.zones <= 1 => return None,
-        "" => "none was named".to_owned(),
+        "" => "no name".to_owned(),
         name => clean(name),
     };
     let role = if zone.gateway { ", this node is a gateway" } else { "" };
@@ -126,13 +126,13 @@ fn image_text(image: &ImageStatus) -> String {
     out.push_str(&risk_text(image));
     let fill = match (image.capacity_bytes, image.filled) {
         (0, _) if image.source.is_some() => "all of it, in the source".to_owned(),
-        (0, _) => "nothing, by choice".to_owned(),
+        (0, _) => "nothing, its size is 0".to_owned(),
         (capacity, true) => format!("{} of {}, filled", human(image.held_bytes), human(capacity)),
         (capacity, false) => format!("{} of {}, filling", human(image.held_bytes), human(capacity)),
     };
     let transient = match image.transient_bytes {
         0 => String::new(),
-        bytes => format!(", and {} for a while", human(bytes)),
+        bytes => format!(", and {} transient", human(bytes)),
     };
     line(&mut out, &format!("  held here  {fill}{transient}"));
     if image.taken_over_bytes > 0 {
@@ -185,7 +185,7 @@ pub fn overlay_text(overlay: &OverlayStatus) -> String {
 /// Whose death would cost most, once the stores hold everything.
 fn risk_text(image: &ImageStatus) -> String {
     let Some(risk) = image.at_risk.as_ref().filter(|_| image.origin_may_leave) else { return String::new() };
-    let until = if image.origins > 0 { ", were the origin gone" } else { "" };
+    let until = if image.origins > 0 { ", if the origin is gone too" } else { "" };
     format!("  one copy   if {} dies, {} is lost{until}\n", clean(&risk.addr), some_percent(risk.share))
 }
 
@@ -194,7 +194,7 @@ fn may_leave(image: &ImageStatus) -> String {
     match (image.origin_may_leave, image.origins) {
         (true, 0) => "it has left, the stores hold all of it".to_owned(),
         (true, _) => "yes, the stores hold all of it".to_owned(),
-        (false, 0) => format!("it is gone, and {} of the chunks are held by nobody", percent(1.0 - image.coverage)),
+        (false, 0) => format!("it has left, {} of the chunks are in no store", percent(1.0 - image.coverage)),
         (false, _) => format!("no, {} of the chunks are in no store yet", percent(1.0 - image.coverage)),
     }
 }

@@ -114,7 +114,7 @@ fn a_gateway_of_one_of_three_zones() {
 fn zones_are_told_of_where_there_are_any() {
     let zone = |name: &str, zones, gateways| ZoneStatus { name: name.to_owned(), gateway: false, zones, gateways };
     assert_eq!(zone_text(&zone("", 1, 0)), None);
-    assert_eq!(zone_text(&zone("", 2, 1)).as_deref(), Some("none was named; knows 2 zones, 1 gateway"));
+    assert_eq!(zone_text(&zone("", 2, 1)).as_deref(), Some("no name; knows 2 zones, 1 gateway"));
     assert_eq!(zone_text(&zone("a", 1, 4)).as_deref(), Some("a; knows 1 zone, 4 gateways"));
 }
 

@@ -1,4 +1,5 @@
-//! The reference of the command line is what the program says of itself. `VFIELD_REWRITE=1` writes it anew.
+//! The reference of the command line is what the program says of itself. `VFIELD_REWRITE=1` writes
+//! it anew.
 
 use clap::{Command, CommandFactory};
 use std::fmt::Write;

@@ -143,7 +143,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// What is missing in an answer that a tired person is to understand.
+    /// The parts that an answer to a tired person lacks.
     fn fault(&self) -> Option<&'static str> {
         let lines: Vec<&str> = self.text.lines().collect();
         match &lines[..] {

@@ -97,7 +97,7 @@ impl fmt::Display for Failure {
 /// Text on a command line or in a configuration file that is no value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadValue {
-    /// What is wrong with it, naming it.
+    /// The fault, with the name of the value.
     pub fact: String,
     /// What would be right.
     pub hint: String,

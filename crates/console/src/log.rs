@@ -1,8 +1,8 @@
 //! Where words to people and log lines go: stderr, in one of three styles and at one of four
 //! levels.
 //!
-//! Owns the choice of style, the level, which a running daemon can change, and the tracing subscriber. What is
-//! said about a node's events is the daemon's.
+//! Owns the choice of style, the level, which a running daemon can change, and the tracing
+//! subscriber. The words for a node's events are the daemon's.
 
 use crate::output;
 use crate::volume::Volume;
@@ -193,8 +193,7 @@ struct Line(MultiProgress);
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A terminal that is gone, or a full disk: the place to complain of that is the one that
-        // has failed.
+        // If the terminal is gone or the disk full, there is no place left for a complaint.
         let _ = self.0.suspend(|| io::stderr().write_all(bytes));
         Ok(bytes.len())
     }

@@ -2,7 +2,7 @@
 //!
 //! A request is one JSON object on one line, with the protocol's version in `vfield` and the order
 //! in `op`: `{"vfield":1,"op":"status"}`. Replies are lines too, told apart by `reply`; a `data`
-//! line is followed by so many raw bytes. What comes in is hostile until [`Request::parse`]
+//! line is followed by so many raw bytes. Input is hostile until [`Request::parse`]
 //! returned it.
 
 use super::offer::{ExportStatus, MemoryStatus};
@@ -28,7 +28,7 @@ pub enum Request {
     Status,
     /// Answered by [`Reply::Reached`] once `until` holds, or by [`Reply::TimedOut`].
     Wait {
-        /// What is waited for.
+        /// The awaited condition.
         until: Until,
         /// For how long at most; without it for ever.
         timeout_ms: Option<u64>,
@@ -92,11 +92,11 @@ pub enum Request {
     },
 }
 
-/// What is to be known of a file that is handed over to be served.
+/// Properties of a file that is handed over to be served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Serve {
-    /// Its path, absolute: what `status` calls it, and what is looked at to see whether it was
+    /// Its path, absolute: its name in `status`, and the path that is checked to see whether it was
     /// moved away.
     pub path: String,
     /// Name of the image.
@@ -244,7 +244,7 @@ pub struct DaemonStatus {
     /// How much memory it takes, and may.
     #[serde(default)]
     pub memory: MemoryStatus,
-    /// What was written to the images here.
+    /// Changes of the images here.
     #[serde(default)]
     pub overlays: Vec<OverlayStatus>,
     /// What the daemon has given up, a part each; `not` begins what it could not.
@@ -267,7 +267,7 @@ pub struct OverlayStatus {
     pub place: String,
     /// What takes up room, in whole granules of 4 KiB.
     pub held_bytes: u64,
-    /// What was made zeros and takes up none.
+    /// Bytes that were made zeros and take up none.
     pub zero_bytes: u64,
     /// How much may be held.
     pub max_bytes: u64,

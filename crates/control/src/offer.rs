@@ -50,9 +50,9 @@ impl ExportStatus {
     pub fn sentence(&self) -> String {
         let Self { kind, address, image } = self;
         match (kind, image) {
-            (ExportKind::Fuse, _) => format!("images are files in {address}"),
+            (ExportKind::Fuse, _) => format!("the images are files in {address}"),
             (_, Some(image)) => format!("{image} is the block device {address}"),
-            _ => format!("images are at {address}"),
+            _ => format!("the images are exported at {address}"),
         }
     }
 

@@ -20,7 +20,7 @@ pub struct Order {
 /// Waits for one; `None` if the client has gone without a word.
 ///
 /// # Errors
-/// If what comes is longer than an order, or ends before one does.
+/// If the input is longer than an order, or ends before it is whole.
 pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
     let (mut buffer, mut filled, mut file) = (vec![0; REQUEST_BYTES_MAX], 0, None);
     loop {
@@ -44,8 +44,8 @@ pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
     }
 }
 
-/// Waits until the client says more, or goes. It has nothing more to say: whatever comes, the end
-/// included, ends the conversation.
+/// Waits until the client says more, or goes. It has nothing more to say: any byte,
+/// and the end, ends the conversation.
 pub async fn anything_more(stream: &UnixStream) {
     let mut byte = [0];
     // An error is an end as well.

@@ -16,7 +16,7 @@ use vfield_export::private_socket::{self, SocketFile};
 /// Clients that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 128;
 
-/// Who is at a socket's path.
+/// The occupant of a socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupant {
     /// Nothing is there.

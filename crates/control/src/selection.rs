@@ -51,7 +51,7 @@ impl Named for NodeImage {
 /// Why nothing was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undecided {
-    /// There is nothing of the kind; the names and ids of what is there.
+    /// There is nothing of the kind; the names and ids of the images.
     None(Vec<String>),
     /// There are several; their names and ids.
     Several(Vec<String>),
@@ -78,7 +78,7 @@ fn text(one: &impl Named) -> String {
 }
 
 impl Undecided {
-    /// For people; `whose` is who has the images: "this node".
+    /// For people; `whose` names their holder: "this node".
     pub fn explain(&self, wanted: &str, whose: &str) -> Failure {
         let (fact, hint) = self.words(wanted, whose);
         Failure::failed(fact).hint(hint)

@@ -34,7 +34,7 @@ const COPY_BYTES: usize = 128 << 10;
 /// What `wait` and `leave` give back.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What stands behind the socket.
+/// The daemon behind the socket.
 pub trait Daemon: Send + Sync + 'static {
     /// Its view, or what it does instead of having one.
     fn status(&self) -> Result<DaemonStatus, Reply>;

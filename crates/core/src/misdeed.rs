@@ -39,13 +39,13 @@ misdeeds! {
     /// Refusals of announced chunks.
     FalseClaims = "false_claims", "false claims";
     /// Bans of a peer because nothing whole came from it in time.
-    Drags = "drags", "times nothing whole came";
+    Drags = "drags", "bans for delivering nothing";
     /// Denials of false statements that this node is dead, or another at its address.
     Denials = "denials", "denials of its own death";
     /// Connections that did not greet in time.
     Silent = "silent", "silent connections";
     /// Connections that were closed to make room for others.
-    ShownOut = "shown_out", "shown out for others";
+    ShownOut = "shown_out", "closed to make room";
     /// Frames that did not come whole in time.
     SlowFrames = "slow_frames", "slow frames";
     /// Invalid frames, and valid ones out of place.

@@ -1,6 +1,6 @@
 //! Peers: how each has answered so far, and which one to ask next.
 //!
-//! Owned by [`crate::node::Node`]. It measures delay, counts what is outstanding, and remembers
+//! Owned by [`crate::node::Node`]. It measures delay, counts outstanding requests, and remembers
 //! stalls, broken links and each peer's [`Standing`]. It decides only between given peers;
 //! placement says which peers have a chunk.
 

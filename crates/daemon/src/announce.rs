@@ -83,7 +83,7 @@ mod tests {
         assert!(near.starts_with("another machine joins with: vfield join 192.168.1.1:4441\nan open field: "));
         let closed = said("0.0.0.0:4440", "192.168.1.1:4440", true, true);
         assert!(closed.starts_with(
-            "another machine joins with: vfield join 192.168.1.1 --field-key FILE\nimages are files in /mnt"
+            "another machine joins with: vfield join 192.168.1.1 --field-key FILE\nthe images are files in /mnt"
         ));
         let open = said("0.0.0.0:4440", "192.168.1.1:4440", true, false);
         assert!(open.starts_with("another machine joins with: vfield join 192.168.1.1\nopen to every network"));

@@ -4,10 +4,10 @@
 //! Owns two processes. The guard is small and does nothing but start the daemon, again and again:
 //! at once if it was killed, a moment later if it failed, because its members may not run yet, or
 //! if a defect ended it soon after its start, because that may happen again; and keep the memory of
-//! the daemon's stores meanwhile. Both are left alone by the shutdown, which spares what has an `@`
-//! in front of its name, and by those who look for memory: their own is locked, and the kernel
-//! knows that it must not wait for the daemon's device in order to give the daemon memory. Nothing
-//! here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
+//! the daemon's stores meanwhile. Both are left alone by the shutdown, which spares processes with
+//! an `@` in front of its name, and by those who look for memory: their own is locked, and the
+//! kernel knows that it must not wait for the daemon's device in order to give the daemon memory.
+//! Nothing here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
 
 use crate::keeper::custody::Custody;
 use nix::sys::signal::{self, SigSet, SigmaskHow, sigprocmask};
@@ -73,7 +73,7 @@ pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
             Next::End => return Ok(Role::Done),
             Next::Refuse => return Err(Failure::usage("the daemon was told what it cannot do").already_said()),
             Next::AtOnce => tracing::warn!("the daemon was killed ({ended}) and is started again"),
-            // One that has run for a while waits for nothing.
+            // After a long run it waits for nothing.
             Next::Later => std::thread::sleep(AGAIN.saturating_sub(started.elapsed())),
         }
     }

@@ -4,7 +4,7 @@
 //! Both are the same to a node ([`vfield_node::keeper::Keeper`]): a file is given away with a name,
 //! and is there at the next start. The guard is asked over a line of its own ([`custody`]), the
 //! service manager as `sd_notify(3)` and `sd_listen_fds(3)` describe it. Neither looks into a file:
-//! what is in it is the node's to judge.
+//! the node judges its content.
 
 pub mod custody;
 mod inherited;

@@ -1,4 +1,4 @@
-//! The files that field keys are read from, and what is said of those that are none.
+//! The files that field keys are read from, and the failures of files that have none.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -149,6 +149,7 @@ async fn live(
     };
     service_manager::tell("STOPPING=1");
     handler.close();
+    let was_member = node.is_some();
     let left = match node {
         None => Leaving { handed_over: 0, lost: 0 },
         Some((node, images, overlays)) => {
@@ -163,6 +164,9 @@ async fn live(
         }
     };
     announce::left(console, left);
+    if was_member {
+        console.say("this node has left the field");
+    }
     drop(place);
     end.answer(Reply::Left { handed_over: left.handed_over, lost: left.lost });
     server.finish().await;

@@ -5,7 +5,8 @@
 //! weight: a later event says more.
 
 use indicatif::ProgressBar;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -29,6 +30,8 @@ const JSON_EVERY: Duration = Duration::from_secs(1);
 const GONE_MAX: u32 = 20;
 /// The time over which [`GONE_MAX`] counts.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// Most addresses whose return is told; older ones are forgotten. A room, and the churn of a day.
+const MISSED_MAX: usize = 256;
 
 /// The thread that tells events.
 #[derive(Debug)]
@@ -68,7 +71,7 @@ impl Reporter {
 }
 
 fn tell_all(console: Console, events: &Receiver<Event>) {
-    let mut teller = Teller { console, bars: BTreeMap::new(), told: BTreeMap::new(), gone: (Instant::now(), 0) };
+    let mut teller = Teller::new(console);
     for event in events {
         teller.tell(&event);
     }
@@ -97,9 +100,16 @@ struct Teller {
     told: BTreeMap<(Work, String), Instant>,
     /// Since when departures are counted, and how many were told.
     gone: (Instant, u32),
+    /// Addresses whose departure was told, the latest last: their return is told as well.
+    missed: VecDeque<SocketAddr>,
 }
 
 impl Teller {
+    fn new(console: Console) -> Self {
+        let (bars, told, gone) = (BTreeMap::new(), BTreeMap::new(), (Instant::now(), 0));
+        Self { console, bars, told, gone, missed: VecDeque::new() }
+    }
+
     fn tell(&mut self, event: &Event) {
         match event {
             Event::Hashing { image, done_bytes, total_bytes } => {
@@ -116,27 +126,47 @@ impl Teller {
             tell_json(event);
         } else if let Event::Warning(text) = event {
             self.console.warn(text);
-        } else if let Some(line) = line(event, self.console.level() >= Level::Verbose)
-            && let Some(line) = self.sparing(event, line)
-        {
+        } else if let Some(line) = self.line(event) {
             self.console.say(&line);
         }
     }
 
+    fn line(&mut self, event: &Event) -> Option<String> {
+        if let Event::NodeJoined { addr, .. } = event
+            && let Some(at) = self.missed.iter().position(|missed| missed == addr)
+        {
+            self.missed.remove(at);
+            return Some(format!("node {addr} is back"));
+        }
+        let line = line(event, self.console.level() >= Level::Verbose)?;
+        self.sparing(event, line)
+    }
+
     /// The line, unless it is one of very many.
     fn sparing(&mut self, event: &Event, line: String) -> Option<String> {
-        if !matches!(event, Event::NodeGone { .. }) {
-            return Some(line);
-        }
+        let Event::NodeGone { addr, how, .. } = event else { return Some(line) };
         if self.gone.0.elapsed() >= GONE_WITHIN {
             self.gone = (Instant::now(), 0);
         }
         self.gone.1 += 1;
         match self.gone.1 {
-            ..=GONE_MAX => Some(line),
+            ..=GONE_MAX => {
+                if *how != Departure::Replaced {
+                    self.miss(*addr);
+                }
+                Some(line)
+            }
             count if count == GONE_MAX + 1 => Some("more nodes left or died; `vfield status` lists them".to_owned()),
             _ => None,
         }
+    }
+
+    fn miss(&mut self, addr: SocketAddr) {
+        self.missed.retain(|missed| *missed != addr);
+        if self.missed.len() == MISSED_MAX {
+            self.missed.pop_front();
+        }
+        self.missed.push_back(addr);
     }
 
     fn progress(&mut self, event: &Event, work: Work, image: &str, done: u64, total: u64) {
@@ -200,16 +230,10 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::ReadGoesOn { image, for_s } => {
             Some(format!("{image}: no read waits any more; the first did for {for_s}s"))
         }
-        Event::Joined { image, id, size_bytes, capacity_bytes } => {
-            let (size, hold) = (human(*size_bytes), human(*capacity_bytes));
+        Event::Joined { image, id, size_bytes, capacity_bytes, whole } => {
             let short = id.get(..12).unwrap_or(id);
-            // Hash pages are held too, so that all of an image takes up more than its length.
-            let hold = if capacity_bytes >= size_bytes {
-                format!("all of it, {hold} with its hashes")
-            } else {
-                format!("{hold} of it")
-            };
-            Some(format!("joined {image} ({size}, id {short}); will hold {hold}"))
+            let hold = hold_text(*size_bytes, *capacity_bytes, *whole);
+            Some(format!("joined {image} ({}, id {short}); will hold {hold}", human(*size_bytes)))
         }
         Event::Capped { image, capacity_bytes, default_bytes } => {
             let (store, usual) = (human(*capacity_bytes), human(*default_bytes));
@@ -241,6 +265,17 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
     }
 }
 
+/// How much of an image a store is to hold. Hash pages are held too, so that all of a dense image
+/// takes more than its length; zeros are not, so that all of a sparse one takes less.
+fn hold_text(size_bytes: u64, capacity_bytes: u64, whole: bool) -> String {
+    match (human(capacity_bytes), whole) {
+        (_, _) if capacity_bytes == 0 => "nothing of it".to_owned(),
+        (hold, true) if capacity_bytes >= size_bytes => format!("all of it, {hold} with its hashes"),
+        (hold, true) => format!("all of it, {hold} without its zeros"),
+        (hold, false) => format!("{hold} of it"),
+    }
+}
+
 fn tell_json(event: &Event) {
     macro_rules! tell {
         ($name:literal, $($field:tt)*) => { tracing::info!(target: EVENTS, event = $name, $($field)*) };
@@ -258,7 +293,7 @@ fn tell_json(event: &Event) {
             tell!("read_waits", image, chunk, for_s, why, holder)
         }
         Event::ReadGoesOn { image, for_s } => tell!("read_goes_on", image, for_s),
-        Event::Joined { image, id, size_bytes, capacity_bytes } => {
+        Event::Joined { image, id, size_bytes, capacity_bytes, .. } => {
             tell!("joined", image, id, size_bytes, capacity_bytes)
         }
         Event::Capped { image, capacity_bytes, default_bytes } => {
@@ -272,5 +307,34 @@ fn tell_json(event: &Event) {
         Event::NodeGone { node, addr, how } => tell!("node_gone", node, %addr, how = how.name()),
         Event::NodeJoined { node, addr } => tell!("node_joined", node, %addr),
         Event::Warning(text) => tracing::warn!(target: EVENTS, event = "warning", "{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_console::volume::Volume;
+
+    #[test]
+    fn a_store_says_how_much_it_is_to_hold() {
+        let mib = |size: u64| size << 20;
+        assert_eq!(hold_text(mib(64), 0, false), "nothing of it");
+        assert_eq!(hold_text(mib(64), mib(38), false), "38.0 MiB of it");
+        assert_eq!(hold_text(mib(64), mib(65), true), "all of it, 65.0 MiB with its hashes");
+        assert_eq!(hold_text(mib(100), mib(77), true), "all of it, 77.0 MiB without its zeros");
+    }
+
+    #[test]
+    fn a_return_is_told_if_the_departure_was() {
+        let mut teller = Teller::new(vfield_console::log::start(Style::Lines, Volume::default()));
+        let (node, addr) = ("1a".to_owned(), "192.0.2.1:4440".parse().unwrap());
+        let joined = Event::NodeJoined { node: node.clone(), addr };
+        let gone = |how| Event::NodeGone { node: node.clone(), addr, how };
+        assert_eq!(teller.line(&joined), None, "it is new");
+        assert_eq!(teller.line(&gone(Departure::Died)).unwrap(), "node 192.0.2.1:4440 died or is unreachable");
+        assert_eq!(teller.line(&joined).unwrap(), "node 192.0.2.1:4440 is back");
+        assert_eq!(teller.line(&joined), None, "said once");
+        assert_eq!(teller.line(&gone(Departure::Replaced)), None);
+        assert_eq!(teller.line(&joined), None);
     }
 }

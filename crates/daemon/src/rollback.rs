@@ -1,5 +1,5 @@
-//! What was read under which name, and when it was signed: so that nobody can hand out an old image
-//! again.
+//! Which image was read under which name, and when it was signed: so that nobody can hand out an
+//! old image again.
 //!
 //! A small file of this machine, replaced as a whole. A machine without a disk of its own remembers
 //! nothing across a start, and is protected only while it runs.
@@ -99,8 +99,8 @@ fn refuse(path: &Path, why: &str) -> Failure {
     Failure::failed(format!("signatures seen before, {}: {why}", path.display()))
 }
 
-/// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for what
-/// is to last.
+/// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for
+/// lasting state.
 fn usual_dir() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(dir) = set("STATE_DIRECTORY") {

@@ -3,8 +3,8 @@
 //!
 //! Somebody who takes it over finds a process that can read its images, write where its sockets and
 //! overlays are, and speak to the network. The order is that of the kernel's rules: what a thread
-//! gives up, those that it starts later do not have. Three parts, each of which says what is in
-//! force; a kernel that lacks one is no reason not to run, unless told so.
+//! gives up, those that it starts later do not have. Three parts, each of which names the limits
+//! in force; a kernel that lacks one is no reason not to run, unless told so.
 
 mod calls;
 mod files;

@@ -1,5 +1,5 @@
-//! A peer made by hand, which greets as a node does and then does what no node would: speaks the wire's bytes, as
-//! docs/reference/protocol.md has them, and knows no rules.
+//! A peer made by hand, which greets as a node does and then does what no node would: speaks the
+//! wire's bytes, as docs/reference/protocol.md has them, and knows no rules.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Kinds of frames.
 pub const GET: u8 = 1;
-/// What does a node know of the field?
+/// Asks which nodes of the field a node knows.
 pub const SYNC: u8 = 5;
 
 /// Who somebody claims to be.
@@ -28,7 +28,7 @@ pub struct Name {
     pub generation: u64,
 }
 
-/// What is said of somebody.
+/// A statement about a node.
 #[derive(Debug, Clone, Copy)]
 pub enum State {
     /// The node lives.

@@ -126,7 +126,7 @@ impl Field {
     /// them.
     ///
     /// # Errors
-    /// Who does not, with its last status.
+    /// The node that does not, with its last status.
     pub fn members(&self, count: usize, except: &[usize]) -> Result<(), LabError> {
         let nodes = self.nodes.iter().enumerate().filter(|(index, _)| !except.contains(index));
         for (_, node) in nodes {

@@ -5,7 +5,7 @@ use crate::bully::{self, Name, SYNC, number};
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 
-/// What is said of an image.
+/// A claim about an image.
 #[derive(Debug, Clone)]
 pub struct Word<'a> {
     /// In whose name: the id of a process.

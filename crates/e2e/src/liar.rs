@@ -1,5 +1,5 @@
 //! Peers that do not answer as they should: an honest node whose answers are twisted on the way,
-//! one that answers with fixed bytes, one that is listened in to.
+//! a node that answers with fixed bytes, and a node whose bytes are recorded.
 //!
 //! Their threads end with the test's process; their ports belong to the test's lab.
 
@@ -26,7 +26,7 @@ const QUESTIONS_MAX: usize = 512 << 10;
 /// How often a byte trickles, or a promise is made.
 const TRICKLE: Duration = Duration::from_millis(20);
 
-/// What is done to every chunk that a node sends.
+/// The change of every chunk that a node sends.
 #[derive(Debug, Clone)]
 pub enum Twist {
     /// One bit is turned over.
@@ -70,7 +70,7 @@ pub fn twist(front: SocketAddr, back: SocketAddr, twist: Twist) -> io::Result<()
     })
 }
 
-/// What was overheard on the way to and from a node.
+/// Datagrams overheard on the way to and from a node.
 #[derive(Debug, Clone, Default)]
 pub struct Overheard {
     streams: Arc<Mutex<Vec<u8>>>,

@@ -34,7 +34,7 @@ impl Watch {
         Self::start(host, daemon, &daemon.uri(""), image, &[])
     }
 
-    /// Reads a file, compared with another one. What is cached of it, and of `under`, is forgotten
+    /// Reads a file, compared with another one. Cached pages of it, and of `under`, are forgotten
     /// before each read.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files below a directory, but for what was built.
+/// All files below a directory, but for built ones.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 struct Document {
     path: PathBuf,
-    /// Without what stands in blocks of code.
+    /// Without blocks of code.
     lines: Vec<(usize, String)>,
 }
 
@@ -82,7 +82,7 @@ impl Document {
     }
 }
 
-/// What stands in backticks in a line.
+/// The parts of a line in backticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use vfield_block::extent::Extent;
 use vfield_block::source::{Allocating, Allocation, BlockSource, FilePiece, Piece, Reading, Urgency};
 
-/// Preferred length of a read, in bytes. No measurement chose it: it is the usual chunk of an image.
+/// Preferred length of a read, in bytes. No measurement chose it: it is the usual chunk of an
+/// image.
 const CHUNK_BYTES: u32 = 64 << 10;
 
 /// A file or a block device, read-only.

@@ -12,7 +12,9 @@
 //! reads; `upload` takes in a client's writes. `kernel` attaches the kernel's own client.
 //!
 //! ```no_run
-//! # async fn example(image: std::sync::Arc<dyn vfield_block::source::BlockSource>) -> Result<(), Box<dyn std::error::Error>> {
+//! # use std::{error::Error, sync::Arc};
+//! # use vfield_block::source::BlockSource;
+//! # async fn example(image: Arc<dyn BlockSource>) -> Result<(), Box<dyn Error>> {
 //! use vfield_export::nbd::{Address, Server};
 //! let address: Address = "unix:/run/vfield/nbd.sock".parse()?;
 //! let serving = Server::bind(&address, vec![image])?.start();
@@ -36,6 +38,7 @@ pub mod kernel;
 mod listener;
 mod outbox;
 mod pause;
+mod refusals;
 mod server;
 mod session;
 mod socket;

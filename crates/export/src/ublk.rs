@@ -12,8 +12,8 @@
 //! "zero copy" would make the same one.
 //!
 //! A read of present bytes is answered by the thread that took it. A read that has to wait becomes
-//! a task of the runtime. A source that can be written makes a device that can be: `change` has
-//! what is done then. If this process dies, the device stays and its requests wait; the next
+//! a task of the runtime. A source that can be written makes a device that can be: `change` makes
+//! its changes. If this process dies, the device stays and its requests wait; the next
 //! [`export`] of the same image takes it over, and nobody sees an error. Only a device whose
 //! changes died with the process fails with it.
 
@@ -84,8 +84,8 @@ impl Options {
 /// if need be: in async code, call it from `spawn_blocking`.
 ///
 /// # Errors
-/// See [`UblkError`]; no new device is left then, and one that was to be taken over waits for the
-/// next attempt.
+/// See [`UblkError`]; no new device is left then, and a device to be taken over waits for the next
+/// attempt.
 pub fn export(source: Arc<dyn BlockSource>, options: &Options) -> Result<Device, UblkError> {
     Device::open(source, options)
 }

@@ -1,4 +1,4 @@
-//! The conformance kit: it passes what is right, and names what is wrong.
+//! The conformance kit: it passes right sources, and names the faults of wrong ones.
 
 mod nbd_support;
 

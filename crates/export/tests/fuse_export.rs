@@ -1,7 +1,7 @@
 //! The FUSE export against the real kernel and its tools.
 //!
 //! Needs root, `/dev/fuse`, and for some tests loop devices and the tools that make file systems;
-//! what is missing is printed and the test passes, except where `CI=true`: there it fails.
+//! the missing tool is printed and the test passes, except where `CI=true`: there it fails.
 
 #[path = "fuse/clients.rs"]
 mod clients;

@@ -1,5 +1,5 @@
-//! Every way to negotiate that libnbd and QEMU have, and every request that they can be made to send, right or wrong.
-//! docs/reference/nbd-conformance.md has the table.
+//! Every way to negotiate that libnbd and QEMU have, and every request that they can be made to
+//! send, right or wrong. docs/reference/nbd-conformance.md has the table.
 
 mod nbd_support;
 

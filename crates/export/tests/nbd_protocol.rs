@@ -1,4 +1,4 @@
-//! The NBD export byte by byte: what clients send that no library would let them, and what waits.
+//! The NBD export byte by byte: what clients send that no library would let them, and waits.
 
 mod nbd_support;
 
@@ -226,7 +226,7 @@ async fn advice_is_followed_as_far_as_it_is_bounded_and_forgotten_beyond() -> Te
     }
     (2..100).for_each(|cookie| assert_eq!(second.simple(), (0, cookie), "forgotten"));
     image.until_waiting(6).await;
-    // What is here is read meanwhile.
+    // Chunks that are here are read meanwhile.
     first.request(READ, 0, 100, 0, 512);
     assert_eq!(first.simple(), (0, 100));
     first.receive(512);

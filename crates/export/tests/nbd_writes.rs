@@ -1,5 +1,5 @@
 //! The NBD export of a source that can be written: an overlay, with the clients that people use and
-//! with one that is told each byte.
+//! with a client that is told each byte.
 
 mod nbd_support;
 
@@ -122,7 +122,7 @@ async fn what_cannot_be_is_refused_and_the_stream_goes_on() -> Test {
     client.request(ZERO, 0, 3, DEVICE, 1);
     client.request(TRIM, 0, 4, DEVICE, 1);
     assert_eq!((client.simple(), client.simple()), ((ENOSPC, 3), (EINVAL, 4)));
-    // Full: that write fails; what is held can be changed, the rest can be read.
+    // Full: that write fails; held granules can be changed, the rest can be read.
     client.send(&[&write(5, 0, 0, &[5; 64 << 10])]);
     assert_eq!(client.simple(), (0, 5));
     client.send(&[&write(6, 0, 1 << 20, &[6; 3 << 20])]);
@@ -196,7 +196,7 @@ async fn a_write_that_waits_for_its_granule_holds_up_no_other() -> Test {
     assert!(found[third.clone()].iter().all(|byte| *byte == found[third.start]));
     expected[third.clone()].copy_from_slice(&found[third]);
     assert!(found == expected);
-    // One that can never be done says so.
+    // A change that can never be made says so.
     image.change(|gaps| gaps.broken = [40].into());
     client.send(&[&write(4, 0, 40 * CHUNK + 1, &[4])]);
     assert_eq!(client.simple(), (EIO, 4));

@@ -125,7 +125,7 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
     })
 }
 
-/// A field that is learnt of and read from; gossip; those who ask.
+/// A field that is learnt of and read from; gossip; askers.
 pub fn seeds() -> Vec<Vec<u8>> {
     let snapshot = wire::snapshot_frame(wire::Kind::Sync, 1, crate::wire::snapshot());
     let snapshot = &snapshot[wire::HEADER..];

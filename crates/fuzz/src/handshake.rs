@@ -69,7 +69,7 @@ fn between(changes: &[u8]) {
 }
 
 /// True for bytes that TLS 1.3 relies on: neither kind and version in the head of a record nor a
-/// change of ciphers, which are for the sake of what is in between (RFC 8446, section 5).
+/// change of ciphers, which are for the sake of middleboxes (RFC 8446, section 5).
 fn counts(said: &[u8], place: usize) -> bool {
     const CHANGE_OF_CIPHERS: u8 = 20;
     let mut at = 0;

@@ -2,8 +2,8 @@
 //!
 //! A target is a function of bytes: it takes them as a stranger's input, or builds such input from
 //! them, feeds it to the code under test, and panics if a promise is broken. That is more than not
-//! to panic: parsed input is encoded and parsed again, what is refused leaves no trace, and memory
-//! does not grow with what is claimed. Each target says its promises on top of its file.
+//! to panic: parsed input is encoded and parsed again, refused input leaves no trace, and memory
+//! does not grow with claimed lengths. Each target says its promises on top of its file.
 //!
 //! `tests/replay.rs` gives each target its seeds and its corpus (`corpus/NAME`) in every test run;
 //! `scripts/fuzz` looks for new inputs for hours. A target has no state that outlives a call.

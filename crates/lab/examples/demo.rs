@@ -49,7 +49,7 @@ fn demonstrate() -> Result<(), LabError> {
     done(&mut clock, &format!("origin at {} serves image {}…", origin.addr(), &id[..id.len().min(16)]));
     let mut nodes = Vec::new();
     for (index, store) in STORES.iter().enumerate() {
-        // Any member will do: each joins through the one that came before it.
+        // Any member will do: each joins through its predecessor.
         let through = nodes.last().map_or(origin.addr(), Daemon::addr);
         let node = join(&vfield, lab.host(index + 1), through, store)?;
         let how = attached(&node);
@@ -237,7 +237,7 @@ fn print_sources(origin: &Daemon, nodes: &[Daemon]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A heading.
+/// Prints a heading after an empty line.
 fn title(text: &str) {
     say("", &format!("\n{}", paint("1;36", text)));
 }
@@ -249,7 +249,7 @@ fn done(clock: &mut Instant, text: &str) {
 }
 
 fn say(indent: &str, text: &str) {
-    // A reader who has gone away is no reason to stop in the middle.
+    // A closed pipe is no reason to stop in the middle.
     let _ = writeln!(std::io::stdout(), "{indent}{text}");
 }
 

@@ -11,7 +11,7 @@ use vfield_lab::Machine;
 struct Options {
     /// Name of the run: its directory is `runs/NAME` where the machine is.
     name: String,
-    /// Bash scripts.
+    /// Bash scripts that the machine runs, in this order.
     #[arg(required = true)]
     scripts: Vec<PathBuf>,
     /// Ends the machine after so many seconds.

@@ -2,9 +2,9 @@
 //!
 //! The janitor is a shell that reads from a pipe held by this process and by nobody else. The pipe
 //! ends when the [`Lab`] is dropped, and also when this process dies in any way at all; then the
-//! janitor kills the processes that run inside the lab's directory, unmounts what is mounted there,
+//! janitor kills the processes that run inside the lab's directory, ends the mounts there,
 //! and removes the namespaces and the directory. Should the janitor itself have been killed, the
-//! next lab finds what is left by the pid in the names.
+//! next lab finds the rest by the pid in the names.
 
 mod switch;
 mod zones;
@@ -176,7 +176,7 @@ impl Lab {
         host.switch().set_port(&host.port(), true)
     }
 
-    /// Lets nothing reach a host any more but what is for all, while what it sends arrives, until
+    /// Lets nothing reach a host any more but broadcasts, while its packets arrive, until
     /// [`Lab::undeafen`].
     ///
     /// # Panics
@@ -194,7 +194,7 @@ impl Lab {
         self.forward(host, "del", &[])
     }
 
-    /// Has the switch take another port for the host's, which drops what is not for it; or no
+    /// Has the switch take another port for the host's, which drops packets for others; or no
     /// longer.
     fn forward(&self, host: &Host, verb: &str, how: &[&str]) -> Result<(), LabError> {
         let netns = host.netns().expect("a lab of namespaces");

@@ -29,9 +29,9 @@ const BOOT_MAX: Duration = Duration::from_secs(60);
 const BOOTS_MAX: u32 = 3;
 
 /// Where a kernel is known to fail by itself, as its call trace has it, which says nothing about
-/// what is tested: Linux 6.12.95 now and then completes a command of a ublk queue that it has freed
-/// already, when the process at the queue is killed while it submits. `__io_fallback_tw` then
-/// counts references to a ring that has none.
+/// the program under test: Linux 6.12.95 now and then completes a command of a ublk queue that it
+/// has freed already, when the process at the queue is killed while it submits. `__io_fallback_tw`
+/// then counts references to a ring that has none.
 const KNOWN_FAULT: &str = "RIP: 0010:io_fallback_tw+";
 
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -163,7 +163,7 @@ impl Machine {
         command.args(["-m", &hardware.memory_mib.to_string(), "-no-reboot", "-nodefaults"]);
         command.args(["-display", "none", "-vga", "none", "-monitor", "none", "-serial", "stdio"]);
         command.arg("-kernel").arg(self.dir.join("vmlinuz")).arg("-initrd").arg(self.dir.join("initramfs"));
-        // Whoever waits for a machine whose kernel has failed waits for nothing; and an emulated
+        // A wait for a machine whose kernel has failed is in vain; and an emulated
         // clock that seems to run wrong, because the machine is busy, is not to have the kernel
         // rewrite itself meanwhile (see `BOOTS_MAX`).
         let clock = if hardware.right_clock { " clocksource=hpet" } else { "" };

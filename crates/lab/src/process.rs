@@ -91,7 +91,7 @@ impl Process {
         self.signal(Signal::STOP);
     }
 
-    /// Sends SIGCONT.
+    /// Goes on, by SIGCONT.
     pub fn thaw(&mut self) {
         self.signal(Signal::CONT);
     }

@@ -2,7 +2,7 @@
 //! free.
 //!
 //! Reads `/proc` and `/sys/fs/cgroup` (version 2, or 1's memory controller); what the kernel does
-//! not tell is unknown. Invariant: a limit is one that is lower than the machine's memory.
+//! not tell is unknown. Invariant: a limit is lower than the machine's memory.
 
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub fn free_bytes() -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
-/// What stores may take that nobody has asked for: half of what is free, a daemon's other needs
+/// What stores may take that nobody has asked for: half of the free memory, a daemon's other needs
 /// taken off before.
 pub fn default_stores_bytes() -> Option<u64> {
     free_bytes().map(|free| free.saturating_sub(BESIDE_STORES) / 2)

@@ -33,7 +33,7 @@ pub fn local_towards(addr: SocketAddr) -> std::io::Result<IpAddr> {
     socket.local_addr().map(|addr| addr.ip())
 }
 
-/// True if a socket bound to `listen` can speak to `addr`: one that is bound to all IPv6 addresses
+/// True if a socket bound to `listen` can speak to `addr`: a socket bound to all IPv6 addresses
 /// speaks IPv4 too.
 pub fn speaks_to(listen: SocketAddr, addr: SocketAddr) -> bool {
     addr.is_ipv4() == listen.is_ipv4() || (addr.is_ipv4() && listen.ip().is_unspecified())

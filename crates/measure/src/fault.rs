@@ -1,9 +1,10 @@
 //! Faults: something goes wrong, again and again, while readers on all hosts read everything; what
 //! they noticed of it.
 //!
-//! [`run`] lays out a field, lets a reader on each host go through the image over and over, brings a [`Fault`] about for a
-//! while, heals it, and gives a [`Finding`]: wrong bytes, errors, the longest stall, and what was not given back. Which hosts
-//! are struck, and when, is drawn from a seed. Used by the `faults` program and by tests; knows nothing of the protocol
+//! [`run`] lays out a field, lets a reader on each host go through the image over and over, brings
+//! a [`Fault`] about for a while, heals it, and gives a [`Finding`]: wrong bytes, errors, the
+//! longest stall, and resources that were not given back. Which hosts are struck, and when, is
+//! drawn from a seed. Used by the `faults` program and by tests; knows nothing of the protocol
 //! between nodes.
 
 mod deeds;

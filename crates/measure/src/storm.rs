@@ -6,9 +6,10 @@
 //! own that reads and checks every byte: the program that calls [`run`], started again with a
 //! [`Role`] in its environment, so such a program begins with [`play_role`].
 //!
-//! Beside vfield the same race can be run by nbdkit (one server) and by a chain of relays that choose nothing and ask
-//! for nothing: what the lab allows at best. What a figure is worth, the other two tell. Used by the `storm` program and
-//! by tests; nothing here knows the protocol between nodes.
+//! Beside vfield the same race can be run by nbdkit (one server) and by a chain of relays that
+//! choose nothing and ask for nothing: what the lab allows at best. What a figure is worth, the
+//! other two tell. Used by the `storm` program and by tests; nothing here knows the protocol
+//! between nodes.
 
 pub mod field;
 mod memory;

@@ -32,7 +32,7 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// After an error of the system, most likely for want of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is handed out.
+/// The files to hand out.
 #[derive(Debug)]
 pub struct Site {
     /// The kernel to boot.
@@ -41,7 +41,7 @@ pub struct Site {
     pub initrd: File,
     /// Where programs for firmware lie.
     pub firmware: PathBuf,
-    /// Who gets what.
+    /// Which visitor gets what.
     pub menu: Menu,
     /// The daemon that knows the members.
     pub control: Option<PathBuf>,
@@ -103,7 +103,7 @@ async fn answer(request: Request<Incoming>, site: Arc<Site>) -> Result<Answer, I
     })
 }
 
-/// What is at a path.
+/// The file at a path.
 #[derive(Debug)]
 enum Found {
     Text(String),

@@ -24,7 +24,7 @@ use vfield_control::server::CONNECTIONS_MAX;
 pub const VISITORS_MAX: usize = 48;
 /// Of one address, for a room behind one router; more are turned away.
 pub const OF_ONE_MAX: usize = 24;
-/// One that has taken not a byte of its answer for so long is cut off. A link that is lost for
+/// A visitor that took not a byte of its answer for so long is cut off. A link that is lost for
 /// shorter is no reason to let a machine boot again.
 pub const TAKES_NOTHING: Duration = Duration::from_secs(20);
 /// As many places as a machine may need: firmware, its loader and a try that was broken off.
@@ -80,7 +80,7 @@ pub struct Place {
     visitor: Arc<Visitor>,
 }
 
-/// What becomes of one who comes.
+/// The decision about a new visitor.
 #[derive(Debug)]
 enum Door {
     Open(Place),
@@ -300,7 +300,7 @@ mod tests {
         let out: Vec<bool> = crowd.iter().map(is_out).collect();
         assert_eq!(out, [true, false, true, false, false, false]);
         assert!(!machines.iter().any(is_out));
-        // All of them have what a machine may have: who comes waits, of whatever address.
+        // All of them keep a machine's pace: a new visitor waits, from any address.
         for from in [5, 9] {
             assert!(matches!(visitors.knock(ip(from), Instant::now()), Door::Full));
         }

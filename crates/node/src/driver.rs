@@ -320,7 +320,7 @@ impl Driver {
     /// Logs a rejected node, unless its address was logged a moment ago.
     pub fn turned_away(&self, addr: SocketAddr) {
         if self.keys.turned_away(addr) {
-            self.warn(format!("{} was turned away: it does not have the field's key", addr.ip()));
+            self.warn(format!("{} rejected: it does not have the field's key", addr.ip()));
         }
     }
 

@@ -47,6 +47,8 @@ pub enum Event {
         size_bytes: u64,
         /// Bytes that this node will hold.
         capacity_bytes: u64,
+        /// True if that is all of it.
+        whole: bool,
     },
     /// The store of an image is smaller than it is by default, since memory is short.
     Capped {
@@ -75,7 +77,7 @@ pub enum Event {
         /// Bytes to be held.
         goal_bytes: u64,
     },
-    /// The store is full.
+    /// The store is full; never sent for a store without room.
     Filled {
         /// The image's name.
         image: String,

@@ -96,7 +96,7 @@ fn text(namesake: &Namesake, here: &ImageView) -> String {
     } else if here.origins > 0 {
         "it still has an origin".to_owned()
     } else {
-        format!("{:.1} % of it is held by nobody", 100.0 * (1.0 - here.coverage.share))
+        format!("{:.1} % of it is in no store", 100.0 * (1.0 - here.coverage.share))
     };
     format!("{name:?} {is}{at} (id {id}); this node still reads id {own}: {state}")
 }

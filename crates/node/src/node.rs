@@ -272,7 +272,8 @@ async fn listen(config: &NodeConfig) -> Result<(TcpListener, UdpSocket, SocketAd
     let failed = |source| StartError::Listen { addr: config.listen, source };
     match bind(config.listen).await {
         Err(error) if config.any_port && error.kind() == ErrorKind::AddrInUse => {
-            // The free TCP port may be taken for UDP; a few tries find one that is free for both.
+            // The free TCP port may be taken for UDP; a few tries find a port that is free for
+            // both.
             let mut last = error;
             for _ in 0..8 {
                 match bind(SocketAddr::new(config.listen.ip(), 0)).await {

@@ -109,7 +109,7 @@ fn judge(proof: &Proof, known: &Known, trusted: &TrustedKeys) -> Result<(String,
 }
 
 /// The names of an image that have a trusted signature, or why there are none. Asks until it finds
-/// one that is `enough`.
+/// a proof that is `enough`.
 pub async fn believed(
     driver: &Arc<Driver>,
     known: &Known,

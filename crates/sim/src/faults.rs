@@ -1,6 +1,6 @@
 //! Faults: each is a value that is drawn and recorded before it happens.
 //!
-//! Each kind says what fails, and what is assumed meanwhile. Common to all: the inputs of a core
+//! Each kind says what fails, and the assumptions meanwhile. Common to all: the inputs of a core
 //! about its own machine are true, verified chunks in memory do not change, and the hash tree
 //! cannot be forged. Stores are in memory, so a restarted process has an empty one. A machine that
 //! returns with its store was suspended.

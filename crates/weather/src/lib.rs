@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Event {
     /// Time after the start. An event at zero precedes the readers' start.
     pub after: Duration,
-    /// The fault.
+    /// The fault that begins then.
     pub trouble: Trouble,
 }
 
@@ -22,39 +22,39 @@ pub struct Event {
 pub enum Trouble {
     /// The host's link is slower in both directions.
     Slow {
-        /// Its number.
+        /// The host's number; 0 is the origin.
         host: usize,
         /// Divisor of the rate, at least 1.
         factor: u64,
     },
     /// The host's node is stopped: connections stay open and silent.
     Stop {
-        /// Its number.
+        /// The host's number; 0 is the origin.
         host: usize,
     },
     /// The host's node is killed: its connections break.
     Kill {
-        /// Its number.
+        /// The host's number; 0 is the origin.
         host: usize,
     },
     /// The host's node is told to leave.
     Leave {
-        /// Its number.
+        /// The host's number; 0 is the origin.
         host: usize,
     },
     /// The host's link is cut.
     Cut {
-        /// Its number.
+        /// The host's number; 0 is the origin.
         host: usize,
     },
     /// The host's link and node recover, unless the node was killed or has left.
     Back {
-        /// Its number.
+        /// The host's number; 0 is the origin.
         host: usize,
     },
     /// More readers join.
     Join {
-        /// Their number.
+        /// How many of them, at least 1.
         count: usize,
     },
 }

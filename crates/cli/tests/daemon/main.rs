@@ -1,6 +1,6 @@
 //! Daemons with real nodes on loopback, spoken to as a person or a script would.
 //!
-//! Every address has a port of the system's choice. What is waited for is a state, with `status
+//! Every address has a port of the system's choice. Tests wait for a state, with `status
 //! --wait` wherever it knows it.
 
 mod memory;
@@ -199,6 +199,27 @@ fn a_second_origin_adds_an_image() {
 }
 
 #[test]
+fn an_image_of_a_starting_daemon_is_waited_for() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", 300_000);
+    let addr = free_port();
+    let node = bench.start("c1", &["join", &addr, "--store", "0"]);
+    let said = || String::from_utf8(node.ask(&["status"]).stderr).unwrap();
+    wait_until("it starts", || said().contains("the daemon is still starting"));
+    let mut cat = vfield(&node.dir);
+    cat.args(["cat", "a.img", "--control"]).arg(&node.control).stdout(Stdio::piped());
+    let cat = cat.spawn().unwrap();
+    let _origin = bench.start("c0", &["serve", "a.img", "--listen", &addr]);
+    let output = cat.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == image);
+}
+
+/// An address at which nothing listens for the moment.
+fn free_port() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
 fn a_socket_appears_with_the_daemon_and_goes_with_it() {
     let bench = Bench::new();
     bench.image("a.img", 5000);
@@ -250,7 +271,7 @@ fn what_answers_and_is_no_field_is_named() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = other.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || {
-        // Whoever comes gets a line and the end, until a connection says that it is enough.
+        // Each client gets a line and the end, until a connection says that it is enough.
         for stream in other.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n");

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
-/// An image of which 30 % are more than half of what is free below [`LIMIT`].
+/// An image of which 30 % are more than half of the free memory below [`LIMIT`].
 const IMAGE: u64 = 384 * MIB;
 /// Of the address space: enough for a daemon and its threads.
 const LIMIT: u64 = 260 * MIB;

@@ -1,4 +1,4 @@
-//! Signals that do not end a daemon, and the one that does when its terminal has gone.
+//! Signals that do not end a daemon, and SIGHUP, which does when its terminal has gone.
 
 use super::{Bench, Daemon, vfield, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,7 +63,7 @@ fn more_and_less_is_said_on_request() {
     }
     logged.signal(Signal::USR1);
     logged.says("log level: usual");
-    // A line that only --verbose has, from somebody who comes now.
+    // A line that only --verbose has, from a node that joins now.
     logged.signal(Signal::USR1);
     logged.says("log level: verbose (-v)");
     let addr = logged.daemon.addr();
@@ -95,7 +95,7 @@ fn a_hang_up_reads_files_again() {
     logged.says(&format!("reloaded: field keys {new_id}, {old_id}; log level verbose (-v)"));
     assert_eq!(logged.daemon.status()["field"]["keys"][0], new_id);
 
-    // What is wrong is said, and what was right stays.
+    // A wrong file is reported, and the right keys stay.
     std::fs::write(path("vfield.toml"), "verbsoe = 2\n").unwrap();
     std::fs::set_permissions(path("old.key"), Permissions::from_mode(0o644)).unwrap();
     logged.signal(Signal::HUP);

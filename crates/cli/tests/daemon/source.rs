@@ -30,7 +30,7 @@ fn an_image_that_is_written_to_is_told_of_once_on_each_node() {
     assert!(line.starts_with("warning: a.img was written to: "), "{line}");
     assert!(origin.status()["warnings"][0].as_str().unwrap().starts_with("a.img was written to"));
 
-    // What was not written over is read as before, the rest is not made up.
+    // Bytes outside the change are read as before, the rest is not made up.
     assert!(node.ask(&["cat", "a.img", "--length", "100000"]).stdout == image[..100_000]);
     assert_eq!(node.ask(&["cat", "a.img", "--offset", "500000", "--length", "1"]).status.code(), Some(1));
     let line = said(&mut logs[1], "warning: ");

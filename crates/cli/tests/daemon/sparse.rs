@@ -1,4 +1,4 @@
-//! Images that are mostly holes: what is said of them counts what is there.
+//! Images that are mostly holes: reports about them count data, not holes.
 
 use super::Bench;
 

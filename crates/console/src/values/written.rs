@@ -1,7 +1,7 @@
 //! Values in configuration files: the text of an option, or a number that is read as its text.
 //!
-//! Owns the one shape of reading them: [`crate::written!`] lists a crate's values, and each is parsed by
-//! its own `FromStr`, so a file and a command line refuse the same texts.
+//! Owns the one shape of reading them: [`crate::written!`] lists a crate's values, and each is
+//! parsed by its own `FromStr`, so a file and a command line refuse the same texts.
 
 use crate::failure::BadValue;
 use serde::de::{Error, Visitor};
@@ -9,8 +9,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// Reads each value from a configuration file as from a command line; the words are for a file that has
-/// another type.
+/// Reads each value from a configuration file as from a command line; the words are for a file that
+/// has another type.
 #[macro_export]
 macro_rules! written {
     ($($value:ty: $expected:literal,)+) => {$(

@@ -67,8 +67,8 @@ impl Node {
             return;
         }
         if image.surveying || !suspects.is_empty() {
-            // Within a second it is known which nodes are dead, and what is here; a suspicion moves
-            // no store.
+            // Within a second it is known which nodes are dead, and which chunks are here; a
+            // suspicion moves no store.
             image.repair = None;
             return;
         }

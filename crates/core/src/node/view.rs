@@ -291,7 +291,7 @@ impl Node {
         self.peers.stall(self.now)
     }
 
-    /// The image and chunk of an open request; `None` for one that has ended.
+    /// The image and chunk of an open request; `None` after its end.
     pub fn asked_for(&self, request: RequestId) -> Option<(ImageId, Chunk)> {
         self.requests.get(request.0).map(|request| (self.id_of(request.image), request.chunk))
     }

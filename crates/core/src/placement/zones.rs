@@ -87,8 +87,8 @@ impl Zones {
         self.stations = stations;
     }
 
-    /// The zones through which a chunk enters `zone`: those to ask first, then the one that has it,
-    /// or all that may have it. Empty if there is no other zone.
+    /// The zones through which a chunk enters `zone`: those to ask first, then the zone of the
+    /// holder, or all that may have it. Empty if there is no other zone.
     pub fn upstream(&self, zone: Zone, chunk: Chunk) -> Vec<Way<'_>> {
         let me = place(zone);
         let others = || self.stations.iter().filter(|(place, _)| **place != me);

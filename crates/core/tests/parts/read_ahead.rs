@@ -57,7 +57,7 @@ proptest! {
         prop_assert!(suggested <= 50, "{} chunks suggested", suggested);
     }
 
-    /// Whatever is read, suggestions end at the image's end and span one window at a time.
+    /// For any reads, suggestions end at the image's end and span one window at a time.
     #[test]
     fn suggestions_stay_within_the_image(
         chunks in 1u64..500,

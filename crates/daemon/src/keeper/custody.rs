@@ -13,7 +13,7 @@ use std::process::Stdio;
 use vfield_control::fd_message;
 use vfield_node::keeper::Keeper;
 
-/// One for each image, of which a machine has a few; what is beyond is not kept.
+/// One for each image, of which a machine has a few; further ones are not kept.
 const FILES_MAX: usize = 16;
 
 /// The guard's part.

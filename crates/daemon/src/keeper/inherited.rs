@@ -25,7 +25,7 @@ pub fn take(names: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(String, Owned
         match fcntl_setfd(file.as_fd(), FdFlags::CLOEXEC) {
             Ok(()) => Some(((*name).to_owned(), file)),
             Err(_) => {
-                // It is none, whatever was said: closing it would be an error of ours.
+                // It is none, despite the variable: closing it would be an error of ours.
                 std::mem::forget(file);
                 None
             }

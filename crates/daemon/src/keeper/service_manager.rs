@@ -31,7 +31,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The one that has started this process; `None` if nobody takes what is told.
+    /// The manager that started this process; `None` if none takes messages.
     pub fn find() -> Option<Self> {
         socket()?;
         let variable = |name| std::env::var(name).unwrap_or_default();

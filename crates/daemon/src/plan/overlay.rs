@@ -12,8 +12,8 @@ pub struct OverlayPlan {
     pub max_bytes: Option<u64>,
     /// Saved overlays to begin with, each for the image that it names.
     pub from: Vec<PathBuf>,
-    /// A running system stands on it: changes that are there already, from before this daemon was started again, are the newer
-    /// ones, and nobody drops them.
+    /// A running system stands on it: changes that are there already, from before this daemon was
+    /// started again, are the newer ones, and nobody drops them.
     pub carries_root: bool,
 }
 

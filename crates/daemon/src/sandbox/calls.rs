@@ -1,7 +1,7 @@
 //! System calls (seccomp(2)): those that a daemon has no use for are refused, as if it had no right
 //! to them.
 //!
-//! A list of what is refused and not of what is allowed: what a runtime and a C library call
+//! A list of refused calls and not of allowed ones: what a runtime and a C library call
 //! differs from version to version, what nobody but an intruder would call does not. Refused and
 //! not killed, so that a library that merely tries goes on.
 

@@ -74,7 +74,7 @@ fn allow(rules: RulesetCreated, plan: &Plan, control: &Path) -> Result<RulesetCr
     Ok(rules)
 }
 
-/// Allows `access` to `path` and all below it; what is not there cannot be allowed, and is refused
+/// Allows `access` to `path` and all below it; a missing path cannot be allowed, and is refused
 /// later by its own name.
 fn below(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     let opened: Result<PathFd, PathFdError> = PathFd::new(path);

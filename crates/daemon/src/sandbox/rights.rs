@@ -14,10 +14,10 @@ pub fn give_up(needs: Needs) -> Result<String, Missing> {
     let optional = [
         (Capability::CAP_NET_BIND_SERVICE, needs.low_ports),
         (Capability::CAP_SYS_ADMIN, needs.mount || needs.devices),
-        // Memory of rings counts as locked on some kernels; all of it is with --root, and what is
-        // allocated would count.
+        // Memory of rings counts as locked on some kernels; all of it is with --root, and memory
+        // that is allocated would count.
         (Capability::CAP_IPC_LOCK, needs.devices || needs.locked),
-        // To become somebody else, who gets the sockets and no capability.
+        // To become another user, with the sockets and no capability.
         (Capability::CAP_CHOWN, needs.user),
         (Capability::CAP_SETGID, needs.user),
         (Capability::CAP_SETUID, needs.user),

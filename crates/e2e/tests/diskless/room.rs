@@ -57,7 +57,7 @@ impl Room {
         Ok(())
     }
 
-    /// SIGKILL.
+    /// Kills it with SIGKILL.
     pub fn kill_origin(&mut self) {
         if let Some(mut origin) = self.origin.take() {
             origin.kill();
@@ -77,7 +77,7 @@ impl Room {
         Ok(())
     }
 
-    /// Ends it.
+    /// Ends the server of `vfield netboot`.
     pub fn end_netboot(&mut self) {
         if let Some(mut netboot) = self.netboot.take() {
             netboot.terminate();

@@ -152,7 +152,7 @@ fn a_node_is_asked_by_more_and_more_streams_and_has_no_new_member() -> Outcome {
         assert!(if origin { chunks == 65 } else { (30..50).contains(&chunks) }, "{found:#}");
     }
     assert!(!seen.is_empty() && seen.iter().all(|members| *members == before), "{before:?} became {seen:?}");
-    // Nor later, when what was gossiped has been heard by all.
+    // Nor later, when gossip has reached all nodes.
     let late = field.join(1, field.nodes[0].addr(), "0").ready()?;
     field.members(3, &[])?;
     late.wait_status("three members", NEWS, |status| live(status).len() == 3)?;

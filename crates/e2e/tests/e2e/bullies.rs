@@ -1,5 +1,5 @@
 //! Peers that want to have more than there is for them: others are served meanwhile, memory and
-//! descriptors stay within their bounds, and what was done is counted.
+//! descriptors stay within their bounds, and each misdeed is counted.
 
 use serde_json::Value;
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
 use vfield_lab::{Daemon, Lab};
 
-/// What a node may have besides its store, whatever is done to it.
+/// What a node may have besides its store under any misuse.
 const BESIDES_BYTES: u64 = 64 * MIB;
 /// The node hangs up after 20 s of slowness; the machine may be busy.
 const HANGS_UP: Duration = Duration::from_secs(60);

@@ -36,7 +36,7 @@ enum Machine {
 }
 use Machine::{M1, M2, M3, M4, M5};
 
-/// The field during the day. Fields are dropped in this order: who reads, what is mounted, daemons,
+/// The field during the day. Fields are dropped in this order: readers, mounts, daemons,
 /// hosts.
 struct Day {
     /// The file system in m4's image.
@@ -68,7 +68,7 @@ fn id_of(daemon: &Daemon) -> Result<String, Failed> {
     Ok(image["id"].as_str().expect("it has an image").get(..12).expect("64 digits").to_owned())
 }
 
-/// Drops what comes for a machine's TCP port.
+/// Drops packets for a machine's TCP port.
 fn close_port(host: &Host) -> Outcome {
     for line in [
         "add table inet closed",
@@ -117,7 +117,7 @@ impl Day {
         self.daemons[machine as usize].as_mut().expect("it was started")
     }
 
-    /// What is typed on a machine; the origin names no member.
+    /// The command of a machine; the origin names no member.
     fn command(&self, machine: Machine) -> Start<'_> {
         let (host, joins) = (self.host(machine), self.host(M1).addr());
         let join = |store: &str| self.vfield.join(host, joins).store(store).args(&["--join-boost", "9"]);
@@ -153,7 +153,7 @@ impl Day {
         self.ended[machine as usize] += 1;
     }
 
-    /// `systemctl restart`.
+    /// The outcome of `systemctl restart`.
     fn restart(&mut self, machine: Machine, words: &[&str]) -> Outcome {
         self.stop(machine)?;
         self.start(machine, words)
@@ -164,7 +164,7 @@ impl Day {
         Ok(self.daemon(machine).wait_status(&format!("{machine:?}: {what}"), NEWS, cond)?)
     }
 
-    /// Waits until all who are there know each other.
+    /// Waits until all present nodes know each other.
     fn together(&self) -> Outcome {
         let machines: Vec<_> =
             [M1, M2, M3, M4, M5].into_iter().filter(|&m| self.daemons[m as usize].is_some()).collect();
@@ -182,7 +182,7 @@ impl Day {
         Ok(())
     }
 
-    /// All who are there read everything, by each of their exports, and all bytes are compared; who
+    /// All present nodes read everything, by each of their exports, and all bytes are compared; who
     /// reads all day goes on.
     fn compare(&self, step: &str) -> Outcome {
         eprintln!("{:5.1}s {step}", self.began.elapsed().as_secs_f64());
@@ -268,7 +268,7 @@ fn morning(day: &mut Day) -> Outcome {
     day.compare("all have joined")
 }
 
-/// Each is restarted while the others read; m4 takes along what was written to it.
+/// Each is restarted while the others read; m4 takes its changes along.
 fn restarts(day: &mut Day, written: &Path) -> Outcome {
     for machine in [M2, M3] {
         day.covered()?;
@@ -370,7 +370,7 @@ fn killed(day: &mut Day, old: &str) -> Outcome {
     day.compare("M3 is back")
 }
 
-/// m4's changes have no room: whatever was acknowledged is there, now and with more room.
+/// m4's changes have no room: all acknowledged changes are there, now and with more room.
 fn filled(day: &mut Day, old: &str, written: &Path) -> Outcome {
     let tree = day.tree.as_ref().expect("it is mounted");
     let done = tree.fill(day.host(M4))?;

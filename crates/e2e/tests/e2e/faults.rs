@@ -21,7 +21,7 @@ fn is_survived(fault: Fault) -> Outcome {
     let plan = Plan {
         nodes: 4,
         mbit: 200,
-        // More than a store and the chunks that are kept for a while: what is read comes from
+        // More than a store and the chunks that are kept for a while: reads come from
         // others.
         size_bytes: 64 * MIB,
         store: "40%".to_owned(),

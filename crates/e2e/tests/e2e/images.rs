@@ -1,4 +1,4 @@
-//! Images that come and go while daemons run: what is added is read at once, what is dropped is
+//! Images that come and go while daemons run: an added image is read at once, a dropped one is
 //! used by nobody.
 
 use serde_json::Value;
@@ -95,14 +95,14 @@ fn a_second_image_is_added_while_both_run() -> Outcome {
     let held = image(&status, "second.img")["held_bytes"].as_u64().expect("a number");
     assert!(held > BYTES * 2 / 5 && held < BYTES * 3 / 5, "{held} of {BYTES}");
 
-    // What was moved away is seen, as of what was served from the start.
+    // A moved file is noticed, as one served from the start is.
     std::fs::remove_file(&file)?;
     let moved = |status: &Value| image(status, "second.img")["source"]["moved"] == "unlinked";
     field.origin.wait_status("it is gone", NEWS, moved)?;
     Ok(())
 }
 
-/// What cannot be added is said in a line, and changes nothing.
+/// An image that cannot be added costs a line, and changes nothing.
 #[test]
 fn what_cannot_be_added_is_said() -> Outcome {
     let field = field()?;
@@ -142,7 +142,7 @@ fn an_image_is_dropped_when_nobody_needs_it() -> Outcome {
     let last = refusal(&field.origin, &["drop", "second.img"]);
     assert!(last.contains("second.img") && last.contains("would be lost with it"), "{last}");
 
-    // The origin gives up what the node holds; others still read it, also who comes later.
+    // The origin gives up what the node holds; others still read it, also later joiners.
     let covered = |status: &Value| image(status, "disk.img")["origin_may_leave"] == true;
     field.origin.wait_status("covered", NEWS, covered)?;
     order(&field.origin, &["drop", "disk.img"])?;
@@ -177,6 +177,33 @@ fn an_image_is_dropped_when_nobody_needs_it() -> Outcome {
 
 /// An added image is closed to clients over TCP where rules speak of others only.
 #[test]
+fn a_refused_nbd_client_is_logged() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = Lab::loopback(1)?;
+    let vfield = vfield_e2e::program::vfield();
+    let image = random_file(&lab.dir().join("disk.img"), BYTES, 1)?;
+    let tcp = format!("tcp:{}:0", lab.host(0).addr().ip());
+    let serve = vfield.serve(lab.host(0), &[&image]).args(&["--nbd", &tcp, "--nbd-allow", "198.18.9.0/24"]);
+    let mut origin = serve.ready()?;
+    let uri = tcp_uri(&origin)?;
+    assert!(client::compare_nbd(lab.host(0), &format!("{uri}/disk.img"), &image).is_err());
+    origin.says("refused the NBD client 127.", NEWS)?;
+    origin.leave(NEWS)?;
+    assert!(origin.process().log().trim_end().ends_with("this node has left the field"));
+    Ok(())
+}
+
+/// Where TCP clients attach its images.
+fn tcp_uri(origin: &Daemon) -> Result<String, Failed> {
+    let status = origin.status()?;
+    let addresses = status["exports"].as_array().into_iter().flatten().filter_map(|export| export["address"].as_str());
+    let uri = addresses.into_iter().find(|address| address.starts_with("nbd://")).expect("a URI").to_owned();
+    Ok(uri.trim_end_matches('/').to_owned())
+}
+
+#[test]
 fn an_added_image_needs_a_rule_of_its_own() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
         return Ok(());
@@ -190,11 +217,7 @@ fn an_added_image_needs_a_rule_of_its_own() -> Outcome {
         let serve = vfield.serve(lab.host(0), &[&first]).args(&["--nbd", &tcp, "--nbd-allow", rule]);
         let mut origin = serve.name(if is_open { "open" } else { "closed" }).ready()?;
         order(&origin, &["add", second.to_str().expect("a path")])?;
-        let status = origin.status()?;
-        let addresses =
-            status["exports"].as_array().into_iter().flatten().filter_map(|export| export["address"].as_str());
-        let uri = addresses.into_iter().find(|address| address.starts_with("nbd://")).expect("a URI").to_owned();
-        let uri = uri.trim_end_matches('/');
+        let uri = tcp_uri(&origin)?;
         client::compare_nbd(lab.host(0), &format!("{uri}/first.img"), &first)?;
         assert_eq!(client::compare_nbd(lab.host(0), &format!("{uri}/second.img"), &second).is_ok(), is_open, "{rule}");
         client::compare_nbd(lab.host(0), &origin.uri("second.img"), &second)?;

@@ -1,5 +1,5 @@
-//! Fields with a key: who is let in, what those see who are not, and how a key is changed while the
-//! field goes on.
+//! Fields with a key: which nodes get in, what rejected ones see, and how a key is changed while
+//! the field goes on.
 
 use serde_json::Value;
 use std::io::Write as _;
@@ -164,7 +164,7 @@ fn who_does_not_have_the_key_is_refused_with_a_line() -> Outcome {
     // The origin says it once, however often the same machine tries, and goes on.
     let status = field.origin.status()?;
     assert_eq!(status["field"]["turned_away"], 2, "{status:#}");
-    let told = field.origin.process().log().matches("was turned away").count();
+    let told = field.origin.process().log().matches("rejected: it does not have").count();
     assert_eq!((told, live(&status).len()), (1, 1), "{status:#}");
     field.origin.process_mut().check()?;
     Ok(())

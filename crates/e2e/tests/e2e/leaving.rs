@@ -1,5 +1,5 @@
-//! What goes with a node: said before, refused where it would be the last copy, and spread so that
-//! little goes with any one.
+//! Data that goes with a node: reported before, refused where it would be the last copy, and spread
+//! so that little goes with any one.
 
 use std::time::Duration;
 use vfield_e2e::Outcome;
@@ -31,7 +31,7 @@ fn the_last_copies_do_not_leave_unless_forced() -> Outcome {
     Ok(())
 }
 
-/// Stores of 165 % hold a third of the image once, but not most of that in one place; whoever asks
+/// Stores of 165 % hold a third of the image once, but not most of that in one place; each asker
 /// is told where.
 #[test]
 fn one_copy_is_not_called_two() -> Outcome {

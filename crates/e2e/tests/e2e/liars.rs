@@ -1,4 +1,4 @@
-//! Members that say what is not true, or do not do what they say: readers get every byte, from
+//! Members that make false statements, or do not do what they say: readers get every byte, from
 //! others, and the liar is counted and put aside.
 
 use serde_json::Value;
@@ -164,7 +164,7 @@ fn nobody_is_moved_or_muted_by_a_datagram() -> Outcome {
     Ok(())
 }
 
-/// What was said by one that has died since, said again: it stays dead.
+/// The statement of a node that died since, repeated: it stays dead.
 #[test]
 fn what_the_dead_have_said_does_not_bring_them_back() -> Outcome {
     let lab = Lab::loopback(4)?;
@@ -187,7 +187,7 @@ fn what_the_dead_have_said_does_not_bring_them_back() -> Outcome {
     for datagram in &repeated {
         again.send_to(datagram, lab.host(0).addr())?;
     }
-    // What comes behind it shows that it was heard.
+    // The next datagram shows that it was heard.
     let status = origin.status()?;
     let me = Name { addr: front, node: id_of(&status, &front.to_string()), generation: 1 << 50 };
     let from = Name { addr: nodes[0].addr(), node: id_of(&status, &nodes[0].addr().to_string()), generation: 1 };

@@ -53,7 +53,7 @@ fn advice_without_end_costs_a_node_no_memory() -> Outcome {
     let mut origin = program.serve(lab.host(0), &[&image]).name("origin").ready()?;
     let node = program.join(lab.host(1), origin.addr()).store("0").ready()?;
     let before = node.process().memory().total_bytes();
-    // Nothing can be fetched any more, so whatever is remembered stays.
+    // Nothing can be fetched any more, so all that is remembered stays.
     origin.process_mut().freeze();
     let script = "
 import nbd

@@ -18,7 +18,7 @@ use vfield_lab::{Daemon, Lab, LabError, client};
 const BYTES: u64 = 4 * MIB;
 /// Its chunks of 64 KiB, none of which is all zeros.
 const CHUNKS: u64 = BYTES >> 16;
-/// A join that has nobody to wait for ends before this, whatever was said to it.
+/// A join that has nobody to wait for ends before this, despite any claim.
 const ENDS: Duration = Duration::from_secs(60);
 
 fn text<'a>(status: &'a Value, key: &str) -> &'a str {
@@ -79,7 +79,7 @@ fn a_name_is_not_given_to_who_spoke_last() -> Outcome {
     let dir = field.lab.dir().join("other");
     std::fs::create_dir(&dir)?;
     let other_image = random_file(&dir.join("disk.img"), BYTES, 9)?;
-    // A process of its own field, so that what is said of its image can be proved.
+    // A process of its own field, so that claims about its image can be proved.
     let other = field.vfield.serve(field.lab.host(3), &[&other_image]).name("other").ready()?;
     let (real, false_id) = (id_of(&field.origin)?, id_of(&other)?);
     let (origin, liar) = (name_of(&field.origin)?, name_of(&other)?);

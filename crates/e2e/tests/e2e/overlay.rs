@@ -71,7 +71,7 @@ fn a_file_system_is_saved_restored_and_reset() -> Outcome {
     assert!(overlay(&node, &["save", words])?.contains("saved"));
     assert!(node.leave(LIMIT)?.success(), "{}", node.process().log_tail());
 
-    // Nothing was kept but what was saved.
+    // Only the saved changes were kept.
     let mut node = join(&[])?;
     assert_eq!(held(&node)?, 0);
     client::compare_nbd(host, &node.uri(""), &image)?;
@@ -142,7 +142,7 @@ fn a_reset_under_a_file_system_says_so() -> Outcome {
 }
 
 /// An overlay that is too small for what a file system of blocks of `block` bytes is to take:
-/// whatever was acknowledged is there, in a larger one that goes on with its changes.
+/// all acknowledged changes are there, in a larger overlay with its changes.
 fn nothing_acknowledged_is_lost(block: &str) -> Outcome {
     if !have(&[Need::Root, Need::Fuse, Need::Tool("mkfs.ext4")]) {
         return Ok(());

@@ -20,7 +20,7 @@ fn on(host: &Host, line: &str) -> Result<String, LabError> {
     run(host.command(words.next().unwrap_or_default()).args(words))
 }
 
-/// Drops what comes for a node's TCP port.
+/// Drops packets for a node's TCP port.
 fn close_port(host: &Host) -> Outcome {
     on(host, "nft add table inet closed")?;
     on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
@@ -114,8 +114,8 @@ fn who_joins_teaches_an_origin_its_address() -> Outcome {
     Ok(())
 }
 
-/// What was given is not replaced; whoever came in by another way keeps to that, and both say what
-/// is wrong.
+/// A configured address is not replaced. A node that connected in another way keeps that address,
+/// and both report the fault.
 #[test]
 fn a_wrong_address_that_was_given_is_gone_around() -> Outcome {
     if !have(&[Need::Root, Need::Tool("nbdcopy")]) {

@@ -128,7 +128,7 @@ fn a_daemon_of_roots_becomes_another_user_when_it_is_set_up() -> Outcome {
     // The key is root's, and read no more.
     let said = run(&mut node.ask_to(&["key", "reload"])).expect_err("a user read root's key").to_string();
     assert!(said.contains("ermission denied"), "{said}");
-    // What is his he takes with him.
+    // The socket is the user's, and goes with the daemon.
     node.nbd().parent().map(own).transpose()?;
     assert!(node.leave(Duration::from_secs(20))?.success());
     assert!(!node.nbd().exists());

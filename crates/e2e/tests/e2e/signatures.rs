@@ -52,7 +52,7 @@ fn refused(lab: &Lab, through: &Daemon, words: &[&str]) -> Result<String, vfield
     let mut reader = reader(lab, through, "refused", words)?;
     let status = reader.process_mut().wait(NEWS)?;
     let log = reader.process().log();
-    assert!(!status.success() && !log.contains("images are at"), "{log}");
+    assert!(!status.success() && !log.contains("the images are exported at"), "{log}");
     std::fs::remove_file(lab.host(1).dir().join("refused.log"))?;
     let line = log.lines().find_map(|line| line.strip_prefix("vfield: image \"disk.img\" is refused: "));
     Ok(line.unwrap_or(&log).to_owned())

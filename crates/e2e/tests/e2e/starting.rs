@@ -53,7 +53,7 @@ fn an_origin_that_hashes_says_so_to_whoever_joins() -> Outcome {
     origin.says(&format!("listening on {slow}"), NEWS)?;
     let mut node = field.vfield.join(field.host(1), slow).store("0").args(&["--retry", "1s"]).spawn()?;
     node.says(&format!("waiting for {slow}: not ready yet: hashing, 0 %; trying again"), NEWS)?;
-    // Whoever is about to be ready is waited for, however long that takes.
+    // A starting member is waited for, however long that takes.
     let twice = |log: String| log.contains("connection refused") || log.contains("could be joined");
     let patience = wait_until("it gives up", Duration::from_secs(4), || twice(node.process().log()));
     assert!(patience.is_err(), "{}", node.process().log());

@@ -1,5 +1,5 @@
-//! What is stuck: a client that takes no answers, connections whose packets are dropped without a
-//! word. Whoever waits behind it goes on, and nothing is fetched again and again.
+//! Stuck peers: a client that takes no answers, connections whose packets are dropped without a
+//! word. Others behind it go on, and nothing is fetched again and again.
 
 use std::time::{Duration, Instant};
 use vfield_e2e::Outcome;
@@ -48,7 +48,7 @@ fn a_client_that_takes_no_answers_costs_others_nothing() -> Outcome {
     wait_until("all of it is there", SOON, || {
         fetched_bytes(node).is_ok_and(|bytes| bytes >= u64::from(HELD) * u64::from(CHUNK))
     })?;
-    // What is kept besides the store is 24 MiB: what the stuck client waits for is pushed out.
+    // Besides the store 24 MiB are kept: the data that the stuck client waits for is pushed out.
     client::compare_all(field.host(0), node, &field.image)?;
     let before = fetched_bytes(node)?;
     let image = std::fs::read(&field.image)?;
@@ -56,7 +56,7 @@ fn a_client_that_takes_no_answers_costs_others_nothing() -> Outcome {
         let at = (chunk * u64::from(CHUNK)) as usize;
         assert!(read_chunk(node, chunk)? == image[at..at + CHUNK as usize], "chunk {chunk}");
     }
-    // Chunks, pages, and what is read ahead of whoever reads in order.
+    // Chunks, pages, and read-ahead of a sequential reader.
     let again = fetched_bytes(node)? - before;
     assert!(again <= 16 * MIB, "{} MiB were fetched for reads of 4 MiB", again / MIB);
     Ok(())

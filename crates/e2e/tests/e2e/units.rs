@@ -28,7 +28,7 @@ fn this_machines_service_manager_knows_every_word_of_the_units() -> Outcome {
         let said = String::from_utf8_lossy(&said.stderr).into_owned();
         let complaints: Vec<&str> = said.lines().filter(|line| line.contains("/vfield-")).collect();
         assert!(complaints.is_empty(), "{complaints:#?}");
-        // Of 10, after rounding: what is hardened is hardened for both.
+        // Of 10, after rounding: each setting hardens both.
         let said = analyze(&["security", "--offline=true", "--threshold=16", unit])?;
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: everything said about names and sizes, and about bytes of files that cannot be
 //! written, stays true until the image goes, of which the kernel is told ([`super::Removed`]), so
-//! it may cache all of it but for what is not there. Which files there are is in [`super::files`].
+//! it may cache all but missing names. Which files there are is in [`super::files`].
 //! Called by the threads of `fuser`'s session; checks what the kernel asks for, once, and leaves
 //! bytes to [`super::answer`] and [`super::change`].
 

@@ -4,7 +4,7 @@
 //! other, as reads that send nothing, and is answered when all are here. Advice is cheap to give,
 //! so it is bounded: advice beyond [`Limits::advice_bytes`] of the connection or the budget of all
 //! connections is answered at once and forgotten. Invariant: an extent on its way holds no bytes,
-//! and one chunk of the budget. Nothing is left of one that is given up. The answers call it.
+//! and one chunk of the budget. Advice that is given up leaves nothing. The answers call it.
 
 use super::budget::Budget;
 use super::waits::Waits;
@@ -64,8 +64,7 @@ async fn bring(source: &dyn BlockSource, extent: Extent) {
     let chunk_bytes = u64::from(source.chunk_bytes());
     let mut rest = extent;
     while !rest.is_empty() {
-        // No longer part: all of what is asked for at once outlives whoever asked, save its
-        // beginning.
+        // No longer part: data that is requested at once outlives its client, save its beginning.
         let part = rest.take(chunk_bytes - rest.start() % chunk_bytes);
         let Ok(pieces) = source.read(part).await else { return };
         let found: u64 = pieces.iter().map(Piece::len).sum();

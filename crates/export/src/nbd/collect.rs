@@ -1,6 +1,6 @@
 //! Waiting for all of a window.
 //!
-//! A window comes in parts, and what has come is kept in place while the rest is waited for,
+//! A window comes in parts, and its first parts are kept in place until the rest is here,
 //! perhaps for ever. So that is bounded, over all connections: a window beyond the budget keeps
 //! nothing, and is looked up again when all of it has been here. Within the budget nothing is
 //! looked up twice. The answers call it.

@@ -3,10 +3,10 @@
 //! Owns everything of a connection, in one task and without a lock. Invariants: a request gets
 //! exactly one answer; nothing is taken on while the outbox is full or too much waits, so memory is
 //! bounded by [`super::Limits`], [`OUTBOX_BYTES_MAX`](super::outbox::OUTBOX_BYTES_MAX) and one
-//! window, whatever the client does; what is here is answered at once and never waits behind what
-//! is not. The order of work is in [`Connection::poll`]: answer all that can be answered, send it
-//! together, only then read again. The server starts one for each accepted socket. How answers are
-//! laid out is `answer.rs`'s business.
+//! window, whatever the client does; a request for present bytes is answered at once and never
+//! waits behind another. The order of work is in [`Connection::poll`]: answer all that can be
+//! answered, send it together, only then read again. The server starts one for each accepted
+//! socket. How answers are laid out is `answer.rs`'s business.
 
 use super::Limits;
 use super::access::{self, Rule};
@@ -19,6 +19,7 @@ use super::codec::request::{HEADER_BYTES, Request};
 use super::codec::{Command, Errno, Next, OPTION_BYTES_MAX, Requests, Violation};
 use super::inbox::Inbox;
 use super::pause::Pause;
+use super::refusals::Refusals;
 use super::session::{Change, Kind, Session, Verdict};
 use super::socket::Socket;
 use super::tls::Tls;
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) tls: Option<Tls>,
     pub(super) access: Vec<Rule>,
+    pub(super) refusals: Refusals,
     /// True if clients have come by themselves, so that they count as users of a device.
     pub(super) counts_users: bool,
     /// What CACHE requests of all connections may have on their way.
@@ -65,7 +67,11 @@ impl Shared {
         let Some(peer) = socket.peer().filter(|_| !self.access.is_empty()).transpose()? else {
             return Ok(self.catalogue.choice(|_| true));
         };
-        Ok(self.catalogue.choice(|source| access::allows(&self.access, &source.names(), peer)))
+        let choice = self.catalogue.choice(|source| access::allows(&self.access, &source.names(), peer));
+        if choice.offers.is_empty() {
+            self.refusals.log(peer);
+        }
+        Ok(choice)
     }
 }
 

@@ -3,12 +3,12 @@
 //!
 //! Owns a device, `/dev/nbd0` for example, from [`attach`] to [`KernelDevice::stop`], and the
 //! connection over which this process serves it: a pair of sockets, one end of it given to the
-//! kernel. As with ublk, a device outlives its process: what is asked of it waits, and the next
+//! kernel. As with ublk, a device outlives its process: its requests wait, and the next
 //! [`attach`] of the same image gives it a new connection. The kernel keeps for that whose device
 //! it is. Called by the command line, where there is no ublk.
 //!
-//! What was under way when a process died the kernel asks again when the request's own timer ends,
-//! not when it has a new connection. Devices with several connections, or with a timeout of the
+//! Requests under way when a process died are repeated when the request's own timer ends, not
+//! when it has a new connection. Devices with several connections, or with a timeout of the
 //! driver's, break a connection whose server does not answer in time, so their timers have to be
 //! long. With one connection and no timeout nothing breaks when a timer ends: a request that went
 //! to an earlier connection is asked again, any other goes on waiting. So the timer may be short,
@@ -52,7 +52,7 @@ const DEAD_S: u64 = 10 * 365 * 24 * 3600;
 const NOTICE_MAX: Duration = Duration::from_secs(10);
 /// Time for a connection that the kernel did not take to end.
 const TAKEN_AFTER: Duration = Duration::from_millis(20);
-/// For those who have a device mounted, to unmount it.
+/// For users that have a device mounted, to unmount it.
 const GRACE: Duration = Duration::from_millis(500);
 /// Interval of polling for states without an event.
 const RETRY: Duration = Duration::from_millis(10);
@@ -219,8 +219,8 @@ impl KernelDevice {
         &self.image
     }
 
-    /// True if a process of this image had died and left the device behind, with whatever was asked
-    /// of it since.
+    /// True if a process of this image had died and left the device behind, and requests
+    /// waited for this one.
     pub fn taken_over(&self) -> bool {
         self.taken_over
     }

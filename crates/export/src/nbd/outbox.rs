@@ -2,8 +2,8 @@
 //!
 //! Owns the pieces of answers in the order in which they are sent, and with them the pins on the
 //! source's bytes: a [`FilePiece`] is dropped when `sendfile` has returned for its last byte, or
-//! when it was copied since the client takes nothing. Invariant: `queued` is the sum of what is in
-//! it; the connection adds nothing while that is above [`OUTBOX_BYTES_MAX`], so a client that never
+//! when it was copied since the client takes nothing. Invariant: `queued` is the sum of its pieces;
+//! the connection adds nothing while that is above [`OUTBOX_BYTES_MAX`], so a client that never
 //! reads costs that and one window. Small things are copied into one buffer and go out together in
 //! one call; large pieces of files go by `sendfile`.
 

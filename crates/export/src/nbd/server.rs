@@ -11,6 +11,7 @@ use super::budget::Budget;
 use super::catalogue::Catalogue;
 use super::connection::{self, Shared};
 use super::listener::{BindError, Listener};
+use super::refusals::Refusals;
 use super::tls::Tls;
 use std::future::Future;
 use std::sync::Arc;
@@ -180,6 +181,7 @@ pub(super) fn shared(catalogue: Catalogue) -> Shared {
         limits,
         tls: None,
         access: Vec::new(),
+        refusals: Refusals::default(),
         counts_users: true,
         requests: AtomicU64::new(0),
         errors: AtomicU64::new(0),

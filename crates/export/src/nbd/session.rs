@@ -45,7 +45,7 @@ pub(super) struct Change {
 pub(super) enum Kind {
     /// By the payload that follows.
     Write,
-    /// Writes zeros.
+    /// Makes the extent zeros.
     Zero,
     /// To whatever costs nothing.
     Trim,

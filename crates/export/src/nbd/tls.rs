@@ -5,7 +5,7 @@
 //! rustls: TLS 1.3, and 1.2 as rustls has it (forward secrecy and authenticated ciphers only),
 //! which the specification demands (section "TLS versions") and nbd-client speaks alone. Where
 //! certificates are given nothing is told to a client before it has started TLS. Bounded: rustls
-//! holds at most [`BUFFER_BYTES`] of what goes out, and a record of what comes in. Never blocks.
+//! holds at most [`BUFFER_BYTES`] of output, and a record of input. Never blocks.
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -38,7 +38,7 @@ pub enum TlsError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// The fact.
+        /// The fact, without the path.
         why: String,
     },
     /// Everybody could be the server.

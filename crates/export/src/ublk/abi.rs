@@ -96,7 +96,7 @@ pub(super) fn io_command(queue: u16, tag: u16, result: i32) -> [u8; 16] {
 pub(super) enum State {
     /// Not started, or stopped.
     Dead,
-    /// Served.
+    /// A server answers its requests.
     Live,
     /// Its server died; requests wait for the next one.
     Quiesced,

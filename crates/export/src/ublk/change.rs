@@ -2,8 +2,8 @@
 //!
 //! Invariant: a request is answered when all of it is in the source, and durable if it was asked to
 //! be. The bytes of a write stay in the request's own pages until they are written, a window at a
-//! time, so one that waits holds no more than a window. The queue's thread makes changes that need
-//! no waiting. Called by the queue.
+//! time, so a waiting change holds no more than a window. The queue's thread makes changes that
+//! need no waiting. Called by the queue.
 
 use super::abi::{Descriptor, Operation};
 use rustix::io::Errno;

@@ -127,7 +127,7 @@ impl ControlDevice {
     }
 }
 
-/// See [`ControlDevice::lock`].
+/// Held while devices are made; see [`ControlDevice::lock`].
 pub(super) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] File);
 
 /// True if that is what the system said.

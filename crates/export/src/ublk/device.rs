@@ -57,7 +57,7 @@ pub enum Stopped {
 }
 
 impl Device {
-    /// See [`super::export`].
+    /// Makes the device, as [`super::export`] says.
     pub(super) fn open(source: Arc<dyn BlockSource>, options: &Options) -> Result<Self, UblkError> {
         let parameters = parameters(&*source)?;
         let mut control = ControlDevice::open()?;
@@ -112,8 +112,8 @@ impl Device {
         &self.image
     }
 
-    /// True if a server of this image had died and left the device behind, with whatever was asked
-    /// of it since.
+    /// True if a server of this image had died and left the device behind, and requests
+    /// waited for this one.
     pub fn taken_over(&self) -> bool {
         self.taken_over
     }
@@ -190,8 +190,8 @@ fn parameters(source: &dyn BlockSource) -> Result<Parameters, UblkError> {
     })
 }
 
-/// 64 bits that stand for an image, and for whether it can be written: who has it mounted for
-/// writing is not to meet a server that forgot what was written.
+/// 64 bits that stand for an image, and for whether it can be written: a user that mounted it for
+/// writing is not to meet a server that forgot its writes.
 fn mark(source: &dyn BlockSource) -> u64 {
     let kind = if source.device().is_some() { "device" } else { "ublk" };
     let text = format!("vfield {kind} 1 {} {}", source.size_bytes(), source.description());

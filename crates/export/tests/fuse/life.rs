@@ -90,7 +90,7 @@ fn an_end_from_outside_is_noticed() {
     run("umount", [field.directory.path()]);
     let mounted = field.mounted.take().unwrap();
     field.runtime.block_on(async { tokio::time::timeout(PATIENCE, mounted.ended()).await }).unwrap();
-    // Nothing of ours is left: what is mounted there since must stay.
+    // Nothing of ours is left: a later mount there must stay.
     let other = mount(field.directory.path(), &[&image()], &field.runtime).unwrap();
     assert_eq!(mounted.unmount().unwrap(), Unmounted::Idle);
     assert_eq!(mounts_at(field.directory.path()), 1);
@@ -165,7 +165,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // What is gone already cannot be ended, and need not be.
+        // A mount that is gone cannot be ended, and need not be.
         let _ = self.child.kill();
         let _ = self.child.wait();
         while mounts_at(self.directory.path()) > 0 {

@@ -241,7 +241,7 @@ pub fn mount_sources(
     fuse::mount(directory, sources, options)
 }
 
-/// What is mounted at a path, according to the kernel: the number of mounts on top of each other.
+/// The mounts at a path, according to the kernel: the number of mounts on top of each other.
 pub fn mounts_at(path: &Path) -> usize {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the mount table");
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -141,7 +141,7 @@ fn nothing_is_durable_while_a_write_was_refused() {
     let _ = file.write_at(&part, start);
     refused(&file);
     refused(&writable(&field));
-    // What is written again is there, what is given up is not wanted.
+    // New bytes are there, discarded ones are not wanted.
     overlay.discard(Extent::from(0..32 << 10)).unwrap();
     refused(&file);
     file.write_all_at(&part[..8192], start).unwrap();

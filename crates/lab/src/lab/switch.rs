@@ -63,7 +63,7 @@ impl Switch {
         self.ip(&format!("link set {port} {}", if up { "up" } else { "down" }))
     }
 
-    /// Adds (`replace`) or takes away (`del`) an entry that leads what is for the hardware
+    /// Adds (`replace`) or takes away (`del`) an entry that leads frames for the hardware
     /// `address` to another port than `but`.
     pub fn forward(&self, verb: &str, address: &str, but: &str, how: &[&str]) -> Result<(), LabError> {
         let ports = self.ports()?;

@@ -44,7 +44,7 @@ struct Options {
     script: PathBuf,
 }
 
-/// Times of a machine since it was switched on, in seconds; zero for what has not come yet.
+/// Times of a machine since it was switched on, in seconds; zero for those to come.
 #[derive(Clone, Copy, Default)]
 struct Times {
     begun: f64,

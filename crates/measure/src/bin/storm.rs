@@ -18,7 +18,7 @@ use vfield_measure::storm::{Event, Mode, Programs, Sample, System, play_role, ru
 struct Options {
     /// All at once; one more each GAP; or blocks at random places
     mode: ModeName,
-    /// Who delivers
+    /// The program that delivers the image
     #[arg(long, default_value = "vfield")]
     system: SystemName,
     /// Hosts that read, besides the origin's

@@ -32,7 +32,7 @@ const DESCRIPTORS: &str = "8192";
 /// The fault that was caused.
 #[derive(Debug, Default)]
 pub(super) struct Deed {
-    /// How often.
+    /// How often it was caused.
     pub(super) times: usize,
     /// When, in seconds after it began, and to which host, where it is done to many.
     pub(super) done: Vec<(f64, usize)>,

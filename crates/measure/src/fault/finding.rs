@@ -29,8 +29,8 @@ pub struct Finding {
     pub longest_stall_s: f64,
     /// The same for readers of the nodes that were struck themselves.
     pub own_stall_s: f64,
-    /// The longest time from a node's death until its reader got a byte from the one that was
-    /// started in its place.
+    /// The longest time from a node's death until its reader got a byte from its
+    /// successor.
     pub longest_restart_s: f64,
     /// The longest waits.
     pub stalls: Vec<Stall>,
@@ -69,7 +69,7 @@ impl Finding {
     }
 
     /// A row of a table: fault, times, seconds, gigabytes read, wrong blocks, errors, stalls, and
-    /// what was amiss.
+    /// the faults found.
     pub fn row(&self) -> String {
         #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
         let gigabytes = self.bytes as f64 / 1e9;

@@ -94,7 +94,7 @@ impl Readers {
         Deadline::after(limit).poll("all readers read", || Ok(self.bytes.iter().zip(&before).all(reads).then_some(())))
     }
 
-    /// Ends them.
+    /// Ends all readers and returns their readings.
     pub(super) fn stop(self) -> Vec<Reading> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().expect("a reader does not panic")).collect()

@@ -76,7 +76,7 @@ impl Helper {
         Ok(Self { host: host.index(), child, stdin, stdout, dir: host.dir().to_owned() })
     }
 
-    /// Its process.
+    /// The id of its process.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }

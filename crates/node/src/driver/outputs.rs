@@ -149,6 +149,9 @@ impl Driver {
         let view = self.look(|core| core.images().into_iter().find(|view| view.id == id));
         let Some(view) = view.filter(|view| !view.origin) else { return };
         image.set_complete(view.capacity >= image.geometry().chunks());
+        if view.capacity == 0 {
+            return;
+        }
         let held_bytes = view.stored * image.geometry().chunk_bytes();
         (self.events)(Event::Filled { image: image.name().to_owned(), held_bytes });
     }

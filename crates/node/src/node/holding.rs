@@ -156,8 +156,8 @@ impl Node {
         let found = kept.of(id, &header);
         let (asked, room) = (capacity_bytes, self.config.stores_max_bytes.filter(|_| found.is_none()));
         let capacity_bytes = room.map_or(asked, |most| most.saturating_sub(self.committed_bytes()).min(asked));
-        let [needed, default_bytes] =
-            [capacity_bytes, asked].map(|bytes| bytes.min(geometry.stored_max() * geometry.chunk_bytes()));
+        let whole_bytes = geometry.stored_max() * geometry.chunk_bytes();
+        let [needed, default_bytes] = [capacity_bytes, asked].map(|bytes| bytes.min(whole_bytes));
         let memory_bytes = memory_bytes();
         if needed > memory_bytes {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
@@ -193,6 +193,7 @@ impl Node {
             id: id.to_string(),
             size_bytes,
             capacity_bytes: needed,
+            whole: needed == whole_bytes,
         });
         if needed < default_bytes {
             self.driver.event(Event::Capped { image: name, capacity_bytes: needed, default_bytes });

@@ -63,7 +63,7 @@ fn field(driver: &Driver) -> FieldStatus {
     }
 }
 
-/// What the core counted, and what was counted on connections.
+/// The counts of the core and those of connections.
 fn misdeeds(driver: &Driver) -> Tally {
     let mut tally = driver.look(Core::misdeeds);
     tally.extend(driver.misdeeds.all());

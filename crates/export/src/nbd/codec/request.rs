@@ -68,7 +68,7 @@ impl From<Command> for u16 {
 /// One request as it arrived: nothing in it has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// The command.
+    /// What the client wants.
     pub command: Command,
     /// [`super::flag`] bits of requests, known or not.
     pub flags: u16,

@@ -1,7 +1,7 @@
 //! Messages of generic netlink: put together and taken apart.
 //!
 //! Owns their layout (`include/uapi/linux/netlink.h` and `genetlink.h`), and knows no family of
-//! them. What is received is taken apart with care, though it comes from the kernel: nothing
+//! them. Messages are parsed with care, though it comes from the kernel: nothing
 //! outside of it is looked at, and a walk over it ends.
 
 /// Kind of a message that ends an answer, with an error number or none.
