@@ -1,20 +1,24 @@
-//! A peer made by hand, which greets as a node does and then does what no node would: speaks the
-//! wire's bytes, as docs/reference/protocol.md has them, and knows no rules.
+//! A peer made by hand: greets as a node does, under a key of its own, and then does what no node
+//! would. It writes with the core's types and knows no rules.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
+use vfield_core::greeting::{self, Greeting, HEAD, PROOF, Transcript};
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::membership::message::{Draft, Head, Item, Purpose};
+use vfield_core::membership::{Level, Member, State};
+use vfield_core::signing::Signatures;
+use vfield_core::snapshot::Snapshot;
+use vfield_core::wire::{self, HEADER};
+use vfield_trust::NodeKey;
 
-/// Magic and version of a greeting.
-const GREETING: &[u8] = b"VFIELD\r\n\x07\0\0\0";
-/// Magic and version of gossip.
-const GOSSIP: &[u8] = b"VFG\x02";
 /// A node that does not answer within this is stuck.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Kinds of frames.
 pub const GET: u8 = 1;
-/// Asks which nodes of the field a node knows.
+/// What does a node know of the field?
 pub const SYNC: u8 = 5;
 
 /// Who somebody claims to be.
@@ -22,49 +26,58 @@ pub const SYNC: u8 = 5;
 pub struct Name {
     /// Where it says that it is.
     pub addr: SocketAddr,
-    /// The id of its process.
+    /// The id that it claims: its own, or another's.
     pub node: u64,
     /// When it says that it started, in milliseconds since 1970.
     pub generation: u64,
-}
-
-/// A statement about a node.
-#[derive(Debug, Clone, Copy)]
-pub enum State {
-    /// The node lives.
-    Alive = 0,
-    /// The node died.
-    Down = 2,
-    /// It said goodbye.
-    Left = 3,
+    /// Its key is made of this.
+    pub seed: u64,
 }
 
 impl Name {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        address(self.addr, out);
-        number(self.node, out);
-        number(self.generation, out);
-        // The zone without a name.
-        out.push(0);
+    /// Somebody with the key that `seed` makes, and its id.
+    pub fn of(addr: SocketAddr, seed: u64) -> Self {
+        Self { addr, node: key(seed).node().0, generation: 1, seed }
+    }
+
+    /// The key of whoever says this.
+    pub fn key(&self) -> NodeKey {
+        key(self.seed)
+    }
+
+    /// What it says of itself, or of whoever it claims to be, under its own signature.
+    pub fn says(&self, incarnation: u32, state: State) -> Member {
+        let &Self { addr, node, generation, .. } = self;
+        let identity = Identity { addr, node: NodeId(node), generation, zone: Zone::default() };
+        Member { state, ..Member::signed(identity, incarnation, state == State::Left, &self.key()) }
     }
 }
 
-/// Greets a node and waits for its greeting.
+fn key(seed: u64) -> NodeKey {
+    let mut bytes = [7; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    NodeKey::from_seed(&bytes)
+}
+
+/// Greets a node, and waits for its greeting and its proof.
 ///
 /// # Errors
 /// If it does not answer as a node does.
 pub fn greet(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_read_timeout(Some(LIMIT))?;
-    let mut body = Vec::new();
-    name.encode(&mut body);
-    address(to, &mut body);
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    stream.write_all(&[GREETING, &length.to_le_bytes(), &body].concat())?;
-    let mut head = [0; 16];
+    let key = name.key();
+    let member = Some(name.says(0, State::Alive));
+    let mine = Greeting { key: key.key(), nonce: [7; 32], member, you: to, latest: 0 };
+    let mine = greeting::greeting(&mine);
+    stream.write_all(&mine)?;
+    let mut head = [0; HEAD];
     stream.read_exact(&mut head)?;
-    let [.., a, b, c, d] = head;
-    stream.read_exact(&mut vec![0; u32::from_le_bytes([a, b, c, d]) as usize])?;
+    let mut theirs = vec![0; greeting::length(&head).map_err(io::Error::other)?];
+    stream.read_exact(&mut theirs)?;
+    let transcript = Transcript::new(&[0; 32], &mine[HEAD..], &theirs);
+    stream.write_all(transcript.prove(true, &key).bytes())?;
+    stream.read_exact(&mut [0; PROOF])?;
     Ok(stream)
 }
 
@@ -88,48 +101,36 @@ pub fn get(image: &str, chunk: u64, request: u64) -> Vec<u8> {
 
 /// Asks what a node knows, and tells it nothing.
 pub fn sync(request: u64) -> Vec<u8> {
-    [&header(SYNC, 6, request)[..], &[0; 6]].concat()
+    wire::snapshot_frame(wire::Kind::Sync, request, Snapshot::default())
+}
+
+/// What a node knows of its field.
+///
+/// # Errors
+/// If it does not answer as a node does.
+pub fn ask(to: SocketAddr, me: Name) -> io::Result<Snapshot> {
+    let mut stream = greet(to, me)?;
+    stream.write_all(&sync(1))?;
+    let mut head = [0; HEADER];
+    stream.read_exact(&mut head)?;
+    let header = wire::FrameHeader::decode(&head).map_err(io::Error::other)?;
+    let mut body = vec![0; header.length as usize];
+    stream.read_exact(&mut body)?;
+    wire::decode_snapshot(&body).map_err(io::Error::other)
 }
 
 /// Tells a node, whose id is `node`, by gossip what `from` says of others.
 ///
 /// # Errors
 /// If nothing can be sent.
-pub fn gossip(to: SocketAddr, node: u64, from: Name, said: &[(Name, u32, State)]) -> io::Result<()> {
-    let mut out = GOSSIP.to_vec();
-    out.push(0);
-    from.encode(&mut out);
-    number(0, &mut out);
-    number(node, &mut out);
-    out.push(0);
-    for (name, incarnation, state) in said {
-        out.push(0);
-        name.encode(&mut out);
-        number(u64::from(*incarnation), &mut out);
-        out.push(*state as u8);
+pub fn gossip(to: SocketAddr, node: u64, from: Name, said: &[Member]) -> io::Result<()> {
+    let (node, purpose) = (NodeId(node), Purpose::News);
+    let head = Head { level: Level::Zone, from: NodeId(from.node), life: (from.generation, 0), to: node, purpose };
+    let socket = UdpSocket::bind((from.addr.ip(), 0))?;
+    for member in said {
+        let mut draft = Draft::new(&head);
+        draft.add(&Item::Member(*member));
+        socket.send_to(&draft.finish(), to)?;
     }
-    UdpSocket::bind((from.addr.ip(), 0))?.send_to(&out, to).map(drop)
-}
-
-fn address(addr: SocketAddr, out: &mut Vec<u8>) {
-    match addr.ip() {
-        IpAddr::V4(ip) => {
-            out.push(0);
-            out.extend_from_slice(&ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            out.push(1);
-            out.extend_from_slice(&ip.octets());
-        }
-    }
-    number(u64::from(addr.port()), out);
-}
-
-/// Seven bits a byte, the lowest first.
-pub(crate) fn number(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    Ok(())
 }

@@ -1,15 +1,24 @@
 //! A false teller: says anything about images in any node's name, by one `Sync` frame of the wire
 //! format (docs/reference/protocol.md).
 
-use crate::bully::{self, Name, SYNC, number};
+use crate::bully::{self, Name};
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc as Shared;
+use vfield_core::identity::NodeId;
+use vfield_core::image::ImageId;
+use vfield_core::membership::State;
+use vfield_core::placement::{Arc, Filled};
+use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
+use vfield_core::snapshot::Snapshot;
+use vfield_core::wire::{self, Kind};
 
-/// A claim about an image.
+/// What is said of an image.
 #[derive(Debug, Clone)]
 pub struct Word<'a> {
-    /// In whose name: the id of a process.
-    pub node: u64,
+    /// In whose name; it is signed with that one's key, or a wrong one.
+    pub of: Name,
     /// Of two words of one node about one image the higher version counts.
     pub version: u64,
     /// The image, 64 hexadecimal digits.
@@ -20,6 +29,27 @@ pub struct Word<'a> {
     pub header: [u8; 32],
     /// True if the node says that it has all of it.
     pub origin: bool,
+}
+
+impl Word<'_> {
+    fn record(&self) -> Record {
+        let mut image = ImageId([0; 32]);
+        for (at, byte) in image.0.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&self.image[2 * at..2 * at + 2], 16).expect("an image's id");
+        }
+        let record = Record {
+            node: NodeId(self.of.node),
+            version: self.version,
+            progress: 0,
+            subject: Shared::new(Subject { image, names: self.name.into(), header: self.header }),
+            origin: self.origin,
+            arc: Arc { start: 0, length: 0 },
+            filled: Filled::default(),
+            leaving: false,
+            signature: Signature::default(),
+        };
+        record.signed(&self.of.key())
+    }
 }
 
 /// The header of an image in chunks of 64 KiB that has so many bytes, and so many chunks that are
@@ -40,35 +70,12 @@ pub fn header(length_bytes: u64, populated: u64) -> [u8; 32] {
 /// # Errors
 /// If the node does not answer as a node does.
 pub fn proclaim(to: SocketAddr, me: Name, members: &[Name], words: &[Word<'_>]) -> io::Result<()> {
-    let mut body = Vec::new();
-    number(words.len() as u64, &mut body);
-    for word in words {
-        let digit = |at: usize| u8::from_str_radix(&word.image[2 * at..2 * at + 2], 16).expect("an image's id");
-        body.extend((0..32).map(digit));
-        number(word.name.len() as u64, &mut body);
-        body.extend_from_slice(word.name.as_bytes());
-        body.extend_from_slice(&word.header);
-    }
-    number(members.len() as u64, &mut body);
-    for member in members {
-        member.encode(&mut body);
-        // Its first incarnation, alive.
-        body.extend_from_slice(&[0, 0]);
-    }
-    number(words.len() as u64, &mut body);
-    for (subject, word) in words.iter().enumerate() {
-        number(word.node, &mut body);
-        number(subject as u64, &mut body);
-        number(word.version, &mut body);
-        // It holds an arc of no length, of which nothing is filled, and is not about to leave.
-        body.extend_from_slice(&[u8::from(word.origin), 0, 0, 0, 0, 0]);
-    }
-    // No gateways, nothing of other zones, not between two gateways.
-    body.extend_from_slice(&[0, 0, 0]);
+    let members = members.iter().map(|member| member.says(0, State::Alive)).collect();
+    let records = words.iter().map(Word::record).collect();
     let mut stream = bully::greet(to, me)?;
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&bully::header(SYNC, length, 1)[..], &body].concat())?;
+    let said = Snapshot { members, records, ..Snapshot::default() };
+    stream.write_all(&wire::snapshot_frame(Kind::Sync, 1, said))?;
     // Its answer comes behind what it heard.
-    let mut answer = [0; 16];
+    let mut answer = [0; wire::HEADER];
     stream.read_exact(&mut answer)
 }

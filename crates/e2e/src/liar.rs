@@ -3,14 +3,17 @@
 //!
 //! Their threads end with the test's process; their ports belong to the test's lab.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Magic, version, length of the rest.
+/// Magic, latest version, length of the rest, first version.
 const GREETING_HEAD: usize = 16;
+/// Length of the proof behind a greeting.
+const PROOF: usize = 64;
 /// Kind, priority, zero, refusal, length (4), request (8).
 const FRAME_HEADER: usize = 16;
 /// Kind of the frame that carries a chunk, of a refusal, and of the word that answers are on their
@@ -51,14 +54,7 @@ pub enum Twist {
 /// # Errors
 /// If `front` cannot be listened on.
 pub fn twist(front: SocketAddr, back: SocketAddr, twist: Twist) -> io::Result<()> {
-    let gossip = UdpSocket::bind(front)?;
-    std::thread::spawn(move || {
-        let mut packet = [0; 1 << 16];
-        while let Ok(length) = gossip.recv(&mut packet) {
-            // Lost gossip is repeated.
-            let _ = gossip.send_to(&packet[..length], back);
-        }
-    });
+    relay(front, back, |_| ())?;
     serve(front, move |client| {
         let server = TcpStream::connect(back)?;
         let (mut client_in, mut server_out) = (client.try_clone()?, server.try_clone()?);
@@ -102,15 +98,10 @@ impl Overheard {
 /// If `front` cannot be listened on.
 pub fn listen_in(front: SocketAddr, back: SocketAddr) -> io::Result<Overheard> {
     let overheard = Overheard::default();
-    let (gossip, datagrams) = (UdpSocket::bind(front)?, Arc::clone(&overheard.datagrams));
-    std::thread::spawn(move || {
-        let mut packet = [0; 1 << 16];
-        while let Ok(length) = gossip.recv(&mut packet) {
-            datagrams.lock().unwrap_or_else(PoisonError::into_inner).push(packet[..length].to_vec());
-            // Lost gossip is repeated.
-            let _ = gossip.send_to(&packet[..length], back);
-        }
-    });
+    let datagrams = Arc::clone(&overheard.datagrams);
+    relay(front, back, move |datagram| {
+        datagrams.lock().unwrap_or_else(PoisonError::into_inner).push(datagram.to_vec());
+    })?;
     let (streams, ended) = (Arc::clone(&overheard.streams), Arc::clone(&overheard.ended));
     serve(front, move |client| {
         let server = TcpStream::connect(back)?;
@@ -123,6 +114,45 @@ pub fn listen_in(front: SocketAddr, back: SocketAddr) -> io::Result<Overheard> {
         Ok(())
     })?;
     Ok(overheard)
+}
+
+/// Passes datagrams at `front` on to `back`, and each answer to whoever asked. Lost ones are
+/// repeated by those who sent them.
+fn relay(front: SocketAddr, back: SocketAddr, hear: impl Fn(&[u8]) + Send + 'static) -> io::Result<()> {
+    let gossip = Arc::new(UdpSocket::bind(front)?);
+    std::thread::spawn(move || {
+        let (mut packet, mut askers) = ([0; 1 << 16], BTreeMap::new());
+        while let Ok((length, asker)) = gossip.recv_from(&mut packet) {
+            hear(&packet[..length]);
+            let Ok(way) = way_back(&mut askers, asker, &gossip, back) else { continue };
+            let _ = way.send_to(&packet[..length], back);
+        }
+    });
+    Ok(())
+}
+
+/// The socket for one asker, whose answers go back to it.
+fn way_back(
+    askers: &mut BTreeMap<SocketAddr, Arc<UdpSocket>>,
+    asker: SocketAddr,
+    front: &Arc<UdpSocket>,
+    back: SocketAddr,
+) -> io::Result<Arc<UdpSocket>> {
+    if let Some(way) = askers.get(&asker) {
+        return Ok(Arc::clone(way));
+    }
+    let way = Arc::new(UdpSocket::bind((front.local_addr()?.ip(), 0))?);
+    let (answers, front) = (Arc::clone(&way), Arc::clone(front));
+    std::thread::spawn(move || {
+        let mut packet = [0; 1 << 16];
+        while let Ok((length, from)) = answers.recv_from(&mut packet) {
+            if from == back {
+                let _ = front.send_to(&packet[..length], asker);
+            }
+        }
+    });
+    askers.insert(asker, Arc::clone(&way));
+    Ok(way)
 }
 
 /// Passes everything on and writes it down; how much it was.
@@ -176,7 +206,8 @@ fn twist_stream(mut from: impl Read, mut to: impl Write, twist: &Twist) -> io::R
     let mut head = [0; GREETING_HEAD];
     from.read_exact(&mut head)?;
     to.write_all(&head)?;
-    let mut rest = vec![0; length(&head, 12)];
+    // What it says of itself, and the proof of it.
+    let mut rest = vec![0; usize::from(u16::from_le_bytes([head[12], head[13]])) + PROOF];
     from.read_exact(&mut rest)?;
     to.write_all(&rest)?;
     let mut last = Vec::new();

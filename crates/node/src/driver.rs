@@ -334,6 +334,16 @@ impl Driver {
         }
     }
 
+    /// Notes that an incoming connection did not prove the identity that it claimed. Its address is
+    /// charged.
+    pub fn pretended(&self, addr: SocketAddr) {
+        self.misdeeds.add(Misdeed::BrokenFrames);
+        self.offenders.charge(addr.ip(), Instant::now());
+        if self.log_limit.allows(addr.ip()) {
+            self.warn(format!("{} did not prove the identity that it claimed", addr.ip()));
+        }
+    }
+
     /// Passes an event on to the log.
     pub fn event(&self, event: Event) {
         (self.events)(event);

@@ -82,7 +82,8 @@ async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place:
             match error {
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
                 GreetError::TimedOut => driver.misdeeds.add(Misdeed::Silent),
-                GreetError::Wire(_) | GreetError::Impostor => driver.misdeeds.add(Misdeed::BrokenFrames),
+                GreetError::Wire(_) => driver.misdeeds.add(Misdeed::BrokenFrames),
+                GreetError::Impostor => driver.pretended(addr),
                 GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
             }
             None

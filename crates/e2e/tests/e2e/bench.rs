@@ -194,7 +194,7 @@ fn who_cannot_be_measured_is_named() -> Outcome {
     let of_node = |addr: SocketAddr| complaint(&["--peer", &addr.to_string()]);
     twist(liar, field.origin.addr(), Twist::Flip)?;
     assert!(of_node(liar).contains(&format!("node {liar} sent #16 with wrong bytes")), "{}", of_node(liar));
-    answer(stranger, b"VFIELD\r\n\xff\xff\0\0\0\0\0\0")?;
+    answer(stranger, b"VFIELD\r\n\xff\xff\0\0\0\0\xff\xff")?;
     assert!(of_node(stranger).contains("speaks protocol version 65535"), "{}", of_node(stranger));
     assert!(of_node(nobody).contains(&format!("node {nobody}: connection refused")), "{}", of_node(nobody));
     assert!(complaint(&["--nbd", "nbd+unix:///?socket=none.sock"]).contains("no such file"));

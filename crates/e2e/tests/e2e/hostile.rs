@@ -65,7 +65,7 @@ fn join_says(bytes: &'static [u8]) -> Result<String, vfield_e2e::Failed> {
 
 #[test]
 fn a_bootstrap_node_of_another_version_is_named() -> Outcome {
-    let log = join_says(b"VFIELD\r\n\x63\0\0\0\0\0\0\0")?;
+    let log = join_says(b"VFIELD\r\n\x63\0\0\0\0\0\x63\0")?;
     assert!(log.contains("version 99"), "{log}");
     Ok(())
 }

@@ -245,7 +245,7 @@ fn what_strangers_gossip_and_what_is_repeated_is_dropped() -> Outcome {
     let mut sent = 0;
     for datagram in repeated.iter().cycle().take(20) {
         stranger.send_to(datagram, lab.host(0).addr())?;
-        stranger.send_to(&[b"VFG\x02", &datagram[4..]].concat(), lab.host(0).addr())?;
+        stranger.send_to(&[b"VFG\x03", &datagram[4..]].concat(), lab.host(0).addr())?;
         sent += 2;
     }
     origin.wait_status("all of it is dropped", NEWS, |status| dropped(status) >= before + sent)?;

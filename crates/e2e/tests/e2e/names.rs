@@ -29,7 +29,7 @@ fn text<'a>(status: &'a Value, key: &str) -> &'a str {
 fn name_of(daemon: &Daemon) -> Result<Name, Failed> {
     let status = daemon.status()?;
     let node = u64::from_str_radix(text(&status, "node"), 16).expect("hexadecimal");
-    Ok(Name { addr: daemon.addr(), node, generation: 1 })
+    Ok(Name { addr: daemon.addr(), node, generation: 1, seed: 3 })
 }
 
 /// The id of a daemon's first image.
@@ -82,9 +82,9 @@ fn a_name_is_not_given_to_who_spoke_last() -> Outcome {
     // A process of its own field, so that claims about its image can be proved.
     let other = field.vfield.serve(field.lab.host(3), &[&other_image]).name("other").ready()?;
     let (real, false_id) = (id_of(&field.origin)?, id_of(&other)?);
-    let (origin, liar) = (name_of(&field.origin)?, name_of(&other)?);
+    let (origin, liar) = (name_of(&field.origin)?, Name::of(other.addr(), 3));
     let header = herald::header(BYTES, CHUNKS);
-    let word = |node: &Name, image, name| Word { node: node.node, version: 1 << 50, image, name, header, origin: true };
+    let word = |of: &Name, image, name| Word { of: *of, version: 1 << 50, image, name, header, origin: true };
     let words = [word(&liar, &false_id, "disk.img"), word(&origin, &real, "old-disk.img")];
     for daemon in [&field.origin, &field.nodes[0]] {
         proclaim(daemon.addr(), liar, &[liar], &words)?;
@@ -113,18 +113,17 @@ fn what_nobody_can_prove_is_not_believed() -> Outcome {
     let wrong = herald::header(2 * BYTES + 5, CHUNKS);
     let short = herald::header(70_000, 2);
     let nothing = "5a".repeat(32);
-    let word = |node, image, name, header| Word { node, version: 1 << 50, image, name, header, origin: true };
+    let word = |of, image, name, header| Word { of, version: 1 << 50, image, name, header, origin: true };
     // Those who do not exist are buried after a while, and forgotten: each time there are others.
     let slander = |round: u64| -> Outcome {
-        let [liar, ghost] = [3, 4].map(|host| Name {
-            addr: (field.lab.host(host).addr().ip(), 9000 + round as u16).into(),
-            node: u64::MAX - 2 * round - host as u64 % 2,
-            generation: 1,
+        let [liar, ghost] = [3, 4].map(|host| {
+            let addr = (field.lab.host(host).addr().ip(), 9000 + round as u16).into();
+            Name::of(addr, 100 + 2 * round + host as u64 % 2)
         });
         let words = [
-            word(liar.node, real.as_str(), "disk.img", wrong),
-            word(ghost.node, &real, "disk.img", short),
-            word(ghost.node, &nothing, "disk.img", wrong),
+            word(liar, real.as_str(), "disk.img", wrong),
+            word(ghost, &real, "disk.img", short),
+            word(ghost, &nothing, "disk.img", wrong),
         ];
         for daemon in [&field.origin, &field.nodes[0]] {
             proclaim(daemon.addr(), liar, &[liar, ghost], &words)?;

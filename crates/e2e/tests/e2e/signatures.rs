@@ -170,11 +170,10 @@ fn ghosts_do_not_hide_a_signature() -> Outcome {
     sign(&image, &secret)?;
     let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
     let id = origin.image()?["id"].as_str().unwrap_or_default().to_owned();
-    let ghosts: Vec<Name> = (1..=40)
-        .map(|node| Name { addr: (lab.host(2).addr().ip(), 9000 + node as u16).into(), node, generation: 1 })
-        .collect();
+    let ghosts: Vec<Name> =
+        (1..=40).map(|seed| Name::of((lab.host(2).addr().ip(), 9000 + seed as u16).into(), seed)).collect();
     let header = herald::header(MIB, 16);
-    let word = |ghost: &Name| Word { node: ghost.node, version: 1, image: &id, name: "disk.img", header, origin: true };
+    let word = |ghost: &Name| Word { of: *ghost, version: 1, image: &id, name: "disk.img", header, origin: true };
     let words: Vec<Word<'_>> = ghosts.iter().take(20).map(word).collect();
     proclaim(origin.addr(), ghosts[0], &ghosts, &words)?;
     let mut reader = reader(&lab, &origin, "reader", &["--trust", &trusted.display().to_string()])?;
