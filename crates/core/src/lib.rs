@@ -11,6 +11,7 @@ pub mod directory;
 pub mod fetch;
 pub mod fill;
 pub mod hash_tree;
+pub mod header_proof;
 pub mod identity;
 pub mod image;
 pub mod inventory;
