@@ -47,7 +47,10 @@ pub async fn prove(driver: &Arc<Driver>, id: ImageId, claims: &[&Claim], met: &[
                 tried.push((addr, "it proves a header that no member claims".to_owned()));
             }
             Ok(found) => proved = Some(found),
-            Err(why) => tried.push((addr, why)),
+            Err(why) => {
+                tracing::debug!(%addr, why, "no header proof");
+                tried.push((addr, why));
+            }
         }
         proved.is_some()
     })
