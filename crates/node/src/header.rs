@@ -6,10 +6,11 @@
 //! [`crate::naming`] calls it.
 
 use crate::driver::Driver;
+use crate::entry::Met;
 use crate::greet::GreetError;
 use crate::interview::{self, Guest, Manner};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfield_core::header_proof::HeaderProof;
 use vfield_core::image::{Header, ImageId};
@@ -33,12 +34,21 @@ pub struct Proved {
 /// Failed answers in words, each with the address it came from.
 pub type Tried = Vec<(SocketAddr, String)>;
 
-/// Finds out the header of an image that members claim to have.
-pub async fn prove(driver: &Arc<Driver>, id: ImageId, claims: &[&Claim], met: &[SocketAddr]) -> Result<Proved, Tried> {
+/// Finds out the header of an image that members claim to have. When the turn of the member that is
+/// `open` comes, it is asked over its connection: in a busy room each new one takes its time.
+pub async fn prove(
+    driver: &Arc<Driver>,
+    id: ImageId,
+    claims: &[&Claim],
+    met: &[SocketAddr],
+    open: Option<Met>,
+) -> Result<Proved, Tried> {
     let (mut proved, mut tried) = (None, Tried::new());
+    let open = Mutex::new(open);
     let ask = |addr| {
+        let open = open.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(at, _)| *at == addr);
         let driver = Arc::clone(driver);
-        async move { of_member(&driver, addr, id).await }
+        async move { of_member(&driver, addr, open, id).await }
     };
     interview::ask_all(interview::whom(driver, claims, met), MANNER, ask, |addr, answer| {
         match answer {
@@ -59,8 +69,8 @@ pub async fn prove(driver: &Arc<Driver>, id: ImageId, claims: &[&Claim], met: &[
 }
 
 /// Asks one member.
-async fn of_member(driver: &Driver, addr: SocketAddr, id: ImageId) -> Result<Proved, String> {
-    let (answer, body) = answer(driver, addr, id).await.map_err(|error| error.to_string())?;
+async fn of_member(driver: &Driver, addr: SocketAddr, open: Option<Met>, id: ImageId) -> Result<Proved, String> {
+    let (answer, body) = answer(driver, addr, open, id).await.map_err(|error| error.to_string())?;
     match (answer.kind, answer.refusal) {
         (Kind::HeaderProof, _) => {
             let proof = wire::decode_header_proof(&body).map_err(|error| error.to_string())?;
@@ -72,6 +82,18 @@ async fn of_member(driver: &Driver, addr: SocketAddr, id: ImageId) -> Result<Pro
     }
 }
 
-async fn answer(driver: &Driver, addr: SocketAddr, id: ImageId) -> Result<(FrameHeader, Vec<u8>), GreetError> {
-    Guest::at(driver, addr).await?.ask(&wire::header_frame(0, id)).await
+async fn answer(
+    driver: &Driver,
+    addr: SocketAddr,
+    open: Option<Met>,
+    id: ImageId,
+) -> Result<(FrameHeader, Vec<u8>), GreetError> {
+    let question = wire::header_frame(0, id);
+    // A connection may have ended while this node waited for an image.
+    if let Some((_, mut guest)) = open
+        && let Ok(answer) = guest.ask(&question).await
+    {
+        return Ok(answer);
+    }
+    Guest::at(driver, addr).await?.ask(&question).await
 }

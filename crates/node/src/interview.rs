@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use vfield_core::node::Claim;
-use vfield_core::wire::{FrameHeader, HEADER, Kind};
+use vfield_core::wire::{FrameHeader, Greeting, HEADER, Kind};
 
 /// Timeout of an answer: the time of a chunk on a link that fifty others share.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -78,8 +78,14 @@ pub struct Guest(Connection);
 impl Guest {
     /// Connects to a member and greets it.
     pub async fn at(driver: &Driver, addr: SocketAddr) -> Result<Self, GreetError> {
+        Ok(Self::greet(driver, addr).await?.0)
+    }
+
+    /// The same; returns what the member said.
+    pub async fn greet(driver: &Driver, addr: SocketAddr) -> Result<(Self, Greeting), GreetError> {
         let me = driver.look(|core| *core.me());
-        Ok(Self(greet::dial(addr, me, driver.keys.ring()).await?.0))
+        let (connection, greeting) = greet::dial(addr, me, driver.keys.ring()).await?;
+        Ok((Self(connection), greeting))
     }
 
     /// Asks one thing; the answer's head and its payload.

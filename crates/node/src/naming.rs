@@ -6,14 +6,14 @@
 
 use crate::config::ImageSelector;
 use crate::driver::Driver;
-use crate::entry::Patience;
+use crate::entry::{Met, Patience};
 use crate::event::Event;
 use crate::header::{self, Proved, Tried};
 use crate::node::StartError;
 use crate::proofs::{self, Disbelief};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -182,9 +182,16 @@ pub struct Search<'a> {
     pub met: &'a [SocketAddr],
     /// The signers whose signatures are needed.
     pub trusted: Option<&'a TrustedKeys>,
+    /// A member to which this node is connected: the first question goes there.
+    pub open: Mutex<Option<Met>>,
 }
 
 impl Search<'_> {
+    /// Asks `met` first, over its connection.
+    pub fn ask_first(&self, met: Option<Met>) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = met;
+    }
+
     /// Finds the wanted images. It waits a little for them to show up, unless `alone`, then
     /// searches the kept stores. It waits with `patience` for a field without any image: its first
     /// node may be about to start.
@@ -234,9 +241,10 @@ impl Search<'_> {
         let mut proving = JoinSet::new();
         for offer in offers {
             let (driver, met) = (Arc::clone(self.driver), self.met.to_vec());
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
             proving.spawn(async move {
                 let claims: Vec<&Claim> = offer.claims.iter().collect();
-                let proved = header::prove(&driver, offer.id, &claims, &met).await;
+                let proved = header::prove(&driver, offer.id, &claims, &met, open).await;
                 (offer, proved)
             });
         }
