@@ -12,6 +12,7 @@ pub mod fetch;
 pub mod fill;
 pub mod greeting;
 pub mod hash_tree;
+pub mod header_proof;
 pub mod identity;
 pub mod image;
 pub mod inventory;

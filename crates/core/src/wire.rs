@@ -7,6 +7,7 @@
 //! docs/reference/protocol.md.
 
 use crate::chunk::{Chunk, ChunkSize};
+use crate::header_proof::HeaderProof;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::reach::Reach;
@@ -32,6 +33,7 @@ const GET_PAYLOAD: usize = 48;
 const REDIRECT_PAYLOAD: u32 = 8;
 const PROVE_PAYLOAD: u32 = 32;
 const DIAL_BACK_PAYLOAD: u32 = 1;
+const HEADER_PAYLOAD: u32 = 32;
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
 
@@ -104,6 +106,10 @@ pub enum Kind {
     DialBack,
     /// The answer to [`Kind::DialBack`]: a [`DialledBack`] of one byte.
     DialledBack,
+    /// Asks for the header of an image. The image's id of 32 bytes.
+    Header,
+    /// The answer to [`Kind::Header`]: a [`HeaderProof`].
+    HeaderProof,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -222,6 +228,8 @@ impl FrameHeader {
             Kind::Proof => 10,
             Kind::DialBack => 11,
             Kind::DialledBack => 12,
+            Kind::Header => 13,
+            Kind::HeaderProof => 14,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -262,6 +270,8 @@ impl FrameHeader {
             10 => (Kind::Proof, PROOF_MAX),
             11 => (Kind::DialBack, DIAL_BACK_PAYLOAD),
             12 => (Kind::DialledBack, DIAL_BACK_PAYLOAD),
+            13 => (Kind::Header, HEADER_PAYLOAD),
+            14 => (Kind::HeaderProof, HeaderProof::BYTES_MAX as u32),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -288,7 +298,10 @@ impl FrameHeader {
         let waited_ms = if kind == Kind::Data { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
         // Of these kinds only the greatest length is valid.
-        let fixed = matches!(kind, Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack);
+        let fixed = matches!(
+            kind,
+            Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack | Kind::Header
+        );
         if fixed && length != max {
             return Err(WireError::Field("length"));
         }
@@ -396,6 +409,31 @@ pub fn decode_dialled_back(payload: &[u8]) -> Result<DialledBack, WireError> {
         [number] => DialledBack::ALL.get(usize::from(*number)).copied().ok_or(WireError::Payload),
         _ => Err(WireError::Payload),
     }
+}
+
+/// A whole frame that asks for an image's header.
+pub fn header_frame(request: u64, image: ImageId) -> Vec<u8> {
+    let mut out = FrameHeader::new(Kind::Header, request, HEADER_PAYLOAD).encode().to_vec();
+    out.extend_from_slice(&image.0);
+    out
+}
+
+/// Reads the payload of a [`Kind::Header`] frame.
+pub fn decode_header(payload: &[u8]) -> Result<ImageId, WireError> {
+    payload.try_into().map(ImageId).map_err(|_| WireError::Payload)
+}
+
+/// A whole frame with a header proof.
+pub fn header_proof_frame(request: u64, proof: &HeaderProof) -> Vec<u8> {
+    let body = proof.encode();
+    let mut out = FrameHeader::new(Kind::HeaderProof, request, body.len() as u32).encode().to_vec();
+    out.extend_from_slice(body);
+    out
+}
+
+/// Reads the payload of a [`Kind::HeaderProof`] frame.
+pub fn decode_header_proof(payload: &[u8]) -> Result<HeaderProof, WireError> {
+    HeaderProof::decode(payload).ok_or(WireError::Payload)
 }
 
 fn byte_frame(kind: Kind, request: u64, byte: u8) -> Vec<u8> {

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::greeting::{self, Greeting};
+use vfield_core::header_proof::HeaderProof;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::{Member, State};
@@ -19,7 +20,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -32,6 +33,8 @@ const KINDS: [Kind; 12] = [
     Kind::Proof,
     Kind::DialBack,
     Kind::DialledBack,
+    Kind::Header,
+    Kind::HeaderProof,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -170,6 +173,20 @@ mod golden {
     }
 
     #[test]
+    fn header_proofs() {
+        let asked = wire::header_frame(0x0102, ImageId([0xcd; 32]));
+        assert_eq!(hexadecimal(&asked), format!("0d000000200000000201000000000000{}", "cd".repeat(32)));
+        assert_eq!(wire::decode_header(&asked[HEADER..]), Ok(ImageId([0xcd; 32])));
+        let header = Header::new(1, ChunkSize::MIN, 1).expect("a header");
+        let proof = HeaderProof::of(&header, &[0xef; 32]);
+        let frame = wire::header_proof_frame(0x0102, &proof);
+        let leaf = format!("{}{}", hexadecimal(&header.encode()), "ef".repeat(32));
+        assert_eq!(hexadecimal(&frame), format!("0e000000400000000201000000000000{leaf}"));
+        assert_eq!(wire::decode_header_proof(&frame[HEADER..]), Ok(proof));
+        assert_eq!(wire::decode_header_proof(&frame[HEADER + 1..]), Err(WireError::Payload));
+    }
+
+    #[test]
     fn not_ready_yet() {
         let head = greeting::starting(27);
         assert_eq!(hexadecimal(&head), "56462d574149540a080000001b000000");
@@ -288,7 +305,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
         Kind::Get => FrameHeader::new(kind, 1, 48),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
-        Kind::Prove => FrameHeader::new(kind, 1, 32),
+        Kind::Prove | Kind::Header => FrameHeader::new(kind, 1, 32),
         Kind::DialBack | Kind::DialledBack => FrameHeader::new(kind, 1, 1),
         _ => FrameHeader::new(kind, 1, 0),
     }
@@ -304,7 +321,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (13..=255).chain([0]) {
+        for later in (15..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {
@@ -457,7 +474,7 @@ proptest! {
     fn any_header_decodes_to_itself_or_fails(mut bytes: [u8; HEADER], low: bool) {
         if low {
             // Otherwise hardly any would decode.
-            bytes[0] %= 11;
+            bytes[0] %= 15;
             bytes[1] %= 3;
             bytes[3] = if bytes[0] == 3 { bytes[3] % 5 } else { 0 };
             bytes[6..8].fill(0);

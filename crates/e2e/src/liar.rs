@@ -21,6 +21,8 @@ const FRAME_HEADER: usize = 16;
 const DATA: u8 = 2;
 const REFUSE: u8 = 3;
 const PATIENCE: u8 = 8;
+/// Kind of the frame that carries a header proof.
+const HEADER_PROOF: u8 = 14;
 /// A refusal's reason: it is not held.
 const NOT_HELD: u8 = 1;
 /// Bytes of the answers of a connection that carries no chunks: proofs and snapshots are tens of
@@ -29,7 +31,7 @@ const QUESTIONS_MAX: usize = 512 << 10;
 /// How often a byte trickles, or a promise is made.
 const TRICKLE: Duration = Duration::from_millis(20);
 
-/// The change of every chunk that a node sends.
+/// The change of every chunk that a node sends, or of every header proof.
 #[derive(Debug, Clone)]
 pub enum Twist {
     /// One bit is turned over.
@@ -46,6 +48,8 @@ pub enum Twist {
     Promise,
     /// Its header says that it has so many bytes.
     Claim(u32),
+    /// Chunks are left as they are; one bit of each header proof is turned over.
+    HeaderProof,
 }
 
 /// Stands at `front` for the node at `back`: passes everything on, but twists every chunk that the
@@ -241,7 +245,11 @@ fn twist_stream(mut from: impl Read, mut to: impl Write, twist: &Twist) -> io::R
                 }
                 Twist::Promise => return promise(to),
                 Twist::Claim(length) => header[4..8].copy_from_slice(&length.to_le_bytes()),
+                Twist::HeaderProof => {}
             }
+        }
+        if let (HEADER_PROOF, Twist::HeaderProof, Some(byte)) = (header[0], twist, payload.last_mut()) {
+            *byte ^= 1;
         }
         to.write_all(&header)?;
         to.write_all(&payload)?;

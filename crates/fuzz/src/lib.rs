@@ -13,6 +13,7 @@ pub mod control;
 pub mod field;
 pub mod gossip;
 pub mod handshake;
+pub mod header_proof;
 pub mod image;
 pub mod journal;
 pub mod key_file;
@@ -64,12 +65,13 @@ impl Target {
 }
 
 /// All targets of the fuzzer.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "command_line", run: command_line::target, seeds: command_line::seeds },
     Target { name: "control", run: control::target, seeds: control::seeds },
     Target { name: "field", run: field::target, seeds: field::seeds },
     Target { name: "gossip", run: gossip::target, seeds: gossip::seeds },
     Target { name: "handshake", run: handshake::target, seeds: handshake::seeds },
+    Target { name: "header_proof", run: header_proof::target, seeds: header_proof::seeds },
     Target { name: "image", run: image::target, seeds: image::seeds },
     Target { name: "journal", run: journal::target, seeds: journal::seeds },
     Target { name: "key_file", run: key_file::target, seeds: key_file::seeds },

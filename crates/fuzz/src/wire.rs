@@ -5,6 +5,7 @@
 
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::greeting::{self, Greeting};
+use vfield_core::header_proof::HeaderProof;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::Member;
@@ -76,6 +77,14 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let Ok(what) = wire::decode_dialled_back(payload) else { return };
             assert_eq!(wire::dialled_back_frame(request, what)[HEADER..], *payload);
         }
+        Kind::Header => {
+            let image = wire::decode_header(payload).expect("its length was checked");
+            assert_eq!(wire::header_frame(request, image)[HEADER..], *payload);
+        }
+        Kind::HeaderProof => {
+            let Ok(proof) = wire::decode_header_proof(payload) else { return };
+            assert_eq!(wire::header_proof_frame(request, &proof)[HEADER..], *payload);
+        }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
         Kind::Data | Kind::Unknown(_) => {}
@@ -130,6 +139,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let get: [u8; GET_FRAME] = get.frame(1, Priority::ReadAhead, true);
     let data = [&FrameHeader::new(Kind::Data, 1, 3).encode()[..], b"abc"].concat();
     let proof = Proof { statement: "a statement".to_owned(), signature: "a signature".to_owned() };
+    let header = Header::new(600 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 600).expect("a header");
     vec![
         greeting(Some(member(1))),
         greeting(None),
@@ -141,6 +151,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         wire::redirect_frame(1, NodeId(2)),
         wire::prove_frame(1, ImageId([7; 32])),
         wire::proof_frame(1, &proof),
+        wire::header_frame(1, ImageId([7; 32])),
+        wire::header_proof_frame(1, &HeaderProof::of(&header, &[9; 600 * 32])),
         wire::snapshot_frame(Kind::Sync, 1, snapshot()),
         wire::snapshot_frame(Kind::Synced, 1, Snapshot::default()),
     ]

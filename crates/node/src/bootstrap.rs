@@ -1,39 +1,28 @@
 //! Bootstrap: entering a field through any of its members.
 
 use crate::driver::Driver;
-use crate::greet::{self, GreetError, Met};
+use crate::greet::GreetError;
+use crate::interview::Guest;
 use crate::whereabouts;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
 use vfield_core::node::Input;
-use vfield_core::snapshot::Snapshot;
-use vfield_core::wire::{self, FrameHeader, HEADER, Kind, WireError};
+use vfield_core::wire::{self, Kind, WireError};
 
-/// Timeout for the snapshot of a member.
-const SNAPSHOT: Duration = Duration::from_secs(5);
-
-/// Exchanges snapshots with one member.
-pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<(), GreetError> {
-    let (Met { mut connection, latest, .. }, member) = greet::dial(addr, driver.me()).await?;
+/// Exchanges snapshots with one member; more can be asked over the connection.
+pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Guest, GreetError> {
+    let (mut guest, member, latest) = Guest::greet(driver, addr).await?;
     driver.apply(Input::Arrive(latest));
-    let exchange = async {
-        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&member.identity)));
-        connection.send(&frame).await?;
-        let head = connection.receive(HEADER).await?;
-        let header = FrameHeader::decode(head.first_chunk().expect("as long as was asked for"))?;
-        if header.kind != Kind::Synced {
-            return Err(WireError::Field("kind").into());
-        }
-        let body = connection.receive(header.length as usize).await?;
-        Ok::<Snapshot, GreetError>(wire::decode_snapshot(&body)?)
-    };
-    let snapshot = timeout(SNAPSHOT, exchange).await.map_err(|_| GreetError::TimedOut)??;
+    let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&member.identity)));
+    let (answer, body) = guest.ask(&frame).await?;
+    if answer.kind != Kind::Synced {
+        return Err(WireError::Field("kind").into());
+    }
+    let snapshot = wire::decode_snapshot(&body)?;
     whereabouts::check_member(driver, addr, member.identity).await;
     driver.apply(Input::Answered { addr, member });
     driver.learn(member.identity.node, snapshot).await;
-    Ok(())
+    Ok(guest)
 }
 
 /// Exchanges snapshots with the node at an address, if there is one.

@@ -8,6 +8,7 @@ use crate::bootstrap;
 use crate::driver::Driver;
 use crate::event::Event;
 use crate::greet::GreetError;
+use crate::interview::Guest;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// Shortest interval between log lines with the same error of the same address.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
+/// A member that answered, and its address as configured.
+pub type Met = (SocketAddr, Guest);
 /// Addresses that did not answer as members, each with the reason.
 pub type Tried = Vec<(SocketAddr, GreetError)>;
 
@@ -40,14 +43,22 @@ impl Patience {
     }
 }
 
-/// Enters the field through any of the addresses. Returns the last errors if none answered. A node
-/// that is starting is waited for as long as it says so, unless there is no patience at all.
-pub async fn enter(driver: &Arc<Driver>, addrs: &[SocketAddr], patience: Option<Duration>) -> Result<(), Tried> {
+/// Enters the field through any of the addresses, and returns the member that answered first; none
+/// without an address. Returns the last errors if none answered. A node that is starting is waited
+/// for as long as it says so, unless there is no patience at all.
+pub async fn enter(
+    driver: &Arc<Driver>,
+    addrs: &[SocketAddr],
+    patience: Option<Duration>,
+) -> Result<Option<Met>, Tried> {
     let waits = patience != Some(Duration::ZERO);
     let patience = Patience::of(patience);
     let (mut pause, mut said) = (PAUSES.0, Said::default());
     loop {
-        let Err(tried) = knock(driver, addrs).await else { return Ok(()) };
+        let tried = match knock(driver, addrs).await {
+            Ok(met) => return Ok(met),
+            Err(tried) => tried,
+        };
         let opens = waits && tried.iter().any(|(_, error)| error.is_starting());
         let may_open = tried.iter().any(|(_, error)| error.may_pass());
         if !opens && (patience.is_over() || !may_open) {
@@ -62,7 +73,7 @@ pub async fn enter(driver: &Arc<Driver>, addrs: &[SocketAddr], patience: Option<
 }
 
 /// Tries all addresses at once; one answer is enough, and no address delays the others.
-async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<(), Tried> {
+async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>, Tried> {
     let mut meetings = JoinSet::new();
     for &addr in addrs {
         let driver = Arc::clone(driver);
@@ -71,7 +82,7 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<(), Tried> 
     let mut tried = Tried::new();
     while let Some(met) = meetings.join_next().await {
         match met.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
-            (_, Ok(())) => {
+            (addr, Ok(guest)) => {
                 let driver = Arc::clone(driver);
                 tokio::spawn(async move {
                     let rest = meetings.join_all().await.into_iter();
@@ -80,13 +91,13 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<(), Tried> 
                         driver.event(Event::BootstrapFailed { addr, why: error.to_string() });
                     }
                 });
-                return Ok(());
+                return Ok(Some((addr, guest)));
             }
             (addr, Err(error)) => tried.push((addr, error)),
         }
     }
     if addrs.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     tried.sort_by_key(|(addr, _)| addrs.iter().position(|other| other == addr));
     Err(tried)

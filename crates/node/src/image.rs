@@ -6,12 +6,13 @@
 use crate::origin::Origin;
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::directory::Directory;
+use vfield_core::header_proof::HeaderProof;
 use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::names::Names;
@@ -23,6 +24,8 @@ pub struct LocalImage {
     names: Names,
     store: Arc<Store>,
     origin: Option<Origin>,
+    /// The proof of its header: that of a member, or made of the top page when a peer asks for it.
+    proof: OnceLock<HeaderProof>,
     complete: AtomicBool,
     dropped: AtomicBool,
     /// The nodes to which chunks of the file were sent recently.
@@ -49,6 +52,7 @@ impl LocalImage {
             names,
             store,
             origin: Some(origin),
+            proof: OnceLock::new(),
             complete: AtomicBool::new(true),
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
@@ -57,12 +61,13 @@ impl LocalImage {
         }
     }
 
-    /// An image that this node has joined.
-    pub fn joined(names: Names, store: Arc<Store>) -> Self {
+    /// An image that this node has joined; `proof` is that of its header, if a member has shown it.
+    pub fn joined(names: Names, store: Arc<Store>, proof: Option<HeaderProof>) -> Self {
         Self {
             names,
             store,
             origin: None,
+            proof: proof.map_or_else(OnceLock::new, OnceLock::from),
             complete: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
@@ -115,6 +120,21 @@ impl LocalImage {
             None => Local::Missing,
             Some(origin) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
         }
+    }
+
+    /// The proof of its header. Made of the top page at the first call if no member has shown it,
+    /// which hashes the page; `None` if that is not here.
+    pub fn header_proof(&self) -> Option<&HeaderProof> {
+        if self.proof.get().is_none() {
+            let top = self.geometry().top();
+            let page = match &self.origin {
+                Some(origin) => origin.tree().page(top).cloned(),
+                None => self.store.page(top),
+            };
+            // Another task may have made it meanwhile; all proofs of an image are the same.
+            let _ = self.proof.set(HeaderProof::of(self.geometry().header(), &page?));
+        }
+        self.proof.get()
     }
 
     /// On an origin, the node to which an asker is redirected in place of an answer; see

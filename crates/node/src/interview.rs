@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use vfield_core::membership::Member;
 use vfield_core::node::Claim;
 use vfield_core::wire::{FrameHeader, HEADER, Kind};
 
@@ -78,7 +79,13 @@ pub struct Guest(Connection);
 impl Guest {
     /// Connects to a member and greets it.
     pub async fn at(driver: &Driver, addr: SocketAddr) -> Result<Self, GreetError> {
-        Ok(Self(greet::dial(addr, driver.me()).await?.0.connection))
+        Ok(Self::greet(driver, addr).await?.0)
+    }
+
+    /// The same; returns what the member says of itself, and the latest generation that it knows.
+    pub async fn greet(driver: &Driver, addr: SocketAddr) -> Result<(Self, Member, u64), GreetError> {
+        let (met, member) = greet::dial(addr, driver.me()).await?;
+        Ok((Self(met.connection), member, met.latest))
     }
 
     /// Asks one thing; the answer's head and its payload.
@@ -89,7 +96,7 @@ impl Guest {
                 let head = self.0.receive(HEADER).await?;
                 let header = FrameHeader::decode(head.first_chunk().expect("as long as was asked for"))?;
                 let body = self.0.receive(header.length as usize).await?;
-                if header.kind != Kind::Patience {
+                if !matches!(header.kind, Kind::Patience | Kind::Unknown(_)) {
                     return Ok((header, body));
                 }
             }

@@ -1,22 +1,23 @@
 //! Naming: finds the image that a selector means, from the claims of members and from proofs.
 //!
-//! Invariant: the chosen image has a header that belongs to its id, shown by a top page. No other
-//! image with the wanted name has such a proof. Of two candidates none is chosen, and both are
-//! shown: a person decides, or a signature. [`crate::node`] calls it before it joins an image.
+//! Invariant: the chosen image has a header that belongs to its id, shown by a header proof. No
+//! other image with the wanted name has such a proof. Of two candidates none is chosen, and both
+//! are shown: a person decides, or a signature. [`crate::node`] calls it before it joins an image.
 
 use crate::config::ImageSelector;
 use crate::driver::Driver;
-use crate::entry::Patience;
+use crate::entry::{Met, Patience};
 use crate::event::Event;
+use crate::header::{self, Proved, Tried};
 use crate::node::StartError;
-use crate::page::{self, Proved, Tried};
 use crate::proofs::{self, Disbelief};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use vfield_core::header_proof::HeaderProof;
 use vfield_core::image::{Header, ImageId};
 use vfield_core::names::Names;
 use vfield_core::node::Claim;
@@ -47,8 +48,8 @@ pub struct Chosen {
     pub known: Known,
     /// Its names on this node.
     pub here: Names,
-    /// Its top page, if a member has shown it.
-    pub page: Option<Vec<u8>>,
+    /// The proof of its header, if a member has shown it.
+    pub proof: Option<HeaderProof>,
 }
 
 /// All claims about one image.
@@ -165,7 +166,7 @@ impl Sure {
         let named = claims.iter().find(|claim| claim.subject.names.contains_all(&here)).or(claims.first());
         let names = named.map_or_else(|| here.clone(), |claim| claim.subject.names.clone());
         let known = Known { id: self.offer.id, names, header: self.proved.header };
-        Ok(Chosen { known, here, page: self.proved.page.clone() })
+        Ok(Chosen { known, here, proof: self.proved.proof.clone() })
     }
 }
 
@@ -181,9 +182,16 @@ pub struct Search<'a> {
     pub met: &'a [SocketAddr],
     /// The signers whose signatures are needed.
     pub trusted: Option<&'a TrustedKeys>,
+    /// A member to which this node is connected: the first question goes there.
+    pub open: Mutex<Option<Met>>,
 }
 
 impl Search<'_> {
+    /// Asks `met` first, over its connection.
+    pub fn ask_first(&self, met: Option<Met>) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = met;
+    }
+
     /// Finds the wanted images. It waits a little for them to show up, unless `alone`, then
     /// searches the kept stores. It waits with `patience` for a field without any image: its first
     /// node may be about to start.
@@ -219,7 +227,7 @@ impl Search<'_> {
     pub fn held_here(&self) -> Result<Vec<Chosen>, StartError> {
         let offer = |known: &Known| Sure {
             offer: Offer { id: known.id, claims: vec![claim(known)] },
-            proved: Proved { header: known.header, page: None },
+            proved: Proved { header: known.header, proof: None },
             signed: None,
         };
         let sure: Vec<Sure> = self.held.iter().map(offer).collect();
@@ -233,9 +241,10 @@ impl Search<'_> {
         let mut proving = JoinSet::new();
         for offer in offers {
             let (driver, met) = (Arc::clone(self.driver), self.met.to_vec());
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
             proving.spawn(async move {
                 let claims: Vec<&Claim> = offer.claims.iter().collect();
-                let proved = page::prove(&driver, offer.id, &claims, &met).await;
+                let proved = header::prove(&driver, offer.id, &claims, &met, open).await;
                 (offer, proved)
             });
         }
@@ -387,7 +396,7 @@ mod tests {
 
     fn sure(claims: Vec<Claim>) -> Sure {
         let id = claims[0].subject.image;
-        Sure { offer: Offer { id, claims }, proved: Proved { header: header(5), page: None }, signed: None }
+        Sure { offer: Offer { id, claims }, proved: Proved { header: header(5), proof: None }, signed: None }
     }
 
     /// First byte of the id, names in the field, and here.

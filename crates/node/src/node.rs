@@ -160,7 +160,7 @@ impl Node {
     /// A search for `wanted`, also in the stores that are `held`.
     fn search<'a>(&'a self, wanted: &'a [ImageSelector], held: &'a [Known]) -> Search<'a> {
         let (met, trusted) = (&self.config.bootstrap[..], self.config.trusted.as_ref());
-        Search { driver: &self.driver, wanted, held, met, trusted }
+        Search { driver: &self.driver, wanted, held, met, trusted, open: Mutex::default() }
     }
 
     /// Runs something until the node ends, or until it is aborted.
@@ -252,7 +252,13 @@ impl Node {
         if !config.bootstrap.is_empty() {
             self.spawn(whereabouts::watch(Arc::clone(&self.driver), config.bootstrap.clone()));
         }
-        let Err(tried) = entered else { return Ok(false) };
+        let tried = match entered {
+            Ok(met) => {
+                search.ask_first(met);
+                return Ok(false);
+            }
+            Err(tried) => tried,
+        };
         let tried: Vec<_> = tried.into_iter().map(|(addr, error)| (addr, error.to_string())).collect();
         if !begins {
             return Err(StartError::Bootstrap { tried });

@@ -1,12 +1,14 @@
 //! Which bytes a name or an id means, also where somebody says of images what it likes.
 
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vfield_e2e::bully::Name;
 use vfield_e2e::field::{Field, NEWS, Plan, state_of};
 use vfield_e2e::herald::{self, Word, proclaim};
+use vfield_e2e::liar::{self, Twist};
 use vfield_e2e::program::vfield;
 use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};
@@ -44,7 +46,12 @@ fn field() -> Result<Field, LabError> {
 
 /// A join on host 2, started.
 fn joining(field: &Field, name: &str, words: &[&str]) -> Result<Daemon, LabError> {
-    field.vfield.join(field.lab.host(2), field.origin.addr()).name(name).store("0").args(words).spawn()
+    joining_through(field, field.origin.addr(), name, words)
+}
+
+/// The same, through any member.
+fn joining_through(field: &Field, through: SocketAddr, name: &str, words: &[&str]) -> Result<Daemon, LabError> {
+    field.vfield.join(field.lab.host(2), through).name(name).store("0").args(words).spawn()
 }
 
 /// What a join on host 2 says that refuses.
@@ -149,6 +156,33 @@ fn what_nobody_can_prove_is_not_believed() -> Outcome {
     let (said, took) = verdict.expect("it was heard of at last");
     assert!(said.contains(&nothing[..12]), "{said}");
     assert!(took < ENDS / 2, "it took {took:?}");
+    Ok(())
+}
+
+/// The member that is asked first turns a bit of each header proof over: the next one is asked, and
+/// if there is none the image is refused.
+#[test]
+fn a_wrong_header_proof_is_refused_and_the_next_member_is_asked() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = Lab::loopback(5)?;
+    let front = lab.host(3).addr();
+    liar::twist(front, lab.host(1).addr(), Twist::HeaderProof)?;
+    let mut field = Field::on(lab, Plan { image_bytes: BYTES, ..Plan::default() })?;
+    let liar = field.join(0, field.origin.addr(), "all").args(&["--advertise", &front.to_string()]).ready()?;
+    liar.wait("filled", NEWS)?;
+    let mut node = joining_through(&field, front, "reads", &[])?;
+    node.wait_ready(ENDS)?;
+    client::compare_nbd(field.lab.host(2), &node.uri("disk.img"), &field.image)?;
+    assert_eq!(node.status()?["misdeeds"]["lies"], 0, "its chunks are right");
+    drop(node);
+    field.origin.kill();
+    let mut node = joining_through(&field, front, "refused", &[])?;
+    assert!(!node.process_mut().wait(ENDS)?.success());
+    let log = node.process().log();
+    let why = format!("{front}: its header is not the one of the image");
+    assert!(log.contains("cannot be verified: no member proves its header") && log.contains(&why), "{log}");
     Ok(())
 }
 

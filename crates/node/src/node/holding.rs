@@ -15,16 +15,15 @@ use crate::keeper::KeptStores;
 use crate::naming::{Chosen, Known, Search};
 use crate::proofs;
 use crate::reader::ImageReader;
+use crate::store::Store;
 use crate::store::found::Found;
-use crate::store::{Inserted, Store};
 use crate::survey;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use vfield_core::hash_tree;
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::names::Names;
-use vfield_core::node::{ImageConfig, Input, Node as Core};
+use vfield_core::node::{ImageConfig, Node as Core};
 
 /// Interval of progress reports of a fill.
 const FILL_REPORTS: Duration = Duration::from_millis(250);
@@ -145,7 +144,7 @@ impl Node {
 
     /// Takes part in an image of the field, and holds as much of it as `wanted`.
     pub(super) fn join(&self, chosen: Chosen, wanted: StoreSize, kept: &mut KeptStores) -> Result<(), StartError> {
-        let Chosen { known: Known { id, names, header }, here, page } = chosen;
+        let Chosen { known: Known { id, names, header }, here, proof } = chosen;
         let geometry = Geometry::new(header);
         let all = geometry.chunks() * geometry.chunk_bytes();
         let capacity_bytes = match wanted {
@@ -175,14 +174,10 @@ impl Node {
             self.spawn(proofs::pass_on(Arc::clone(&self.driver), known, self.config.bootstrap.clone()));
         }
         let name = here.to_string();
-        let image = Arc::new(LocalImage::joined(here, store));
+        let image = Arc::new(LocalImage::joined(here, store, proof));
         let commitment = found.as_ref().map(|found| found.commitment);
         let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept: commitment };
         self.hold(Arc::clone(&image), of_image, needed);
-        // The store of an earlier process has its own page.
-        if let Some(page) = page.filter(|_| found.is_none()) {
-            self.put(&image, &page);
-        }
         if let Some(Found { runs, commitment }) = found {
             let looking = self.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
             self.ends_with(id, looking);
@@ -199,20 +194,6 @@ impl Node {
             self.driver.event(Event::Capped { image: name, capacity_bytes: needed, default_bytes });
         }
         Ok(())
-    }
-
-    /// Puts the top page, which has proved the image, where all others are.
-    fn put(&self, image: &LocalImage, page: &[u8]) {
-        let (store, geometry) = (image.store(), image.geometry());
-        match store.insert(geometry.top(), page) {
-            Ok(Inserted::New) => {
-                let zeros = hash_tree::zero_children(geometry, store.zeros(), geometry.top(), page);
-                self.driver.apply(Input::Found { image: image.id(), chunks: vec![geometry.top()], zeros });
-            }
-            // Then it is fetched like any other.
-            Ok(Inserted::Already | Inserted::Busy) => {}
-            Err(error) => tracing::warn!(%error, "no memory for a chunk"),
-        }
     }
 
     fn hold(&self, image: Arc<LocalImage>, config: ImageConfig, committed_bytes: u64) {

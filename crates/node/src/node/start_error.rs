@@ -3,7 +3,7 @@
 //!
 //! The command line adds what to do.
 
-use crate::page::Tried;
+use crate::header::Tried;
 use crate::proofs::Disbelief;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -113,7 +113,7 @@ pub enum StartError {
         names: Vec<String>,
     },
     /// No member has shown that it has the image.
-    #[error("image {image} cannot be verified: no member delivers its first page{}", answers(tried))]
+    #[error("image {image} cannot be verified: no member proves its header{}", answers(tried))]
     Unproved {
         /// Its names and its id.
         image: String,

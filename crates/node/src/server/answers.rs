@@ -39,6 +39,8 @@ pub enum Body {
     Snapshot,
     /// The proof of an image.
     Proof(ImageId),
+    /// The proof of an image's header.
+    Header(ImageId),
     /// The result of dialling back.
     DialledBack(DialledBack),
     /// A sign of life.

@@ -250,6 +250,11 @@ impl<'a> Serving<'a> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::Proof(image));
             }
+            Kind::Header => {
+                let image = wire::decode_header(payload)?;
+                self.answers.opened();
+                self.answers.before(header.request, Body::Header(image));
+            }
             Kind::DialBack => {
                 let lost = wire::decode_dial_back(payload)?;
                 self.dial_back(header.request, lost);
@@ -260,7 +265,8 @@ impl<'a> Serving<'a> {
             | Kind::Synced
             | Kind::Patience
             | Kind::Proof
-            | Kind::DialledBack => {
+            | Kind::DialledBack
+            | Kind::HeaderProof => {
                 return Err(WireError::Field("kind").into());
             }
             // A later version may say more.
@@ -337,6 +343,7 @@ impl<'a> Serving<'a> {
                 let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
                 return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
             }
+            Body::Header(image) => return self.header(request, image),
             Body::Chunk { image, chunk, waited } => (image, chunk, waited),
         };
         let found = self.image(image).map(|image| image.chunk(chunk));
@@ -358,6 +365,13 @@ impl<'a> Serving<'a> {
         let proof = self.driver.proofs.of(image, number);
         self.proved = proof.is_some().then_some((image, number + 1));
         proof
+    }
+
+    /// The proof of an image's header, if this node has it or the top page.
+    fn header(&mut self, request: u64, image: ImageId) -> Outgoing {
+        let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
+        let frame = image.header_proof().map(|proof| Outgoing::frame(wire::header_proof_frame(request, proof)));
+        frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld))
     }
 
     /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks

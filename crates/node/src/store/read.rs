@@ -5,6 +5,7 @@
 //! senders of chunks to peers call it. It takes no lock.
 
 use super::{Pin, Store};
+use bytes::Bytes;
 use std::sync::Arc;
 use vfield_block::extent::Extent;
 use vfield_block::source::{FilePiece, Piece};
@@ -39,6 +40,20 @@ impl Store {
         } else {
             Piece::Bytes(self.zeros().page(chunk))
         })
+    }
+
+    /// The bytes of a hash page; `None` if it is not here, or cannot be read.
+    ///
+    /// # Panics
+    /// For a data chunk.
+    pub fn page(self: &Arc<Self>, page: Chunk) -> Option<Bytes> {
+        if self.is_zero(page) {
+            return Some(self.zeros().page(page));
+        }
+        let _pin = self.pin(page)?;
+        let mut bytes = vec![0; self.geometry().length(page) as usize];
+        self.read_slot(self.slot_extent(page).start(), &mut bytes).ok()?;
+        Some(bytes.into())
     }
 
     /// Appends the pieces of an extent of the image and returns true. If not all of it is here,
