@@ -8,7 +8,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 
 /// Hides it for as long as this program runs.
 pub fn hide_memory() {
-    // What is refused is an outer sandbox's wish, and no reason not to run.
+    // A refusal is an outer sandbox's wish, and no reason not to run.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
 }

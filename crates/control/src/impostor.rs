@@ -1,9 +1,9 @@
-//! Who listens at a control socket, before anything is said to him.
+//! Tells a daemon from an impostor at its control socket, before anything is said.
 //!
-//! Invariant: an order, and a file that goes with it, is sent to nobody but root, this user, or the
-//! user to whom the socket's directory belongs: a directory that nobody else could have put there
-//! or can put sockets into. Otherwise a local user could wait at the place of a daemon that does
-//! not run, and would be told its orders. Called by [`crate::client`].
+//! Invariant: an order, and a file that goes with it, is sent to three users only. These are root,
+//! this user, and the owner of the socket's directory if no third user can exchange anything on the
+//! way to it. Otherwise a local user could take the place of a daemon that does not run, and get
+//! its orders. Called by [`crate::client`].
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
@@ -23,17 +23,16 @@ const STICKY: u32 = 0o1000;
 pub enum NotTrusted {
     /// Another user, who may have put himself there.
     Foreign {
-        /// The user id of whoever listens.
+        /// The listener's user id.
         uid: u32,
     },
     /// The system does not say who it is.
     Unknown(io::Error),
 }
 
-/// Fails if whoever listens at the other end of `stream`, a connection to `socket`, may be an
-/// impostor.
+/// Fails if the other end of `stream`, a connection to `socket`, may be an impostor.
 pub fn check(stream: &UnixStream, socket: &Path) -> Result<(), NotTrusted> {
-    // The user who listened, whatever has become of the process.
+    // The user at the time of listen(2): that of a process which has become another is the first.
     let listener = socket_peercred(stream).map_err(|errno| NotTrusted::Unknown(errno.into()))?.uid;
     let own = geteuid();
     if listener.is_root() || listener == own {

@@ -68,9 +68,8 @@ fn usual_dir() -> PathBuf {
     runtime.map_or_else(own, |dir| dir.join("vfield"))
 }
 
-/// Lets a group reach the socket at `path` if that is in the usual directory, which is root's and
-/// stays so: what lies there, nobody else can exchange or take away. Of other directories whoever
-/// made them decides.
+/// Lets a group reach the socket at `path` if it lies in the usual directory. That is root's and
+/// stays so: nobody else can exchange or remove a socket in it. Other directories stay as they are.
 pub fn open_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
     let dir = usual_dir();
     if path.parent() != Some(dir.as_path()) {

@@ -1,4 +1,4 @@
-//! A local user who waits where a daemon's control socket would be, and listens to what he is told.
+//! A local user in the place of a daemon's control socket, who takes down the orders.
 
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;

@@ -1,10 +1,9 @@
 //! System calls (seccomp(2)): those that a daemon makes are allowed, all others are not there.
 //!
-//! A list of what is allowed, so that a call that the kernel gets next year is no way out. It has
-//! what the end-to-end tests were seen to call, what the C libraries use for the same purpose, and
-//! the names that older processors' calls had. A call that is not on it fails with ENOSYS, as on an
-//! older kernel: libraries then do without it, and a daemon is not ended by a newer library.
-//! `docs/decisions/0037-system-calls-by-what-is-allowed.md` says why.
+//! A list of allowed calls, so that a call that the kernel gets next year is no way out. It has the
+//! calls of the end-to-end tests, those of the C libraries for the same purpose, and older names of
+//! both. Any other call fails with ENOSYS, as on an older kernel. Libraries then do without it, and
+//! no newer library ends a daemon. `docs/decisions/0037-allowed-system-calls.md` says why.
 
 use super::{Missing, Needs};
 use libc::c_long;
@@ -150,15 +149,13 @@ const OLDER: &[c_long] = &[
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[libc::SYS_accept, libc::SYS_getrlimit];
-/// What only a mount needs: its end.
+/// For a mount only: its end.
 const MOUNTING: &[c_long] = &[libc::SYS_umount2];
-/// What only block devices need: a large part of the kernel, with a history; and the controls of
-/// devices.
+/// For block devices only: a large part of the kernel, with a history; and all controls.
 const DEVICES: &[c_long] =
     &[libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup, libc::SYS_ioctl];
 
-/// Controls of files and sockets that are not of devices: that of a socket which does not wait, and
-/// three by which it is found out whether something is a terminal, and how wide.
+/// Controls of sockets and terminals: non-blocking mode; whether it is a terminal, and how wide.
 const CONTROLS: [libc::Ioctl; 4] = [libc::FIONBIO, libc::TCGETS, TCGETS2, libc::TIOCGWINSZ];
 /// TCGETS as newer C libraries call it, in the same words on both processors.
 const TCGETS2: libc::Ioctl = 0x802c_542a_u32 as libc::Ioctl;

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// The rules that are written for; an older kernel enforces those that it knows.
 const RULES: ABI = ABI::V6;
-/// What the program and its libraries read, as the end-to-end tests were seen to: memory, the
-/// processors and their limits, randomness, how the kernel keeps memory files and breaks leases,
-/// and which start of the machine this is. Nothing in `/etc` or `/usr`.
+/// Files that the program and its libraries open once they are confined, found with strace(1) in
+/// the end-to-end tests: memory, processors, limits and settings of the kernel. Nothing in `/etc`
+/// or `/usr`.
 const SYSTEM: [&str; 9] = [
     "/proc/meminfo",
     "/proc/self",
@@ -31,11 +31,10 @@ const SYSTEM: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// What is left to a daemon.
+/// The files and ports that are left to a daemon.
 #[derive(Debug)]
 pub struct Reach {
-    /// Files, and directories with all below them; what is not there is refused later by its own
-    /// name.
+    /// Files, and directories with all below them; a missing one is refused later by its own name.
     paths: Vec<(PathBuf, BitFlags<AccessFs>)>,
     /// TCP ports to listen on; 0 is any that is free.
     ports: Vec<u16>,
@@ -142,9 +141,9 @@ fn below(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Resu
     Ok(rules)
 }
 
-/// What is opened in order to read `file` again: its directory, because files are changed by
-/// putting others in their places. In the first directories of a machine, such as `/etc`, lies what
-/// is not a daemon's business, so there it is the file alone, and has to be written in place.
+/// The path to allow so that `file` can be read again: its directory, because a changed file often
+/// is another one in its place. The first directories of a machine, such as `/etc`, hold files of
+/// others. There it is the file alone, which has to be written in place.
 fn read_again(file: &Path) -> &Path {
     let dir = parent(file);
     let depth = dir.canonicalize().map_or(0, |dir| dir.components().count());
@@ -166,8 +165,8 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::os::unix::net::UnixListener;
 
-    /// What `attack` gives in a thread that has the system's files, and `dir` for its sockets;
-    /// `None`, and a line, where this kernel lacks some of the rules.
+    /// The outcome of `attack` in a thread that has the system's files, and `dir` for its sockets.
+    /// `None`, and a line, if this kernel lacks some of the rules.
     fn confined<T: Send>(dir: Option<&Path>, attack: impl FnOnce() -> T + Send) -> Option<T> {
         let mut reach = Reach::system();
         reach.paths.extend(dir.map(|dir| (dir.to_owned(), sockets())));

@@ -1,5 +1,4 @@
-//! Other users of the machine: those who wait in the place of a daemon, those whose account a
-//! daemon runs under, those who want to see its memory.
+//! Attacks by other users of the machine: on orders, on sockets, and on a daemon's memory.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
@@ -60,7 +59,7 @@ fn orders_are_not_told_to_an_impostor() -> Outcome {
     std::os::unix::fs::symlink(&own, &link)?;
     std::os::unix::fs::lchown(&link, Some(SERVICE), Some(SERVICE))?;
 
-    // Who asks, through which way in, and where that leads.
+    // A command, the directory that it names, and the one to which that leads.
     let program = vfield.path();
     let socket = |dir: &Path| dir.join("control.sock");
     let lured = [
