@@ -5,7 +5,6 @@
 //! process that has ended is started again by its guard or its service manager, and finds its
 //! store. Called by `main`, before anything else.
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::panic;
 use vfield_console::output;
 
@@ -19,8 +18,6 @@ pub fn end_on_panic() {
             "vfield: a defect ended this program\n\
              hint: report the lines above; a guard (--root) or service manager starts a daemon again, with its store",
         );
-        // A dump would have the field's key in it, and all of the store.
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         std::process::abort();
     }));
 }

@@ -15,6 +15,7 @@ pub mod overlay;
 pub mod plan;
 pub mod publish;
 pub mod refusal;
+pub mod secrets;
 pub mod settings;
 pub mod signature;
 pub mod source_file;

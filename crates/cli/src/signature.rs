@@ -17,6 +17,7 @@ use vfield_core::statement::Statement;
 use vfield_core::wire::Proof;
 use vfield_daemon::values::image::ImageName;
 use vfield_trust::signature::{BadTrust, read_short};
+use zeroize::Zeroizing;
 
 /// Behind the name of an image's file: the statement about it, and that statement's signature.
 const STATEMENT: &str = ".vfield";
@@ -109,7 +110,7 @@ fn secret(path: &Path) -> Result<SecretKey, Failure> {
     let refused = |why: &str| Failure::failed(format!("secret key {}: {why}", path.display()));
     let text = read_short(path).map_err(|error| refused(&plain(&error)).hint("check --secret-key"))?;
     let not_a_key = || refused("not a secret key of minisign").hint("give a secret key of `minisign -G`");
-    let text = text.ok_or_else(not_a_key)?;
+    let text = Zeroizing::new(text.ok_or_else(not_a_key)?);
     if let Some(key) = without_password(&text) {
         return Ok(key);
     }
@@ -124,8 +125,8 @@ fn secret(path: &Path) -> Result<SecretKey, Failure> {
 }
 
 /// The key's bytes: the line below the comment.
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()
+fn decoded(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok().map(Zeroizing::new)
 }
 
 /// A key as `minisign -GW` makes it. The tool leaves out the checksum that the library would insist

@@ -3,6 +3,7 @@
 use super::message::{DaemonStatus, REPLY_BYTES_MAX, Reply, Request};
 use super::place::{self, Occupant};
 use crate::fd_message;
+use crate::impostor::{self, NotTrusted};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -33,16 +34,30 @@ impl Client {
     pub fn connect(wished: Option<&Path>) -> Result<Self, Failure> {
         let path = place::choose(wished);
         let stream = UnixStream::connect(&path).map_err(|error| refusal(&path, &error))?;
-        Ok(Self { path, reader: BufReader::with_capacity(256 << 10, stream), left: 0 })
+        Self::with(path, stream)
+    }
+
+    /// Begins the conversation, if it is not with an impostor.
+    fn with(path: PathBuf, stream: UnixStream) -> Result<Self, Failure> {
+        match impostor::check(&stream, &path) {
+            Ok(()) => Ok(Self { path, reader: BufReader::with_capacity(256 << 10, stream), left: 0 }),
+            Err(NotTrusted::Unknown(error)) => Err(refusal(&path, &error)),
+            Err(NotTrusted::Foreign { uid }) => {
+                let failure = Failure::failed(format!("control socket {}: user {uid} answers there", path.display()));
+                Err(failure.hint("a daemon is your own, root's, or in a directory that only its user can change"))
+            }
+        }
     }
 
     /// Like [`Client::connect`], for at most `patience` until there is a daemon.
     pub fn await_daemon(wished: Option<&Path>, patience: Duration) -> Result<Self, Failure> {
         let deadline = Instant::now() + patience;
+        let path = place::choose(wished);
         loop {
-            match Self::connect(wished) {
+            match UnixStream::connect(&path) {
                 Err(_) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
-                result => return result,
+                Err(error) => return Err(refusal(&path, &error)),
+                Ok(stream) => return Self::with(path, stream),
             }
         }
     }

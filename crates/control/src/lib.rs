@@ -7,6 +7,7 @@
 pub mod args;
 pub mod client;
 pub mod fd_message;
+mod impostor;
 pub mod message;
 pub mod offer;
 mod order;

@@ -15,6 +15,10 @@ use vfield_export::private_socket::{self, SocketFile};
 
 /// Clients that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 128;
+/// The owner's directory, through which a group gets to what it is told the names of.
+const REACHED_BY_GROUP: u32 = 0o710;
+/// What all but its owner may do to a directory: put something into it.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// The occupant of a socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,15 +68,15 @@ fn usual_dir() -> PathBuf {
     runtime.map_or_else(own, |dir| dir.join("vfield"))
 }
 
-/// Lets a group take away the socket at `path` if that is in the usual directory, which is root's.
-/// Of other directories whoever made them decides.
-pub fn share_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
+/// Lets a group reach the socket at `path` if it lies in the usual directory. That is root's and
+/// stays so: nobody else can exchange or remove a socket in it. Other directories stay as they are.
+pub fn open_usual_dir(path: &Path, gid: u32) -> std::io::Result<()> {
     let dir = usual_dir();
     if path.parent() != Some(dir.as_path()) {
         return Ok(());
     }
-    std::os::unix::fs::chown(&dir, None, Some(gid))?;
-    std::fs::set_permissions(&dir, Permissions::from_mode(0o770))
+    std::os::unix::fs::lchown(&dir, None, Some(gid))?;
+    std::fs::set_permissions(&dir, Permissions::from_mode(REACHED_BY_GROUP))
 }
 
 /// A control socket that is listened at; gone from the file system when this is dropped.
@@ -117,7 +121,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if self.file.is_at(&self.path) {
             // Nobody is left to hear of a failure, and a socket left behind is replaced at the next
-            // start.
+            // start. With --user it always is, if it lies in root's directory.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -160,6 +164,12 @@ fn make_private_dir(dir: &Path) -> Result<(), Failure> {
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
+    // Made by somebody else, or by an earlier version: others could exchange the socket.
+    let mode = metadata.mode() & 0o7777;
+    if mode & OTHERS_WRITE != 0 {
+        let closed = std::fs::set_permissions(dir, Permissions::from_mode(mode & !OTHERS_WRITE));
+        closed.map_err(|error| refuse(&plain(&error)))?;
+    }
     Ok(())
 }
 
@@ -182,6 +192,20 @@ mod tests {
         assert!(path.exists(), "the first one removed the second one's socket");
         drop(second);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_into_which_others_write_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let usual = dir.path().join("vfield");
+        let mode = || std::fs::metadata(&usual).unwrap().permissions().mode() & 0o7777;
+        make_private_dir(&usual).unwrap();
+        assert_eq!(mode(), 0o700);
+        for (before, after) in [(0o770, 0o750), (0o1777, 0o1755), (0o710, 0o710)] {
+            std::fs::set_permissions(&usual, Permissions::from_mode(before)).unwrap();
+            make_private_dir(&usual).unwrap();
+            assert_eq!(mode(), after);
+        }
     }
 
     #[test]

@@ -41,6 +41,10 @@ pub fn explain(error: KeyFileError) -> Failure {
         KeyFileError::Io { path: file, source } => {
             let hint = match source.kind() {
                 ErrorKind::NotFound => "make one with `vfield key new FILE`, or copy that of the field",
+                ErrorKind::PermissionDenied => {
+                    "check the file and its directory; a running daemon that is to see a changed file directly \
+                     below /etc or /root wants it written in place (cat NEW >FILE), not replaced"
+                }
                 ErrorKind::AlreadyExists => {
                     "keys are not overwritten: choose a new file, or append its line to the other"
                 }

@@ -71,6 +71,17 @@ pub struct Places {
     pub device: Option<DeviceKind>,
 }
 
+impl Plan {
+    /// The TCP ports on which it listens; 0 is any that is free.
+    pub fn tcp_ports(&self) -> impl Iterator<Item = u16> {
+        let exported = self.exports.nbd.iter().filter_map(|place| match place {
+            nbd::Address::Tcp(addr) => Some(addr.port()),
+            nbd::Address::Unix(_) => None,
+        });
+        exported.chain([self.node.listen.port()])
+    }
+}
+
 impl Places {
     /// The sockets at which NBD clients of this machine may connect.
     pub fn nbd_sockets(&self) -> impl Iterator<Item = &Path> {

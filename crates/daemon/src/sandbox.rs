@@ -13,11 +13,11 @@ mod user;
 
 use crate::plan::Plan;
 use crate::values::sandbox::SandboxMode;
-use rustix::process::geteuid;
+use calls::Filter;
+use files::Reach;
 use std::path::Path;
 use user::Heir;
 use vfield_console::failure::Failure;
-use vfield_export::nbd;
 
 /// Tasks of the daemon that need rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +36,7 @@ struct Needs {
 
 impl Needs {
     fn of(plan: &Plan) -> Self {
-        let tcp_ports = plan.exports.nbd.iter().filter_map(|place| match place {
-            nbd::Address::Tcp(addr) => Some(addr.port()),
-            nbd::Address::Unix(_) => None,
-        });
-        let low = |port: u16| (1..1024).contains(&port);
-        let low_ports = tcp_ports.chain([plan.node.listen.port()]).any(low);
+        let low_ports = plan.tcp_ports().any(|port| (1..1024).contains(&port));
         let (mount, devices) = (plan.exports.mount.is_some(), plan.exports.device.is_some());
         Self { mount, devices, locked: plan.root, low_ports, user: plan.user.is_some() }
     }
@@ -75,7 +70,7 @@ impl Sandbox {
             // All of them go with the user.
             sandbox.in_force.clear();
         }
-        sandbox.take("files", if needs.mount { Err(mounts()) } else { files::confine(plan, control) })?;
+        sandbox.take("files", if needs.mount { Err(mounts()) } else { Reach::of(plan, control).confine() })?;
         Ok(sandbox)
     }
 
@@ -88,8 +83,8 @@ impl Sandbox {
         self.in_force.splice(0..0, user);
         // The program that unmounts for other users gains rights when it starts, which could not be
         // afterwards.
-        let helper = self.needs.mount && !geteuid().is_root();
-        let closed = if helper { Err(mounts()) } else { calls::refuse(self.needs) };
+        let helper = self.needs.mount && !rights::can_unmount();
+        let closed = if helper { Err(mounts()) } else { Filter::of(self.needs).and_then(Filter::apply) };
         self.take("system calls", closed)?;
         Ok(self.in_force.into_iter().chain(self.missing.into_iter().map(|missing| format!("not {missing}"))).collect())
     }

@@ -1,11 +1,13 @@
 //! What the end-to-end tests share: the program under test, a field of real processes, peers that
-//! lie and that bully, file systems on images, readers that never stop.
+//! lie and that bully, local users in the place of a daemon, file systems on images, readers that
+//! never stop.
 //!
 //! The tests are in `tests/e2e`; each makes a field of its own, and each wait in them is bounded.
 
 pub mod bully;
 pub mod field;
 pub mod herald;
+pub mod impostor;
 pub mod liar;
 pub mod program;
 pub mod tree;

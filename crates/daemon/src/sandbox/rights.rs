@@ -38,3 +38,8 @@ pub fn give_up(needs: Needs) -> Result<String, Missing> {
     names.sort();
     Ok(if names.is_empty() { "none".to_owned() } else { format!("only {}", names.join(", ")) })
 }
+
+/// True if this process may unmount by itself.
+pub fn can_unmount() -> bool {
+    caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).unwrap_or(false)
+}

@@ -8,10 +8,11 @@ use crate::plan::user::User;
 use caps::CapSet;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::io;
 use std::path::{Path, PathBuf};
 use vfield_console::failure::{Failure, plain};
-use vfield_control::place::share_usual_dir;
+use vfield_control::place::open_usual_dir;
 use vfield_export::private_socket::SocketFile;
 
 /// The user to switch to, and the files it needs.
@@ -40,7 +41,7 @@ impl Heir {
         for socket in &self.sockets {
             // The directory may be his already, and somebody who acts for him may have been quick.
             let given = SocketFile::at(socket).and_then(|file| file.give(uid, gid));
-            let given = given.and_then(|()| share_usual_dir(socket, gid));
+            let given = given.and_then(|()| open_usual_dir(socket, gid));
             given.map_err(|error| self.failed(&socket.display().to_string(), &error))?;
         }
         // The user last, since that takes the capabilities for all of it from each thread
@@ -50,6 +51,9 @@ impl Heir {
             .and_then(|()| setresgid(group, group, group))
             .and_then(|()| setresuid(user, user, user))
             .map_err(|errno| self.failed("refused", &errno.into()))?;
+        // Another user is another process to the kernel: it may show its memory again.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(|errno| self.failed("hiding memory", &errno.into()))?;
         for dir in &self.written {
             accessat(CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(|errno| {
                 let failure = self.failed(&dir.display().to_string(), &errno.into());

@@ -15,6 +15,7 @@ mod keys;
 mod leaving;
 mod liars;
 mod limits;
+mod local;
 mod loss;
 mod names;
 mod netboot;

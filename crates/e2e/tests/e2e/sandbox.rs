@@ -14,7 +14,8 @@ use vfield_e2e::program::vfield;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have, is_root};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Lab, client};
+use vfield_lab::wait::wait_until;
+use vfield_lab::{Daemon, Lab, Vfield, client};
 
 /// One line of each thread's `/proc/PID/task/TID/status`.
 fn of_threads(daemon: &Daemon, key: &str) -> std::io::Result<Vec<String>> {
@@ -73,6 +74,57 @@ fn every_thread_has_given_up_what_it_does_not_need() -> Outcome {
     // The polite end works in there, and leaves nothing behind.
     assert!(node.leave(Duration::from_secs(20))?.success());
     assert!(!node.nbd().exists());
+    Ok(())
+}
+
+/// What the kernel refused to a process once it was confined, as strace(1) writes it.
+fn refused(trace: &str) -> Vec<&str> {
+    let confined = trace.lines().skip_while(|line| !line.contains("landlock_restrict_self")).skip(1);
+    let refusals = ["= -1 ENOSYS", "= -1 EPERM", "= -1 EACCES"];
+    // Of this call a filter cannot see what it is for; the C library makes the older one then.
+    let known = |line: &&str| !line.contains("clone3");
+    confined.filter(known).filter(|line| refusals.iter().any(|refusal| line.contains(refusal))).collect()
+}
+
+#[test]
+fn nothing_that_a_daemon_does_is_refused_to_it() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("strace"), Need::Tool("nbdcopy"), Need::Tool("nbdsh")]) {
+        return Ok(());
+    }
+    let (lab, program) = (Lab::best(2)?, vfield());
+    let (traces, traced) = (lab.dir().join("traces"), lab.dir().join("traced"));
+    std::fs::create_dir(&traces)?;
+    // The process stays the daemon's: strace is a grandchild of it.
+    let strace = format!("exec strace -f -D -q -e signal=none -o {}/$1", traces.display());
+    let program_path = program.path().display();
+    let script = format!(
+        "#!/bin/sh\ncase $1 in serve | join) {strace} {program_path} \"$@\" ;; esac\nexec {program_path} \"$@\"\n"
+    );
+    std::fs::write(&traced, script)?;
+    std::fs::set_permissions(&traced, Permissions::from_mode(0o755))?;
+    let key = lab.dir().join("field.key");
+    run(Command::new(program.path()).args(["key", "new"]).arg(&key))?;
+    let image = random_file(&lab.dir().join("disk.img"), 6 * MIB + 5, 1)?;
+    let key = key.to_str().expect("a path of text");
+    let words = ["--sandbox", "require", "--field-key", key, "--threads", "3"];
+    let vfield = Vfield::at(&traced);
+    let mut origin = vfield.serve(lab.host(0), &[&image]).args(&words).name("origin").ready()?;
+    let node = vfield.join(lab.host(1), origin.addr()).store("all").args(&words);
+    let mut node = node.args(&["--overlay", "ram"]).ready()?;
+    node.wait("covered", NEWS)?;
+    client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
+    client::nbdsh(lab.host(1), Duration::from_secs(30), &node.uri(""), "h.pwrite(b'new' * 1000, 5)")?;
+    run(node.ask_to(&["overlay"]).arg("save").arg(lab.dir().join("changes.vfo")))?;
+    run(&mut node.ask_to(&["key", "reload"]))?;
+    let another = random_file(&lab.dir().join("another.img"), MIB, 2)?;
+    run(origin.ask("add").arg(another))?;
+    assert!(node.leave(Duration::from_secs(20))?.success() && origin.leave(Duration::from_secs(20))?.success());
+    for of in ["serve", "join"] {
+        let trace = || std::fs::read_to_string(traces.join(of)).unwrap_or_default();
+        wait_until("a trace has its last line", NEWS, || trace().contains("+++ exited with 0 +++"))?;
+        assert!(trace().contains("SECCOMP_SET_MODE_FILTER"), "{of} is confined");
+        assert_eq!(refused(&trace()), [""; 0], "{of}");
+    }
     Ok(())
 }
 

@@ -18,6 +18,11 @@ fn this_machines_service_manager_knows_every_word_of_the_units() -> Outcome {
     let root = lab.dir().join("root");
     let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/install");
     run(Command::new("sh").arg(install).arg(vfield().path()).arg(&root))?;
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/systemd");
+    for unit in ["vfield-join.service", "vfield-serve.service", "vfield-.service.d/10-vfield.conf"] {
+        let installed = std::fs::read_to_string(root.join("usr/lib/systemd/system").join(unit))?;
+        assert_eq!(installed, std::fs::read_to_string(units.join(unit))?, "{unit}");
+    }
     let analyze = |words: &[&str]| {
         let mut command = Command::new("systemd-analyze");
         command.arg("--root").arg(&root).arg("--man=no").args(words).output()

@@ -150,10 +150,13 @@ pub(super) struct OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        if self.file.is_at(&self.path)
-            && let Err(error) = rustix::fs::unlink(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "the socket file could not be removed");
+        if !self.file.is_at(&self.path) {
+            return;
+        }
+        match rustix::fs::unlink(&self.path) {
+            // Another user's directory: it was made before this process became who it is.
+            Ok(()) | Err(Errno::ACCESS) => {}
+            Err(error) => tracing::warn!(path = %self.path.display(), %error, "the socket file could not be removed"),
         }
     }
 }
