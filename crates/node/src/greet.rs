@@ -161,7 +161,7 @@ pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(M
     let met = async {
         let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
         let (connection, binding) = prove(stream, handshake).await?;
-        exchange(connection, &me, addr, true, &binding).await
+        exchange(connection, &me, addr, true, &binding, &[]).await
     };
     let met = timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?;
     let met = met.map_err(|error| match error {
@@ -185,7 +185,7 @@ pub async fn answer(stream: TcpStream, me: Me, addr: SocketAddr) -> Result<Met, 
     set_options(&stream)?;
     let met = async {
         let (connection, binding) = prove(stream, me.keys.clone().map(Handshake::answer)).await?;
-        exchange(connection, &me, addr, false, &binding).await
+        exchange(connection, &me, addr, false, &binding, &[]).await
     };
     timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?
 }
@@ -248,13 +248,15 @@ async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<(C
 }
 
 /// Both sides speak first, so a node of another version learns which one this is before it is left;
-/// then both prove that they have the key of their greeting.
+/// then both prove that they have the key of their greeting. `next` goes out with this side's
+/// proof.
 async fn exchange(
     mut connection: Connection,
     me: &Me,
     you: SocketAddr,
     dials: bool,
     binding: &[u8; 32],
+    next: &[u8],
 ) -> Result<Met, GreetError> {
     let mut nonce = [0; 32];
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
@@ -269,9 +271,56 @@ async fn exchange(
     let mine = &mine[HEAD..];
     let (dialled, answered) = if dials { (mine, &body[..]) } else { (&body[..], mine) };
     let transcript = Transcript::new(binding, dialled, answered);
-    connection.send(transcript.prove(dials, signatures).bytes()).await?;
+    connection.send(&[transcript.prove(dials, signatures).bytes(), next].concat()).await?;
     let proof = connection.receive(PROOF).await?;
     let proof = Signature::from(*proof.first_chunk().expect("as long as was asked for"));
     let node = transcript.prover(!dials, &theirs, &proof, signatures).ok_or(GreetError::Impostor)?;
     Ok(Met { connection, node, member: theirs.member, latest: theirs.latest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Driver;
+    use crate::field_keys::FieldKeys;
+    use crate::gossip::Gossip;
+    use crate::server;
+    use tokio::net::{TcpListener, UdpSocket};
+    use vfield_core::config::Config;
+    use vfield_core::node::Node as Core;
+    use vfield_core::wire::{self, FrameHeader, HEADER, Kind};
+    use vfield_trust::{FieldKey, NodeKey};
+
+    async fn node(ring: Option<KeyRing>) -> (Arc<Driver>, SocketAddr) {
+        let (socket, listener) = (UdpSocket::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await);
+        let (socket, listener) = (socket.unwrap(), listener.unwrap());
+        let addr = listener.local_addr().unwrap();
+        let signatures = NodeSignatures::new(NodeKey::draw().unwrap());
+        let me = Identity { addr, node: signatures.node(), generation: 1, zone: Zone::default() };
+        let keys = Arc::new(FieldKeys::new(ring));
+        let (gossip, signs) = (Gossip::new(socket, Arc::clone(&keys)), Arc::clone(&signatures));
+        let core = |now| Core::new(me, signs, Config::default(), 1, now);
+        let (driver, _) = Driver::new(core, gossip, keys, signatures, true, false, Arc::new(|_| {}));
+        tokio::spawn(server::accept(Arc::clone(&driver), listener));
+        (driver, addr)
+    }
+
+    /// The first frame comes in one packet with the proof, and nothing comes after it.
+    #[tokio::test]
+    async fn a_frame_that_comes_with_the_proof_is_answered() {
+        for ring in [None, Some(KeyRing::new([FieldKey::new([1; 32])]).unwrap())] {
+            let (one, _) = node(ring.clone()).await;
+            let (_other, addr) = node(ring).await;
+            let me = one.me();
+            let stream = TcpStream::connect(addr).await.unwrap();
+            let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
+            let (connection, binding) = prove(stream, handshake).await.unwrap();
+            let frame = wire::snapshot_frame(Kind::Sync, 7, one.look(|core| core.snapshot(core.me())));
+            let met = exchange(connection, &me, addr, true, &binding, &frame).await;
+            let mut connection = met.unwrap().connection;
+            let head = timeout(GREET, connection.receive(HEADER)).await.expect("it is answered").unwrap();
+            let header = FrameHeader::decode(head.first_chunk().unwrap()).unwrap();
+            assert_eq!((header.kind, header.request), (Kind::Synced, 7));
+        }
+    }
 }

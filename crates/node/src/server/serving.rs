@@ -130,6 +130,10 @@ impl<'a> Serving<'a> {
         let mut beat = pin!(tokio::time::sleep(BEAT));
         // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
+        // What came together with the greeting: the socket does not tell of it again.
+        if let Err(end) = self.frames().await {
+            return end;
+        }
         loop {
             let mut sent = false;
             loop {
@@ -206,6 +210,11 @@ impl<'a> Serving<'a> {
         if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
             return Ok(());
         }
+        self.frames().await
+    }
+
+    /// Takes in the frames that are whole.
+    async fn frames(&mut self) -> Result<(), End> {
         while let Some(head) = self.incoming.content().first_chunk::<HEADER>() {
             let header = FrameHeader::decode(head)?;
             let length = HEADER + header.length as usize;
