@@ -7,6 +7,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v cargo >/dev/null || PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 # A compiler that is missing or too old is installed, or the line that installs it is said.
 scripts/setup build
+# So is the line for crates that are neither here nor to be had: cargo has ten.
+cargo fetch --quiet --locked --target x86_64-unknown-linux-gnu 2>/dev/null || {
+    echo "crates of Cargo.lock are missing and cannot be fetched; cargo fetch --locked says why" >&2
+    exit 1
+}
 
 target_dir() { echo "${CARGO_TARGET_DIR:-$PWD/target}"; }
 

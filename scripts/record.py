@@ -23,6 +23,12 @@ def target_dir():
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 
 
+def setup(*purposes):
+    """Installs what a script needs, or ends it where that cannot be; scripts/setup says what is missing."""
+    if subprocess.run([ROOT / "scripts/setup", *purposes]).returncode:
+        sys.exit(1)
+
+
 def results(name):
     """The file of a benchmark's own results; its folder is there afterwards."""
     path = target_dir() / "bench" / name

@@ -17,7 +17,8 @@ use vfield_control::shares::sole_text;
 use vfield_control::values::until::Until;
 use vfield_node::status::Sole;
 
-/// How long `status --wait` without a timeout looks for a daemon that is just being started.
+/// How long `cat`, and `status --wait` without a timeout, look for a daemon that is just being
+/// started.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that `cat` takes at a time.
 const CAT_BYTES: usize = 256 << 10;
@@ -87,7 +88,8 @@ fn reach(mut client: Client, until: Until, left: Option<Duration>) -> Result<boo
 /// Runs `vfield cat`: of a daemon that is still starting, once it is ready.
 pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     let control = options.control.control.as_deref();
-    reach(Client::connect(control)?, Until::Ready, None)?;
+    // A read waits for its daemon as it does for a chunk.
+    wait(control, Until::Ready, None)?;
     let mut client = Client::connect(control)?;
     let length = options.length.map(|size| size.0);
     client.send(&Request::Cat { image: options.image.clone(), offset: options.offset.0, length })?;

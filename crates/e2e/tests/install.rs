@@ -1,12 +1,10 @@
 //! `make install` and `make uninstall`, into a directory that stands for a machine's root.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use vfield_e2e::Outcome;
 use vfield_e2e::program::vfield;
 use vfield_lab::need::{Need, have};
-
-const PREFIX: &str = "/opt/field";
 
 /// All files below a directory, without it.
 fn files(root: &Path) -> Vec<String> {
@@ -26,54 +24,110 @@ fn files(root: &Path) -> Vec<String> {
     found
 }
 
+/// `make GOAL PREFIX=... DESTDIR=... PROGRAM=...` in the checkout.
+fn make(goal: &str, prefix: &str, root: &Path, program: &Path) -> std::io::Result<Output> {
+    let mut make = Command::new("make");
+    make.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).arg(goal);
+    make.arg(format!("PREFIX={prefix}")).arg(format!("DESTDIR={}", root.display()));
+    make.arg(format!("PROGRAM={}", program.display())).output()
+}
+
+/// Fails with its errors, unless it went well.
+fn well(made: &Output) {
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// Fails unless it failed with one line of its own and make's that says `why`.
+fn refused(made: &Output, why: &str) {
+    let said = String::from_utf8_lossy(&made.stderr);
+    let own: Vec<&str> = said.lines().filter(|line| !line.starts_with("make: ")).collect();
+    assert!(!made.status.success() && own.len() == 1 && own[0].contains(why), "{said}");
+}
+
+/// A folder for one test, with a space in its name, that goes with it.
+fn scratch() -> std::io::Result<tempfile::TempDir> {
+    tempfile::Builder::new().prefix("vfield install ").tempdir()
+}
+
 #[test]
 fn what_is_installed_runs_and_what_is_uninstalled_is_gone() -> Outcome {
     if !have(&[Need::Tool("make"), Need::Tool("strip")]) {
         return Ok(());
     }
     let program = vfield().path().to_owned();
-    let root = std::env::temp_dir().join(format!("vfield-install-{}", std::process::id()));
-    let make = |goal: &str| {
-        let mut make = Command::new("make");
-        make.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).arg(goal);
-        make.arg(format!("PREFIX={PREFIX}")).arg(format!("DESTDIR={}", root.display()));
-        make.arg(format!("PROGRAM={}", program.display())).output()
-    };
-    let made = make("install")?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let installed = files(&root);
-    for wanted in [
-        "bin/vfield",
-        "share/man/man1/vfield.1",
-        "share/man/man1/vfield-join.1",
-        "share/bash-completion/completions/vfield",
-        "share/zsh/site-functions/_vfield",
-        "share/fish/vendor_completions.d/vfield.fish",
-    ] {
-        assert!(installed.contains(&format!("{}/{wanted}", &PREFIX[1..])), "{wanted} of {installed:#?}");
-    }
-    let inside = root.join(&PREFIX[1..]);
-    let ran = Command::new(inside.join("bin/vfield")).arg("--version").output()?;
-    assert!(ran.status.success() && ran.stdout.starts_with(b"vfield "));
-    let length = |path: &Path| std::fs::metadata(path).map(|file| file.len());
-    assert!(length(&inside.join("bin/vfield"))? < length(&program)?, "it is stripped");
+    let scratch = scratch()?;
+    let root = scratch.path().join("root");
+    for prefix in ["/opt/field", "/opt/my field"] {
+        well(&make("install", prefix, &root, &program)?);
+        let installed = files(&root);
+        for wanted in [
+            "bin/vfield",
+            "share/man/man1/vfield.1",
+            "share/man/man1/vfield-join.1",
+            "share/bash-completion/completions/vfield",
+            "share/zsh/site-functions/_vfield",
+            "share/fish/vendor_completions.d/vfield.fish",
+        ] {
+            assert!(installed.contains(&format!("{}/{wanted}", &prefix[1..])), "{wanted} of {installed:#?}");
+        }
+        let inside = root.join(&prefix[1..]);
+        let ran = Command::new(inside.join("bin/vfield")).arg("--version").output()?;
+        assert!(ran.status.success() && ran.stdout.starts_with(b"vfield "));
+        let length = |path: &Path| std::fs::metadata(path).map(|file| file.len());
+        assert!(length(&inside.join("bin/vfield"))? < length(&program)?, "it is stripped");
 
-    let units: Vec<&String> = installed.iter().filter(|name| name.ends_with(".service")).collect();
-    assert!(!units.is_empty(), "{installed:#?}");
-    for unit in units {
-        let text = std::fs::read_to_string(root.join(unit))?;
-        let starts: Vec<&str> = text.lines().filter(|line| line.starts_with("ExecStart=")).collect();
-        let ours = format!("ExecStart={PREFIX}/bin/vfield ");
-        assert!(!starts.is_empty() && starts.iter().all(|line| line.starts_with(&ours)), "{unit}: {starts:?}");
-    }
+        let units: Vec<&String> = installed.iter().filter(|name| name.ends_with(".service")).collect();
+        assert!(!units.is_empty(), "{installed:#?}");
+        for unit in units {
+            let text = std::fs::read_to_string(root.join(unit))?;
+            let starts: Vec<&str> = text.lines().filter(|line| line.starts_with("ExecStart=")).collect();
+            let quote = if prefix.contains(' ') { "\"" } else { "" };
+            let ours = format!("ExecStart={quote}{prefix}/bin/vfield{quote} ");
+            assert!(!starts.is_empty() && starts.iter().all(|line| line.starts_with(&ours)), "{unit}: {starts:?}");
+        }
 
-    // What others have put there stays.
-    let foreign = inside.join("share/man/man1/other.1");
-    std::fs::write(&foreign, "")?;
-    let made = make("uninstall")?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    assert_eq!(files(&root), [format!("{}/share/man/man1/other.1", &PREFIX[1..])]);
-    std::fs::remove_dir_all(&root)?;
+        let bytes = |names: &[String]| -> Vec<Vec<u8>> {
+            names.iter().map(|name| std::fs::read(root.join(name)).expect("it is installed")).collect()
+        };
+        let before = bytes(&installed);
+        well(&make("install", prefix, &root, &program)?);
+        assert_eq!(files(&root), installed, "a second installation adds and removes nothing");
+        assert!(bytes(&installed) == before, "a second installation changes nothing");
+
+        // What others have put there stays.
+        let foreign = inside.join("share/man/man1/other.1");
+        std::fs::write(&foreign, "")?;
+        well(&make("uninstall", prefix, &root, &program)?);
+        assert_eq!(files(&root), [format!("{}/share/man/man1/other.1", &prefix[1..])]);
+        // Without it no folder is left either, and there may be nothing to remove.
+        std::fs::remove_file(&foreign)?;
+        for _ in 0..2 {
+            well(&make("uninstall", prefix, &root, &program)?);
+            let left: Vec<_> = std::fs::read_dir(&inside)?.flatten().collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+        std::fs::remove_dir(&inside)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn places_that_cannot_be_are_refused_before_anything_is_written() -> Outcome {
+    if !have(&[Need::Tool("make"), Need::Tool("strip")]) {
+        return Ok(());
+    }
+    let program = vfield().path().to_owned();
+    let scratch = scratch()?;
+    let file = scratch.path().join("file");
+    std::fs::write(&file, "")?;
+    for goal in ["install", "uninstall"] {
+        refused(&make(goal, "relative", Path::new(""), &program)?, "PREFIX=relative is not a path from the root");
+        refused(&make(goal, "/opt/50%", scratch.path(), &program)?, "characters that a systemd unit cannot name");
+        refused(&make(goal, "/opt", &file, &program)?, "cannot be written to");
+    }
+    // A program that cannot tell its manual.
+    refused(&make("install", "/opt", scratch.path(), &file)?, "is not there");
+    assert_eq!(files(scratch.path()), ["file"]);
     Ok(())
 }
 

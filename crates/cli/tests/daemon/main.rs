@@ -170,6 +170,33 @@ fn a_member_without_an_address_is_no_reason_not_to_join_through_another() {
 }
 
 #[test]
+fn a_read_waits_for_a_daemon_that_is_starting() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", 1_000_000);
+    // Nobody is there yet, and the node asks again.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = free.local_addr().unwrap().to_string();
+    drop(free);
+    let node = bench.start("c1", &["join", &addr, "--store", "all", "--listen", "127.0.0.1:0", "--retry", "forever"]);
+    let read = |node: &Daemon| {
+        let mut cat = vfield(&node.dir);
+        cat.args(["cat", "a.img"]).env("VFIELD_CONTROL", &node.control).stdout(Stdio::piped()).stderr(Stdio::piped());
+        cat.spawn().unwrap()
+    };
+    // One before the node has its socket, most likely; one after.
+    let early = read(&node);
+    wait_until("the node starts", || {
+        String::from_utf8_lossy(&node.ask(&["status"]).stderr).contains("the daemon is still starting")
+    });
+    let late = read(&node);
+    let _origin = bench.start("c0", &["serve", "a.img", "--listen", &addr]);
+    for cat in [early, late] {
+        let done = cat.wait_with_output().unwrap();
+        assert!(done.stdout == image, "{}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+#[test]
 fn a_second_origin_adds_an_image() {
     let bench = Bench::new();
     let (_, b) = (bench.image("a.img", 100_000), bench.image("bb.img", 200_000));
