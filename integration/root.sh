@@ -11,20 +11,46 @@ vfield_layers=$vfield_home/layers
 # What a saved overlay may have to wait for: a disk that is slow to appear.
 vfield_disk_seconds=10
 
-vfield_say() { echo "vfield: $*" >/dev/console; }
+# What the initramfs has of its own: trust/*.pub are the only keys that are trusted, initramfs.key is the field's key.
+vfield_own=/etc/vfield
+# Where credentials of the machine are: those that its firmware or emulator has, and those that systemd has taken from there.
+vfield_firmware=/sys/firmware
+vfield_credentials=/run/credentials
+
+vfield_say() { printf 'vfield: %s\n' "$*" >/dev/console; }
+
+# The words of a list with commas, in $vfield_listed. Fails if one of them could be taken for an option: whoever writes the command line
+# does not choose the daemon's options, such as a key to trust besides the initramfs' own.
+vfield_list() {
+    vfield_listed='' vfield_separators=$IFS
+    IFS=,
+    set -f
+    # shellcheck disable=SC2086 # it is split at commas
+    set -- $1
+    set +f
+    IFS=$vfield_separators
+    for vfield_item in "$@"; do
+        case $vfield_item in '' | -*) return 1 ;; esac
+        vfield_listed="$vfield_listed${vfield_listed:+ }$vfield_item"
+    done
+    [ -n "$vfield_listed" ]
+}
 
 # Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE; of a word that stands there twice, the last counts.
-# Fails if there is no such root.
+# Fails if there is no such root. Why nothing may be booted although there is one, is in $vfield_refused.
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
-    vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost=''
+    vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_key='' vfield_refused=''
+    # A word is no pattern for names of files.
+    set -f
     # shellcheck disable=SC2013 # its words are what is wanted
     for vfield_word in $(cat /proc/cmdline); do
         vfield_value=${vfield_word#*=}
         case $vfield_word in
         root=vfield:*@*)
             vfield_image=${vfield_word#root=vfield:}
-            vfield_members=$(echo "${vfield_image##*@}" | tr , ' ')
+            vfield_list "${vfield_image##*@}" || vfield_refused="$vfield_word: there is a member without an address"
+            vfield_members=$vfield_listed
             vfield_image=${vfield_image%@*}
             ;;
         root=vfield:*) vfield_say "$vfield_word names nobody to join: root=vfield:IMAGE@ADDR[,ADDR...]" ;;
@@ -32,7 +58,19 @@ vfield_read_command_line() {
         vfield.overlay=*) vfield_overlay=$vfield_value ;;
         vfield.overlay_size=*) vfield_size=$vfield_value ;;
         vfield.overlay_from=*) vfield_from=$vfield_value ;;
-        vfield.also=*) vfield_also=$(echo "$vfield_value" | tr , ' ') ;;
+        vfield.also=*)
+            vfield_list "$vfield_value" || vfield_refused="$vfield_word: there is an image without a name"
+            vfield_also=$vfield_listed
+            ;;
+        vfield.trust=*)
+            vfield_list "$vfield_value" || vfield_refused="vfield.trust= has no key"
+            vfield_trust=$vfield_listed
+            ;;
+        # Everybody who hears how machines boot would hear it. What was written is not repeated.
+        vfield.key=*)
+            vfield_key=$vfield_value
+            [ "$vfield_key" = credential ] || vfield_refused="vfield.key= can only be vfield.key=credential: a key on the command line is no secret"
+            ;;
         vfield.store=*) vfield_store=$vfield_value ;;
         vfield.zone=*) vfield_zone=$vfield_value ;;
         vfield.listen=*) vfield_listen=$vfield_value ;;
@@ -41,9 +79,82 @@ vfield_read_command_line() {
         vfield.*) vfield_say "nothing is called ${vfield_word%%=*}" ;;
         esac
     done
+    set +f
     vfield_options="${vfield_store:+ --store $vfield_store}${vfield_zone:+ --zone $vfield_zone}${vfield_listen:+ --listen $vfield_listen}"
     vfield_options="$vfield_options${vfield_threads:+ --threads $vfield_threads}${vfield_join_boost:+ --join-boost $vfield_join_boost}"
-    [ -n "$vfield_members" ]
+    [ -n "$vfield_members$vfield_refused" ]
+}
+
+# The keys that images have to be signed with. Those of the initramfs count alone: what the command line says came over the network.
+vfield_find_trust() {
+    vfield_number=0
+    if [ -d "$vfield_own/trust" ]; then
+        [ -z "$vfield_trust" ] || vfield_say "vfield.trust= is ignored: this initramfs has its own trusted keys"
+        set -- "$vfield_own"/trust/*.pub
+        if [ ! -e "$1" ]; then
+            vfield_say "$vfield_own/trust of this initramfs has no key, so no image can be trusted"
+            return 1
+        fi
+    else
+        # shellcheck disable=SC2086 # a list of words
+        set -- $vfield_trust
+    fi
+    for vfield_item in "$@"; do
+        case $vfield_item in
+        /*)
+            vfield_number=$((vfield_number + 1))
+            if ! cp "$vfield_item" "$vfield_home/keys/$vfield_number.pub"; then
+                vfield_say "the trusted key $vfield_item cannot be read"
+                return 1
+            fi
+            vfield_item=/keys/$vfield_number.pub
+            ;;
+        esac
+        vfield_options="$vfield_options --trust $vfield_item"
+    done
+}
+
+# Prints the machine's credential vfield.key. Fails if there is none.
+vfield_read_credential() {
+    modprobe -q qemu_fw_cfg
+    modprobe -q dmi_sysfs
+    for vfield_file in "$vfield_firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials/vfield.key/raw" \
+        "$vfield_credentials/@initrd/vfield.key" "$vfield_credentials/@system/vfield.key"; do
+        if [ -e "$vfield_file" ]; then
+            cat "$vfield_file"
+            return
+        fi
+    done
+    # The strings of SMBIOS' type 11, each with a zero behind it, behind a head of a few bytes.
+    for vfield_file in "$vfield_firmware"/dmi/entries/11-*/raw; do
+        [ -e "$vfield_file" ] || continue
+        tr '\0' '\n' <"$vfield_file" | {
+            while read -r vfield_line; do
+                case $vfield_line in
+                *io.systemd.credential:vfield.key=*)
+                    printf '%s\n' "${vfield_line##*io.systemd.credential:vfield.key=}"
+                    exit 0
+                    ;;
+                esac
+            done
+            exit 1
+        } && return
+    done
+    return 1
+}
+
+# The field's key, of the initramfs or the machine. One that is there is used, whatever the command line says.
+vfield_find_key() {
+    if [ -e "$vfield_own/initramfs.key" ]; then
+        (umask 077 && cat "$vfield_own/initramfs.key" >"$vfield_home/keys/field.key") || return 1
+    elif ! (umask 077 && vfield_read_credential >"$vfield_home/keys/field.key"); then
+        if [ -n "$vfield_key" ]; then
+            vfield_say "vfield.key=credential: this machine has no credential vfield.key, and does not join an open field instead"
+            return 1
+        fi
+        return 0
+    fi
+    vfield_options="$vfield_options --field-key /keys/field.key"
 }
 
 # In the daemon's own directory.
@@ -53,7 +164,8 @@ vfield_prepare_home() {
     mkdir -p "$vfield_home" /run/vfield
     # Not a part of /run itself, from which nothing can be started.
     mount -t tmpfs -o mode=755 vfield "$vfield_home" || return 1
-    mkdir -p "$vfield_home/dev" "$vfield_home/proc" "$vfield_home/sys" "$vfield_home/run" "$vfield_home/saved" "$vfield_home/state" "$vfield_layers"
+    mkdir -p "$vfield_home/dev" "$vfield_home/proc" "$vfield_home/sys" "$vfield_home/run" "$vfield_home/saved" "$vfield_home/state" "$vfield_layers" || return 1
+    mkdir -m 700 "$vfield_home/keys" || return 1
     cp "$(command -v vfield)" "$vfield_home/vfield" || return 1
     mount -o bind /dev "$vfield_home/dev" || return 1
     mount -t proc proc "$vfield_home/proc" || return 1
@@ -89,9 +201,13 @@ vfield_find_saved() {
 
 # Starts the daemon and waits until the image is a block device, $vfield_device. Goes on for as long as nobody answers.
 vfield_attach() {
+    if [ -n "$vfield_refused" ]; then
+        vfield_say "$vfield_refused"
+        return 1
+    fi
     [ "$vfield_kind" = nbd ] || modprobe -q ublk_drv
     [ "$vfield_kind" = ublk ] || [ -e /dev/ublk-control ] || modprobe -q nbd
-    vfield_prepare_home || return 1
+    vfield_prepare_home && vfield_find_trust && vfield_find_key || return 1
     if [ "$vfield_overlay" != none ]; then
         mkdir "$vfield_home/changes"
         vfield_options="$vfield_options --overlay /changes"
@@ -100,15 +216,22 @@ vfield_attach() {
     fi
     for vfield_word in $vfield_also; do vfield_options="$vfield_options --image $vfield_word"; done
     vfield_say "joining $vfield_image through $vfield_members"
+    set -f
     # No shell stays behind it.
     # shellcheck disable=SC2086
     exec chroot "$vfield_home" /vfield --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /state/members --device "$vfield_kind" --root \
         </dev/null >/dev/console 2>&1 &
     vfield_guard=$!
+    set +f
     until vfield_run status --wait ready --timeout 10s >/dev/null 2>&1; do
         kill -0 $vfield_guard 2>/dev/null || return 1
     done
-    vfield_device=$(vfield_run status --device "$vfield_image")
+    # An image that is given as NAME=ID is asked for by its id.
+    case ${vfield_image##*=} in
+    '' | *[!0-9a-fA-F]*) vfield_wanted=$vfield_image ;;
+    *) vfield_wanted=${vfield_image##*=} ;;
+    esac
+    vfield_device=$(vfield_run status --device "$vfield_wanted")
     [ -b "$vfield_device" ]
 }
 

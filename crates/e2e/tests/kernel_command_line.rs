@@ -1,23 +1,78 @@
-//! How `integration/root.sh` reads the kernel's command line, in the shell of this machine.
+//! How `integration/root.sh` reads the kernel's command line, and what it trusts beside it, in the
+//! shell of this machine.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
+use vfield_e2e::Outcome;
 
-/// Reads `words`, and prints the members and the options for the daemon.
+/// Reads `words`, and prints the members and the options for the daemon; why it refuses, if it
+/// does.
 const READ: &str = r#"
 words=$2
 . "$1"
 cat() { echo "$words"; }
 vfield_say() { echo "said: $*"; }
 vfield_read_command_line || exit 1
+[ -z "$vfield_refused" ] || { echo "refused: $vfield_refused"; exit 0; }
 echo "$vfield_members:$vfield_kind:$vfield_options"
 "#;
 
-fn read(words: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/root.sh");
-    let output = Command::new("sh").args(["-euc", READ, "sh"]).arg(script).arg(words).output().expect("a shell");
+/// The same with a directory that stands for the machine's: what it finds of keys.
+const FIND: &str = r#"
+words=$2 machine=$3
+. "$1"
+vfield_home=$machine/home vfield_own=$machine/own vfield_firmware=$machine/firmware vfield_credentials=$machine/credentials
+cat() { if [ $# = 1 ] && [ "$1" = /proc/cmdline ]; then echo "$words"; else command cat "$@"; fi; }
+modprobe() { :; }
+vfield_say() { echo "said: $*"; }
+vfield_read_command_line || exit 1
+vfield_find_trust && vfield_find_key || { echo failed; exit 0; }
+echo "options:$vfield_options"
+"#;
+
+fn sh(script: &str, words: &str, machine: &Path) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/root.sh");
+    let output =
+        Command::new("sh").args(["-euc", script, "sh"]).arg(root).arg(words).arg(machine).output().expect("a shell");
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+}
+
+fn read(words: &str) -> String {
+    sh(READ, words, Path::new("/"))
+}
+
+/// A machine, and what it has in its initramfs and its firmware.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> std::io::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        fs::create_dir_all(dir.path().join("home/keys"))?;
+        Ok(Self(dir))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn has(self, name: &str, bytes: &[u8]) -> std::io::Result<Self> {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a name"))?;
+        fs::write(path, bytes)?;
+        Ok(self)
+    }
+
+    /// What it finds if the command line has these words besides its root.
+    fn finds(&self, words: &str) -> String {
+        sh(FIND, &format!("root=vfield:os@a {words}"), self.0.path())
+    }
+
+    fn field_key(&self) -> std::io::Result<String> {
+        fs::read_to_string(self.path("home/keys/field.key"))
+    }
 }
 
 #[test]
@@ -32,4 +87,94 @@ fn words_become_options() {
 fn of_a_word_that_is_given_twice_the_last_counts() {
     let words = "root=vfield:os@a vfield.store=1G vfield.zone=x vfield.store=2G vfield.zone=y vfield.threads=2";
     assert_eq!(read(words), "a:auto: --store 2G --zone y --threads 2");
+}
+
+#[test]
+fn no_word_becomes_an_option_of_its_own() {
+    // Neither behind a comma, nor behind what a shell's echo makes a space.
+    let refused = "there is a member without an address";
+    for members in ["a,--trust=RWother", "--trust=RWother", "", ",a", "a,,b"] {
+        let word = format!("root=vfield:os@{members}");
+        assert_eq!(read(&word), format!("refused: {word}: {refused}"));
+    }
+    assert_eq!(read(r"root=vfield:os@a\0040--trust=x vfield.zone=/*"), r"a\0040--trust=x:auto: --zone /*");
+    let word = "vfield.also=a,--trust=RWother";
+    assert_eq!(read(&format!("root=vfield:os@a {word}")), format!("refused: {word}: there is an image without a name"));
+}
+
+#[test]
+fn a_trusted_key_of_the_command_line_counts_where_the_initramfs_has_none() -> Outcome {
+    let machine = Machine::new()?;
+    assert_eq!(machine.finds(""), "options:");
+    assert_eq!(machine.finds("vfield.trust=RWone,RWtwo"), "options: --trust RWone --trust RWtwo");
+    assert_eq!(read("root=vfield:os@a vfield.trust="), "refused: vfield.trust= has no key");
+    let machine = machine.has("etc/site.pub", b"site")?;
+    let path = machine.path("etc/site.pub");
+    assert_eq!(machine.finds(&format!("vfield.trust={}", path.display())), "options: --trust /keys/1.pub");
+    assert_eq!(fs::read(machine.path("home/keys/1.pub"))?, b"site");
+    assert!(machine.finds("vfield.trust=/none.pub").ends_with("said: the trusted key /none.pub cannot be read\nfailed"));
+    Ok(())
+}
+
+#[test]
+fn trusted_keys_of_the_initramfs_overrule_the_command_line() -> Outcome {
+    let machine = Machine::new()?.has("own/trust/my site.pub", b"site")?.has("own/trust/vendor.pub", b"vendor")?;
+    let options = "options: --trust /keys/1.pub --trust /keys/2.pub";
+    assert_eq!(machine.finds(""), options);
+    let said = "said: vfield.trust= is ignored: this initramfs has its own trusted keys";
+    assert_eq!(machine.finds("vfield.trust=RWother"), format!("{said}\n{options}"));
+    assert_eq!(fs::read(machine.path("home/keys/1.pub"))?, b"site");
+    assert_eq!(fs::read(machine.path("home/keys/2.pub"))?, b"vendor");
+    // One that should have keys and has none trusts nothing.
+    let empty = Machine::new()?.has("own/trust/README", b"")?;
+    let said = empty.finds("vfield.trust=RWother");
+    assert!(said.contains("trust of this initramfs has no key") && said.ends_with("failed"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_fields_key_is_a_credential_of_the_machine() -> Outcome {
+    let raw = "firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials/vfield.key/raw";
+    // Type 11, length 5, a handle, the number of strings, and these.
+    let table = b"\x0b\x05\x00\x0e\x02io.systemd.credential:other=x\0io.systemd.credential:vfield.key=the key\0\0";
+    let first = b"\x0b\x05\x00\x0e\x01io.systemd.credential:vfield.key=the key\0\0";
+    let places: [(&str, &[u8]); 5] = [
+        (raw, b"the key"),
+        ("firmware/dmi/entries/11-0/raw", table),
+        ("firmware/dmi/entries/11-1/raw", first),
+        ("credentials/@initrd/vfield.key", b"the key\n"),
+        ("credentials/@system/vfield.key", b"the key\n"),
+    ];
+    for (place, bytes) in places {
+        // It counts whether the command line asks for it or not: nobody opens the field from there.
+        for words in ["vfield.key=credential", ""] {
+            let machine = Machine::new()?.has(place, bytes)?;
+            assert_eq!(machine.finds(words), "options: --field-key /keys/field.key", "{place}");
+            assert_eq!(machine.field_key()?.trim_end(), "the key", "{place}");
+            let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(machine.path("home/keys/field.key"))?);
+            assert_eq!(mode & 0o777, 0o600, "{place}");
+        }
+    }
+    let machine = Machine::new()?.has("own/initramfs.key", b"own")?.has(raw, b"the key")?;
+    assert_eq!(machine.finds(""), "options: --field-key /keys/field.key");
+    assert_eq!(machine.field_key()?, "own");
+    Ok(())
+}
+
+#[test]
+fn a_credential_that_is_missing_leads_into_no_open_field() -> Outcome {
+    let machine = Machine::new()?.has("firmware/dmi/entries/11-0/raw", b"\x0b\x05\x00\x0e\x01other\0\0")?;
+    assert_eq!(machine.finds(""), "options:");
+    let said = "said: vfield.key=credential: this machine has no credential vfield.key, and does not join an open \
+                field instead\nfailed";
+    assert_eq!(machine.finds("vfield.key=credential"), said);
+    Ok(())
+}
+
+#[test]
+fn a_key_on_the_command_line_is_refused_and_not_repeated() {
+    for words in ["vfield.key=c0ffee", "vfield.key=", "vfield.key=c0ffee vfield.key=credential"] {
+        let said = read(&format!("root=vfield:os@a {words}"));
+        assert!(said.starts_with("refused: vfield.key= can only be") && !said.contains("c0ffee"), "{said}");
+    }
 }

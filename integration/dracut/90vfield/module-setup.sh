@@ -15,14 +15,32 @@ installkernel() {
     hostonly='' instmods ublk_drv nbd loop overlay squashfs erofs ext4
     # A disk on which changes are saved.
     hostonly='' instmods virtio_blk virtio_scsi nvme ahci sd_mod usb_storage
+    # What shows a machine's credentials.
+    hostonly='' instmods qemu_fw_cfg dmi_sysfs
 }
 
 install() {
-    inst_multiple vfield blkid chroot mount tr cat cp ln mkdir sleep ip
+    inst_multiple vfield blkid chroot mount modprobe tr cat cp ln mkdir sleep ip
     inst_simple /usr/share/vfield/root.sh
     inst_hook cmdline 90 "$moddir/parse-vfield.sh"
     inst_hook initqueue/settled 90 "$moddir/settled-vfield.sh"
     inst_hook cleanup 90 "$moddir/cleanup-vfield.sh"
     inst_script "$moddir/vfieldroot.sh" /sbin/vfieldroot
     dracut_need_initqueue
+    install_trust
+}
+
+# What is trusted, whatever the command line says. Half of it is not less than all of it.
+install_trust() {
+    local key sysroot=${dracutsysrootdir:-}
+    if [ -d "$sysroot/etc/vfield/trust" ]; then
+        for key in "$sysroot"/etc/vfield/trust/*.pub; do
+            [ -e "$key" ] || { dfatal "vfield: /etc/vfield/trust has no *.pub: no image could be trusted"; exit 1; }
+            inst_simple "${key#"$sysroot"}" || { dfatal "vfield: $key cannot be installed"; exit 1; }
+        done
+    fi
+    if [ -e "$sysroot/etc/vfield/initramfs.key" ]; then
+        dwarn "vfield: the field's key is in this initramfs: whoever reads the initramfs can join"
+        inst_simple /etc/vfield/initramfs.key || { dfatal "vfield: the field's key cannot be installed"; exit 1; }
+    fi
 }
