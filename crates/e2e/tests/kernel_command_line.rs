@@ -12,11 +12,11 @@ use vfield_e2e::Outcome;
 const READ: &str = r#"
 words=$2
 . "$1"
-cat() { echo "$words"; }
+cat() { printf '%s\n' "$words"; }
 vfield_say() { echo "said: $*"; }
 vfield_read_command_line || exit 1
 [ -z "$vfield_refused" ] || { echo "refused: $vfield_refused"; exit 0; }
-echo "$vfield_members:$vfield_kind:$vfield_options"
+printf '%s\n' "$vfield_members:$vfield_kind:$vfield_options"
 "#;
 
 /// The same with a directory that stands for the machine's: what it finds of keys.
@@ -24,7 +24,7 @@ const FIND: &str = r#"
 words=$2 machine=$3
 . "$1"
 vfield_home=$machine/home vfield_own=$machine/own vfield_firmware=$machine/firmware vfield_credentials=$machine/credentials
-cat() { if [ $# = 1 ] && [ "$1" = /proc/cmdline ]; then echo "$words"; else command cat "$@"; fi; }
+cat() { if [ $# = 1 ] && [ "$1" = /proc/cmdline ]; then printf '%s\n' "$words"; else command cat "$@"; fi; }
 modprobe() { :; }
 vfield_say() { echo "said: $*"; }
 vfield_read_command_line || exit 1
