@@ -112,7 +112,9 @@ fn a_trusted_key_of_the_command_line_counts_where_the_initramfs_has_none() -> Ou
     let path = machine.path("etc/site.pub");
     assert_eq!(machine.finds(&format!("vfield.trust={}", path.display())), "options: --trust /keys/1.pub");
     assert_eq!(fs::read(machine.path("home/keys/1.pub"))?, b"site");
-    assert!(machine.finds("vfield.trust=/none.pub").ends_with("said: the trusted key /none.pub cannot be read\nfailed"));
+    assert!(
+        machine.finds("vfield.trust=/none.pub").ends_with("said: the trusted key /none.pub cannot be read\nfailed")
+    );
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::pinned::Pinned;
 use bytes::Bytes;
+use ring::digest::{Context, SHA256};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
@@ -23,9 +24,12 @@ pub struct File {
     pub size_bytes: u64,
 }
 
+/// The time at which a file of this machine was changed last, as the system has it.
+type Modified = std::time::SystemTime;
+
 #[derive(Debug, Clone)]
 enum Source {
-    Path(PathBuf),
+    Path { path: PathBuf, modified: Option<Modified> },
     Image { image: Pinned, control: Option<PathBuf> },
 }
 
@@ -55,15 +59,48 @@ impl File {
         if !metadata.is_file() {
             return Err(failed("not a file"));
         }
-        Ok(Self { source: Source::Path(path.to_owned()), size_bytes: metadata.len() })
+        let source = Source::Path { path: path.to_owned(), modified: metadata.modified().ok() };
+        Ok(Self { source, size_bytes: metadata.len() })
     }
 
-    /// Refuses if the daemon has another image of that name by now.
+    /// Refuses if the daemon does not have the image any more, or if the file was changed.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.source {
-            Source::Path(_) => Ok(()),
+            Source::Path { path, modified } => {
+                let now = Self::at(path)?;
+                let same = matches!(&now.source, Source::Path { modified: later, .. } if later == modified);
+                if same && now.size_bytes == self.size_bytes {
+                    return Ok(());
+                }
+                let failure = Failure::failed(format!("{} was changed", path.display()));
+                Err(failure.hint("start `vfield netboot` again to hand out what it is now"))
+            }
             Source::Image { image, control } => image.check(&client::status(control.as_deref())?),
         }
+    }
+
+    /// What it is, for people: its name, and the id if it has one.
+    pub fn label(&self) -> String {
+        match &self.source {
+            Source::Path { path, .. } => path.display().to_string(),
+            Source::Image { image, .. } => format!("{} (id {})", image.name, image.id),
+        }
+    }
+
+    /// SHA-256 of all bytes, in hexadecimal, as `sha256sum` prints it. Reads all of them, so it may
+    /// wait for the field.
+    pub async fn sha256(&self) -> Result<String, Failure> {
+        let (mut parts, mut sum, mut length_bytes) = (self.read(), Context::new(&SHA256), 0);
+        while let Some(part) = parts.recv().await {
+            let part = part?;
+            sum.update(&part);
+            length_bytes += part.len() as u64;
+        }
+        if length_bytes != self.size_bytes {
+            let fact = format!("{}: {length_bytes} of {} bytes could be read", self.label(), self.size_bytes);
+            return Err(Failure::failed(fact));
+        }
+        Ok(sum.finish().as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
     }
 
     /// Reads all of it, on a thread of its own, no faster than it is taken.
@@ -82,7 +119,7 @@ impl File {
 
     fn send(&self, parts: &Sending) -> Result<(), Failure> {
         match &self.source {
-            Source::Path(path) => {
+            Source::Path { path, .. } => {
                 let failed = |error: std::io::Error| Failure::failed(format!("{}: {}", path.display(), plain(&error)));
                 let mut file = std::fs::File::open(path).map_err(failed)?.take(self.size_bytes);
                 send(parts, |part| file.read(part).map_err(failed))
@@ -105,5 +142,28 @@ fn send(parts: &Sending, mut read: impl FnMut(&mut [u8]) -> Result<usize, Failur
         if length == 0 || parts.blocking_send(Ok(part.into())).is_err() {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_files_sum_is_that_of_the_usual_tool_and_a_changed_file_is_not_handed_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kernel");
+        std::fs::write(&path, "abc").unwrap();
+        let file = File::at(&path).unwrap();
+        let sum = file.sha256().await.unwrap();
+        assert_eq!(sum, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert!(file.check().is_ok());
+        std::fs::write(&path, "abcd").unwrap();
+        let refused = file.check().unwrap_err();
+        assert!(refused.fact().ends_with("kernel was changed"), "{}", refused.fact());
+        std::fs::write(&path, "ab").unwrap();
+        assert!(file.sha256().await.unwrap_err().fact().ends_with("2 of 3 bytes could be read"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(file.check().is_err());
     }
 }

@@ -78,8 +78,10 @@ async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, console: &Con
             None => std::future::pending().await,
         }
     };
+    let site = Arc::new(site);
     let ended = tokio::select! {
-        () = http::serve(listener, Arc::new(site)) => Ok(()),
+        () = http::serve(listener, Arc::clone(&site)) => Ok(()),
+        () = tell_sums(&site, console) => Ok(()),
         failure = dnsmasq_ends => Err(failure),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
@@ -88,6 +90,18 @@ async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, console: &Con
         dnsmasq.stop().await;
     }
     ended
+}
+
+/// Says what kernel and initramfs are, to be compared with what was built and signed; then waits for
+/// ever. Machines need not wait for it.
+async fn tell_sums(site: &Site, console: &Console) {
+    for (part, file) in [("kernel", &site.kernel), ("initramfs", &site.initrd)] {
+        match file.sha256().await {
+            Ok(sum) => console.say(&format!("{part} {}: sha256 {sum}", file.label())),
+            Err(failure) => console.warn(&format!("{part}: {}", failure.fact())),
+        }
+    }
+    std::future::pending().await
 }
 
 /// Where to listen: as told, or at the address under which the daemon is known.

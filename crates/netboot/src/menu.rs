@@ -11,8 +11,14 @@ use vfield_core::image::ImageId;
 /// Maximum members for a machine: one that answers is enough, and a kernel command line has 2048
 /// bytes.
 const MEMBERS_MAX: usize = 8;
+/// Longest command line in bytes. Kernels have room for 2048 with the zero behind it, and cut off
+/// the rest without a word, which could be the key to trust. iPXE adds `initrd=initrd `.
+const COMMAND_LINE_BYTES_MAX: usize = 2047 - "initrd=initrd ".len();
 /// The word that names the images that a machine joins besides its root.
 const ALSO: &str = "vfield.also=";
+/// The word about the field's key, and the only one that may be told.
+const KEY: &str = "vfield.key=";
+const KEY_BY_CREDENTIAL: &str = "vfield.key=credential";
 
 /// The images that machines boot, by machine and by tag.
 #[derive(Debug)]
@@ -31,22 +37,25 @@ impl Menu {
             format!("the daemon has: {}", images.join(", "))
         };
         let find = |image: &str| {
-            Pinned::find(image, status).ok_or_else(|| {
+            let pinned = Pinned::find(image, status).ok_or_else(|| {
                 let failure = Failure::usage(format!("there is no image and no tag {image:?}"));
                 failure.hint(format!("{}; give a tag with --tag NAME=IMAGE", has()))
-            })
+            });
+            pinned?.bootable()
         };
         let tags = options.tag.iter().map(|Choice { key: Tag(tag), image }| Ok((tag.clone(), find(image)?)));
         let tags: BTreeMap<String, Pinned> = tags.collect::<Result<_, Failure>>()?;
         let resolve = |name: &str| tags.get(name).cloned().map_or_else(|| find(name), Ok);
         let machines = options.machine.iter().map(|Choice { key, image }| Ok((*key, resolve(image)?)));
-        let words = options.append.as_deref().unwrap_or_default().split(' ').map(|word| pin_also(word, status));
-        let append = words.collect::<Result<Vec<_>, String>>().map_err(|name| {
-            let failure = Failure::usage(format!("--append: {ALSO}{name}: the daemon has no such image"));
-            failure.hint(format!("{}; give others by their ids", has()))
-        })?;
-        let image = resolve(&options.image)?;
-        Ok(Self { image, machines: machines.collect::<Result<_, Failure>>()?, append: append.join(" "), tags })
+        let append = options.append.as_deref().unwrap_or_default();
+        check_told(append)?;
+        let words: Result<Vec<String>, Failure> = append.split(' ').map(|word| pin_also(word, status, &has)).collect();
+        let (image, append) = (resolve(&options.image)?, words?.join(" "));
+        let menu = Self { image, machines: machines.collect::<Result<_, Failure>>()?, append, tags };
+        for image in menu.machines.values().chain(menu.tags.values()).chain([&menu.image]) {
+            menu.command_line(image, status)?;
+        }
+        Ok(menu)
     }
 
     /// The image of a machine; the one for all if nothing was said of it.
@@ -69,20 +78,41 @@ impl Menu {
             .take(MEMBERS_MAX)
             .collect();
         let append = if self.append.is_empty() { String::new() } else { format!(" {}", self.append) };
-        Ok(format!("ip=dhcp root=vfield:{}@{}{append}", image.id, members.join(",")))
+        let line = format!("ip=dhcp root=vfield:{}@{}{append}", image.word(), members.join(","));
+        if line.len() > COMMAND_LINE_BYTES_MAX {
+            let fact = format!("the kernel's command line would have {} bytes, and kernels read 2047", line.len());
+            return Err(Failure::failed(fact).hint("leave words out of --append"));
+        }
+        Ok(line)
     }
 }
 
-/// A word for the kernel, with the names of images to be joined as ids; the name that the daemon
-/// does not know.
-fn pin_also(word: &str, status: &DaemonStatus) -> Result<String, String> {
+/// Refuses what machines must not be told.
+fn check_told(append: &str) -> Result<(), Failure> {
+    if append.contains(char::is_control) {
+        return Err(Failure::usage("--append: a control character").hint("separate the words by spaces"));
+    }
+    // Not repeated: what it has may be the key.
+    if append.split(' ').any(|word| word.starts_with(KEY) && word != KEY_BY_CREDENTIAL) {
+        let failure = Failure::usage(format!("--append: {KEY} would tell the field's key to the whole network"));
+        return Err(failure.hint(format!("give machines the key as a credential, and write {KEY_BY_CREDENTIAL}")));
+    }
+    Ok(())
+}
+
+/// A word for the kernel, with the images to be joined pinned to their ids.
+fn pin_also(word: &str, status: &DaemonStatus, has: impl Fn() -> String) -> Result<String, Failure> {
     let Some(images) = word.strip_prefix(ALSO) else { return Ok(word.to_owned()) };
-    let ids = images.split(',').map(|image| match Pinned::find(image, status) {
-        Some(pinned) => Ok(pinned.id),
+    let pinned = images.split(',').map(|image| match Pinned::find(image, status) {
+        Some(pinned) => Ok(pinned.bootable()?.word()),
+        // An image of the field that this daemon does not have.
         None if image.parse::<ImageId>().is_ok() => Ok(image.to_owned()),
-        None => Err(image.to_owned()),
+        None => {
+            let failure = Failure::usage(format!("--append: {ALSO}{image}: the daemon has no such image"));
+            Err(failure.hint(format!("{}; give others by their ids", has())))
+        }
     });
-    Ok(format!("{ALSO}{}", ids.collect::<Result<Vec<_>, String>>()?.join(",")))
+    Ok(format!("{ALSO}{}", pinned.collect::<Result<Vec<_>, Failure>>()?.join(",")))
 }
 
 #[cfg(test)]
@@ -110,7 +140,7 @@ pub mod tests {
             ..NodeStatus::default()
         };
         status.node.addr = "192.168.1.1:4440".to_owned();
-        status.node.images = ["root", "exam"].map(image).into();
+        status.node.images = ["root", "exam", "my root", "-x", "a${b}", "a,b", "a\"b"].map(image).into();
         status.node.nodes = vec![
             node("192.168.1.1:4440", "self"),
             node("192.168.1.2:4440", "alive"),
@@ -137,18 +167,56 @@ pub mod tests {
     }
 
     #[test]
-    fn machines_are_told_ids() {
+    fn machines_are_told_names_that_are_pinned_to_ids() {
         let (root, exam) = (id("root"), id("exam"));
         let unknown = "0123456789abcdef".repeat(4);
         let options = format!("vfield.store=1G vfield.also=exam,{unknown},{root} quiet");
         let typed = Typed::parse_from(["netboot", "root", "--append", &options]);
         let menu = Menu::new(&typed.options, &status()).unwrap();
         let line = menu.command_line(menu.of_machine("52:54:00:00:00:01".parse().unwrap()), &status()).unwrap();
-        assert!(line.contains(&format!(" root=vfield:{root}@192.168.1.1:4440,")), "{line}");
-        assert!(line.ends_with(&format!(" vfield.store=1G vfield.also={exam},{unknown},{root} quiet")), "{line}");
-        assert_eq!(made(&id("exam")).unwrap().image.name, "exam");
+        assert!(line.contains(&format!(" root=vfield:root={root}@192.168.1.1:4440,")), "{line}");
+        let words = format!(" vfield.store=1G vfield.also=exam={exam},{unknown},root={root} quiet");
+        assert!(line.ends_with(&words), "{line}");
+        assert_eq!(made(&exam).unwrap().image.name, "exam");
         let refused = made("root --append vfield.also=exam,none").unwrap_err();
         assert_eq!(refused.fact(), "--append: vfield.also=none: the daemon has no such image");
+    }
+
+    #[test]
+    fn a_name_that_does_not_fit_on_a_command_line_is_refused() {
+        for name in ["my root", "-x", "a${b}", "a,b", "a\"b"] {
+            let fact = format!("no machine can boot image {name:?}: its name does not fit on a kernel's command line");
+            for words in [vec![name], vec!["root", "--machine", &format!("52:54:00:00:00:01={name}")]] {
+                let typed = Typed::parse_from(["netboot"].into_iter().chain(["--tag=t=root"]).chain(match words[0] {
+                    "-x" => vec!["--", "-x"],
+                    _ => words,
+                }));
+                assert_eq!(Menu::new(&typed.options, &status()).unwrap_err().fact(), fact);
+            }
+        }
+        // Unless it gets another one here.
+        let pin = format!("boot={}", &id("my root")[..12]);
+        let menu = made(&format!("{pin} --append vfield.also={pin}")).unwrap();
+        let line = menu.command_line(&menu.image, &status()).unwrap();
+        let word = format!("boot={}", id("my root"));
+        assert!(
+            line.contains(&format!("root=vfield:{word}@")) && line.ends_with(&format!("vfield.also={word}")),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn what_would_give_the_key_away_or_be_cut_off_is_refused() {
+        let appended = |words: &str| {
+            let typed = Typed::parse_from(["netboot", "root", "--append", words]);
+            Menu::new(&typed.options, &status()).map_err(|failure| failure.fact().to_owned())
+        };
+        assert!(appended("vfield.key=credential quiet").is_ok());
+        let refused = appended("quiet vfield.key=c0ffee").unwrap_err();
+        assert_eq!(refused, "--append: vfield.key= would tell the field's key to the whole network");
+        assert_eq!(appended("quiet\nshell").unwrap_err(), "--append: a control character");
+        assert!(appended(&"x".repeat(1800)).is_ok());
+        assert!(appended(&"x".repeat(2000)).unwrap_err().starts_with("the kernel's command line would have 21"));
     }
 
     #[test]
@@ -165,7 +233,7 @@ pub mod tests {
         let menu = made("root --append quiet").unwrap();
         assert_eq!(
             menu.command_line(&menu.image, &status()).unwrap(),
-            format!("ip=dhcp root=vfield:{}@192.168.1.1:4440,192.168.1.2:4440 quiet", id("root"))
+            format!("ip=dhcp root=vfield:root={}@192.168.1.1:4440,192.168.1.2:4440 quiet", id("root"))
         );
     }
 

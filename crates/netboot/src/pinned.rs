@@ -6,7 +6,13 @@
 use vfield_console::failure::Failure;
 use vfield_control::message::DaemonStatus;
 use vfield_control::selection;
+use vfield_core::image::IdDigits;
 use vfield_node::status::ImageStatus;
+
+/// Characters of the name of an image that machines boot, besides ASCII letters and digits. All
+/// others mean something to a kernel's command line, to iPXE or to the initramfs' shell, which would
+/// take the name apart.
+const PLAIN: &str = "-_.+~:";
 
 /// An image name with the id that it had at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,9 +29,35 @@ impl Pinned {
         Self { name: image.name.clone(), id: image.id.clone() }
     }
 
-    /// The image of the daemon that somebody means by a name, an id, or the beginning of an id.
+    /// The image of the daemon that somebody means by a name, an id, or the beginning of an id; by
+    /// both (`NAME=ID`) it gets this name.
     pub fn find(wanted: &str, status: &DaemonStatus) -> Option<Self> {
-        selection::choose(wanted, &status.node.images).ok().map(Self::of)
+        let images = &status.node.images;
+        if let Ok(image) = selection::choose(wanted, images) {
+            let name = if image.has_name(wanted) { wanted } else { &image.name };
+            return Some(Self { name: name.to_owned(), id: image.id.clone() });
+        }
+        let (name, digits) = wanted.rsplit_once('=').filter(|(_, digits)| IdDigits::new(digits).is_some())?;
+        let image = selection::choose(digits, images).ok()?;
+        Some(Self { name: name.to_owned(), id: image.id.clone() })
+    }
+
+    /// Refuses a name that cannot stand on a kernel's command line.
+    pub fn bootable(self) -> Result<Self, Failure> {
+        let fine = |letter: char| letter.is_ascii_alphanumeric() || PLAIN.contains(letter);
+        if !self.name.is_empty() && !self.name.starts_with('-') && self.name.chars().all(fine) {
+            return Ok(self);
+        }
+        let fact =
+            format!("no machine can boot image {:?}: its name does not fit on a kernel's command line", self.name);
+        let id = self.id.get(..12).unwrap_or(&self.id);
+        let hint = format!("give it a name of letters, digits and {PLAIN}, as in boot={id}, or serve it under one");
+        Err(Failure::usage(fact).hint(hint))
+    }
+
+    /// The image for machines, which pins the name to the id: no node has a say in either.
+    pub fn word(&self) -> String {
+        format!("{}={}", self.name, self.id)
     }
 
     /// Refuses if the daemon does not have it any more.
