@@ -125,20 +125,18 @@ vfield_read_credential() {
             return
         fi
     done
-    # The strings of SMBIOS' type 11, each with a zero behind it, behind a head of a few bytes.
+    # The strings of SMBIOS' type 11, each with a zero behind it, behind a head of a few bytes. One may have lines, as a key file has.
     for vfield_file in "$vfield_firmware"/dmi/entries/11-*/raw; do
         [ -e "$vfield_file" ] || continue
-        tr '\0' '\n' <"$vfield_file" | {
-            while read -r vfield_line; do
-                case $vfield_line in
-                *io.systemd.credential:vfield.key=*)
-                    printf '%s\n' "${vfield_line##*io.systemd.credential:vfield.key=}"
-                    exit 0
-                    ;;
-                esac
-            done
-            exit 1
-        } && return
+        vfield_string=$(tr '\n\0' '\r\n' <"$vfield_file" | while read -r vfield_line; do
+            case $vfield_line in
+            *io.systemd.credential:vfield.key=*) printf '%s\n' "=${vfield_line##*io.systemd.credential:vfield.key=}" ;;
+            esac
+        done)
+        if [ -n "$vfield_string" ]; then
+            printf '%s\n' "${vfield_string#=}" | tr '\r' '\n'
+            return
+        fi
     done
     return 1
 }

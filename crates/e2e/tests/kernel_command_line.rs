@@ -140,10 +140,13 @@ fn the_fields_key_is_a_credential_of_the_machine() -> Outcome {
     // Type 11, length 5, a handle, the number of strings, and these.
     let table = b"\x0b\x05\x00\x0e\x02io.systemd.credential:other=x\0io.systemd.credential:vfield.key=the key\0\0";
     let first = b"\x0b\x05\x00\x0e\x01io.systemd.credential:vfield.key=the key\0\0";
-    let places: [(&str, &[u8]); 5] = [
+    // A whole key file, with its comment.
+    let lines = b"\x0b\x05\x00\x0e\x02io.systemd.credential:vfield.key=# why\nthe key\0other\0\0";
+    let places: [(&str, &[u8]); 6] = [
         (raw, b"the key"),
         ("firmware/dmi/entries/11-0/raw", table),
         ("firmware/dmi/entries/11-1/raw", first),
+        ("firmware/dmi/entries/11-2/raw", lines),
         ("credentials/@initrd/vfield.key", b"the key\n"),
         ("credentials/@system/vfield.key", b"the key\n"),
     ];
@@ -152,7 +155,7 @@ fn the_fields_key_is_a_credential_of_the_machine() -> Outcome {
         for words in ["vfield.key=credential", ""] {
             let machine = Machine::new()?.has(place, bytes)?;
             assert_eq!(machine.finds(words), "options: --field-key /keys/field.key", "{place}");
-            assert_eq!(machine.field_key()?.trim_end(), "the key", "{place}");
+            assert_eq!(machine.field_key()?.trim_end().trim_start_matches("# why\n"), "the key", "{place}");
             let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(machine.path("home/keys/field.key"))?);
             assert_eq!(mode & 0o777, 0o600, "{place}");
         }

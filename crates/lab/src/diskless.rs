@@ -47,6 +47,10 @@ pub struct Parts {
     /// The kernel's command line, of a machine that is handed kernel and initramfs; without one it
     /// starts from its network card.
     pub command_line: Option<String>,
+    /// The initramfs of a machine that is handed one, if it is not the images' own.
+    pub initrd: Option<PathBuf>,
+    /// A secret that the machine's firmware knows, and nobody else on its wire.
+    pub credential: Option<Credential>,
     /// A disk for saved changes, not for a root.
     pub disk: Option<PathBuf>,
     /// Its firmware is UEFI, and drives the network card itself; else a BIOS and the iPXE in the
@@ -54,12 +58,21 @@ pub struct Parts {
     pub uefi: bool,
 }
 
+/// A credential of systemd's, without commas: where the machine finds it, and its name and value.
+#[derive(Debug, Clone)]
+pub enum Credential {
+    /// A string of SMBIOS.
+    Smbios(&'static str, String),
+    /// A file of the emulator.
+    FwCfg(&'static str, String),
+}
+
 /// UEFI for an emulated machine, of Debian's package `ovmf`.
 pub const UEFI: &str = "/usr/share/ovmf/OVMF.fd";
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { memory_mib: 1024, command_line: None, disk: None, uefi: false }
+        Self { memory_mib: 1024, command_line: None, initrd: None, credential: None, disk: None, uefi: false }
     }
 }
 
@@ -211,11 +224,21 @@ fn command(images: &Images, host: &Host, console: &Path, socket: &Path, parts: &
     command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-chardev"]);
     command.arg(format!("socket,id=shell,path={},server=on,wait=off", socket.display()));
     command.args(["-device", "virtserialport,chardev=shell,name=test"]);
+    match &parts.credential {
+        Some(Credential::Smbios(name, value)) => {
+            command.arg("-smbios").arg(format!("type=11,value=io.systemd.credential:{name}={value}"));
+        }
+        Some(Credential::FwCfg(name, value)) => {
+            command.arg("-fw_cfg").arg(format!("name=opt/io.systemd.credentials/{name},string={value}"));
+        }
+        None => {}
+    }
     if let Some(disk) = &parts.disk {
         command.arg("-drive").arg(format!("file={},format=raw,if=virtio", disk.display()));
     }
     if let Some(words) = &parts.command_line {
-        command.arg("-kernel").arg(images.path("vmlinuz")).arg("-initrd").arg(images.path("initrd"));
+        let initrd = parts.initrd.clone().unwrap_or_else(|| images.path("initrd"));
+        command.arg("-kernel").arg(images.path("vmlinuz")).arg("-initrd").arg(initrd);
         command.arg("-append").arg(words);
     }
     command

@@ -5,6 +5,7 @@
 //! `target/diskless/consoles`. An emulated machine takes about a minute to come up, so bounds are
 //! generous.
 
+mod attacked;
 mod dracut;
 mod room;
 

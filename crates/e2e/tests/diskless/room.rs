@@ -29,7 +29,7 @@ pub const USR_SUM: &str =
 pub struct Room {
     netboot: Option<Process>,
     origin: Option<Daemon>,
-    vfield: Vfield,
+    pub vfield: Vfield,
     pub images: Images,
     pub lab: Lab,
 }
@@ -38,11 +38,16 @@ impl Room {
     /// Hosts on links without a limit, and an origin that serves an image, the kernel and what it
     /// begins with.
     pub fn new(hosts: usize, image: &str) -> Result<Self, LabError> {
-        let images = Images::find().expect("the test has looked for them");
-        let vfield = Vfield::at(&images.path("vfield"));
-        let mut room = Self { netboot: None, origin: None, vfield, images, lab: Lab::namespaces(hosts, Link::FAST)? };
+        let mut room = Self::without_origin(hosts)?;
         room.start_origin(image)?;
         Ok(room)
+    }
+
+    /// Hosts on links without a limit, and nobody on them.
+    pub fn without_origin(hosts: usize) -> Result<Self, LabError> {
+        let images = Images::find().expect("the test has looked for them");
+        let vfield = Vfield::at(&images.path("vfield"));
+        Ok(Self { netboot: None, origin: None, vfield, images, lab: Lab::namespaces(hosts, Link::FAST)? })
     }
 
     /// Starts the origin, again if it was killed.
