@@ -1,5 +1,5 @@
 //! How `integration/root.sh` reads the kernel's command line, and what it trusts beside it, in the
-//! shell of this machine.
+//! shell of this machine. And what the hook of initramfs-tools puts there for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,4 +182,36 @@ fn a_key_on_the_command_line_is_refused_and_not_repeated() {
         let said = read(&format!("root=vfield:os@a {words}"));
         assert!(said.starts_with("refused: vfield.key= can only be") && !said.contains("c0ffee"), "{said}");
     }
+}
+
+/// Runs the hook for a machine that is a directory: what it says of its own keys, and whether it
+/// fails.
+const HOOK: &str = r#"
+machine=$3 DESTDIR=$3/initramfs
+for done in copy_exec copy_file manual_add_modules auto_add_modules command; do eval "$done() { :; }"; done
+hook=$(sed -e '/hook-functions/d' -e "s,^own=.*,own=$machine/own," "$2")
+(eval "$hook") 2>&1 || echo failed
+"#;
+
+#[test]
+fn the_hook_takes_keys_along_or_fails() -> Outcome {
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/initramfs-tools/hooks/vfield");
+    let run = |machine: &Machine| sh(HOOK, &hook.display().to_string(), machine.0.path());
+    let taken = |machine: &Machine, name: &str| {
+        let own = machine.path("own");
+        fs::read(machine.path("initramfs").join(own.strip_prefix("/").expect("absolute")).join(name))
+    };
+    let none = Machine::new()?;
+    assert_eq!((run(&none).as_str(), none.path("initramfs").exists()), ("", false));
+    let machine = Machine::new()?.has("own/trust/my site.pub", b"site")?.has("own/trust/b.pub", b"b")?;
+    assert_eq!(run(&machine), "");
+    assert_eq!((taken(&machine, "trust/my site.pub")?, taken(&machine, "trust/b.pub")?), (b"site".into(), b"b".into()));
+    let machine = machine.has("own/initramfs.key", b"key")?;
+    let said = run(&machine);
+    assert!(said.contains("the field's key is in this initramfs") && !said.contains("failed"), "{said}");
+    assert_eq!(taken(&machine, "initramfs.key")?, b"key");
+    let empty = Machine::new()?.has("own/trust/README", b"")?;
+    let said = run(&empty);
+    assert!(said.contains("has no *.pub") && said.ends_with("failed"), "{said}");
+    Ok(())
 }

@@ -92,8 +92,8 @@ async fn serve(site: Site, dhcp: Option<Dhcp>, listen: SocketAddr, console: &Con
     ended
 }
 
-/// Says what kernel and initramfs are, to be compared with what was built and signed; then waits for
-/// ever. Machines need not wait for it.
+/// Prints the sums of kernel and initramfs, to be compared with the files that were built. Then
+/// waits for ever: machines need not wait for it.
 async fn tell_sums(site: &Site, console: &Console) {
     for (part, file) in [("kernel", &site.kernel), ("initramfs", &site.initrd)] {
         match file.sha256().await {

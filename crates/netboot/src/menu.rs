@@ -11,8 +11,8 @@ use vfield_core::image::ImageId;
 /// Maximum members for a machine: one that answers is enough, and a kernel command line has 2048
 /// bytes.
 const MEMBERS_MAX: usize = 8;
-/// Longest command line in bytes. Kernels have room for 2048 with the zero behind it, and cut off
-/// the rest without a word, which could be the key to trust. iPXE adds `initrd=initrd `.
+/// Longest command line in bytes. Kernels have room for 2048 with the zero behind it. They cut off
+/// the rest without a word, and that could be the key to trust. iPXE adds `initrd=initrd `.
 const COMMAND_LINE_BYTES_MAX: usize = 2047 - "initrd=initrd ".len();
 /// The word that names the images that a machine joins besides its root.
 const ALSO: &str = "vfield.also=";

@@ -9,9 +9,8 @@ use vfield_control::selection;
 use vfield_core::image::IdDigits;
 use vfield_node::status::ImageStatus;
 
-/// Characters of the name of an image that machines boot, besides ASCII letters and digits. All
-/// others mean something to a kernel's command line, to iPXE or to the initramfs' shell, which would
-/// take the name apart.
+/// Characters of the name of an image that machines boot, besides ASCII letters and digits. A
+/// kernel's command line, iPXE or the initramfs' shell would take a name with others apart.
 const PLAIN: &str = "-_.+~:";
 
 /// An image name with the id that it had at the start.
@@ -29,8 +28,8 @@ impl Pinned {
         Self { name: image.name.clone(), id: image.id.clone() }
     }
 
-    /// The image of the daemon that somebody means by a name, an id, or the beginning of an id; by
-    /// both (`NAME=ID`) it gets this name.
+    /// The image of the daemon that `wanted` means: a name, an id, or the beginning of an id. With
+    /// `NAME=ID` the image with the id gets this name.
     pub fn find(wanted: &str, status: &DaemonStatus) -> Option<Self> {
         let images = &status.node.images;
         if let Ok(image) = selection::choose(wanted, images) {

@@ -1,5 +1,7 @@
-//! A room with an attacker on its wire, who has the field's key as well: machines that bring their
-//! kernel, initramfs and command line along boot what was signed for them, or nothing.
+//! A room with an attacker on its wire, a member with the field's key.
+//!
+//! Machines bring their kernel, initramfs and command line along. They boot the image that was
+//! signed for them, or nothing.
 
 use crate::NEEDS;
 use crate::room::{COMMAND, CONSOLE, Room, UP};
