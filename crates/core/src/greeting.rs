@@ -1,9 +1,9 @@
 //! Greetings: the first bytes of a connection between nodes, by which each proves who it is.
 //!
-//! Both sides send a [`Greeting`] without waiting for the other's. It has the sender's key and what
-//! the sender says of itself. Then each signs a hash of both greetings ([`Transcript`]): whoever repeats
-//! another's greeting cannot do that, since each greeting has a new random number. In a field with
-//! a key the hash covers the sealed channel too, so a member cannot pass the proofs of others on.
+//! Both sides send a [`Greeting`] without waiting for the other's. It has the sender's key and its
+//! statement about itself. Then each signs a hash of both greetings ([`Transcript`]). Nobody can
+//! repeat another's greeting with success, since each greeting has a new random number. In a field
+//! with a key the hash covers the sealed channel too, so a member cannot pass on others' proofs.
 //!
 //! A guest says nothing of itself: it only asks, and is no member. Parsing only; no sockets. The
 //! format is in docs/reference/protocol.md.
@@ -101,7 +101,7 @@ pub struct Transcript([u8; 32]);
 
 impl Transcript {
     /// Of both greetings as they were sent, without their heads. `channel` is a secret of the
-    /// sealed channel that only its two ends know; zeros in an open field.
+    /// sealed channel that only its two ends know. In an open field it is zeros.
     pub fn new(channel: &[u8; 32], dialled: &[u8], answered: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_keyed(channel);
         for part in [dialled, answered] {
@@ -178,7 +178,8 @@ mod tests {
         let proof = here.prove(true, &Simulated(NodeId(1)));
         let keys = Simulated(NodeId(9));
         assert_eq!(here.prover(true, &a, &proof, &keys), Some(NodeId(1)));
-        // As the other side, by another key, for another, on another connection, in another channel.
+        // As the other side, by another key, for another, on another connection, in another
+        // channel.
         assert_eq!(here.prover(false, &a, &proof, &keys), None);
         assert_eq!(here.prover(true, &a, &here.prove(true, &Simulated(NodeId(3))), &keys), None);
         assert_eq!(here.prover(true, &b, &proof, &keys), None);

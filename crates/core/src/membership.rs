@@ -54,8 +54,8 @@ const PASSED_ON: usize = 8;
 /// Most new members taken from one snapshot: twice a large field. One teller cannot fill the table
 /// at once; the rest of a larger field comes with the next snapshot.
 const NEW_MAX: usize = 4096;
-/// Most answers in a second to nodes that this one does not know: each is three times as long as
-/// what it answers, whose source may be forged.
+/// Most answers in a second to unknown nodes. Each is three times as long as the question, whose
+/// source may be forged.
 const TO_STRANGERS: u32 = 32;
 
 /// The members of a zone, or of the backbone, and their records.
@@ -139,7 +139,7 @@ impl Membership {
     }
 
     /// Puts this node last in the chain if it knows no other, whatever its clock says: it has just
-    /// been started, and this is the latest generation that the member knows through which it joins.
+    /// been started. `latest` is the latest generation known to the member through which it joins.
     pub fn arrive(&mut self, latest: u64) {
         let Identity { generation, .. } = *self.me();
         let after = latest.saturating_add(1).min(CLAIM_MAX);

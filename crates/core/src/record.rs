@@ -32,7 +32,7 @@ pub struct Subject {
 pub struct Record {
     /// The node that says so.
     pub node: NodeId,
-    /// The version; it grows with each change of what is signed.
+    /// The version; it grows with each change of the signed part.
     pub version: u64,
     /// Grows with each change of `filled`, and begins at 0 in each version.
     pub progress: u64,
@@ -127,7 +127,7 @@ impl Record {
         keys.verify(key, &self.message(), &self.signature)
     }
 
-    /// This record, numbered as the next one after `last`: more progress, or, if what is signed has
+    /// This record, numbered as the next one after `last`: more progress, or, if the signed part has
     /// changed, another version, which is to be signed.
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);

@@ -575,8 +575,8 @@ fn a_record_about_oneself_is_outdone() {
     }
 }
 
-/// A datagram names a stranger: it is asked to introduce itself, a bounded number of times a second,
-/// and its answer makes it a member.
+/// A datagram names a stranger: it is asked to introduce itself, and its answer makes it a member.
+/// A bounded number of times a second.
 #[test]
 fn a_stranger_introduces_itself() {
     let mut room = room(3);
@@ -594,7 +594,7 @@ fn a_stranger_introduces_itself() {
         room.members[1].datagram(addr, &bytes, room.now);
     }
     assert_eq!(room.members[1].live().get(&me.node), Some(&me));
-    // Whoever asks this node, and is unknown, may have forged its address.
+    // An unknown node that asks this one may have forged its address.
     let ask = |number: u64| {
         let (from, purpose) = (NodeId(1000 + number), Purpose::Introduce);
         Draft::new(&Head { level: Level::Zone, from, life: (1, 0), to, purpose }).finish()

@@ -115,7 +115,7 @@ mod golden {
         );
     }
 
-    /// What is signed, and the channel's part in it.
+    /// The signed hash of two greetings, and the channel's part in it.
     #[test]
     fn a_transcript() {
         let transcript = greeting::Transcript::new(&[1; 32], b"dialled", b"answered");

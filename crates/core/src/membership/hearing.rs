@@ -1,9 +1,9 @@
-//! Hearing: what is believed of others' statements about third parties.
+//! Hearing: which statements of others a node believes.
 //!
-//! A statement of a member about itself counts if it carries the member's signature. What others
-//! say about a member is a hint: that it is suspect makes this node suspect it as well, and that it
-//! is down does no more, unless it has had time to deny the suspicion. Signatures are verified once
-//! for each life or version, when it is news.
+//! A statement of a member about itself counts if it carries the member's signature. Anything else
+//! that is said about a member is a hint. This node suspects a member that others call suspect, and
+//! no more if they call it down, unless it has had time to deny the suspicion. Signatures are
+//! verified once for each life or version, when it is news.
 
 use super::member::{Departed, Departure, Member, State};
 use super::news::Topic;
@@ -40,8 +40,8 @@ impl Membership {
         self.learn_member(member, from);
     }
 
-    /// True for news that its subject signed. Of a life that is known, what was signed is taken
-    /// from what is known.
+    /// True for news that its subject signed. The signed part of a known life is taken from the
+    /// known statement.
     fn believes(&self, member: &mut Member) -> bool {
         match self.roster.get(member.identity.node) {
             Some(known) if known.rank() >= member.rank() || known.key != member.key => false,
@@ -115,8 +115,8 @@ impl Membership {
         }
     }
 
-    /// True for news that its node signed. Its progress is not signed: of a version that is known,
-    /// the rest is taken from what is known.
+    /// True for news that its node signed. Its progress is not signed. All else of a known version
+    /// is taken from the known record.
     fn believes_record(&self, record: &mut Record) -> bool {
         match self.records.get(&record.key()) {
             Some(known) if known.rank() >= record.rank() => false,

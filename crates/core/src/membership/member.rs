@@ -3,9 +3,9 @@
 //! Of two statements about a member the later life counts; within a life, the later incarnation;
 //! within an incarnation, the graver state (SWIM, 4.2).
 //!
-//! A member signs what it says of itself: its identity, its incarnation, and that it leaves. Others
-//! pass that on as it is. That a member is suspect or down is what others say of it; such a
-//! statement carries the member's own signature of the life it is about.
+//! A member signs its statements about itself: its identity, its incarnation, and that it leaves.
+//! Others pass them on as they are. Others may say that a member is suspect or down. Such a statement
+//! carries the member's own signature of the life it is about.
 
 use crate::identity::Identity;
 use crate::signing::{Context, PublicKey, Signature, Signatures};
@@ -93,7 +93,7 @@ impl Member {
         context.message(&(self.identity, self.incarnation))
     }
 
-    /// True if the member itself signed it, apart from what others say of its state.
+    /// True if the member itself signed it, apart from the state that others may have added.
     pub fn is_genuine(&self, keys: &dyn Signatures) -> bool {
         keys.id_of(&self.key) == self.identity.node && keys.verify(&self.key, &self.message(), &self.signature)
     }

@@ -87,7 +87,7 @@ impl Membership {
         }
     }
 
-    /// Tells whoever is at an address something, and at once.
+    /// Tells the node at an address something, and at once.
     pub(super) fn tell_at(&mut self, addr: SocketAddr, to: NodeId, items: &[Item]) {
         let mut draft = Draft::new(&self.head(to, Purpose::News));
         for item in items {
