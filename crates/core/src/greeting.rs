@@ -115,11 +115,11 @@ impl Transcript {
         by.sign(&self.message(dialled))
     }
 
-    /// The id of the side that proved that it has the key of its greeting, and whose statement, if
-    /// it has one, is its own.
+    /// The id of the side that proved that it has the key of its greeting. The proof covers its
+    /// statement about itself too.
     pub fn prover(&self, dialled: bool, said: &Greeting, proof: &Signature, keys: &dyn Signatures) -> Option<NodeId> {
-        let genuine = said.member.as_ref().is_none_or(|member| member.is_genuine(keys));
-        let proved = genuine && keys.verify(&said.key, &self.message(dialled), proof);
+        let named = said.member.as_ref().is_none_or(|member| member.is_named(keys));
+        let proved = named && keys.verify(&said.key, &self.message(dialled), proof);
         proved.then(|| keys.id_of(&said.key))
     }
 
@@ -197,12 +197,12 @@ mod tests {
         let (mine, other) = (said(1, 2), said(3, 4));
         let borrowed = Greeting { member: other.member, ..mine };
         assert_eq!(decode(&body(&borrowed)), Err(WireError::Payload));
-        // The right key, and another address than was signed.
-        let mut moved = mine;
-        moved.member.as_mut().unwrap().identity.addr = ([198, 18, 0, 9], 4000).into();
-        let here = Transcript::new(&[0; 32], &body(&moved), &body(&other));
+        // The right key, and an id that is not its hash.
+        let mut named = mine;
+        named.member.as_mut().unwrap().identity.node = NodeId(3);
+        let here = Transcript::new(&[0; 32], &body(&named), &body(&other));
         let proof = here.prove(true, &Simulated(NodeId(1)));
-        assert_eq!(here.prover(true, &moved, &proof, &Simulated(NodeId(9))), None);
+        assert_eq!(here.prover(true, &named, &proof, &Simulated(NodeId(9))), None);
         // A guest says nothing of itself.
         let guest = Greeting { member: None, ..mine };
         let here = Transcript::new(&[0; 32], &body(&guest), &body(&other));

@@ -27,7 +27,7 @@ mod watch;
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
 use crate::outbid::CLAIM_MAX;
-use crate::record::{Record, Records};
+use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
 use crate::time::Time;
 pub use effects::Effects;
@@ -79,6 +79,10 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
+    /// The lives of members whose statements were verified; all others are hints.
+    verified: BTreeMap<NodeId, (u64, u32)>,
+    /// The versions of records that were verified.
+    verified_records: BTreeMap<RecordKey, u64>,
     /// Members held for dead here and not by others, or by themselves.
     doubts: BTreeSet<NodeId>,
     forming: bool,
@@ -112,6 +116,8 @@ impl Membership {
             chosen: Time::ZERO,
             chosen_of: 0,
             watch: Watch::new(me.node, now),
+            verified: BTreeMap::new(),
+            verified_records: BTreeMap::new(),
             doubts: BTreeSet::new(),
             forming: false,
             introducer: None,
@@ -434,6 +440,8 @@ impl Membership {
     pub fn sweep(&mut self) {
         let (me, live) = (self.me().node, self.roster.live());
         self.records.retain(|node| node == me || live.contains_key(&node));
+        self.verified.retain(|node, _| self.roster.get(*node).is_some());
+        self.verified_records.retain(|key, _| self.records.get(key).is_some());
     }
 
     /// A member's time, which is longer while machines are busy starting.

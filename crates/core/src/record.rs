@@ -111,7 +111,13 @@ impl Record {
         (self.version, self.progress)
     }
 
-    /// What its node signs: all but its progress.
+    /// True if the other says the same of the same version, apart from its progress.
+    pub fn says_as(&self, other: &Self) -> bool {
+        let signed = |record: &Self| (record.node, record.version, record.origin, record.arc, record.leaving);
+        signed(self) == signed(other) && self.subject == other.subject
+    }
+
+    /// The message that its node signs: all but its progress.
     fn message(&self) -> Vec<u8> {
         let Self { node, version, subject, origin, arc, leaving, .. } = self;
         Context::Record.message(&(node, version, &**subject, origin, arc, leaving))
@@ -236,6 +242,16 @@ impl Records {
         self.table.retain(|node, _| alive(*node));
         self.count = self.table.values().map(|records| records.len()).sum();
         self.changes += u64::from(self.count != before);
+    }
+
+    /// Forgets one record.
+    pub fn remove(&mut self, key: &RecordKey) {
+        if let Some(records) = self.table.get_mut(&key.node) {
+            let before = records.len();
+            records.retain(|record| record.image() != key.image);
+            self.count -= before - records.len();
+            self.changes += 1;
+        }
     }
 
     /// True if there is room for records of nodes known by hearsay only. Half of the table is for

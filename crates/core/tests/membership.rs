@@ -470,6 +470,34 @@ fn an_id_that_is_no_hash_of_its_key_is_not_believed() {
     assert!(room.members[3].statement(NodeId(9)).is_none());
 }
 
+/// Somebody invents a statement about a node that nobody knows yet: the node's own displaces it,
+/// whatever numbers it has.
+#[test]
+fn a_forged_first_statement_gives_way_to_a_true_one() {
+    let elsewhere = SocketAddr::from(([198, 51, 100, 200], 4000));
+    for state in [State::Alive, State::Suspect, State::Down] {
+        let mut room = room(5);
+        let addr = SocketAddr::from(([198, 51, 100, 7], 4000));
+        let me = Identity { addr, node: NodeId(7), generation: 1500, zone: Zone::default() };
+        let lie = forged(Identity { addr: elsewhere, generation: CLAIM_MAX, ..me }, 9, state);
+        whisper(&mut room, 3, &[Item::Member(lie)]);
+        let true_one = said(me, 0, State::Alive);
+        whisper(&mut room, 3, &[Item::Member(true_one)]);
+        assert_eq!(room.members[3].live().get(&me.node), Some(&me), "{state:?}");
+        whisper(&mut room, 3, &[Item::Member(lie)]);
+        assert_eq!(room.members[3].live().get(&me.node), Some(&me), "{state:?}: again");
+        // So it is with records.
+        let (signer, mine) = (NodeId(8), record(me.node, 5, 10));
+        let lie = Record { version: 9, signature: record(signer, 9, 10).signature, ..mine.clone() };
+        for (told, believed) in [(&lie, 9), (&mine, 5), (&lie, 5)] {
+            whisper(&mut room, 3, &[Item::Record(told.clone())]);
+            let known = room.members[3].records().get(&mine.key()).map(|record| record.version);
+            assert_eq!(known, Some(believed));
+        }
+        assert!(room.members[3].confirms(&mine.key()));
+    }
+}
+
 /// An earlier process with the same key, whose clock was ahead, left statements: the present one
 /// goes on from there.
 #[test]

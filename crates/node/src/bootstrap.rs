@@ -21,7 +21,7 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Guest, Greet
     let snapshot = wire::decode_snapshot(&body)?;
     whereabouts::check_member(driver, addr, member.identity).await;
     driver.apply(Input::Answered { addr, member });
-    driver.learn(member.identity.node, snapshot).await;
+    driver.apply(Input::Learned { from: member.identity.node, snapshot });
     Ok(guest)
 }
 

@@ -93,9 +93,14 @@ impl Member {
         context.message(&(self.identity, self.incarnation))
     }
 
+    /// True if its id is that of its key.
+    pub fn is_named(&self, keys: &dyn Signatures) -> bool {
+        keys.id_of(&self.key) == self.identity.node
+    }
+
     /// True if the member itself signed it, apart from the state that others may have added.
     pub fn is_genuine(&self, keys: &dyn Signatures) -> bool {
-        keys.id_of(&self.key) == self.identity.node && keys.verify(&self.key, &self.message(), &self.signature)
+        self.is_named(keys) && keys.verify(&self.key, &self.message(), &self.signature)
     }
 
     /// Of two statements the one with the higher rank counts.

@@ -131,7 +131,7 @@ impl<'a> Serving<'a> {
         // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
         // What came together with the greeting: the socket does not tell of it again.
-        if let Err(end) = self.frames().await {
+        if let Err(end) = self.frames() {
             return end;
         }
         loop {
@@ -183,10 +183,7 @@ impl<'a> Serving<'a> {
                     None => return End::Closed,
                 },
                 readable = self.stream.readable(), if room => {
-                    if let Err(error) = readable {
-                        return error.into();
-                    }
-                    if let Err(end) = self.receive().await {
+                    if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
                         return end;
                     }
                 }
@@ -206,15 +203,15 @@ impl<'a> Serving<'a> {
     }
 
     /// Receives the available bytes.
-    async fn receive(&mut self) -> Result<(), End> {
+    fn receive(&mut self) -> Result<(), End> {
         if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
             return Ok(());
         }
-        self.frames().await
+        self.frames()
     }
 
     /// Takes in the frames that are whole.
-    async fn frames(&mut self) -> Result<(), End> {
+    fn frames(&mut self) -> Result<(), End> {
         while let Some(head) = self.incoming.content().first_chunk::<HEADER>() {
             let header = FrameHeader::decode(head)?;
             let length = HEADER + header.length as usize;
@@ -225,7 +222,7 @@ impl<'a> Serving<'a> {
                 break;
             }
             self.place.used();
-            self.frame(header).await?;
+            self.frame(header)?;
             self.incoming.consume(length);
             self.partial = None;
             if self.coming.take().is_some() {
@@ -237,7 +234,7 @@ impl<'a> Serving<'a> {
     }
 
     /// Takes in the frame in front.
-    async fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
+    fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
         let payload = &self.incoming.content()[HEADER..][..header.length as usize];
         match header.kind {
             Kind::Get => {
@@ -250,7 +247,7 @@ impl<'a> Serving<'a> {
             }
             Kind::Sync => {
                 let snapshot = wire::decode_snapshot(payload)?;
-                self.driver.learn(self.peer.node, snapshot).await;
+                self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
                 self.answers.opened();
                 self.answers.before(header.request, Body::Snapshot);
             }
