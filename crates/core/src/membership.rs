@@ -26,9 +26,12 @@ mod watch;
 
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
+use crate::image::{Geometry, Header};
 use crate::outbid::CLAIM_MAX;
+use crate::placement::mix;
 use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
+use crate::snapshot::Known;
 use crate::time::Time;
 pub use effects::Effects;
 pub use member::{Departed, Departure, Member, State};
@@ -369,12 +372,38 @@ impl Membership {
     }
 
     /// A snapshot for another member: all known members, this node first, and the records of the
-    /// living.
-    pub fn snapshot(&self) -> (Vec<Member>, Vec<Record>) {
-        let live = self.roster.live();
-        let of_the_living = self.records.iter().filter(|r| r.node == self.me().node || live.contains_key(&r.node));
-        let members = std::iter::once(self.mine).chain(self.roster.iter().map(|member| member.told()));
-        (members.collect(), of_the_living.cloned().collect())
+    /// living; without those that the other member knows, given by id.
+    pub fn snapshot(&self, known: &[Known]) -> (Vec<Member>, Vec<Record>) {
+        let knows = |member: &Member| {
+            let place = known.binary_search_by_key(&member.identity.node, |known| known.node);
+            place.is_ok_and(|place| known[place] == self.digest(member))
+        };
+        let told = || self.roster.iter().filter(|member| !knows(member));
+        let live = told().filter(|member| member.state.is_live()).map(|member| member.identity.node);
+        let records = live.chain([self.me().node]).flat_map(|node| self.records.of(node));
+        (std::iter::once(self.mine).chain(told().map(|member| member.told())).collect(), records.cloned().collect())
+    }
+
+    /// Digests of all known statements about others, by id.
+    pub fn known(&self) -> Vec<Known> {
+        self.roster.iter().map(|member| self.digest(member)).collect()
+    }
+
+    /// The digest of what is known of a member. Its progress does not count, apart from its end:
+    /// gossip tells of it all the time.
+    fn digest(&self, member: &Member) -> Known {
+        let (generation, incarnation) = member.life();
+        let life = mix(generation ^ mix(u64::from(incarnation) << 8 | member.told().state as u64));
+        let add = |digest, record: &Record| {
+            let size = Header::decode(&record.subject.header).map_or(0, |header| Geometry::new(header).chunks());
+            let whole = u64::from(record.filled.count >= size);
+            let mut image = [0; 8];
+            image.copy_from_slice(&record.image().0[..8]);
+            mix(digest ^ mix(u64::from_le_bytes(image) ^ mix(record.version << 1 | whole)))
+        };
+        let node = member.identity.node;
+        let digest = self.records.of(node).iter().filter(|_| member.state.is_live()).fold(life, add);
+        Known { node, digest: (digest >> 32) as u32 }
     }
 
     /// Live members other than this node, suspects among them.

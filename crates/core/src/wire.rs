@@ -466,6 +466,7 @@ pub fn snapshot_frame(kind: Kind, request: u64, mut snapshot: Snapshot) -> Vec<u
         snapshot.records.truncate(snapshot.records.len() / 2);
         snapshot.gateways.truncate(snapshot.gateways.len() / 2);
         snapshot.outside.truncate(snapshot.outside.len() / 2);
+        snapshot.known.truncate(snapshot.known.len() / 2);
         body = encode(&snapshot);
     }
     let mut out = FrameHeader::new(kind, request, body.len() as u32).encode().to_vec();

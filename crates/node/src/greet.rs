@@ -314,7 +314,7 @@ mod tests {
             let stream = TcpStream::connect(addr).await.unwrap();
             let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
             let (connection, binding) = prove(stream, handshake).await.unwrap();
-            let frame = wire::snapshot_frame(Kind::Sync, 7, one.look(|core| core.snapshot(core.me())));
+            let frame = wire::snapshot_frame(Kind::Sync, 7, one.look(|core| core.question(core.me())));
             let met = exchange(connection, &me, addr, true, &binding, &frame).await;
             let mut connection = met.unwrap().connection;
             let head = timeout(GREET, connection.receive(HEADER)).await.expect("it is answered").unwrap();

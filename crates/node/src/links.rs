@@ -80,7 +80,7 @@ impl Links {
 
     /// Exchanges snapshots with a peer; the answer goes to the core.
     pub fn sync(&self, driver: &Arc<Driver>, peer: Identity) {
-        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&peer)));
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.question(&peer)));
         self.lane(driver, peer, Purpose::Demand).send(&frame);
     }
 

@@ -25,6 +25,7 @@ use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
+use vfield_core::snapshot::Known;
 use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
@@ -42,6 +43,8 @@ pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 /// second a chunk would be pinned for a day. It is a hundredth of 10 Mbit/s, so that as many peers
 /// may share a link.
 const TAKEN_RATE_MIN: u64 = 16 << 10;
+/// Most digests of a question that count: twice a large zone. A connection keeps 64 KiB of them.
+const KNOWN_MAX: usize = 4096;
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 
@@ -83,6 +86,8 @@ pub struct Serving<'a> {
     coming: Option<OwnedSemaphorePermit>,
     going: Option<OwnedSemaphorePermit>,
     answers: Answers,
+    /// The statements that the peer knew when it asked last, by id.
+    known: Vec<Known>,
     /// The image whose proofs were sent, and how many.
     proved: Option<(ImageId, usize)>,
     /// True while this node dials back for the peer.
@@ -116,6 +121,7 @@ impl<'a> Serving<'a> {
             going: None,
             answers: Answers::default(),
             proved: None,
+            known: Vec::new(),
             dialling: false,
             image: Weak::new(),
         }
@@ -246,7 +252,10 @@ impl<'a> Serving<'a> {
                 self.driver.apply(Input::CancelAsked(self.id, header.request));
             }
             Kind::Sync => {
-                let snapshot = wire::decode_snapshot(payload)?;
+                let mut snapshot = wire::decode_snapshot(payload)?;
+                self.known = std::mem::take(&mut snapshot.known);
+                self.known.truncate(KNOWN_MAX);
+                self.known.sort_unstable();
                 self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
                 self.answers.opened();
                 self.answers.before(header.request, Body::Snapshot);
@@ -383,7 +392,11 @@ impl<'a> Serving<'a> {
     /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks
     /// again later.
     fn snapshot(&mut self, request: u64) -> Outgoing {
-        let frame = wire::snapshot_frame(Kind::Synced, request, self.driver.look(|core| core.snapshot(&self.peer)));
+        let frame = wire::snapshot_frame(
+            Kind::Synced,
+            request,
+            self.driver.look(|core| core.snapshot(&self.peer, &self.known)),
+        );
         if frame.len() > LONG {
             self.going = Arc::clone(self.long).try_acquire_owned().ok();
             if self.going.is_none() {
