@@ -100,8 +100,9 @@ pub fn decode(body: &[u8]) -> Result<Greeting, WireError> {
 pub struct Transcript([u8; 32]);
 
 impl Transcript {
-    /// Of both greetings as they were sent, without their heads. `channel` is a secret of the
-    /// sealed channel that only its two ends know. In an open field it is zeros.
+    /// Of both greetings as they were sent, with their heads, so nobody on the way changes their
+    /// versions. `channel` is a secret of the sealed channel that only its two ends know. In an
+    /// open field it is zeros.
     pub fn new(channel: &[u8; 32], dialled: &[u8], answered: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_keyed(channel);
         for part in [dialled, answered] {

@@ -213,7 +213,7 @@ impl Membership {
         }
         let known = self.roster.get(from).map(Member::life);
         if known.is_none_or(|known| known < head.life) && purpose != Purpose::Introduce {
-            self.send_at(source, from, Purpose::Introduce);
+            self.answer_to(source, from, Purpose::Introduce);
         }
         self.doubt(from);
         self.hear(from);
@@ -227,8 +227,8 @@ impl Membership {
         match head.purpose {
             Purpose::News | Purpose::Ack(_) => {}
             // Answers go where the question came from; all else goes to members, where they live.
-            Purpose::Ping(number) => self.send_at(source, from, Purpose::Ack(number)),
-            Purpose::PingFor(asker, number) => self.send_at(source, from, Purpose::AckFor(asker, number)),
+            Purpose::Ping(number) => self.answer_to(source, from, Purpose::Ack(number)),
+            Purpose::PingFor(asker, number) => self.answer_to(source, from, Purpose::AckFor(asker, number)),
             Purpose::Relay(target, number) => {
                 if let Some(target) = of(self, target) {
                     self.send(&target, Purpose::PingFor(from, number));
@@ -389,8 +389,8 @@ impl Membership {
         self.roster.iter().map(|member| self.digest(member)).collect()
     }
 
-    /// The digest of what is known of a member. Its progress does not count, apart from its end:
-    /// gossip tells of it all the time.
+    /// The digest of the statements about a member. Its progress does not count, apart from its
+    /// end: gossip tells of it all the time.
     fn digest(&self, member: &Member) -> Known {
         let (generation, incarnation) = member.life();
         let life = mix(generation ^ mix(u64::from(incarnation) << 8 | member.told().state as u64));

@@ -133,8 +133,8 @@ impl Record {
         keys.verify(key, &self.message(), &self.signature)
     }
 
-    /// This record, numbered as the next one after `last`: more progress, or, if the signed part has
-    /// changed, another version, which is to be signed.
+    /// This record, numbered as the next one after `last`: more progress, or, if the signed part
+    /// has changed, another version, which is to be signed.
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
         if self.subject == last.subject && same(&self) == same(last) {

@@ -2,8 +2,8 @@
 //!
 //! All members have records about a few images, and each record names its image, with a name and a
 //! header. Uncompressed, records are four times as long as they need be. One node that a thousand
-//! join through would send nothing else for most of a second. So a snapshot has each image once. The
-//! asking node tells digests of the statements that it knows, and is told the others.
+//! join through would send nothing else for most of a second. So a snapshot has each image once.
+//! The asking node tells digests of the statements that it knows, and is told the others.
 
 use crate::identity::NodeId;
 use crate::membership::Member;
@@ -39,7 +39,7 @@ pub struct Snapshot {
 /// A digest of the statements about a member, and of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Known {
-    /// The member.
+    /// The member that it is about.
     pub node: NodeId,
     /// 32 bits of a hash. Of a thousand statements that differ, one is missed in four million
     /// questions; the next question has other numbers.

@@ -1,10 +1,10 @@
 //! The TCP protocol between nodes: a greeting, then frames. Parsing only; no sockets.
 //!
-//! Both sides begin with a greeting ([`crate::greeting`]). After it the dialling side sends requests
-//! and the other answers. Many requests are in flight, and answers come in any order. A frame is a [`FrameHeader`] of 16 bytes and a payload.
-//! Its kind bounds the payload's length, so no peer can make a node allocate more than a chunk. All
-//! integers are little-endian. The format is in
-//! docs/reference/protocol.md.
+//! Both sides begin with a greeting ([`crate::greeting`]). After it the dialling side sends
+//! requests and the other answers. Many requests are in flight, and answers come in any order. A
+//! frame is a [`FrameHeader`] of 16 bytes and a payload. Its kind bounds the payload's length, so
+//! no peer can make a node allocate more than a chunk. All integers are little-endian. The format
+//! is in docs/reference/protocol.md.
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::header_proof::HeaderProof;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::message::{Draft, Head, Item, Purpose};
+use vfield_core::membership::message::{self, Draft, Head, Item, Purpose};
 use vfield_core::membership::{Effects, Level, Member, Membership, State};
 use vfield_core::outbid::{CLAIM_MAX, FIRST_MAX, latest_believed};
 use vfield_core::placement::{Arc, Filled, mix};
@@ -497,6 +497,32 @@ fn a_forged_first_statement_gives_way_to_a_true_one() {
         }
         assert!(room.members[3].confirms(&mine.key()));
     }
+}
+
+/// A forged datagram in a partner's name gets an answer at its source, and none of the partner's
+/// news.
+#[test]
+fn news_goes_to_members_only() {
+    let mut room = room(3);
+    let (partner, to) = (room.members[2].me().node, room.members[1].me().node);
+    let mine = record(to, 1, 10);
+    let effects = room.members[1].announce(mine.clone(), room.now);
+    drop(effects);
+    let thief = SocketAddr::from(([198, 51, 100, 200], 4000));
+    let ask = |life, purpose| Draft::new(&Head { level: Level::Zone, from: partner, life, to, purpose }).finish();
+    let life = room.members[2].myself().life();
+    for (life, purpose) in [(life, Purpose::Ping(1)), ((life.0, 9), Purpose::Ping(2)), (life, Purpose::Introduce)] {
+        let answers = room.members[1].datagram(thief, &ask(life, purpose), room.now).datagrams;
+        assert!(!answers.is_empty() && answers.iter().all(|(to, _)| *to == thief));
+        for (_, bytes) in answers {
+            let (_, items) = message::parse(&bytes).expect("a datagram");
+            assert!(items.into_iter().all(|item| !matches!(item, Item::Record(_))), "{purpose:?}");
+        }
+    }
+    let there = room.members[2].me().addr;
+    let answers = room.members[1].datagram(there, &ask(life, Purpose::Ping(3)), room.now).datagrams;
+    let told = answers.iter().flat_map(|(_, bytes)| message::parse(bytes).expect("a datagram").1);
+    assert!(told.into_iter().any(|item| matches!(item, Item::Record(said) if said == mine)), "it is still to be told");
 }
 
 /// An earlier process with the same key, whose clock was ahead, left statements: the present one

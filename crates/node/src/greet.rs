@@ -114,7 +114,7 @@ pub struct Me {
     pub member: Member,
     /// The latest generation of a member that it knows.
     pub latest: u64,
-    /// Its key.
+    /// The key of this node, with which it signs.
     pub key: Arc<NodeKey>,
     /// The keys of its field, if it has some.
     pub keys: Option<KeyRing>,
@@ -125,7 +125,7 @@ pub struct Me {
 pub struct Met {
     /// The connection to it.
     pub connection: Connection,
-    /// Its id.
+    /// Its id, which it has proved.
     pub node: NodeId,
     /// Its statement about itself; `None` for a guest.
     pub member: Option<Member>,
@@ -267,8 +267,8 @@ async fn exchange(
     let length = greeting::length(head.first_chunk().expect("as long as was asked for"))?;
     let body = connection.receive(length).await?;
     let theirs = greeting::decode(&body)?;
-    let mine = &mine[HEAD..];
-    let (dialled, answered) = if dials { (mine, &body[..]) } else { (&body[..], mine) };
+    let whole = [head, body].concat();
+    let (dialled, answered) = if dials { (&mine, &whole) } else { (&whole, &mine) };
     let transcript = Transcript::new(binding, dialled, answered);
     connection.send(&[transcript.prove(dials, signer).bytes(), next].concat()).await?;
     let proof = connection.receive(PROOF).await?;

@@ -2,8 +2,8 @@
 //!
 //! Any node may say that a member is suspect or dead, that another process has its address, or that
 //! its store is filled otherwise. The member answers with a signed statement that counts more. It
-//! alone can sign for itself. So only an earlier process with the same key can have made a statement
-//! that counts more than its own. Then it adopts the numbers and goes on from there.
+//! alone can sign for itself. So only an earlier process with the same key can have made a
+//! statement that counts more than its own. Then it adopts the numbers and goes on from there.
 
 use super::Membership;
 use super::member::{Member, State};

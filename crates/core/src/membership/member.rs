@@ -4,8 +4,8 @@
 //! within an incarnation, the graver state (SWIM, 4.2).
 //!
 //! A member signs its statements about itself: its identity, its incarnation, and that it leaves.
-//! Others pass them on as they are. Others may say that a member is suspect or down. Such a statement
-//! carries the member's own signature of the life it is about.
+//! Others pass them on as they are. Others may say that a member is suspect or down. Such a
+//! statement carries the member's own signature of the life it is about.
 
 use crate::identity::Identity;
 use crate::signing::{Context, PublicKey, Signature, Signatures};
@@ -122,7 +122,7 @@ impl Member {
     }
 
     /// True for statements that may be believed: the member can still outbid them. The latest
-    /// believable generation depends on what is known: see [`crate::outbid`].
+    /// believable generation depends on the known one: see [`crate::outbid`].
     pub const fn is_sound(&self) -> bool {
         let told = !matches!(self.state, State::Replaced);
         told && self.incarnation < u32::MAX && self.identity.generation < u64::MAX

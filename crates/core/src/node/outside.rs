@@ -59,8 +59,8 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// True if this node may ask one that asked it. Two that do not agree on a member would ask each
-    /// other all the time.
+    /// True if this node may ask one that asked it. Two that do not agree on a member would ask
+    /// each other all the time.
     fn may_ask_back(&mut self, node: NodeId, now: Time) -> bool {
         self.asked_back.retain(|_, at| now - *at < SYNC_EVERY);
         let may = self.asked_back.len() < ASKED_BACK_MAX && !self.asked_back.contains_key(&node);

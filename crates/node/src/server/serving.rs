@@ -136,7 +136,7 @@ impl<'a> Serving<'a> {
         let mut beat = pin!(tokio::time::sleep(BEAT));
         // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
-        // What came together with the greeting: the socket does not tell of it again.
+        // Frames that came together with the greeting: the socket does not tell of them again.
         if let Err(end) = self.frames() {
             return end;
         }
