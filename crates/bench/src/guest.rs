@@ -115,7 +115,7 @@ impl Guest {
         let mut body = vec![0; greeting::length(&head)?];
         self.fill(&mut body)?;
         let theirs = greeting::decode(&body)?;
-        let transcript = Transcript::new(binding, &mine[greeting::HEAD..], &body);
+        let transcript = Transcript::new(binding, &mine, &[&head[..], &body].concat());
         self.socket.send(transcript.prove(true, me).bytes())?;
         let mut proof = [0; greeting::PROOF];
         self.fill(&mut proof)?;

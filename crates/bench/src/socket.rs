@@ -90,7 +90,10 @@ impl Write for Socket {
 /// What went wrong on a connection, for people.
 pub fn explain(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        // Which of them depends on whether it had read everything.
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            "it closed the connection".to_owned()
+        }
         _ => plain(error),
     }
 }

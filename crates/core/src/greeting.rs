@@ -1,9 +1,9 @@
 //! Greetings: the first bytes of a connection between nodes, by which each proves who it is.
 //!
-//! Both sides send a [`Greeting`] without waiting for the other's. It has the sender's key and what
-//! the sender says of itself. Then each signs a hash of both greetings ([`Transcript`]): whoever repeats
-//! another's greeting cannot do that, since each greeting has a new random number. In a field with
-//! a key the hash covers the sealed channel too, so a member cannot pass the proofs of others on.
+//! Both sides send a [`Greeting`] without waiting for the other's. It has the sender's key and its
+//! statement about itself. Then each signs a hash of both greetings ([`Transcript`]). Nobody can
+//! repeat another's greeting with success, since each greeting has a new random number. In a field
+//! with a key the hash covers the sealed channel too, so a member cannot pass on others' proofs.
 //!
 //! A guest says nothing of itself: it only asks, and is no member. Parsing only; no sockets. The
 //! format is in docs/reference/protocol.md.
@@ -100,8 +100,9 @@ pub fn decode(body: &[u8]) -> Result<Greeting, WireError> {
 pub struct Transcript([u8; 32]);
 
 impl Transcript {
-    /// Of both greetings as they were sent, without their heads. `channel` is a secret of the
-    /// sealed channel that only its two ends know; zeros in an open field.
+    /// Of both greetings as they were sent, with their heads, so nobody on the way changes their
+    /// versions. `channel` is a secret of the sealed channel that only its two ends know. In an
+    /// open field it is zeros.
     pub fn new(channel: &[u8; 32], dialled: &[u8], answered: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_keyed(channel);
         for part in [dialled, answered] {
@@ -115,11 +116,11 @@ impl Transcript {
         by.sign(&self.message(dialled))
     }
 
-    /// The id of the side that proved that it has the key of its greeting, and whose statement, if
-    /// it has one, is its own.
+    /// The id of the side that proved that it has the key of its greeting. The proof covers its
+    /// statement about itself too.
     pub fn prover(&self, dialled: bool, said: &Greeting, proof: &Signature, keys: &dyn Signatures) -> Option<NodeId> {
-        let genuine = said.member.as_ref().is_none_or(|member| member.is_genuine(keys));
-        let proved = genuine && keys.verify(&said.key, &self.message(dialled), proof);
+        let named = said.member.as_ref().is_none_or(|member| member.is_named(keys));
+        let proved = named && keys.verify(&said.key, &self.message(dialled), proof);
         proved.then(|| keys.id_of(&said.key))
     }
 
@@ -178,7 +179,8 @@ mod tests {
         let proof = here.prove(true, &Simulated(NodeId(1)));
         let keys = Simulated(NodeId(9));
         assert_eq!(here.prover(true, &a, &proof, &keys), Some(NodeId(1)));
-        // As the other side, by another key, for another, on another connection, in another channel.
+        // As the other side, by another key, for another, on another connection, in another
+        // channel.
         assert_eq!(here.prover(false, &a, &proof, &keys), None);
         assert_eq!(here.prover(true, &a, &here.prove(true, &Simulated(NodeId(3))), &keys), None);
         assert_eq!(here.prover(true, &b, &proof, &keys), None);
@@ -196,12 +198,12 @@ mod tests {
         let (mine, other) = (said(1, 2), said(3, 4));
         let borrowed = Greeting { member: other.member, ..mine };
         assert_eq!(decode(&body(&borrowed)), Err(WireError::Payload));
-        // The right key, and another address than was signed.
-        let mut moved = mine;
-        moved.member.as_mut().unwrap().identity.addr = ([198, 18, 0, 9], 4000).into();
-        let here = Transcript::new(&[0; 32], &body(&moved), &body(&other));
+        // The right key, and an id that is not its hash.
+        let mut named = mine;
+        named.member.as_mut().unwrap().identity.node = NodeId(3);
+        let here = Transcript::new(&[0; 32], &body(&named), &body(&other));
         let proof = here.prove(true, &Simulated(NodeId(1)));
-        assert_eq!(here.prover(true, &moved, &proof, &Simulated(NodeId(9))), None);
+        assert_eq!(here.prover(true, &named, &proof, &Simulated(NodeId(9))), None);
         // A guest says nothing of itself.
         let guest = Greeting { member: None, ..mine };
         let here = Transcript::new(&[0; 32], &body(&guest), &body(&other));

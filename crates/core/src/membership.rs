@@ -26,9 +26,12 @@ mod watch;
 
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
+use crate::image::{Geometry, Header};
 use crate::outbid::CLAIM_MAX;
-use crate::record::{Record, Records};
+use crate::placement::mix;
+use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
+use crate::snapshot::Known;
 use crate::time::Time;
 pub use effects::Effects;
 pub use member::{Departed, Departure, Member, State};
@@ -54,8 +57,8 @@ const PASSED_ON: usize = 8;
 /// Most new members taken from one snapshot: twice a large field. One teller cannot fill the table
 /// at once; the rest of a larger field comes with the next snapshot.
 const NEW_MAX: usize = 4096;
-/// Most answers in a second to nodes that this one does not know: each is three times as long as
-/// what it answers, whose source may be forged.
+/// Most answers in a second to unknown nodes. Each is three times as long as the question, whose
+/// source may be forged.
 const TO_STRANGERS: u32 = 32;
 
 /// The members of a zone, or of the backbone, and their records.
@@ -79,6 +82,10 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
+    /// The lives of members whose statements were verified; all others are hints.
+    verified: BTreeMap<NodeId, (u64, u32)>,
+    /// The versions of records that were verified.
+    verified_records: BTreeMap<RecordKey, u64>,
     /// Members held for dead here and not by others, or by themselves.
     doubts: BTreeSet<NodeId>,
     forming: bool,
@@ -112,6 +119,8 @@ impl Membership {
             chosen: Time::ZERO,
             chosen_of: 0,
             watch: Watch::new(me.node, now),
+            verified: BTreeMap::new(),
+            verified_records: BTreeMap::new(),
             doubts: BTreeSet::new(),
             forming: false,
             introducer: None,
@@ -139,7 +148,7 @@ impl Membership {
     }
 
     /// Puts this node last in the chain if it knows no other, whatever its clock says: it has just
-    /// been started, and this is the latest generation that the member knows through which it joins.
+    /// been started. `latest` is the latest generation known to the member through which it joins.
     pub fn arrive(&mut self, latest: u64) {
         let Identity { generation, .. } = *self.me();
         let after = latest.saturating_add(1).min(CLAIM_MAX);
@@ -204,7 +213,7 @@ impl Membership {
         }
         let known = self.roster.get(from).map(Member::life);
         if known.is_none_or(|known| known < head.life) && purpose != Purpose::Introduce {
-            self.send_at(source, from, Purpose::Introduce);
+            self.answer_to(source, from, Purpose::Introduce);
         }
         self.doubt(from);
         self.hear(from);
@@ -218,8 +227,8 @@ impl Membership {
         match head.purpose {
             Purpose::News | Purpose::Ack(_) => {}
             // Answers go where the question came from; all else goes to members, where they live.
-            Purpose::Ping(number) => self.send_at(source, from, Purpose::Ack(number)),
-            Purpose::PingFor(asker, number) => self.send_at(source, from, Purpose::AckFor(asker, number)),
+            Purpose::Ping(number) => self.answer_to(source, from, Purpose::Ack(number)),
+            Purpose::PingFor(asker, number) => self.answer_to(source, from, Purpose::AckFor(asker, number)),
             Purpose::Relay(target, number) => {
                 if let Some(target) = of(self, target) {
                     self.send(&target, Purpose::PingFor(from, number));
@@ -363,12 +372,38 @@ impl Membership {
     }
 
     /// A snapshot for another member: all known members, this node first, and the records of the
-    /// living.
-    pub fn snapshot(&self) -> (Vec<Member>, Vec<Record>) {
-        let live = self.roster.live();
-        let of_the_living = self.records.iter().filter(|r| r.node == self.me().node || live.contains_key(&r.node));
-        let members = std::iter::once(self.mine).chain(self.roster.iter().map(|member| member.told()));
-        (members.collect(), of_the_living.cloned().collect())
+    /// living; without those that the other member knows, given by id.
+    pub fn snapshot(&self, known: &[Known]) -> (Vec<Member>, Vec<Record>) {
+        let knows = |member: &Member| {
+            let place = known.binary_search_by_key(&member.identity.node, |known| known.node);
+            place.is_ok_and(|place| known[place] == self.digest(member))
+        };
+        let told = || self.roster.iter().filter(|member| !knows(member));
+        let live = told().filter(|member| member.state.is_live()).map(|member| member.identity.node);
+        let records = live.chain([self.me().node]).flat_map(|node| self.records.of(node));
+        (std::iter::once(self.mine).chain(told().map(|member| member.told())).collect(), records.cloned().collect())
+    }
+
+    /// Digests of all known statements about others, by id.
+    pub fn known(&self) -> Vec<Known> {
+        self.roster.iter().map(|member| self.digest(member)).collect()
+    }
+
+    /// The digest of the statements about a member. Its progress does not count, apart from its
+    /// end: gossip tells of it all the time.
+    fn digest(&self, member: &Member) -> Known {
+        let (generation, incarnation) = member.life();
+        let life = mix(generation ^ mix(u64::from(incarnation) << 8 | member.told().state as u64));
+        let add = |digest, record: &Record| {
+            let size = Header::decode(&record.subject.header).map_or(0, |header| Geometry::new(header).chunks());
+            let whole = u64::from(record.filled.count >= size);
+            let mut image = [0; 8];
+            image.copy_from_slice(&record.image().0[..8]);
+            mix(digest ^ mix(u64::from_le_bytes(image) ^ mix(record.version << 1 | whole)))
+        };
+        let node = member.identity.node;
+        let digest = self.records.of(node).iter().filter(|_| member.state.is_live()).fold(life, add);
+        Known { node, digest: (digest >> 32) as u32 }
     }
 
     /// Live members other than this node, suspects among them.
@@ -434,6 +469,8 @@ impl Membership {
     pub fn sweep(&mut self) {
         let (me, live) = (self.me().node, self.roster.live());
         self.records.retain(|node| node == me || live.contains_key(&node));
+        self.verified.retain(|node, _| self.roster.get(*node).is_some());
+        self.verified_records.retain(|key, _| self.records.get(key).is_some());
     }
 
     /// A member's time, which is longer while machines are busy starting.

@@ -32,7 +32,7 @@ pub struct Subject {
 pub struct Record {
     /// The node that says so.
     pub node: NodeId,
-    /// The version; it grows with each change of what is signed.
+    /// The version; it grows with each change of the signed part.
     pub version: u64,
     /// Grows with each change of `filled`, and begins at 0 in each version.
     pub progress: u64,
@@ -111,7 +111,13 @@ impl Record {
         (self.version, self.progress)
     }
 
-    /// What its node signs: all but its progress.
+    /// True if the other says the same of the same version, apart from its progress.
+    pub fn says_as(&self, other: &Self) -> bool {
+        let signed = |record: &Self| (record.node, record.version, record.origin, record.arc, record.leaving);
+        signed(self) == signed(other) && self.subject == other.subject
+    }
+
+    /// The message that its node signs: all but its progress.
     fn message(&self) -> Vec<u8> {
         let Self { node, version, subject, origin, arc, leaving, .. } = self;
         Context::Record.message(&(node, version, &**subject, origin, arc, leaving))
@@ -127,8 +133,8 @@ impl Record {
         keys.verify(key, &self.message(), &self.signature)
     }
 
-    /// This record, numbered as the next one after `last`: more progress, or, if what is signed has
-    /// changed, another version, which is to be signed.
+    /// This record, numbered as the next one after `last`: more progress, or, if the signed part
+    /// has changed, another version, which is to be signed.
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
         if self.subject == last.subject && same(&self) == same(last) {
@@ -236,6 +242,16 @@ impl Records {
         self.table.retain(|node, _| alive(*node));
         self.count = self.table.values().map(|records| records.len()).sum();
         self.changes += u64::from(self.count != before);
+    }
+
+    /// Forgets one record.
+    pub fn remove(&mut self, key: &RecordKey) {
+        if let Some(records) = self.table.get_mut(&key.node) {
+            let before = records.len();
+            records.retain(|record| record.image() != key.image);
+            self.count -= before - records.len();
+            self.changes += 1;
+        }
     }
 
     /// True if there is room for records of nodes known by hearsay only. Half of the table is for

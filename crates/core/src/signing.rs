@@ -1,8 +1,9 @@
-//! Signatures of nodes: what a node says of itself carries its key and its signature, and others
-//! pass it on as it is.
+//! Signatures of nodes: a statement of a node about itself carries its key and its signature, and
+//! others pass it on as it is.
 //!
-//! The core decides what is signed and what has to be verified. It does not sign: the shell brings
-//! [`Signatures`], which are ed25519 in a daemon. In simulations and tests they are [`Simulated`].
+//! The core decides which parts are signed, and when a signature is verified. It does not sign: the
+//! shell brings [`Signatures`], which are ed25519 in a daemon. In simulations and tests they are
+//! [`Simulated`].
 
 use crate::identity::NodeId;
 use serde::{Deserialize, Serialize};
@@ -59,14 +60,14 @@ pub trait Signatures: fmt::Debug + Send + Sync {
     fn id_of(&self, key: &PublicKey) -> NodeId;
 }
 
-/// What a signature is for. It is signed too, so no message of one kind passes for another kind.
+/// The purpose of a signature. It is signed too, so no message of one kind passes for another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
     /// A member's statement about itself, alive.
     Alive,
     /// A member's farewell.
     Left,
-    /// What a member says that it has of an image.
+    /// The record of a member about an image.
     Record,
     /// The proof of an identity on a connection, by the side that dialled.
     Dialled,
@@ -75,7 +76,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// The first bytes of what is signed.
+    /// The first bytes of the signed message.
     pub const fn prefix(self) -> &'static [u8; 16] {
         match self {
             Self::Alive => b"V-FIELD 8 alive\0",

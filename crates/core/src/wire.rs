@@ -1,10 +1,14 @@
 //! The TCP protocol between nodes: a greeting, then frames. Parsing only; no sockets.
 //!
-//! Both sides begin with a greeting ([`crate::greeting`]). After it the dialling side sends requests and the other answers. Many requests are in
-//! flight, and answers come in any order. A frame is a [`FrameHeader`] of 16 bytes and a payload.
-//! Its kind bounds the payload's length, so no peer can make a node allocate more than a chunk. All
-//! integers are little-endian. The format is in
-//! docs/reference/protocol.md.
+//! Both sides begin with a greeting ([`crate::greeting`]). After it the dialling side sends
+//! requests and the other answers. Many requests are in flight, and answers come in any order. A
+//! frame is a [`FrameHeader`] of 16 bytes and a payload. Its kind bounds the payload's length, so
+//! no peer can make a node allocate more than a chunk. All integers are little-endian. The format
+//! is in docs/reference/protocol.md.
+
+mod dialling;
+
+pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::header_proof::HeaderProof;
@@ -112,33 +116,6 @@ pub enum Kind {
     HeaderProof,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
-}
-
-/// The result of connecting back to a node that asked for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DialledBack {
-    /// The node answered.
-    Reached,
-    /// No answer: a firewall, or a wrong address.
-    Silence,
-    /// The connection was refused: no process listens there.
-    Refused,
-    /// Another node is there, or something else.
-    Another,
-}
-
-impl DialledBack {
-    const ALL: [Self; 4] = [Self::Reached, Self::Silence, Self::Refused, Self::Another];
-
-    /// The name for display.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reached => "reached",
-            Self::Silence => "no answer",
-            Self::Refused => "connection refused",
-            Self::Another => "somebody else is there",
-        }
-    }
 }
 
 /// The reason why a request for a chunk was refused.
@@ -382,35 +359,6 @@ pub fn decode_proof(payload: &[u8]) -> Result<Proof, WireError> {
     decode(payload)
 }
 
-/// A whole frame that asks to be connected to; `lost` if the other cannot be, at the address of its
-/// greeting.
-pub fn dial_back_frame(request: u64, lost: bool) -> Vec<u8> {
-    byte_frame(Kind::DialBack, request, u8::from(lost))
-}
-
-/// Reads the payload of a [`Kind::DialBack`] frame.
-pub fn decode_dial_back(payload: &[u8]) -> Result<bool, WireError> {
-    match payload {
-        [0] => Ok(false),
-        [1] => Ok(true),
-        _ => Err(WireError::Payload),
-    }
-}
-
-/// A whole frame that reports the result.
-pub fn dialled_back_frame(request: u64, what: DialledBack) -> Vec<u8> {
-    let number = DialledBack::ALL.iter().position(|known| *known == what).unwrap_or_default();
-    byte_frame(Kind::DialledBack, request, number as u8)
-}
-
-/// Reads the payload of a [`Kind::DialledBack`] frame.
-pub fn decode_dialled_back(payload: &[u8]) -> Result<DialledBack, WireError> {
-    match payload {
-        [number] => DialledBack::ALL.get(usize::from(*number)).copied().ok_or(WireError::Payload),
-        _ => Err(WireError::Payload),
-    }
-}
-
 /// A whole frame that asks for an image's header.
 pub fn header_frame(request: u64, image: ImageId) -> Vec<u8> {
     let mut out = FrameHeader::new(Kind::Header, request, HEADER_PAYLOAD).encode().to_vec();
@@ -434,12 +382,6 @@ pub fn header_proof_frame(request: u64, proof: &HeaderProof) -> Vec<u8> {
 /// Reads the payload of a [`Kind::HeaderProof`] frame.
 pub fn decode_header_proof(payload: &[u8]) -> Result<HeaderProof, WireError> {
     HeaderProof::decode(payload).ok_or(WireError::Payload)
-}
-
-fn byte_frame(kind: Kind, request: u64, byte: u8) -> Vec<u8> {
-    let mut out = FrameHeader::new(kind, request, 1).encode().to_vec();
-    out.push(byte);
-    out
 }
 
 /// A whole frame that sends an asker to another node.
@@ -466,6 +408,7 @@ pub fn snapshot_frame(kind: Kind, request: u64, mut snapshot: Snapshot) -> Vec<u
         snapshot.records.truncate(snapshot.records.len() / 2);
         snapshot.gateways.truncate(snapshot.gateways.len() / 2);
         snapshot.outside.truncate(snapshot.outside.len() / 2);
+        snapshot.known.truncate(snapshot.known.len() / 2);
         body = encode(&snapshot);
     }
     let mut out = FrameHeader::new(kind, request, body.len() as u32).encode().to_vec();

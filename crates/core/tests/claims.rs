@@ -55,7 +55,7 @@ fn all_that_is_said_of_an_image_is_known() {
     let root = || "root".to_owned();
     assert_eq!(claims(&node), [(8, root(), 5, 1), (9, root(), 5, 2), (9, root(), 7, 1)]);
     // A newcomer of another zone gets all of them.
-    let told = node.snapshot(&identity(20, "elsewhere")).outside;
+    let told = node.snapshot(&identity(20, "elsewhere"), &[]).outside;
     assert_eq!(told.len(), 3);
 }
 

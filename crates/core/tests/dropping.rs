@@ -49,7 +49,7 @@ impl Pair {
         for id in [DROPPED, OTHER] {
             origin.add_image(now, image(id, true, 0));
         }
-        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2)) });
+        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2), &[]) });
         for id in [DROPPED, OTHER] {
             node.add_image(now, image(id, false, CHUNKS + 8));
         }
@@ -64,7 +64,7 @@ impl Pair {
     }
 
     fn tell_origin(&mut self) {
-        let snapshot = self.node.snapshot(&identity(1));
+        let snapshot = self.node.snapshot(&identity(1), &[]);
         self.origin.handle(self.now, Input::Learned { from: NodeId(2), snapshot });
         while self.origin.poll().is_some() {}
     }

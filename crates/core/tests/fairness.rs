@@ -53,7 +53,7 @@ impl Bench {
         origin.add_image(now, image(true));
         let mut node = Node::new(identity(2), keys(NodeId(2)), Config::default(), 2, now);
         node.handle(now, Input::Met(alive(identity(1))));
-        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2)) });
+        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2), &[]) });
         node.add_image(now, image(false));
         let (open, answered) = Default::default();
         let mut bench = Self { node, origin, now, open, asked: 0, answered, served: 0, refused: 0 };

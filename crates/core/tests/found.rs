@@ -57,7 +57,7 @@ impl Bench {
         origin.add_image(now, image(true, 0, None));
         let mut node = Node::new(identity(2), keys(NodeId(2)), config(), 2, now);
         node.handle(now, Input::Met(alive(identity(1))));
-        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2)) });
+        node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2), &[]) });
         node.add_image(now, image(false, capacity, kept));
         let (here, asked, committed, answered) = Default::default();
         let mut bench = Self { node, origin, now, here, asked, called_off: 0, committed, answered, filled: false };
@@ -125,7 +125,7 @@ impl Bench {
     }
 
     fn record(&self) -> Record {
-        let records = self.node.snapshot(&identity(1)).records;
+        let records = self.node.snapshot(&identity(1), &[]).records;
         records.into_iter().find(|record| record.node == NodeId(2)).expect("it says something")
     }
 

@@ -170,7 +170,7 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     node.handle(at(10), learned(met));
     let (id, names) = (subject.image, subject.names.clone());
     node.add_image(at(10), ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None });
-    let told = node.snapshot(&identity(1, here)).records;
+    let told = node.snapshot(&identity(1, here), &[]).records;
     for number in [0, 1] {
         assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");
     }

@@ -183,7 +183,7 @@ impl Bench {
         }
         // Another member, for datagrams that are nearly right.
         let mut other = Node::new(identity(1, 1), keys(NodeId(1)), Config::default(), 7, now);
-        other.handle(now, Input::Learned { from: NodeId(ME), snapshot: node.snapshot(&identity(1, 1)) });
+        other.handle(now, Input::Learned { from: NodeId(ME), snapshot: node.snapshot(&identity(1, 1), &[]) });
         let id = ImageId([0; 32]);
         let config = ImageConfig {
             id,

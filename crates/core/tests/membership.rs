@@ -11,7 +11,7 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::message::{Draft, Head, Item, Purpose};
+use vfield_core::membership::message::{self, Draft, Head, Item, Purpose};
 use vfield_core::membership::{Effects, Level, Member, Membership, State};
 use vfield_core::outbid::{CLAIM_MAX, FIRST_MAX, latest_believed};
 use vfield_core::placement::{Arc, Filled, mix};
@@ -145,7 +145,8 @@ impl Room {
                 }
                 Event::Sync(a, b) if (self.loses)(self.numbered, a, b) => {}
                 Event::Sync(a, b) if !self.dead.contains(&a) && !self.dead.contains(&b) => {
-                    let (told, answer) = (self.members[a].snapshot(), self.members[b].snapshot());
+                    let (told, answer) =
+                        (self.members[a].snapshot(&[]), self.members[b].snapshot(&self.members[a].known()));
                     let (from, to) = (self.members[a].me().node, self.members[b].me().node);
                     let effects = self.members[b].learn(from, told.0, told.1, at);
                     self.apply(b, effects);
@@ -340,9 +341,9 @@ fn comes(introducer: &mut Membership, number: u64, generation: u64) -> Membershi
     let me = Identity { addr, node: NodeId(mix(100 + number)), generation, zone: Zone::default() };
     let mut newcomer = Membership::new(Level::Zone, me, keys(me.node), Time::ZERO);
     newcomer.arrive(introducer.latest());
-    let (members, records) = newcomer.snapshot();
+    let (members, records) = newcomer.snapshot(&[]);
     introducer.learn(me.node, members, records, Time::ZERO);
-    let (members, records) = introducer.snapshot();
+    let (members, records) = introducer.snapshot(&[]);
     newcomer.learn(introducer.me().node, members, records, Time::ZERO);
     newcomer
 }
@@ -470,6 +471,60 @@ fn an_id_that_is_no_hash_of_its_key_is_not_believed() {
     assert!(room.members[3].statement(NodeId(9)).is_none());
 }
 
+/// Somebody invents a statement about a node that nobody knows yet: the node's own displaces it,
+/// whatever numbers it has.
+#[test]
+fn a_forged_first_statement_gives_way_to_a_true_one() {
+    let elsewhere = SocketAddr::from(([198, 51, 100, 200], 4000));
+    for state in [State::Alive, State::Suspect, State::Down] {
+        let mut room = room(5);
+        let addr = SocketAddr::from(([198, 51, 100, 7], 4000));
+        let me = Identity { addr, node: NodeId(7), generation: 1500, zone: Zone::default() };
+        let lie = forged(Identity { addr: elsewhere, generation: CLAIM_MAX, ..me }, 9, state);
+        whisper(&mut room, 3, &[Item::Member(lie)]);
+        let true_one = said(me, 0, State::Alive);
+        whisper(&mut room, 3, &[Item::Member(true_one)]);
+        assert_eq!(room.members[3].live().get(&me.node), Some(&me), "{state:?}");
+        whisper(&mut room, 3, &[Item::Member(lie)]);
+        assert_eq!(room.members[3].live().get(&me.node), Some(&me), "{state:?}: again");
+        // So it is with records.
+        let (signer, mine) = (NodeId(8), record(me.node, 5, 10));
+        let lie = Record { version: 9, signature: record(signer, 9, 10).signature, ..mine.clone() };
+        for (told, believed) in [(&lie, 9), (&mine, 5), (&lie, 5)] {
+            whisper(&mut room, 3, &[Item::Record(told.clone())]);
+            let known = room.members[3].records().get(&mine.key()).map(|record| record.version);
+            assert_eq!(known, Some(believed));
+        }
+        assert!(room.members[3].confirms(&mine.key()));
+    }
+}
+
+/// A forged datagram in a partner's name gets an answer at its source, and none of the partner's
+/// news.
+#[test]
+fn news_goes_to_members_only() {
+    let mut room = room(3);
+    let (partner, to) = (room.members[2].me().node, room.members[1].me().node);
+    let mine = record(to, 1, 10);
+    let effects = room.members[1].announce(mine.clone(), room.now);
+    drop(effects);
+    let thief = SocketAddr::from(([198, 51, 100, 200], 4000));
+    let ask = |life, purpose| Draft::new(&Head { level: Level::Zone, from: partner, life, to, purpose }).finish();
+    let life = room.members[2].myself().life();
+    for (life, purpose) in [(life, Purpose::Ping(1)), ((life.0, 9), Purpose::Ping(2)), (life, Purpose::Introduce)] {
+        let answers = room.members[1].datagram(thief, &ask(life, purpose), room.now).datagrams;
+        assert!(!answers.is_empty() && answers.iter().all(|(to, _)| *to == thief));
+        for (_, bytes) in answers {
+            let (_, items) = message::parse(&bytes).expect("a datagram");
+            assert!(items.into_iter().all(|item| !matches!(item, Item::Record(_))), "{purpose:?}");
+        }
+    }
+    let there = room.members[2].me().addr;
+    let answers = room.members[1].datagram(there, &ask(life, Purpose::Ping(3)), room.now).datagrams;
+    let told = answers.iter().flat_map(|(_, bytes)| message::parse(bytes).expect("a datagram").1);
+    assert!(told.into_iter().any(|item| matches!(item, Item::Record(said) if said == mine)), "it is still to be told");
+}
+
 /// An earlier process with the same key, whose clock was ahead, left statements: the present one
 /// goes on from there.
 #[test]
@@ -575,8 +630,8 @@ fn a_record_about_oneself_is_outdone() {
     }
 }
 
-/// A datagram names a stranger: it is asked to introduce itself, a bounded number of times a second,
-/// and its answer makes it a member.
+/// A datagram names a stranger: it is asked to introduce itself, and its answer makes it a member.
+/// A bounded number of times a second.
 #[test]
 fn a_stranger_introduces_itself() {
     let mut room = room(3);
@@ -594,7 +649,7 @@ fn a_stranger_introduces_itself() {
         room.members[1].datagram(addr, &bytes, room.now);
     }
     assert_eq!(room.members[1].live().get(&me.node), Some(&me));
-    // Whoever asks this node, and is unknown, may have forged its address.
+    // An unknown node that asks this one may have forged its address.
     let ask = |number: u64| {
         let (from, purpose) = (NodeId(1000 + number), Purpose::Introduce);
         Draft::new(&Head { level: Level::Zone, from, life: (1, 0), to, purpose }).finish()

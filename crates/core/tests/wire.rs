@@ -17,7 +17,7 @@ use vfield_core::placement::{Arc, Filled};
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Subject};
 use vfield_core::signing::{PublicKey, Signature, Simulated};
-use vfield_core::snapshot::{self, Snapshot};
+use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
 const KINDS: [Kind; 14] = [
@@ -115,7 +115,7 @@ mod golden {
         );
     }
 
-    /// What is signed, and the channel's part in it.
+    /// The signed hash of two greetings, and the channel's part in it.
     #[test]
     fn a_transcript() {
         let transcript = greeting::Transcript::new(&[1; 32], b"dialled", b"answered");
@@ -241,12 +241,13 @@ mod golden {
             gateways: Vec::new(),
             outside: Vec::new(),
             backbone: false,
+            known: vec![Known { node: NodeId(300), digest: 200 }],
         };
         let image = "ab".repeat(32);
         let signature = ["ee".repeat(32), "ff".repeat(32)].concat();
         let key = "aa".repeat(32);
         let expected = [
-            "050000001d010000",
+            "0500000022010000",
             "0000000000000000",
             // One image, its name, its header.
             "01",
@@ -274,6 +275,10 @@ mod golden {
             "00",
             "00",
             "00",
+            // One statement is known.
+            "01",
+            "ac02",
+            "c801",
         ]
         .concat();
         assert_eq!(hexadecimal(&wire::snapshot_frame(Kind::Sync, 0, snapshot)), expected);
@@ -367,7 +372,7 @@ fn a_record_of_no_image_is_refused() {
     let body = &frame[HEADER..];
     // Behind the image's number: a version of two bytes, the rest of the record, two empty lists
     // and a flag.
-    let at = body.len() - 82;
+    let at = body.len() - 83;
     let with = |subject| [&body[..at], &[subject], &body[at + 1..]].concat();
     assert_eq!(wire::decode_snapshot(&with(0)).map(|snapshot| snapshot.records), Ok(vec![record()]));
     assert!(wire::decode_snapshot(&with(1)).is_err());

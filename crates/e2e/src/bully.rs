@@ -16,9 +16,9 @@ use vfield_trust::NodeKey;
 /// A node that does not answer within this is stuck.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Kinds of frames.
+/// Asks for a chunk: a kind of frame.
 pub const GET: u8 = 1;
-/// What does a node know of the field?
+/// Asks a node for its snapshot of the field.
 pub const SYNC: u8 = 5;
 
 /// Who somebody claims to be.
@@ -75,7 +75,7 @@ pub fn greet(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
     stream.read_exact(&mut head)?;
     let mut theirs = vec![0; greeting::length(&head).map_err(io::Error::other)?];
     stream.read_exact(&mut theirs)?;
-    let transcript = Transcript::new(&[0; 32], &mine[HEAD..], &theirs);
+    let transcript = Transcript::new(&[0; 32], &mine, &[&head[..], &theirs].concat());
     stream.write_all(transcript.prove(true, &key).bytes())?;
     stream.read_exact(&mut [0; PROOF])?;
     Ok(stream)

@@ -14,7 +14,7 @@ use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{self, Kind};
 
-/// What is said of an image.
+/// A statement about an image.
 #[derive(Debug, Clone)]
 pub struct Word<'a> {
     /// In whose name; it is signed with that one's key, or a wrong one.

@@ -10,9 +10,6 @@ const LINES_MAX: usize = 500;
 const TEST_LINES_MAX: usize = 600;
 /// The words in the head of a longer file, before the reason.
 const ONE_NOUN: &str = "one noun";
-/// Files that are still to be split. The test fails if one of them is short, so that the list
-/// empties itself; none is added.
-const TO_BE_SPLIT: [&str; 3] = ["core/src/wire.rs", "core/src/membership.rs", "core/src/membership/roster.rs"];
 /// What the core may be built from; each is free of clocks, sockets, files and threads as it is
 /// used there.
 const CORE_DEPENDENCIES: [&str; 7] = ["blake3", "bytes", "postcard", "serde", "thiserror", "tracing", "vfield-block"];
@@ -77,21 +74,11 @@ fn is_test(path: &Path) -> bool {
 
 #[test]
 fn files_are_short() {
-    let to_be_split = |path: &Path| TO_BE_SPLIT.iter().any(|name| path.ends_with(name));
     let long = |(path, text): &(PathBuf, String)| {
         let (lines, max) = (text.lines().count(), if is_test(path) { TEST_LINES_MAX } else { LINES_MAX });
-        let excused = to_be_split(path) || says_why_it_is_long(text);
-        (lines >= max && !excused).then(|| format!("{}: {lines} lines", path.display()))
+        (lines >= max && !says_why_it_is_long(text)).then(|| format!("{}: {lines} lines", path.display()))
     };
     none("files with more than one noun", &all_files().iter().filter_map(long).collect::<Vec<_>>());
-}
-
-#[test]
-fn files_to_be_split_are_long() {
-    let files = all_files();
-    let lines = |name: &str| files.iter().find(|(path, _)| path.ends_with(name)).map(|(_, text)| text.lines().count());
-    let done = TO_BE_SPLIT.iter().filter(|name| lines(name).is_none_or(|lines| lines < LINES_MAX));
-    none("files to take from the list of those to be split", &done.map(ToString::to_string).collect::<Vec<_>>());
 }
 
 #[test]

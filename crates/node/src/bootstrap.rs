@@ -13,7 +13,7 @@ use vfield_core::wire::{self, Kind, WireError};
 pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Guest, GreetError> {
     let (mut guest, member, latest) = Guest::greet(driver, addr).await?;
     driver.apply(Input::Arrive(latest));
-    let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&member.identity)));
+    let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.question(&member.identity)));
     let (answer, body) = guest.ask(&frame).await?;
     if answer.kind != Kind::Synced {
         return Err(WireError::Field("kind").into());
@@ -21,7 +21,7 @@ pub async fn meet(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Guest, Greet
     let snapshot = wire::decode_snapshot(&body)?;
     whereabouts::check_member(driver, addr, member.identity).await;
     driver.apply(Input::Answered { addr, member });
-    driver.learn(member.identity.node, snapshot).await;
+    driver.apply(Input::Learned { from: member.identity.node, snapshot });
     Ok(guest)
 }
 

@@ -16,7 +16,6 @@ use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
 use crate::server::{Bounds, Gate, Offenders};
-use crate::signatures::NodeSignatures;
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
@@ -29,14 +28,12 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, Token};
-use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node as Core, Output};
-use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
-use vfield_trust::KeyRing;
+use vfield_trust::{KeyRing, NodeKey};
 
 /// The core's answer to a peer's request, for the peer's connection.
 #[derive(Debug)]
@@ -103,8 +100,8 @@ pub struct Driver {
     pub counters: Counters,
     /// The keys of the field.
     pub keys: Arc<FieldKeys>,
-    /// This node's key, and the signatures of others.
-    pub signatures: Arc<NodeSignatures>,
+    /// The key of this node.
+    pub key: Arc<NodeKey>,
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
@@ -131,7 +128,7 @@ impl Driver {
         core: impl FnOnce(Time) -> Core,
         gossip: Gossip,
         keys: Arc<FieldKeys>,
-        signatures: Arc<NodeSignatures>,
+        key: Arc<NodeKey>,
         pool: bool,
         guessed: bool,
         events: EventSink,
@@ -152,7 +149,7 @@ impl Driver {
             links: Links::new(pool),
             counters: Counters::default(),
             keys,
-            signatures,
+            key,
             proofs: Proofs::default(),
             gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
             misdeeds,
@@ -203,12 +200,6 @@ impl Driver {
         });
     }
 
-    /// Takes in the snapshot of a node that proved that it is `from`.
-    pub async fn learn(self: &Arc<Self>, from: NodeId, snapshot: Snapshot) {
-        self.signatures.verify_ahead(&snapshot).await;
-        self.apply(Input::Learned { from, snapshot });
-    }
-
     /// Joins an image.
     pub fn add_image(self: &Arc<Self>, image: Arc<LocalImage>, config: ImageConfig) {
         self.images.write().unwrap_or_else(PoisonError::into_inner).insert(config.id, image);
@@ -237,7 +228,7 @@ impl Driver {
     /// What this node shows of itself in a greeting.
     pub fn me(&self) -> Me {
         let (member, latest) = self.look(|core| (*core.myself(), core.latest()));
-        Me { member, latest, signatures: Arc::clone(&self.signatures), keys: self.keys.ring() }
+        Me { member, latest, key: Arc::clone(&self.key), keys: self.keys.ring() }
     }
 
     /// The image with this id, if this node takes part in it.

@@ -5,7 +5,6 @@
 //! operation. So the dialling side can only guess why a connection failed.
 
 use crate::connection::Connection;
-use crate::signatures::NodeSignatures;
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +19,7 @@ use vfield_core::membership::Member;
 use vfield_core::signing::{Signature, Signatures};
 use vfield_core::wire::WireError;
 use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
-use vfield_trust::{KeyRing, record};
+use vfield_trust::{KeyRing, NodeKey, record};
 
 /// Timeout for connecting: many times a LAN's delay, and short enough for a reader to wait once.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -115,8 +114,8 @@ pub struct Me {
     pub member: Member,
     /// The latest generation of a member that it knows.
     pub latest: u64,
-    /// Its key.
-    pub signatures: Arc<NodeSignatures>,
+    /// The key of this node, with which it signs.
+    pub key: Arc<NodeKey>,
     /// The keys of its field, if it has some.
     pub keys: Option<KeyRing>,
 }
@@ -126,7 +125,7 @@ pub struct Me {
 pub struct Met {
     /// The connection to it.
     pub connection: Connection,
-    /// Its id.
+    /// Its id, which it has proved.
     pub node: NodeId,
     /// Its statement about itself; `None` for a guest.
     pub member: Option<Member>,
@@ -260,21 +259,21 @@ async fn exchange(
 ) -> Result<Met, GreetError> {
     let mut nonce = [0; 32];
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
-    let signatures = &*me.signatures;
-    let (key, member, latest) = (signatures.key(), Some(me.member), me.latest);
+    let signer = &*me.key;
+    let (key, member, latest) = (signer.key(), Some(me.member), me.latest);
     let mine = greeting::greeting(&Greeting { key, nonce, member, you, latest });
     connection.send(&mine).await?;
     let head = connection.receive(HEAD).await?;
     let length = greeting::length(head.first_chunk().expect("as long as was asked for"))?;
     let body = connection.receive(length).await?;
     let theirs = greeting::decode(&body)?;
-    let mine = &mine[HEAD..];
-    let (dialled, answered) = if dials { (mine, &body[..]) } else { (&body[..], mine) };
+    let whole = [head, body].concat();
+    let (dialled, answered) = if dials { (&mine, &whole) } else { (&whole, &mine) };
     let transcript = Transcript::new(binding, dialled, answered);
-    connection.send(&[transcript.prove(dials, signatures).bytes(), next].concat()).await?;
+    connection.send(&[transcript.prove(dials, signer).bytes(), next].concat()).await?;
     let proof = connection.receive(PROOF).await?;
     let proof = Signature::from(*proof.first_chunk().expect("as long as was asked for"));
-    let node = transcript.prover(!dials, &theirs, &proof, signatures).ok_or(GreetError::Impostor)?;
+    let node = transcript.prover(!dials, &theirs, &proof, signer).ok_or(GreetError::Impostor)?;
     Ok(Met { connection, node, member: theirs.member, latest: theirs.latest })
 }
 
@@ -289,18 +288,18 @@ mod tests {
     use vfield_core::config::Config;
     use vfield_core::node::Node as Core;
     use vfield_core::wire::{self, FrameHeader, HEADER, Kind};
-    use vfield_trust::{FieldKey, NodeKey};
+    use vfield_trust::FieldKey;
 
     async fn node(ring: Option<KeyRing>) -> (Arc<Driver>, SocketAddr) {
         let (socket, listener) = (UdpSocket::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await);
         let (socket, listener) = (socket.unwrap(), listener.unwrap());
         let addr = listener.local_addr().unwrap();
-        let signatures = NodeSignatures::new(NodeKey::draw().unwrap());
-        let me = Identity { addr, node: signatures.node(), generation: 1, zone: Zone::default() };
+        let key = Arc::new(NodeKey::draw().unwrap());
+        let me = Identity { addr, node: key.node(), generation: 1, zone: Zone::default() };
         let keys = Arc::new(FieldKeys::new(ring));
-        let (gossip, signs) = (Gossip::new(socket, Arc::clone(&keys)), Arc::clone(&signatures));
+        let (gossip, signs) = (Gossip::new(socket, Arc::clone(&keys)), Arc::clone(&key));
         let core = |now| Core::new(me, signs, Config::default(), 1, now);
-        let (driver, _) = Driver::new(core, gossip, keys, signatures, true, false, Arc::new(|_| {}));
+        let (driver, _) = Driver::new(core, gossip, keys, key, true, false, Arc::new(|_| {}));
         tokio::spawn(server::accept(Arc::clone(&driver), listener));
         (driver, addr)
     }
@@ -315,7 +314,7 @@ mod tests {
             let stream = TcpStream::connect(addr).await.unwrap();
             let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
             let (connection, binding) = prove(stream, handshake).await.unwrap();
-            let frame = wire::snapshot_frame(Kind::Sync, 7, one.look(|core| core.snapshot(core.me())));
+            let frame = wire::snapshot_frame(Kind::Sync, 7, one.look(|core| core.question(core.me())));
             let met = exchange(connection, &me, addr, true, &binding, &frame).await;
             let mut connection = met.unwrap().connection;
             let head = timeout(GREET, connection.receive(HEADER)).await.expect("it is answered").unwrap();

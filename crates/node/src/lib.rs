@@ -32,7 +32,6 @@ pub mod proofs;
 pub mod reader;
 mod reading;
 pub mod server;
-mod signatures;
 pub mod status;
 pub mod store;
 mod survey;

@@ -80,7 +80,7 @@ impl Links {
 
     /// Exchanges snapshots with a peer; the answer goes to the core.
     pub fn sync(&self, driver: &Arc<Driver>, peer: Identity) {
-        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.snapshot(&peer)));
+        let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.question(&peer)));
         self.lane(driver, peer, Purpose::Demand).send(&frame);
     }
 
@@ -152,7 +152,6 @@ impl Links {
 mod tests {
     use super::*;
     use crate::gossip::Gossip;
-    use crate::signatures::NodeSignatures;
     use std::net::SocketAddr;
     use std::time::Duration;
     use tokio::net::{TcpListener, UdpSocket};
@@ -167,13 +166,13 @@ mod tests {
 
     async fn driver() -> Arc<Driver> {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let signatures = NodeSignatures::new(NodeKey::draw().unwrap());
-        let me = Identity { node: signatures.node(), ..identity(1, socket.local_addr().unwrap()) };
+        let key = Arc::new(NodeKey::draw().unwrap());
+        let me = Identity { node: key.node(), ..identity(1, socket.local_addr().unwrap()) };
         let keys = Arc::new(FieldKeys::new(None));
         let gossip = Gossip::new(socket, Arc::clone(&keys));
-        let signs = Arc::clone(&signatures);
+        let signs = Arc::clone(&key);
         let core = |now| Core::new(me, signs, Config::default(), 1, now);
-        Driver::new(core, gossip, keys, signatures, true, false, Arc::new(|_| {})).0
+        Driver::new(core, gossip, keys, key, true, false, Arc::new(|_| {})).0
     }
 
     /// One address does not answer, another closes the connection: neither lane is kept.

@@ -31,6 +31,9 @@ const MANNER: Manner = Manner { at_once: 64, pace: Duration::ZERO, within: Durat
 /// Members asked by a node without trusted signers: enough to find a good proof among invented
 /// ones.
 const RELAY_ASKS: usize = 8;
+/// After this all of them are asked if the first one, asked at once, had none. A room that is
+/// switched on has work to do before, and most images are not signed.
+const RELAY_AGAIN: Duration = Duration::from_secs(15);
 
 /// Why an image is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -140,14 +143,21 @@ pub async fn pass_on(driver: Arc<Driver>, known: Known, met: Vec<SocketAddr>) {
     let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.subject.image == known.id).collect();
     let mut whom = interview::whom(&driver, &claims, &met);
     whom.truncate(RELAY_ASKS);
-    ask(&driver, known.id, whom, |proof| {
-        // Without trusted signers nothing but the form of a signature can be checked.
-        if is_about(&proof, &known) && signature::is_one(&proof.signature) {
-            driver.proofs.keep(known.id, proof, None);
+    let others = whom.split_off(whom.len().min(1));
+    for (wait, whom) in [(Duration::ZERO, whom), (RELAY_AGAIN, others)] {
+        if driver.proofs.of(known.id, 0).is_some() {
+            return;
         }
-        false
-    })
-    .await;
+        tokio::time::sleep(wait).await;
+        ask(&driver, known.id, whom, |proof| {
+            // Without trusted signers nothing but the form of a signature can be checked.
+            if is_about(&proof, &known) && signature::is_one(&proof.signature) {
+                driver.proofs.keep(known.id, proof, None);
+            }
+            false
+        })
+        .await;
+    }
 }
 
 /// Asks the given members, all at once, until `enough` of their proofs are found.

@@ -64,8 +64,8 @@ pub struct Channel {
     pub opener: Opener,
     /// The key that both have.
     pub key: KeyId,
-    /// A secret of this channel that only its two ends know (RFC 8446, section 7.5): what is signed
-    /// with it proves nothing on another channel.
+    /// A secret of this channel that only its two ends know (RFC 8446, section 7.5). A signature
+    /// over it proves nothing on another channel.
     pub binding: [u8; 32],
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Any node may say that a member is suspect or dead, that another process has its address, or that
 //! its store is filled otherwise. The member answers with a signed statement that counts more. It
-//! alone can sign for itself. So it meets a statement that counts more than its own only if an
-//! earlier process with the same key made it; then it adopts the numbers and goes on from there.
+//! alone can sign for itself. So only an earlier process with the same key can have made a
+//! statement that counts more than its own. Then it adopts the numbers and goes on from there.
 
 use super::Membership;
 use super::member::{Member, State};
@@ -13,8 +13,8 @@ use crate::outbid::{CLAIM_MAX, latest_believed};
 use crate::record::Record;
 use std::time::Duration;
 
-/// Shortest interval at which a member follows numbers that are later than its own: beyond
-/// [`CLAIM_MAX`] its last answer is everywhere by then, so the next one is believed too; and two
+/// Shortest interval at which a member follows numbers that are later than its own. Beyond
+/// [`CLAIM_MAX`] its last answer is everywhere by then, so the next one is believed too. Two
 /// processes with one key do not outbid each other all the time. A statement that it skips is
 /// repeated.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ impl Membership {
                 self.deny(said.life());
             }
         } else if let Some(teller) = self.teller {
-            // The teller missed what came after it.
+            // The teller missed later statements.
             self.tell_one(teller, &[super::message::Item::Member(self.mine)]);
         }
     }

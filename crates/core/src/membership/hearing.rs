@@ -1,9 +1,11 @@
-//! Hearing: what is believed of others' statements about third parties.
+//! Hearing: which statements of others a node believes.
 //!
-//! A statement of a member about itself counts if it carries the member's signature. What others
-//! say about a member is a hint: that it is suspect makes this node suspect it as well, and that it
-//! is down does no more, unless it has had time to deny the suspicion. Signatures are verified once
-//! for each life or version, when it is news.
+//! A statement of a member about itself counts if it carries the member's signature. Anything else
+//! that is said about a member is a hint. This node suspects a member that others call suspect, and
+//! no more if they call it down, unless it has had time to deny the suspicion. Signatures are
+//! verified when two statements differ: one of them may be forged. A first statement is a hint too,
+//! until another one differs or somebody is to be blamed for it. So a room that is switched on
+//! verifies hardly any, and a forged one never outlives a true one.
 
 use super::member::{Departed, Departure, Member, State};
 use super::news::Topic;
@@ -40,17 +42,57 @@ impl Membership {
         self.learn_member(member, from);
     }
 
-    /// True for news that its subject signed. Of a life that is known, what was signed is taken
-    /// from what is known.
-    fn believes(&self, member: &mut Member) -> bool {
-        match self.roster.get(member.identity.node) {
-            Some(known) if known.rank() >= member.rank() || known.key != member.key => false,
-            Some(known) if known.life() == member.life() && member.state != State::Left => {
-                *member = Member { state: member.state, ..*known };
-                true
-            }
-            _ => member.is_genuine(&*self.keys),
+    /// True for news that nothing contradicts, or that its subject signed.
+    fn believes(&mut self, member: &mut Member) -> bool {
+        let node = member.identity.node;
+        if !member.is_named(&*self.keys) {
+            return false;
         }
+        let Some(known) = self.roster.get(node).copied() else {
+            return member.state != State::Left || member.is_genuine(&*self.keys);
+        };
+        let same = (known.identity, known.incarnation) == (member.identity, member.incarnation);
+        if same && member.state != State::Left {
+            *member = Member { state: member.state, ..known };
+            return known.rank() < member.rank();
+        }
+        if self.verified.get(&node) != Some(&known.life()) {
+            if !known.is_genuine(&*self.keys) {
+                return self.unmask(known, member);
+            }
+            self.verified.insert(node, known.life());
+        }
+        let news = known.rank() < member.rank() && member.is_genuine(&*self.keys);
+        if news {
+            self.verified.insert(node, member.life());
+        }
+        news
+    }
+
+    /// Forgets a forged statement. True if its subject signed the other one, which takes its place.
+    fn unmask(&mut self, forged: Member, member: &Member) -> bool {
+        let node = forged.identity.node;
+        self.roster.remove(node);
+        self.verified.remove(&node);
+        let genuine = member.is_genuine(&*self.keys);
+        if genuine {
+            self.verified.insert(node, member.life());
+        }
+        if forged.state.is_live() && !(genuine && member.state.is_live()) {
+            self.effects.down.push(Departed { identity: forged.identity, how: Departure::Replaced });
+        }
+        genuine
+    }
+
+    /// True unless the record of this node about an image is forged. A forged one is forgotten.
+    pub fn confirms(&mut self, key: &RecordKey) -> bool {
+        let Some(known) = self.records.get(key) else { return true };
+        let signer = self.roster.get(key.node).map(|member| member.key);
+        let genuine = signer.is_none_or(|signer| known.is_genuine(&signer, &*self.keys));
+        if !genuine {
+            self.records.remove(key);
+        }
+        genuine
     }
 
     /// Takes in a statement that is believed, or this node's own judgement.
@@ -115,17 +157,23 @@ impl Membership {
         }
     }
 
-    /// True for news that its node signed. Its progress is not signed: of a version that is known,
-    /// the rest is taken from what is known.
-    fn believes_record(&self, record: &mut Record) -> bool {
-        match self.records.get(&record.key()) {
-            Some(known) if known.rank() >= record.rank() => false,
-            Some(known) if known.version == record.version => {
-                *record = Record { progress: record.progress, filled: record.filled, ..known.clone() };
-                true
-            }
-            _ => self.roster.get(record.node).is_some_and(|member| record.is_genuine(&member.key, &*self.keys)),
+    /// True for news that nothing contradicts, or that its node signed. Its progress is not signed.
+    fn believes_record(&mut self, record: &mut Record) -> bool {
+        let key = record.key();
+        // Nobody can have said it whose key is unknown.
+        let Some(signer) = self.roster.get(key.node).map(|member| member.key) else { return false };
+        let Some(known) = self.records.get(&key) else { return true };
+        if known.says_as(record) {
+            record.signature = known.signature;
+            return known.rank() < record.rank();
         }
+        let known_version = known.version;
+        if self.verified_records.get(&key) != Some(&known_version) && !self.confirms(&key) {
+            return record.is_genuine(&signer, &*self.keys);
+        }
+        let news = known_version < record.version && record.is_genuine(&signer, &*self.keys);
+        self.verified_records.insert(key, if news { record.version } else { known_version });
+        news
     }
 
     /// Puts this node's own record in place, and tells the others.

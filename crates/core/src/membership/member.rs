@@ -3,8 +3,8 @@
 //! Of two statements about a member the later life counts; within a life, the later incarnation;
 //! within an incarnation, the graver state (SWIM, 4.2).
 //!
-//! A member signs what it says of itself: its identity, its incarnation, and that it leaves. Others
-//! pass that on as it is. That a member is suspect or down is what others say of it; such a
+//! A member signs its statements about itself: its identity, its incarnation, and that it leaves.
+//! Others pass them on as they are. Others may say that a member is suspect or down. Such a
 //! statement carries the member's own signature of the life it is about.
 
 use crate::identity::Identity;
@@ -93,9 +93,14 @@ impl Member {
         context.message(&(self.identity, self.incarnation))
     }
 
-    /// True if the member itself signed it, apart from what others say of its state.
+    /// True if its id is that of its key.
+    pub fn is_named(&self, keys: &dyn Signatures) -> bool {
+        keys.id_of(&self.key) == self.identity.node
+    }
+
+    /// True if the member itself signed it, apart from the state that others may have added.
     pub fn is_genuine(&self, keys: &dyn Signatures) -> bool {
-        keys.id_of(&self.key) == self.identity.node && keys.verify(&self.key, &self.message(), &self.signature)
+        self.is_named(keys) && keys.verify(&self.key, &self.message(), &self.signature)
     }
 
     /// Of two statements the one with the higher rank counts.
@@ -117,7 +122,7 @@ impl Member {
     }
 
     /// True for statements that may be believed: the member can still outbid them. The latest
-    /// believable generation depends on what is known: see [`crate::outbid`].
+    /// believable generation depends on the known one: see [`crate::outbid`].
     pub const fn is_sound(&self) -> bool {
         let told = !matches!(self.state, State::Replaced);
         told && self.incarnation < u32::MAX && self.identity.generation < u64::MAX

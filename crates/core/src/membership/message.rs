@@ -1,5 +1,5 @@
-//! Gossip datagrams: a head, then as many items of news as fit. Parsing only; docs/reference/protocol.md has
-//! the format.
+//! Gossip datagrams: a head, then as many items of news as fit. Parsing only; the format is in
+//! docs/reference/protocol.md.
 
 use super::member::Member;
 use crate::identity::NodeId;

@@ -223,6 +223,16 @@ impl Roster {
         }
     }
 
+    /// Forgets a member, dead or alive: somebody invented the statement about it.
+    pub fn remove(&mut self, node: NodeId) {
+        if let Some(was) = self.live.remove(&node) {
+            self.addresses.remove(&digest(was.identity.addr));
+        }
+        self.met.remove(&node);
+        self.suspects.remove(&node);
+        self.forget(node);
+    }
+
     /// Forgets a dead member.
     fn forget(&mut self, node: NodeId) {
         self.dead.remove(&node);

@@ -57,8 +57,15 @@ impl Membership {
         self.send_at(to.addr, to.node, purpose);
     }
 
-    /// The same to an address.
-    pub(super) fn send_at(&mut self, addr: SocketAddr, to: NodeId, purpose: Purpose) {
+    /// Answers a datagram from an address. News is only for members, where they live.
+    pub(super) fn answer_to(&mut self, source: SocketAddr, to: NodeId, purpose: Purpose) {
+        match self.live().get(&to).copied().filter(|known| known.addr == source) {
+            Some(member) => self.send(&member, purpose),
+            None => self.effects.datagrams.push((source, Draft::new(&self.head(to, purpose)).finish())),
+        }
+    }
+
+    fn send_at(&mut self, addr: SocketAddr, to: NodeId, purpose: Purpose) {
         let mut draft = Draft::new(&self.head(to, purpose));
         if let Some(known) = self.roster.get(to).filter(|known| known.state != State::Alive) {
             // For it to deny.
@@ -87,7 +94,7 @@ impl Membership {
         }
     }
 
-    /// Tells whoever is at an address something, and at once.
+    /// Tells the node at an address something, and at once.
     pub(super) fn tell_at(&mut self, addr: SocketAddr, to: NodeId, items: &[Item]) {
         let mut draft = Draft::new(&self.head(to, Purpose::News));
         for item in items {

@@ -5,11 +5,12 @@
 
 use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
+use crate::config::SYNC_EVERY;
 use crate::identity::{Identity, NodeId, Zone};
 use crate::membership::{Member, Membership};
 use crate::record::{Record, Subject};
 use crate::small_list::SmallList;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Known, Snapshot};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
@@ -18,6 +19,9 @@ use std::sync::Arc as Shared;
 /// own zone, so nodes that are switched on together find each other.
 const CONTACTS: usize = 3;
 const CONTACT_ZONES_MAX: usize = 4096;
+/// Most nodes that are asked because of their questions, within [`SYNC_EVERY`]. Their answers may
+/// have a mebibyte each, and gossip tells the rest.
+const ASKED_BACK_MAX: usize = 32;
 /// Gateways of other zones that a node hears of if it is not a gateway.
 const GATEWAYS_NAMED: usize = 8;
 /// The same for a newcomer of another zone that hears of contacts in its own, which tell it the
@@ -50,9 +54,22 @@ pub(super) struct Outside {
     pub version: u64,
     /// The bound on dials that others caused.
     pub hearsay: Hearsay,
+    /// When nodes were last asked because of their questions.
+    pub asked_back: BTreeMap<NodeId, Time>,
 }
 
 impl Outside {
+    /// True if this node may ask one that asked it. Two that do not agree on a member would ask
+    /// each other all the time.
+    fn may_ask_back(&mut self, node: NodeId, now: Time) -> bool {
+        self.asked_back.retain(|_, at| now - *at < SYNC_EVERY);
+        let may = self.asked_back.len() < ASKED_BACK_MAX && !self.asked_back.contains_key(&node);
+        if may {
+            self.asked_back.insert(node, now);
+        }
+        may
+    }
+
     /// The number of remembered nodes of other zones.
     pub fn contacts(&self) -> usize {
         self.contacts.values().map(|contacts| contacts.len()).sum()
@@ -88,15 +105,27 @@ impl Node {
         gateways.filter_map(|node| self.membership.statement(*node))
     }
 
-    /// The snapshot for another node.
-    pub fn snapshot(&self, to: &Identity) -> Snapshot {
-        let (members, records) = self.membership.snapshot();
+    /// The snapshot that asks another node for its own: this node's statements about itself, and
+    /// which others it knows.
+    pub fn question(&self, to: &Identity) -> Snapshot {
+        let (members, records) = (vec![*self.membership.myself()], self.membership.records().of(self.me().node));
+        let known = if to.zone == self.me().zone { self.membership.known() } else { Vec::new() };
+        self.with_gateways(to, Snapshot { members, records: records.to_vec(), known, ..Snapshot::default() })
+    }
+
+    /// The snapshot that answers another node, which knows some statements.
+    pub fn snapshot(&self, to: &Identity, known: &[Known]) -> Snapshot {
+        let (members, records) = self.membership.snapshot(known);
+        self.with_gateways(to, Snapshot { members, records, ..Snapshot::default() })
+    }
+
+    /// Adds the gateways for a node, and removes what only members of this zone are told.
+    fn with_gateways(&self, to: &Identity, mut snapshot: Snapshot) -> Snapshot {
         let theirs = self.outside.contacts.get(&to.zone).into_iter().flatten();
-        let mut snapshot = Snapshot { members, records, ..Snapshot::default() };
         let same_zone = to.zone == self.me().zone;
         match &self.outside.backbone {
             Some(backbone) if backbone.live().contains_key(&to.node) => {
-                (snapshot.gateways, snapshot.outside) = backbone.snapshot();
+                (snapshot.gateways, snapshot.outside) = backbone.snapshot(&[]);
                 snapshot.backbone = true;
             }
             Some(backbone) => {
@@ -142,7 +171,7 @@ impl Node {
 
     /// Takes in the snapshot of another node.
     pub(super) fn learned(&mut self, sender: NodeId, snapshot: Snapshot) {
-        let Snapshot { members, records, gateways, outside, backbone: among_gateways } = snapshot;
+        let Snapshot { members, records, gateways, outside, backbone: among_gateways, known } = snapshot;
         let me = *self.me();
         // A sender without an identity is a guest.
         let first = members.first().copied();
@@ -152,6 +181,12 @@ impl Node {
             self.apply(effects);
         }
         outside.iter().for_each(|record| self.remember_outside(record));
+        // It knows somebody that this node does not know: this node asks in turn.
+        let unknown = |known: &Known| known.node != me.node && !self.membership.knows(known.node);
+        let asks = from.filter(|from| from.zone == me.zone && known.iter().any(unknown));
+        if let Some(from) = asks.filter(|from| self.outside.may_ask_back(from.node, self.now)) {
+            self.out(Output::Sync(from));
+        }
         let (Some(first), Some(from)) = (first, from) else { return };
         // Members of the backbone need not be contacts too.
         let named = gateways.iter().filter(|member| member.state.is_live());

@@ -9,6 +9,7 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::peers::STALL;
 use crate::reach::Reach;
+use crate::record::RecordKey;
 use crate::wire::{Priority, Refusal};
 use std::ops::Range;
 use std::time::Duration;
@@ -401,7 +402,9 @@ impl Node {
         {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
-        if entry.reach == Reach::HOLDER && refusal == Refusal::NotHeld && self.says_it_has(&entry) {
+        let claimed = entry.reach == Reach::HOLDER && refusal == Refusal::NotHeld && self.says_it_has(&entry);
+        // Nobody is blamed for a record that somebody else invented.
+        if claimed && self.membership.confirms(&RecordKey { node: entry.peer, image: id }) {
             let caught = self.peers.claimed_falsely(entry.peer, self.now);
             if caught {
                 self.recount_all();

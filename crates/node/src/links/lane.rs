@@ -239,7 +239,7 @@ impl Lane {
             };
             // Answers may lie in the buffer of which the socket says nothing any more.
             loop {
-                match receiver.receive(self, &stream, unasked).await {
+                match receiver.receive(self, &stream, unasked) {
                     Ok(Received { answered: true, .. }) if once => return Broken::Lost.into(),
                     Ok(Received { all: true, .. }) => break,
                     Ok(_) => tokio::task::yield_now().await,
@@ -359,14 +359,14 @@ struct Receiver<'a> {
 
 impl Receiver<'_> {
     /// Receives all available bytes.
-    async fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
+    fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
         let mut answered = false;
         for _ in 0..FRAMES_MAX {
             match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
                     self.last_byte = self.progress;
-                    answered |= self.frame(lane, header).await?;
+                    answered |= self.frame(lane, header)?;
                 }
                 Came::Nothing(some) => {
                     if some {
@@ -384,7 +384,7 @@ impl Receiver<'_> {
         Ok(Received { answered, all: false })
     }
 
-    async fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+    fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
         if let Kind::Unknown(_) = header.kind {
             return Ok(false);
         }
@@ -394,7 +394,7 @@ impl Receiver<'_> {
         }
         if header.kind == Kind::Synced {
             let snapshot = wire::decode_snapshot(self.inbound.payload())?;
-            self.driver.learn(self.peer.node, snapshot).await;
+            self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
             return Ok(false);
         }
         // An answer without a request may be one cancelled too late on an earlier connection:

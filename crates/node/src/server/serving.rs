@@ -25,6 +25,7 @@ use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
+use vfield_core::snapshot::Known;
 use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
@@ -42,6 +43,8 @@ pub const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 /// second a chunk would be pinned for a day. It is a hundredth of 10 Mbit/s, so that as many peers
 /// may share a link.
 const TAKEN_RATE_MIN: u64 = 16 << 10;
+/// Most digests of a question that count: twice a large zone. A connection keeps 64 KiB of them.
+const KNOWN_MAX: usize = 4096;
 /// A frame of more, or an answer, is long: a snapshot of a field of some hundred nodes.
 const LONG: usize = 32 << 10;
 
@@ -83,6 +86,8 @@ pub struct Serving<'a> {
     coming: Option<OwnedSemaphorePermit>,
     going: Option<OwnedSemaphorePermit>,
     answers: Answers,
+    /// The statements that the peer knew when it asked last, by id.
+    known: Vec<Known>,
     /// The image whose proofs were sent, and how many.
     proved: Option<(ImageId, usize)>,
     /// True while this node dials back for the peer.
@@ -116,6 +121,7 @@ impl<'a> Serving<'a> {
             going: None,
             answers: Answers::default(),
             proved: None,
+            known: Vec::new(),
             dialling: false,
             image: Weak::new(),
         }
@@ -130,8 +136,8 @@ impl<'a> Serving<'a> {
         let mut beat = pin!(tokio::time::sleep(BEAT));
         // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
-        // What came together with the greeting: the socket does not tell of it again.
-        if let Err(end) = self.frames().await {
+        // Frames that came together with the greeting: the socket does not tell of them again.
+        if let Err(end) = self.frames() {
             return end;
         }
         loop {
@@ -183,10 +189,7 @@ impl<'a> Serving<'a> {
                     None => return End::Closed,
                 },
                 readable = self.stream.readable(), if room => {
-                    if let Err(error) = readable {
-                        return error.into();
-                    }
-                    if let Err(end) = self.receive().await {
+                    if let Err(end) = readable.map_err(End::Io).and_then(|()| self.receive()) {
                         return end;
                     }
                 }
@@ -206,15 +209,15 @@ impl<'a> Serving<'a> {
     }
 
     /// Receives the available bytes.
-    async fn receive(&mut self) -> Result<(), End> {
+    fn receive(&mut self) -> Result<(), End> {
         if self.incoming.read(&self.stream, None, false)?.bytes == 0 {
             return Ok(());
         }
-        self.frames().await
+        self.frames()
     }
 
     /// Takes in the frames that are whole.
-    async fn frames(&mut self) -> Result<(), End> {
+    fn frames(&mut self) -> Result<(), End> {
         while let Some(head) = self.incoming.content().first_chunk::<HEADER>() {
             let header = FrameHeader::decode(head)?;
             let length = HEADER + header.length as usize;
@@ -225,7 +228,7 @@ impl<'a> Serving<'a> {
                 break;
             }
             self.place.used();
-            self.frame(header).await?;
+            self.frame(header)?;
             self.incoming.consume(length);
             self.partial = None;
             if self.coming.take().is_some() {
@@ -237,7 +240,7 @@ impl<'a> Serving<'a> {
     }
 
     /// Takes in the frame in front.
-    async fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
+    fn frame(&mut self, header: FrameHeader) -> Result<(), End> {
         let payload = &self.incoming.content()[HEADER..][..header.length as usize];
         match header.kind {
             Kind::Get => {
@@ -249,8 +252,11 @@ impl<'a> Serving<'a> {
                 self.driver.apply(Input::CancelAsked(self.id, header.request));
             }
             Kind::Sync => {
-                let snapshot = wire::decode_snapshot(payload)?;
-                self.driver.learn(self.peer.node, snapshot).await;
+                let mut snapshot = wire::decode_snapshot(payload)?;
+                self.known = std::mem::take(&mut snapshot.known);
+                self.known.truncate(KNOWN_MAX);
+                self.known.sort_unstable();
+                self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
                 self.answers.opened();
                 self.answers.before(header.request, Body::Snapshot);
             }
@@ -386,7 +392,11 @@ impl<'a> Serving<'a> {
     /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks
     /// again later.
     fn snapshot(&mut self, request: u64) -> Outgoing {
-        let frame = wire::snapshot_frame(Kind::Synced, request, self.driver.look(|core| core.snapshot(&self.peer)));
+        let frame = wire::snapshot_frame(
+            Kind::Synced,
+            request,
+            self.driver.look(|core| core.snapshot(&self.peer, &self.known)),
+        );
         if frame.len() > LONG {
             self.going = Arc::clone(self.long).try_acquire_owned().ok();
             if self.going.is_none() {

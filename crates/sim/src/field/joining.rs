@@ -13,6 +13,7 @@ use vfield_core::identity;
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::placement::map::mix;
 use vfield_core::signing::Simulated;
+use vfield_core::snapshot::Known;
 use vfield_core::wire::{self, Kind};
 
 /// What a machine does once it has joined.
@@ -88,9 +89,9 @@ impl Field {
             self.open(machine, via);
             let (me, other) = (self.machines[machine].identity, self.machines[via].identity);
             self.greeted(machine, via);
-            let snapshot = self.machines[machine].node.snapshot(&other);
+            let snapshot = self.machines[machine].node.question(&other);
             self.input(via, Input::Learned { from: me.node, snapshot });
-            let snapshot = self.machines[via].node.snapshot(&me);
+            let snapshot = self.machines[via].node.snapshot(&me, &[]);
             self.input(machine, Input::Learned { from: other.node, snapshot });
         }
         self.schedule_wake(machine);
@@ -131,7 +132,7 @@ impl Field {
         let peer = self.machines[via].identity;
         if self.reach(from, peer).is_some() {
             self.greeted(from, via);
-            let mine = self.notes(from, via, Kind::Sync);
+            let mine = self.question(from, via);
             self.send(from, via, Message::Sync(mine));
         }
         // Until it is answered, as a daemon does.
@@ -145,16 +146,24 @@ impl Field {
         self.input(newcomer, Input::Arrive(latest));
     }
 
-    /// The snapshot that a machine sends to another one.
-    pub(super) fn notes(&self, from: usize, to: usize, kind: Kind) -> Vec<u8> {
-        wire::snapshot_frame(kind, 0, self.machines[from].node.snapshot(&self.machines[to].identity))
+    /// The frame with which a machine asks another one for its snapshot.
+    pub(super) fn question(&self, from: usize, to: usize) -> Vec<u8> {
+        wire::snapshot_frame(Kind::Sync, 0, self.machines[from].node.question(&self.machines[to].identity))
     }
 
-    /// A machine takes in the snapshot of another one.
-    pub(super) fn learn(&mut self, from: usize, machine: usize, frame: &[u8]) {
+    /// The answer of a machine to another one, which knows some statements.
+    pub(super) fn notes(&self, from: usize, to: usize, known: &[Known]) -> Vec<u8> {
+        let snapshot = self.machines[from].node.snapshot(&self.machines[to].identity, known);
+        wire::snapshot_frame(Kind::Synced, 0, snapshot)
+    }
+
+    /// A machine takes in the snapshot of another one; returns what the other one knows.
+    pub(super) fn learn(&mut self, from: usize, machine: usize, frame: &[u8]) -> Vec<Known> {
         let snapshot = wire::decode_snapshot(&frame[wire::HEADER..]).expect("it is as a core made it");
+        let known = snapshot.known.clone();
         let from = self.machines[from].identity.node;
         self.input(machine, Input::Learned { from, snapshot });
+        known
     }
 
     /// A machine that asked to join has its answer.

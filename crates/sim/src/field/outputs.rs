@@ -12,7 +12,7 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Notice, Output};
-use vfield_core::wire::{Kind, Refusal};
+use vfield_core::wire::Refusal;
 
 impl Field {
     /// Takes the outputs of a core and carries them out.
@@ -66,7 +66,7 @@ impl Field {
             }
             Output::Sync(identity) => {
                 if let Some(to) = self.reach(machine, identity) {
-                    let mine = self.notes(machine, to, Kind::Sync);
+                    let mine = self.question(machine, to);
                     self.send(machine, to, Message::Sync(mine));
                 }
             }
@@ -100,7 +100,7 @@ impl Field {
         let member = *self.machines[there].node.myself();
         if let Some(to) = self.reach(machine, member.identity) {
             self.tell(self.links.delay * 2, machine, Input::Answered { addr, member });
-            let mine = self.notes(machine, to, Kind::Sync);
+            let mine = self.question(machine, to);
             self.send(machine, to, Message::Sync(mine));
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
-use vfield_core::wire::{Kind, Refusal};
+use vfield_core::wire::Refusal;
 
 impl Field {
     /// Delivers a packet that has arrived completely.
@@ -87,8 +87,8 @@ impl Field {
                 }
             }
             Message::Sync(frame) => {
-                self.learn(from, to, &frame);
-                let mine = self.notes(to, from, Kind::Synced);
+                let known = self.learn(from, to, &frame);
+                let mine = self.notes(to, from, &known);
                 self.send(to, from, Message::Synced(mine));
             }
             Message::Synced(frame) => {
