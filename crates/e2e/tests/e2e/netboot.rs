@@ -1,6 +1,7 @@
 //! What machines start from: that nothing of it is left when it goes, and who may not keep it from
 //! others. Real machines start from it in `tests/diskless`.
 
+use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::program::vfield;
@@ -73,6 +74,14 @@ fn who_reads_nothing_keeps_nobody_from_booting() -> Outcome {
     command.args(["netboot", "vmlinuz", "--dhcp", "none", "--control"]);
     let netboot = site.spawn("netboot", command.arg(origin.control()))?;
     wait_until("it serves", SOON, || netboot.log().contains("machines start from"))?;
+    // What an administrator compares with the files that were built.
+    for (part, file) in [("kernel", &kernel), ("initramfs", &initrd)] {
+        let sum = run(Command::new("sha256sum").arg(file))?;
+        let sum = format!(": sha256 {}", sum.split(' ').next().unwrap_or_default());
+        let is_said =
+            |line: &str| line.starts_with(&format!("{part} ")) && line.contains("(id ") && line.ends_with(&sum);
+        wait_until("it says what they are", SOON, || netboot.log().lines().any(is_said))?;
+    }
     let (descriptors, addr) = (netboot.descriptors(), site.addr().ip().to_string());
 
     let mut asks = bully.command("python3");
