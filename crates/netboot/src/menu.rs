@@ -49,7 +49,7 @@ impl Menu {
         let machines = options.machine.iter().map(|Choice { key, image }| Ok((*key, resolve(image)?)));
         let append = options.append.as_deref().unwrap_or_default();
         check_told(append)?;
-        let words: Result<Vec<String>, Failure> = append.split(' ').map(|word| pin_also(word, status, &has)).collect();
+        let words: Result<Vec<String>, Failure> = append.split(' ').map(|word| pin_also(word, status, has)).collect();
         let (image, append) = (resolve(&options.image)?, words?.join(" "));
         let menu = Self { image, machines: machines.collect::<Result<_, Failure>>()?, append, tags };
         for image in menu.machines.values().chain(menu.tags.values()).chain([&menu.image]) {
