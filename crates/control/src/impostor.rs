@@ -5,6 +5,7 @@
 //! way to it. Otherwise a local user could take the place of a daemon that does not run, and get
 //! its orders. Called by [`crate::client`].
 
+use crate::place::OTHERS_WRITE;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
 use std::fs::Metadata;
@@ -13,8 +14,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What all but its owner may do to a directory: put something into it.
-const OTHERS_WRITE: u32 = 0o022;
 /// Only the owners of files may take them away, or replace them.
 const STICKY: u32 = 0o1000;
 

@@ -18,7 +18,7 @@ const BACKLOG: i32 = 128;
 /// The owner's directory, through which a group gets to what it is told the names of.
 const REACHED_BY_GROUP: u32 = 0o710;
 /// What all but its owner may do to a directory: put something into it.
-const OTHERS_WRITE: u32 = 0o022;
+pub(crate) const OTHERS_WRITE: u32 = 0o022;
 
 /// The occupant of a socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -337,7 +337,7 @@ impl Membership {
         if record.progress == 0 {
             record = record.signed(&*self.keys);
         }
-        self.publish(record.clone());
+        self.learn_record(record.clone(), None);
         if is_first {
             let watched = self.roster.partners_of(self.me()).after();
             let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).collect();
@@ -378,10 +378,11 @@ impl Membership {
             let place = known.binary_search_by_key(&member.identity.node, |known| known.node);
             place.is_ok_and(|place| known[place] == self.digest(member))
         };
-        let told = || self.roster.iter().filter(|member| !knows(member));
-        let live = told().filter(|member| member.state.is_live()).map(|member| member.identity.node);
-        let records = live.chain([self.me().node]).flat_map(|node| self.records.of(node));
-        (std::iter::once(self.mine).chain(told().map(|member| member.told())).collect(), records.cloned().collect())
+        let others = self.roster.iter().filter(|member| !knows(member)).map(|member| member.told());
+        let members: Vec<Member> = std::iter::once(self.mine).chain(others).collect();
+        let live = members.iter().filter(|member| member.state.is_live());
+        let records = live.flat_map(|member| self.records.of(member.identity.node)).cloned().collect();
+        (members, records)
     }
 
     /// Digests of all known statements about others, by id.

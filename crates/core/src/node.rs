@@ -27,7 +27,7 @@ mod serving;
 mod view;
 
 pub use claims::{Claim, Teller};
-pub use events::{Input, Notice, Output};
+pub use events::{Input, Notice, Output, Serve};
 pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;

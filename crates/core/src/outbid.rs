@@ -1,11 +1,11 @@
 //! Outbidding: the highest number about another node that is believed.
 //!
-//! Generations and versions only grow, and the highest counts. Any node may claim any number about
-//! another. So a number is believed only if its node can answer with a higher one that is believed
+//! Generations only grow, and the highest counts. Any node may claim any number at the address of
+//! another. So a number is believed only if the other can answer with a higher one that is believed
 //! too. Clocks may have any value up to [`CLAIM_MAX`]. Beyond it a number grows by at most [`STEP`]
 //! from the known one: no single message reaches the end.
 //!
-//! [`crate::membership`] uses it for generations, [`crate::record`] for versions.
+//! [`crate::membership`] uses it.
 
 /// The highest number that any node may claim at once: half of [`FIRST_MAX`]. As a generation, in
 /// milliseconds, it is the year 144 683.

@@ -80,7 +80,7 @@ impl Bench {
                 }
                 Output::Datagram(_, bytes) => self.tell_origin(bytes),
                 Output::Answer(token, Ok(())) => drop(self.answered.insert(token)),
-                Output::Serve { .. } => self.served += 1,
+                Output::Serve(_) => self.served += 1,
                 Output::Refuse(..) => self.refused += 1,
                 _ => {}
             }

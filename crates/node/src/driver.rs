@@ -4,6 +4,8 @@
 //! call on a socket. Any task with an event calls it (a reader that misses, a connection that
 //! received a chunk), so no event waits for a task switch. Reads that hit never come here.
 
+#[cfg(test)]
+mod alone;
 mod outputs;
 
 use crate::event::{Event, EventSink};
@@ -30,27 +32,16 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, Token};
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Misdeed;
-use vfield_core::node::{ImageConfig, Input, Node as Core, Output};
+use vfield_core::node::{ImageConfig, Input, Node as Core, Output, Serve};
 use vfield_core::time::Time;
-use vfield_core::wire::{DialledBack, Priority, Refusal, WireError};
+use vfield_core::wire::{DialledBack, Refusal};
 use vfield_trust::{KeyRing, NodeKey};
 
 /// The core's answer to a peer's request, for the peer's connection.
 #[derive(Debug)]
 pub enum Reply {
     /// A chunk that is in the store now.
-    Chunk {
-        /// The peer's connection and request.
-        asker: Asker,
-        /// The image it belongs to.
-        image: ImageId,
-        /// The chunk, data or page.
-        chunk: Chunk,
-        /// As it asked.
-        priority: Priority,
-        /// How long the core waited for it.
-        waited: Duration,
-    },
+    Chunk(Serve),
     /// A refusal, to this asker.
     Refuse(Asker, Refusal),
     /// The result of dialling back; `None` if it was refused.
@@ -315,23 +306,13 @@ impl Driver {
         }
     }
 
-    /// Notes that an incoming connection broke the protocol. Its identity is unproven: its address
-    /// is charged.
-    pub fn broke_in(&self, addr: SocketAddr, error: &WireError) {
+    /// Notes that an incoming connection broke the protocol: `how`, in words. Its address is
+    /// charged, since anybody can have opened it.
+    pub fn broke_in(&self, addr: SocketAddr, how: &str) {
         self.misdeeds.add(Misdeed::BrokenFrames);
         self.offenders.charge(addr.ip(), Instant::now());
         if self.log_limit.allows(addr.ip()) {
-            self.warn(format!("{} sent a broken frame on a connection that it opened: {error}", addr.ip()));
-        }
-    }
-
-    /// Notes that an incoming connection did not prove the identity that it claimed. Its address is
-    /// charged.
-    pub fn pretended(&self, addr: SocketAddr) {
-        self.misdeeds.add(Misdeed::BrokenFrames);
-        self.offenders.charge(addr.ip(), Instant::now());
-        if self.log_limit.allows(addr.ip()) {
-            self.warn(format!("{} did not prove the identity that it claimed", addr.ip()));
+            self.warn(format!("{} {how}", addr.ip()));
         }
     }
 

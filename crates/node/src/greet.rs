@@ -122,7 +122,7 @@ pub struct Me {
 
 /// The other side of a connection, which has proved who it is.
 #[derive(Debug)]
-pub struct Met {
+pub struct Greeted {
     /// The connection to it.
     pub connection: Connection,
     /// Its id, which it has proved.
@@ -133,7 +133,7 @@ pub struct Met {
     pub latest: u64,
 }
 
-impl Met {
+impl Greeted {
     /// Its identity. A guest, which says nothing of itself, lives where it called from, in `zone`,
     /// and began before all others.
     pub fn identity(&self, addr: SocketAddr, zone: Zone) -> Identity {
@@ -147,12 +147,12 @@ impl Met {
 /// # Errors
 ///
 /// If nobody answers there, or not as a member of this field.
-pub async fn dial(addr: SocketAddr, me: Me) -> Result<(Met, Member), GreetError> {
+pub async fn dial(addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
     dial_within(CONNECT, addr, me).await
 }
 
 /// The same, with another bound for connecting.
-pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(Met, Member), GreetError> {
+pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
     let connecting = timeout(bound, TcpStream::connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;
@@ -160,7 +160,7 @@ pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(M
     let met = async {
         let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
         let (connection, binding) = prove(stream, handshake).await?;
-        exchange(connection, &me, addr, true, &binding, &[]).await
+        meet(connection, &me, addr, true, &binding).await
     };
     let met = timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?;
     let met = met.map_err(|error| match error {
@@ -180,11 +180,11 @@ pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(M
 /// # Errors
 ///
 /// If it does not greet as a node of this field.
-pub async fn answer(stream: TcpStream, me: Me, addr: SocketAddr) -> Result<Met, GreetError> {
+pub async fn answer(stream: TcpStream, me: Me, addr: SocketAddr) -> Result<Greeted, GreetError> {
     set_options(&stream)?;
     let met = async {
         let (connection, binding) = prove(stream, me.keys.clone().map(Handshake::answer)).await?;
-        exchange(connection, &me, addr, false, &binding, &[]).await
+        meet(connection, &me, addr, false, &binding).await
     };
     timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?
 }
@@ -246,21 +246,23 @@ async fn prove(mut stream: TcpStream, handshake: Option<Handshake>) -> Result<(C
     }
 }
 
-/// Both sides speak first, so a node of another version learns which one this is before it is left;
-/// then both prove that they have the key of their greeting. `next` goes out with this side's
-/// proof.
+/// A greeting of each side, and what both sign.
+struct Greetings {
+    theirs: Greeting,
+    transcript: Transcript,
+}
+
+/// Both sides speak first, so a node of another version learns which one this is before it is left.
 async fn exchange(
-    mut connection: Connection,
+    connection: &mut Connection,
     me: &Me,
     you: SocketAddr,
     dials: bool,
     binding: &[u8; 32],
-    next: &[u8],
-) -> Result<Met, GreetError> {
+) -> Result<Greetings, GreetError> {
     let mut nonce = [0; 32];
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
-    let signer = &*me.key;
-    let (key, member, latest) = (signer.key(), Some(me.member), me.latest);
+    let (key, member, latest) = (me.key.key(), Some(me.member), me.latest);
     let mine = greeting::greeting(&Greeting { key, nonce, member, you, latest });
     connection.send(&mine).await?;
     let head = connection.receive(HEAD).await?;
@@ -269,37 +271,36 @@ async fn exchange(
     let theirs = greeting::decode(&body)?;
     let whole = [head, body].concat();
     let (dialled, answered) = if dials { (&mine, &whole) } else { (&whole, &mine) };
-    let transcript = Transcript::new(binding, dialled, answered);
-    connection.send(&[transcript.prove(dials, signer).bytes(), next].concat()).await?;
+    Ok(Greetings { theirs, transcript: Transcript::new(binding, dialled, answered) })
+}
+
+/// Both sides greet, and then prove that they have the key of their greeting.
+async fn meet(
+    mut connection: Connection,
+    me: &Me,
+    you: SocketAddr,
+    dials: bool,
+    binding: &[u8; 32],
+) -> Result<Greeted, GreetError> {
+    let Greetings { theirs, transcript } = exchange(&mut connection, me, you, dials, binding).await?;
+    connection.send(transcript.prove(dials, &*me.key).bytes()).await?;
     let proof = connection.receive(PROOF).await?;
     let proof = Signature::from(*proof.first_chunk().expect("as long as was asked for"));
-    let node = transcript.prover(!dials, &theirs, &proof, signer).ok_or(GreetError::Impostor)?;
-    Ok(Met { connection, node, member: theirs.member, latest: theirs.latest })
+    let node = transcript.prover(!dials, &theirs, &proof, &*me.key).ok_or(GreetError::Impostor)?;
+    Ok(Greeted { connection, node, member: theirs.member, latest: theirs.latest })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::driver::Driver;
-    use crate::field_keys::FieldKeys;
-    use crate::gossip::Gossip;
     use crate::server;
-    use tokio::net::{TcpListener, UdpSocket};
-    use vfield_core::config::Config;
-    use vfield_core::node::Node as Core;
     use vfield_core::wire::{self, FrameHeader, HEADER, Kind};
     use vfield_trust::FieldKey;
 
     async fn node(ring: Option<KeyRing>) -> (Arc<Driver>, SocketAddr) {
-        let (socket, listener) = (UdpSocket::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await);
-        let (socket, listener) = (socket.unwrap(), listener.unwrap());
+        let (driver, listener) = Driver::alone(ring).await;
         let addr = listener.local_addr().unwrap();
-        let key = Arc::new(NodeKey::draw().unwrap());
-        let me = Identity { addr, node: key.node(), generation: 1, zone: Zone::default() };
-        let keys = Arc::new(FieldKeys::new(ring));
-        let (gossip, signs) = (Gossip::new(socket, Arc::clone(&keys)), Arc::clone(&key));
-        let core = |now| Core::new(me, signs, Config::default(), 1, now);
-        let (driver, _) = Driver::new(core, gossip, keys, key, true, false, Arc::new(|_| {}));
         tokio::spawn(server::accept(Arc::clone(&driver), listener));
         (driver, addr)
     }
@@ -313,10 +314,12 @@ mod tests {
             let me = one.me();
             let stream = TcpStream::connect(addr).await.unwrap();
             let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
-            let (connection, binding) = prove(stream, handshake).await.unwrap();
+            let (mut connection, binding) = prove(stream, handshake).await.unwrap();
             let frame = wire::snapshot_frame(Kind::Sync, 7, one.look(|core| core.question(core.me())));
-            let met = exchange(connection, &me, addr, true, &binding, &frame).await;
-            let mut connection = met.unwrap().connection;
+            let greetings = exchange(&mut connection, &me, addr, true, &binding).await.unwrap();
+            let proof = greetings.transcript.prove(true, &*me.key);
+            connection.send(&[proof.bytes(), &frame].concat()).await.unwrap();
+            connection.receive(PROOF).await.unwrap();
             let head = timeout(GREET, connection.receive(HEADER)).await.expect("it is answered").unwrap();
             let header = FrameHeader::decode(head.first_chunk().unwrap()).unwrap();
             assert_eq!((header.kind, header.request), (Kind::Synced, 7));

@@ -151,34 +151,19 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gossip::Gossip;
     use std::net::SocketAddr;
     use std::time::Duration;
-    use tokio::net::{TcpListener, UdpSocket};
-    use vfield_core::config::Config;
+    use tokio::net::TcpListener;
     use vfield_core::identity::Zone;
-    use vfield_core::node::Node as Core;
-    use vfield_trust::NodeKey;
 
     fn identity(node: u64, addr: SocketAddr) -> Identity {
         Identity { addr, node: NodeId(node), generation: 1, zone: Zone::default() }
     }
 
-    async fn driver() -> Arc<Driver> {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let key = Arc::new(NodeKey::draw().unwrap());
-        let me = Identity { node: key.node(), ..identity(1, socket.local_addr().unwrap()) };
-        let keys = Arc::new(FieldKeys::new(None));
-        let gossip = Gossip::new(socket, Arc::clone(&keys));
-        let signs = Arc::clone(&key);
-        let core = |now| Core::new(me, signs, Config::default(), 1, now);
-        Driver::new(core, gossip, keys, key, true, false, Arc::new(|_| {})).0
-    }
-
     /// One address does not answer, another closes the connection: neither lane is kept.
     #[tokio::test]
     async fn lanes_that_have_ended_are_forgotten() {
-        let driver = driver().await;
+        let (driver, _) = Driver::alone(None).await;
         let (closed, rude) =
             (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
         let addrs = [closed.local_addr().unwrap(), rude.local_addr().unwrap()];

@@ -19,7 +19,7 @@ pub use offenders::Offenders;
 pub use serving::TAKEN_WITHIN;
 
 use crate::driver::Driver;
-use crate::greet::{self, GreetError, Met};
+use crate::greet::{self, GreetError, Greeted};
 use crate::low_water;
 use crate::whereabouts;
 use gate::Place;
@@ -63,7 +63,7 @@ pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
 }
 
 /// Greets the connecting node, if it greets in time and keeps its place meanwhile.
-async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<Met> {
+async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: &Place) -> Option<Greeted> {
     if let Ok(local) = stream.local_addr() {
         whereabouts::came_by(driver, local);
     }
@@ -83,7 +83,7 @@ async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place:
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
                 GreetError::TimedOut => driver.misdeeds.add(Misdeed::Silent),
                 GreetError::Wire(_) => driver.misdeeds.add(Misdeed::BrokenFrames),
-                GreetError::Impostor => driver.pretended(addr),
+                GreetError::Impostor => driver.broke_in(addr, "did not prove the identity that it claimed"),
                 GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
             }
             None
@@ -121,7 +121,9 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
     };
     tracing::debug!(%addr, %ended, "peer's connection ended");
     match ended {
-        End::Wire(error) => driver.broke_in(addr, &error),
+        End::Wire(error) => {
+            driver.broke_in(addr, &format!("sent a broken frame on a connection that it opened: {error}"));
+        }
         End::Slow => driver.misdeeds.add(Misdeed::SlowFrames),
         End::Unread => driver.misdeeds.add(Misdeed::Unread),
         End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}

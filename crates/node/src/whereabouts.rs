@@ -11,7 +11,7 @@
 
 use crate::driver::Driver;
 use crate::event::Event;
-use crate::greet::{self, GreetError, Met};
+use crate::greet::{self, GreetError, Greeted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -214,7 +214,7 @@ struct Found {
 
 /// Asks the member at an address to dial back.
 async fn ask(driver: &Arc<Driver>, addr: SocketAddr) -> Result<Found, GreetError> {
-    let (Met { mut connection, .. }, member) = greet::dial(addr, driver.me()).await?;
+    let (Greeted { mut connection, .. }, member) = greet::dial(addr, driver.me()).await?;
     let said = member.identity.addr;
     let lost = driver.whereabouts.way_to(said) != said;
     let local = plain(connection.stream.local_addr()?);

@@ -7,6 +7,7 @@
 
 use super::Membership;
 use super::member::{Member, State};
+use super::message::Item;
 use super::news::Topic;
 use crate::identity::Identity;
 use crate::outbid::{CLAIM_MAX, latest_believed};
@@ -35,7 +36,7 @@ impl Membership {
             }
         } else if let Some(teller) = self.teller {
             // The teller missed later statements.
-            self.tell_one(teller, &[super::message::Item::Member(self.mine)]);
+            self.tell_one(teller, &[Item::Member(self.mine)]);
         }
     }
 
@@ -83,7 +84,7 @@ impl Membership {
             let version = said.version.saturating_add(1);
             let answer = Record { version, progress: 0, ..mine.clone() }.signed(&*self.keys);
             self.denials += 1;
-            self.publish(answer);
+            self.learn_record(answer, None);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! verifies hardly any, and a forged one never outlives a true one.
 
 use super::member::{Departed, Departure, Member, State};
+use super::message::Item;
 use super::news::Topic;
 use super::telling::{PARTNERS_EVERY, SMALL};
 use super::{GRACE, GRACE_HEARD, Membership};
@@ -84,12 +85,17 @@ impl Membership {
         genuine
     }
 
-    /// True unless the record of this node about an image is forged. A forged one is forgotten.
+    /// True unless the record of this node about an image is forged. A forged one is forgotten, and
+    /// a genuine one is verified once.
     pub fn confirms(&mut self, key: &RecordKey) -> bool {
-        let Some(known) = self.records.get(key) else { return true };
-        let signer = self.roster.get(key.node).map(|member| member.key);
-        let genuine = signer.is_none_or(|signer| known.is_genuine(&signer, &*self.keys));
-        if !genuine {
+        let (Some(known), Some(member)) = (self.records.get(key), self.roster.get(key.node)) else { return true };
+        if self.verified_records.get(key) == Some(&known.version) {
+            return true;
+        }
+        let genuine = known.is_genuine(&member.key, &*self.keys);
+        if genuine {
+            self.verified_records.insert(*key, known.version);
+        } else {
             self.records.remove(key);
         }
         genuine
@@ -145,12 +151,8 @@ impl Membership {
         let key = record.key();
         let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
         let room = self.roster.has_met(key.node) || self.records.has_room_for_hearsay();
-        if (room || self.records.get(&key).is_some())
-            && self.believes_record(&mut record)
-            && self.records.learn(record)
-            && let Some(known) = self.records.get(&key)
-        {
-            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);
+        if (room || self.records.get(&key).is_some()) && self.believes_record(&mut record) {
+            self.learn_record(record, from);
         }
         if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {
             self.introduce(&newcomer, key);
@@ -167,22 +169,21 @@ impl Membership {
             record.signature = known.signature;
             return known.rank() < record.rank();
         }
-        let known_version = known.version;
-        if self.verified_records.get(&key) != Some(&known_version) && !self.confirms(&key) {
-            return record.is_genuine(&signer, &*self.keys);
+        let later = known.version < record.version;
+        let news = (!self.confirms(&key) || later) && record.is_genuine(&signer, &*self.keys);
+        if news {
+            self.verified_records.insert(key, record.version);
         }
-        let news = known_version < record.version && record.is_genuine(&signer, &*self.keys);
-        self.verified_records.insert(key, if news { record.version } else { known_version });
         news
     }
 
-    /// Puts this node's own record in place, and tells the others.
-    pub(super) fn publish(&mut self, record: Record) {
+    /// Takes in a record that is believed, or this node's own, and tells all but `from`.
+    pub(super) fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
         let key = record.key();
         if self.records.learn(record)
             && let Some(known) = self.records.get(&key)
         {
-            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), None);
+            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);
         }
     }
 
@@ -190,7 +191,6 @@ impl Membership {
     /// upstream's. When a room is switched on, gossip is too slow for that, and the two may not
     /// know each other yet.
     fn introduce(&mut self, newcomer: &Identity, key: RecordKey) {
-        use super::message::Item;
         let Some((before, after)) = self.roster.partners_of(newcomer).in_order() else { return };
         for (to, subject) in [(after, newcomer.node), (newcomer.node, before)] {
             let (member, record) = (self.roster.get(subject), self.records.get(&RecordKey { node: subject, ..key }));

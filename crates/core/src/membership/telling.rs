@@ -4,7 +4,6 @@ use super::Membership;
 use super::member::State;
 use super::message::{Draft, Head, Item, Purpose};
 use super::news::Topic;
-use super::roster::Roster;
 use crate::identity::{Identity, NodeId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -54,18 +53,7 @@ impl Membership {
 
     /// Sends a datagram with as much news for its receiver as fits, to where it lives.
     pub(super) fn send(&mut self, to: &Identity, purpose: Purpose) {
-        self.send_at(to.addr, to.node, purpose);
-    }
-
-    /// Answers a datagram from an address. News is only for members, where they live.
-    pub(super) fn answer_to(&mut self, source: SocketAddr, to: NodeId, purpose: Purpose) {
-        match self.live().get(&to).copied().filter(|known| known.addr == source) {
-            Some(member) => self.send(&member, purpose),
-            None => self.effects.datagrams.push((source, Draft::new(&self.head(to, purpose)).finish())),
-        }
-    }
-
-    fn send_at(&mut self, addr: SocketAddr, to: NodeId, purpose: Purpose) {
+        let &Identity { addr, node: to, .. } = to;
         let mut draft = Draft::new(&self.head(to, purpose));
         if let Some(known) = self.roster.get(to).filter(|known| known.state != State::Alive) {
             // For it to deny.
@@ -85,6 +73,14 @@ impl Membership {
             self.news.pop(to);
         }
         self.effects.datagrams.push((addr, draft.finish()));
+    }
+
+    /// Answers a datagram from an address. News is only for members, where they live.
+    pub(super) fn answer_to(&mut self, source: SocketAddr, to: NodeId, purpose: Purpose) {
+        match self.live().get(&to).copied().filter(|known| known.addr == source) {
+            Some(member) => self.send(&member, purpose),
+            None => self.effects.datagrams.push((source, Draft::new(&self.head(to, purpose)).finish())),
+        }
     }
 
     /// Tells a live member something, and at once.
@@ -110,7 +106,7 @@ impl Membership {
     /// Chooses the members that news goes to.
     pub(super) fn choose_partners(&mut self) {
         (self.choose_at, self.chosen, self.chosen_of) = (None, self.now, self.live().len());
-        let partners = Roster::partners_of(&self.roster, self.me()).all();
+        let partners = self.roster.partners_of(self.me()).all();
         self.news.set_partners(&partners, self.now);
         self.watch.keep(&partners, self.now);
         if !self.news.all_sent() && self.tell_at.is_none() {

@@ -173,18 +173,7 @@ pub enum Output {
     /// Cancel a request; its answer may still come.
     CancelRequest(RequestId, NodeId),
     /// Send a stored chunk to a peer that requested it.
-    Serve {
-        /// The peer's connection and request.
-        asker: Asker,
-        /// The image it belongs to.
-        image: ImageId,
-        /// The chunk, data or page.
-        chunk: Chunk,
-        /// As it asked.
-        priority: Priority,
-        /// How long the request waited for the chunk to arrive; the peer is told.
-        waited: Duration,
-    },
+    Serve(Serve),
     /// Refuse a peer's request.
     Refuse(Asker, Refusal),
     /// Tell a reader to go on: the first chunk it waits for is here, or never will be.
@@ -196,6 +185,21 @@ pub enum Output {
     Committed(ImageId, Commitment),
     /// An event for logs and status.
     Notice(Notice),
+}
+
+/// A stored chunk for a peer; see [`Output::Serve`].
+#[derive(Debug, Clone, Copy)]
+pub struct Serve {
+    /// The peer's connection and request.
+    pub asker: Asker,
+    /// The image it belongs to.
+    pub image: ImageId,
+    /// The chunk, data or page.
+    pub chunk: Chunk,
+    /// As it asked.
+    pub priority: Priority,
+    /// How long the request waited for the chunk to arrive; the peer is told.
+    pub waited: Duration,
 }
 
 /// Events for logs and status; see [`Output::Notice`].

@@ -174,8 +174,8 @@ impl Node {
         let Snapshot { members, records, gateways, outside, backbone: among_gateways, known } = snapshot;
         let me = *self.me();
         // A sender without an identity is a guest.
-        let first = members.first().copied();
-        let from = first.map(|member| member.identity).filter(|from| from.node == sender);
+        let first = members.first().copied().filter(|first| first.identity.node == sender);
+        let from = first.map(|first| first.identity);
         if from.is_none_or(|from| from.zone == me.zone) {
             let effects = self.membership.learn(sender, members, records, self.now);
             self.apply(effects);
@@ -187,7 +187,8 @@ impl Node {
         if let Some(from) = asks.filter(|from| self.outside.may_ask_back(from.node, self.now)) {
             self.out(Output::Sync(from));
         }
-        let (Some(first), Some(from)) = (first, from) else { return };
+        let Some(first) = first else { return };
+        let from = first.identity;
         // Members of the backbone need not be contacts too.
         let named = gateways.iter().filter(|member| member.state.is_live());
         let named = named.filter(|named| !among_gateways || named.identity.zone == me.zone).take(NAMED_MAX);

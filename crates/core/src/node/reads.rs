@@ -1,6 +1,6 @@
 //! Readers of this machine: the chunks that they wait for, and the fetches that follow.
 
-use super::{Node, Output, Timer};
+use super::{Node, Output, Serve, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Beneficiary, Fetch, Stage, Token, Why};
 use crate::image::ImageId;
@@ -167,7 +167,8 @@ impl Node {
         let Some(number) = self.images.get(&id).map(|image| image.number) else { return };
         for (asker, since) in fetch.askers {
             self.asks.ended(&asker, number, chunk);
-            self.out(Output::Serve { asker, image: id, chunk, priority: fetch.priority, waited: self.now - since });
+            let (priority, waited) = (fetch.priority, self.now - since);
+            self.out(Output::Serve(Serve { asker, image: id, chunk, priority, waited }));
         }
         for token in fetch.waiters {
             self.reads.remove(&token);

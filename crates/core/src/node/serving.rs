@@ -1,7 +1,7 @@
 //! Requests of peers for chunks that are not here: this node relays them, or refuses.
 
 use super::images::Image;
-use super::{Node, Output};
+use super::{Node, Output, Serve};
 use crate::chunk::Chunk;
 use crate::fetch::{Asker, Beneficiary, ConnectionId, ImageNumber};
 use crate::image::ImageId;
@@ -50,7 +50,7 @@ impl Asks {
 impl Node {
     pub(super) fn asked(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) {
         match self.join(asker, id, chunk, priority) {
-            Ok(true) => self.out(Output::Serve { asker, image: id, chunk, priority, waited: Duration::ZERO }),
+            Ok(true) => self.out(Output::Serve(Serve { asker, image: id, chunk, priority, waited: Duration::ZERO })),
             Ok(false) => {}
             Err(refusal) => self.out(Output::Refuse(asker, refusal)),
         }

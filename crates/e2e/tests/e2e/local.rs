@@ -32,11 +32,15 @@ fn directory(path: &Path, uid: u32, mode: u32) -> Result<(), Failed> {
     Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?)
 }
 
-/// A command as another user, with nothing of root's.
+/// The words of `setpriv` that make somebody another user, with nothing of root's.
+fn becoming(uid: u32) -> [String; 3] {
+    [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]
+}
+
+/// A command as another user.
 fn as_user(host: &Host, uid: u32, program: &Path) -> Command {
     let mut command = host.client(SOON, "setpriv");
-    let id = uid.to_string();
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(program);
+    command.args(becoming(uid)).arg(program);
     command
 }
 
@@ -93,8 +97,7 @@ fn orders_are_not_told_to_an_impostor() -> Outcome {
 fn beside(process: &Process, uid: u32, words: &[&str]) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--mount=/proc/{}/ns/mnt", process.pid())).args(["timeout", "20", "setpriv"]);
-    let id = uid.to_string();
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).args(words);
+    command.args(becoming(uid)).args(words);
     command
 }
 
@@ -149,9 +152,8 @@ fn nobody_sees_the_memory_of_a_daemon() -> Outcome {
     random_file(&image, MIB, 1)?;
     chown(&image, Some(SERVICE), Some(SERVICE))?;
     run(as_user(host, SERVICE, vfield.path()).args(["key", "new"]).arg(&key))?;
-    let id = SERVICE.to_string();
     let mut start = host.command("setpriv");
-    start.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(vfield.path()).arg("serve").arg(&image);
+    start.args(becoming(SERVICE)).arg(vfield.path()).arg("serve").arg(&image);
     start.arg("--listen").arg(host.addr().to_string()).arg("--control").arg(&control).arg("--field-key").arg(&key);
     let daemon = host.spawn("daemon", &mut start)?;
     let status = || run(as_user(host, SERVICE, vfield.path()).args(["status", "--control"]).arg(&control)).is_ok();

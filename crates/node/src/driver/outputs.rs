@@ -81,9 +81,7 @@ impl Driver {
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
-            Output::Serve { asker, image, chunk, priority, waited } => {
-                self.reply(asker.connection, Reply::Chunk { asker, image, chunk, priority, waited });
-            }
+            Output::Serve(serve) => self.reply(serve.asker.connection, Reply::Chunk(serve)),
             Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),
             Output::Answer(token, result) => {
                 let waiting = lock(&self.readers).remove(&token);

@@ -24,7 +24,7 @@ use tokio::time::sleep_until;
 use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
-use vfield_core::node::Input;
+use vfield_core::node::{Input, Serve};
 use vfield_core::snapshot::Known;
 use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 use vfield_trust::record::Sealer;
@@ -336,7 +336,7 @@ impl<'a> Serving<'a> {
                 let body = what.map_or(Body::Refusal(Refusal::Busy), Body::DialledBack);
                 self.answers.before(request, body);
             }
-            Reply::Chunk { asker, image, chunk, priority, waited } => {
+            Reply::Chunk(Serve { asker, image, chunk, priority, waited }) => {
                 let body = Body::Chunk { image, chunk, waited };
                 self.answers.push(Answer { request: asker.request, priority, body });
             }

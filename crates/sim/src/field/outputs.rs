@@ -11,7 +11,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
-use vfield_core::node::{Input, Notice, Output};
+use vfield_core::node::{Input, Notice, Output, Serve};
 use vfield_core::wire::Refusal;
 
 impl Field {
@@ -73,7 +73,7 @@ impl Field {
             Output::Call(addr) => self.call(machine, addr),
             Output::Request { .. } => self.ask(machine, output),
             Output::CancelRequest(request, _) => self.cancel(machine, request),
-            Output::Serve { asker, image, chunk, priority, waited } => {
+            Output::Serve(Serve { asker, image, chunk, priority, waited }) => {
                 let image = self.image(image);
                 if self.machines[machine].has(image, chunk) {
                     self.serve(machine, asker, (image, chunk), priority, waited);
