@@ -120,7 +120,12 @@ fn image_text(image: &ImageStatus) -> String {
     );
     line(
         &mut out,
-        &format!("  coverage   {}, lowest multiplicity {}", percent(image.coverage), image.multiplicity_min),
+        &format!(
+            "  coverage   {}, lowest multiplicity {}{}",
+            percent(image.coverage),
+            image.multiplicity_min,
+            verified_text(image)
+        ),
     );
     line(&mut out, &format!("  the origin may leave: {}", may_leave(image)));
     out.push_str(&risk_text(image));
@@ -189,11 +194,20 @@ fn risk_text(image: &ImageStatus) -> String {
     format!("  one copy   if {} dies, {} is lost{until}\n", clean(&risk.addr), some_percent(risk.share))
 }
 
+/// How much of the announced coverage this node has verified, once that matters.
+fn verified_text(image: &ImageStatus) -> String {
+    let announced = image.multiplicity_min > 0 && !image.origin_may_leave;
+    if announced { format!("; {} verified", percent(image.verified)) } else { String::new() }
+}
+
 /// Whether, and why.
 fn may_leave(image: &ImageStatus) -> String {
+    let unverified = image.multiplicity_min > 0;
     match (image.origin_may_leave, image.origins) {
         (true, 0) => "it has left, the stores hold all of it".to_owned(),
         (true, _) => "yes, the stores hold all of it".to_owned(),
+        (false, 0) if unverified => "it has left; this node is still verifying what the stores announce".to_owned(),
+        (false, _) if unverified => "not yet, this node is still verifying what the stores announce".to_owned(),
         (false, 0) => format!("it has left, {} of the chunks are in no store", percent(1.0 - image.coverage)),
         (false, _) => format!("no, {} of the chunks are in no store yet", percent(1.0 - image.coverage)),
     }

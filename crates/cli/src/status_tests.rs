@@ -164,6 +164,24 @@ fn misdeeds_are_counted_where_there_are_any() {
 }
 
 #[test]
+fn what_stores_announce_is_not_taken_for_true() {
+    let mut status = origin();
+    let image = &mut status.node.images[0];
+    (image.coverage, image.multiplicity_min, image.verified, image.origin_may_leave) = (1.0, 2, 0.6, false);
+    let shown = |status: &DaemonStatus| {
+        let text = text(status);
+        text.lines().filter(|line| line.contains("coverage") || line.contains("leave")).map(str::to_owned).collect()
+    };
+    let lines: Vec<String> = shown(&status);
+    assert_eq!(lines[0], "  coverage   100.0 %, lowest multiplicity 2; 60.0 % verified");
+    assert_eq!(lines[1], "  the origin may leave: not yet, this node is still verifying what the stores announce");
+    status.node.images[0].origin_may_leave = true;
+    let lines: Vec<String> = shown(&status);
+    assert_eq!(lines[0], "  coverage   100.0 %, lowest multiplicity 2");
+    assert_eq!(lines[1], "  the origin may leave: yes, the stores hold all of it");
+}
+
+#[test]
 fn a_node_that_waits_for_lost_chunks() {
     let mut status = origin();
     let image = &mut status.node.images[0];
@@ -239,12 +257,20 @@ fn the_json_has_the_promised_names() {
         assert!(json["nodes"][0].get(key).is_some(), "{key}");
     }
     assert!(json["peers"][0].get("zone").is_some());
-    for key in
-        ["name", "id", "size_bytes", "chunk_size_bytes", "coverage", "multiplicity_min", "origin_may_leave", "waiting"]
-    {
+    for key in [
+        "name",
+        "id",
+        "size_bytes",
+        "chunk_size_bytes",
+        "coverage",
+        "multiplicity_min",
+        "verified",
+        "origin_may_leave",
+        "waiting",
+    ] {
         assert!(json["images"][0].get(key).is_some(), "{key}");
     }
-    assert_eq!(json["format"], 2);
+    assert_eq!(json["format"], 3);
     assert_eq!(
         json["exports"],
         serde_json::json!([{"kind": "nbd", "address": "nbd://127.0.0.1:10809/", "image": null}])

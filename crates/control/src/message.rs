@@ -229,7 +229,7 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
 
 /// The format of what `vfield status --json` prints, in its field `format`: raised when a field is
 /// renamed, goes, or changes its meaning, not when one is added. 1: exports were text.
-pub const STATUS_FORMAT: u32 = 2;
+pub const STATUS_FORMAT: u32 = 3;
 
 /// A node's status, and what the daemon around it offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

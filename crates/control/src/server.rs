@@ -37,7 +37,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The daemon behind the socket.
 pub trait Daemon: Send + Sync + 'static {
     /// Its view, or what it does instead of having one.
-    fn status(&self) -> Result<DaemonStatus, Reply>;
+    fn status(&self) -> Pending<'_, Result<DaemonStatus, Reply>>;
 
     /// Returns once `until` holds, or with the reason why it never will.
     fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>>;
@@ -67,7 +67,7 @@ pub trait Daemon: Send + Sync + 'static {
     fn reload_keys(&self) -> Reply;
 
     /// What would be lost if it left.
-    fn rehearse_leave(&self) -> Reply;
+    fn rehearse_leave(&self) -> Pending<'_, Reply>;
 
     /// Leaves, or stays if chunks would be lost and nobody forces it; the reply says how it went.
     fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply>;
@@ -143,7 +143,7 @@ async fn answer(
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<()> {
     let reply = match request {
-        Request::Status => match daemon.status() {
+        Request::Status => match daemon.status().await {
             Ok(status) => Reply::Status { status: Box::new(status) },
             Err(reply) => reply,
         },
@@ -166,7 +166,7 @@ async fn answer(
         },
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
         Request::ReloadKeys => daemon.reload_keys(),
-        Request::Leave { dry_run: true, .. } => daemon.rehearse_leave(),
+        Request::Leave { dry_run: true, .. } => daemon.rehearse_leave().await,
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {
             Ok(source) => cat(source.as_ref(), offset, length, writer).await?,

@@ -70,8 +70,8 @@ impl BlockSource for Memory {
 struct Fake(Arc<Memory>);
 
 impl Daemon for Fake {
-    fn status(&self) -> Result<DaemonStatus, Reply> {
-        Ok(DaemonStatus { control: "here".to_owned(), ..DaemonStatus::default() })
+    fn status(&self) -> Pending<'_, Result<DaemonStatus, Reply>> {
+        Box::pin(async { Ok(DaemonStatus { control: "here".to_owned(), ..DaemonStatus::default() }) })
     }
 
     fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>> {
@@ -114,8 +114,8 @@ impl Daemon for Fake {
         Reply::Keys { ids: vec!["0a0b0c0d".to_owned()] }
     }
 
-    fn rehearse_leave(&self) -> Reply {
-        Reply::WouldLose { alone: false, images: Vec::new() }
+    fn rehearse_leave(&self) -> Pending<'_, Reply> {
+        Box::pin(async { Reply::WouldLose { alone: false, images: Vec::new() } })
     }
 
     fn leave(&self, _: Duration, _: bool) -> Pending<'_, Reply> {

@@ -258,4 +258,6 @@ pub struct Request {
     pub hedge: bool,
     /// True if its answer is no longer wanted; it still counts as outstanding.
     pub orphan: bool,
+    /// True for a spot check: the chunk is only verified, and belongs to no fetch.
+    pub check: bool,
 }

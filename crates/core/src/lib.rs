@@ -35,4 +35,5 @@ pub mod snapshot;
 pub mod standing;
 pub mod statement;
 pub mod time;
+pub mod verified;
 pub mod wire;

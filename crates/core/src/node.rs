@@ -24,6 +24,7 @@ mod repair;
 mod requests;
 mod seeking;
 mod serving;
+mod spot_checks;
 mod view;
 
 pub use claims::{Claim, Teller};
@@ -75,6 +76,7 @@ enum Timer {
     Announce(ImageNumber),
     Recount(ImageNumber),
     Repair(ImageNumber),
+    SpotCheck(ImageNumber),
     RetryWaiting,
     ExpireReads,
     Sync,
@@ -141,6 +143,7 @@ pub struct Node {
     unreachable_members: BTreeSet<NodeId>,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
+    inquiry: spot_checks::Inquiry,
     outputs: VecDeque<Output>,
 }
 
@@ -186,6 +189,7 @@ impl Node {
             unreachable_members: BTreeSet::new(),
             former: former::FormerMembers::default(),
             seeking: seeking::Seeking::default(),
+            inquiry: spot_checks::Inquiry::default(),
             outputs: VecDeque::new(),
         };
         node.set(Duration::from_millis(100), Timer::Sync);
@@ -250,6 +254,7 @@ impl Node {
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
             Input::Drop(image) => self.drop_image(image),
+            Input::Inquire { times, parts } => self.inquired(times, parts),
             Input::Leave => self.leave(true),
             Input::Stay => self.leave(false),
             Input::Gone => self.gone(),
@@ -322,6 +327,7 @@ impl Node {
                 Timer::Announce(image) => self.announce(self.id_of(image)),
                 Timer::Recount(image) => self.recount(self.id_of(image)),
                 Timer::Repair(image) => self.repair(self.id_of(image)),
+                Timer::SpotCheck(image) => self.spot_check(self.id_of(image)),
                 Timer::RetryWaiting => {
                     self.retrying = false;
                     self.retry_waiting();

@@ -1,4 +1,5 @@
-//! A member with false claims: its store does not count once it was caught.
+//! A member with false claims: its store counts once it was seen to hold them, and no more once it
+//! was caught.
 
 mod signed;
 
@@ -55,7 +56,7 @@ fn record(node: NodeId, origin: bool) -> Record {
     })
 }
 
-/// A reader without a store, beside the two.
+/// A node without a store, beside the two.
 struct Bench {
     node: Node,
     /// Two honest members.
@@ -68,7 +69,13 @@ struct Bench {
 }
 
 impl Bench {
+    /// Of a reader.
     fn new() -> Self {
+        Self::of(false)
+    }
+
+    /// Of a reader, or of a second origin.
+    fn of(origin: bool) -> Self {
         let now = Time::after_start(Duration::from_secs(1));
         let mut node = Node::new(identity(ME), keys(ME), Config::default(), 2, now);
         let others =
@@ -77,7 +84,7 @@ impl Bench {
         let snapshot = Snapshot { members: members.into(), records, ..Snapshot::default() };
         node.handle(now, Input::Learned { from: ORIGIN, snapshot });
         let (id, names) = (IMAGE, "image".into());
-        let image = ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None };
+        let image = ImageConfig { id, names, header: header(), origin, capacity_bytes: 0, kept: None };
         node.add_image(now, image);
         Self { node, others, now, tokens: 0, delivers: false, boaster_asked: 0 }
     }
@@ -138,6 +145,11 @@ impl Bench {
         }
     }
 
+    fn inquire(&mut self) {
+        self.node.handle(self.now, Input::Inquire { times: 1, parts: false });
+        self.settle();
+    }
+
     fn read(&mut self, chunks: std::ops::Range<u64>) {
         for chunk in chunks {
             self.tokens += 1;
@@ -147,7 +159,7 @@ impl Bench {
         }
     }
 
-    /// The node's view of the coverage: in its status, and in its notices.
+    /// The node's view of the coverage: as announced, and as it verified.
     fn covered(&self) -> (bool, bool) {
         (self.node.images()[0].coverage.multiplicity_min > 0, self.node.is_covered(1))
     }
@@ -158,7 +170,7 @@ fn a_peer_with_false_claims_does_not_count() {
     let mut bench = Bench::new();
     assert!(Geometry::new(header()).is_data(Chunk(DATA - 1)));
     bench.pass(Duration::from_millis(200));
-    assert_eq!(bench.covered(), (true, true), "so far it is believed");
+    assert_eq!(bench.covered(), (true, false), "nothing was seen so far");
     bench.read(0..200);
     assert!(bench.boaster_asked >= 32);
     assert_eq!(bench.covered(), (false, false));
@@ -168,7 +180,63 @@ fn a_peer_with_false_claims_does_not_count() {
     bench.delivers = true;
     bench.read(200..400);
     bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.covered(), (true, false), "the first third was not seen");
+    bench.inquire();
+    bench.pass(Duration::from_secs(1));
     assert_eq!(bench.covered(), (true, true));
+}
+
+#[test]
+fn reads_of_the_whole_image_verify_a_claim() {
+    let mut bench = Bench::new();
+    bench.delivers = true;
+    bench.read(0..DATA - 1);
+    // The origin delivered about every other chunk.
+    assert_eq!(bench.covered(), (true, true));
+}
+
+#[test]
+fn a_question_for_coverage_verifies_a_claim_with_a_few_checks() {
+    let mut bench = Bench::new();
+    bench.delivers = true;
+    bench.pass(Duration::from_secs(2));
+    assert_eq!((bench.covered(), bench.boaster_asked), ((true, false), 0), "nobody asked");
+    bench.inquire();
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.covered(), (true, true));
+    // Eight parts, and pages of hashes.
+    assert!((8..=16).contains(&bench.boaster_asked), "{}", bench.boaster_asked);
+    bench.pass(Duration::from_secs(300));
+    assert!(bench.boaster_asked <= 16, "it is verified, and the question was long ago");
+}
+
+#[test]
+fn a_holder_of_nothing_is_never_verified_and_seldom_asked() {
+    let mut bench = Bench::new();
+    for _ in 0..10 {
+        bench.inquire();
+        bench.pass(Duration::from_secs(30));
+        assert!(!bench.covered().1);
+    }
+    // Sixteen at most at once, then a pause that grows to a minute.
+    assert!(bench.boaster_asked <= 16 * 10, "{}", bench.boaster_asked);
+}
+
+#[test]
+fn an_origin_verifies_claims_by_itself_and_goes_on() {
+    let mut bench = Bench::of(true);
+    bench.delivers = true;
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.covered(), (true, true));
+    let first = bench.boaster_asked;
+    assert!((8..=9).contains(&first), "{first}");
+    bench.pass(Duration::from_secs(640));
+    let later = bench.boaster_asked - first;
+    assert!((9..=11).contains(&later), "one in 64 s: {later}");
+    // A store that was lost is found out.
+    bench.delivers = false;
+    bench.pass(Duration::from_secs(65));
+    assert!(!bench.covered().1);
 }
 
 #[test]
@@ -177,5 +245,8 @@ fn a_store_that_nobody_asks_any_more_counts_again_after_a_while() {
     bench.read(0..200);
     assert_eq!(bench.covered(), (false, false));
     bench.pass(Duration::from_secs(700));
+    bench.delivers = true;
+    bench.inquire();
+    bench.pass(Duration::from_secs(1));
     assert_eq!(bench.covered(), (true, true));
 }

@@ -5,7 +5,7 @@
 //! is exported; a dropped image has no users, unless forced, before the node gives it up.
 
 use super::exports::Exports;
-use super::leaving::is_alone;
+use super::leaving::{SHOWN_WITHIN, is_alone};
 use super::overlays::Overlays;
 use super::start_error;
 use crate::rollback;
@@ -209,7 +209,8 @@ impl Images {
         if is_alone(&self.node) {
             return Ok(());
         }
-        let sole: Vec<_> = self.node.sole().into_iter().filter(|sole| sole.image == name).collect();
+        let sole: Vec<_> =
+            self.node.verified_sole(SHOWN_WITHIN).await.into_iter().filter(|sole| sole.image == name).collect();
         if sole.is_empty() {
             return Ok(());
         }

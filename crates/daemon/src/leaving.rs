@@ -16,6 +16,10 @@ use vfield_node::node::Leaving;
 /// Threads that still hash or write when all else has ended get this long.
 pub const LAST_THREADS: Duration = Duration::from_secs(1);
 
+/// Time for other nodes to show what they hold. Eight chunks of each store that is needed take less
+/// than a second on most links.
+pub const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+
 /// Hands over what only this node holds, and gives the order back if it may be obeyed. If not, the
 /// node stays, and whoever gave the order has been told why.
 pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Option<LeaveOrder> {
@@ -56,9 +60,9 @@ pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, conso
 
 /// What would be lost if the daemon left now, before anything is handed over; nothing if it is the
 /// last one.
-pub fn rehearse(node: &Node) -> Reply {
+pub async fn rehearse(node: &Node) -> Reply {
     let alone = is_alone(node);
-    Reply::WouldLose { alone, images: if alone { Vec::new() } else { node.sole() } }
+    Reply::WouldLose { alone, images: if alone { Vec::new() } else { node.verified_sole(SHOWN_WITHIN).await } }
 }
 
 /// True if nobody else is there who could miss anything.

@@ -26,6 +26,10 @@ use vfield_node::event::Event;
 use vfield_node::node::Condition;
 use vfield_node::status::Status;
 
+/// Most time that a status waits for holders to show their chunks. It is enough for a room on a
+/// LAN, and a person hardly notices it.
+const VERIFIED_WITHIN: Duration = Duration::from_millis(300);
+
 /// The daemon's stage.
 #[derive(Clone)]
 enum Stage {
@@ -152,18 +156,21 @@ fn leaving() -> Reply {
 }
 
 impl Daemon for RequestHandler {
-    fn status(&self) -> Result<DaemonStatus, Reply> {
-        let running = self.running()?;
-        let node = running.node.status();
-        Ok(DaemonStatus {
-            format: STATUS_FORMAT,
-            memory: memory_of(&node),
-            node,
-            exports: running.images.places(),
-            overlays: running.overlays.status(),
-            sandbox: running.sandbox.clone(),
-            control: self.control.clone(),
-            pid: std::process::id(),
+    fn status(&self) -> Pending<'_, Result<DaemonStatus, Reply>> {
+        Box::pin(async {
+            let running = self.running()?;
+            running.node.inquire(VERIFIED_WITHIN).await;
+            let node = running.node.status();
+            Ok(DaemonStatus {
+                format: STATUS_FORMAT,
+                memory: memory_of(&node),
+                node,
+                exports: running.images.places(),
+                overlays: running.overlays.status(),
+                sandbox: running.sandbox.clone(),
+                control: self.control.clone(),
+                pid: std::process::id(),
+            })
         })
     }
 
@@ -270,8 +277,13 @@ impl Daemon for RequestHandler {
         }
     }
 
-    fn rehearse_leave(&self) -> Reply {
-        self.running().map_or_else(|reply| reply, |running| super::leaving::rehearse(&running.node))
+    fn rehearse_leave(&self) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => super::leaving::rehearse(&running.node).await,
+                Err(reply) => reply,
+            }
+        })
     }
 
     fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply> {

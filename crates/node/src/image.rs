@@ -4,7 +4,7 @@
 //! and receivers share it. It takes no lock.
 
 use crate::origin::Origin;
-use crate::store::Store;
+use crate::store::{Check, Store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
@@ -12,6 +12,7 @@ use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::directory::Directory;
+use vfield_core::hash_tree;
 use vfield_core::header_proof::HeaderProof;
 use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
@@ -120,6 +121,14 @@ impl LocalImage {
             None => Local::Missing,
             Some(origin) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
         }
+    }
+
+    /// Checks whether `bytes`, from a peer, are those of `chunk`. Hashes them on the calling
+    /// thread.
+    pub fn check(&self, chunk: Chunk, bytes: &[u8]) -> Check {
+        let Some(origin) = &self.origin else { return self.store.check(chunk, bytes) };
+        let is_long = bytes.len() as u64 == self.geometry().length(chunk);
+        if is_long && hash_tree::verify(&origin.tree().hash(chunk), bytes) { Check::Good } else { Check::Bad }
     }
 
     /// The proof of its header. Made of the top page at the first call if no member has shown it,

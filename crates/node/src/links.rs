@@ -39,6 +39,8 @@ pub struct Ask {
     pub insists: bool,
     /// True if the peer is an origin of the image.
     pub origin: bool,
+    /// False for a spot check, whose chunk is verified and not kept.
+    pub keep: bool,
 }
 
 /// The lanes of a peer.

@@ -35,7 +35,7 @@ use vfield_block::source::BlockSource;
 use vfield_core::config::Config;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
-use vfield_core::node::{Input, Node as Core};
+use vfield_core::node::{ImageView, Input, Node as Core};
 use vfield_trust::{KeyRing, NodeKey};
 
 /// Interval at which a leaving node checks whether others have taken over.
@@ -197,6 +197,9 @@ impl Node {
             })
         };
         while !holds() {
+            if let Condition::Covered(times) = condition {
+                self.driver.apply(Input::Inquire { times, parts: false });
+            }
             // Second copies that others hold come with gossip, of which no event tells.
             if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, changes.changed()).await {
                 return;
@@ -204,9 +207,33 @@ impl Node {
         }
     }
 
+    /// Somebody asks how well the images are covered: for a minute it verifies the stores' claims.
+    /// Returns when that is done, or after `bound`.
+    pub async fn inquire(&self, bound: Duration) {
+        let mut changes = self.driver.changes();
+        self.driver.apply(Input::Inquire { times: 1, parts: false });
+        let unverified = |view: &ImageView| view.coverage.multiplicity_min > 0 && view.verified.multiplicity_min == 0;
+        let verified = async {
+            while self.driver.look(|core| core.images().iter().any(unverified)) && changes.changed().await.is_ok() {}
+        };
+        // After the bound it is said how far it has come.
+        let _ = tokio::time::timeout(bound, verified).await;
+    }
+
     /// The data that would be lost with this node now, as far as it knows.
     pub fn sole(&self) -> Vec<Sole> {
         report::sole(&self.driver)
+    }
+
+    /// The same, once others had time, `bound` at most, to show what they hold.
+    pub async fn verified_sole(&self, bound: Duration) -> Vec<Sole> {
+        let end = Instant::now() + bound;
+        let unverified = || self.driver.look(|core| core.sole_chunks() > core.unclaimed_chunks());
+        while unverified() && Instant::now() < end {
+            self.driver.apply(Input::Inquire { times: 1, parts: true });
+            tokio::time::sleep(LEAVE_POLL).await;
+        }
+        self.sole()
     }
 
     /// Hands over the chunks that only it holds, announces its departure, and stops serving peers,
@@ -228,7 +255,8 @@ impl Node {
     pub async fn hand_over(&self, bound: Duration) -> Leaving {
         let sole = || self.driver.look(|core| core.sole_chunks());
         let alone = || self.driver.look(|core| core.members().len() == 1);
-        let before = sole();
+        // What others hold but did not show yet is not handed over.
+        let before = self.driver.look(Core::unclaimed_chunks);
         self.driver.apply(Input::Leave);
         let end = Instant::now() + bound;
         // Announcements come with gossip; there is no single event to wait for.

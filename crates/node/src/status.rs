@@ -99,11 +99,14 @@ pub struct ImageStatus {
     pub size_bytes: u64,
     /// Unit of verification and transfer.
     pub chunk_size_bytes: u64,
-    /// Share of the chunks that at least one live node other than the origins holds, 0 to 1.
+    /// Share of the chunks that at least one live node other than the origins announces, 0 to 1.
     pub coverage: f64,
-    /// Lowest number of live nodes, origins not counted, that hold a chunk.
+    /// Lowest number of live nodes, origins not counted, that announce a chunk.
     pub multiplicity_min: u64,
-    /// True once the stores hold all of it: no origin is needed any more.
+    /// The same share of stores that this node saw to hold what they announce, and of its own.
+    #[serde(default)]
+    pub verified: f64,
+    /// True once such stores hold all of it: no origin is needed any more.
     pub origin_may_leave: bool,
     /// The node with which most of it would be lost if there were no origin; `null` if each chunk
     /// is held twice.

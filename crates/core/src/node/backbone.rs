@@ -122,7 +122,7 @@ impl Node {
         let version = me.generation + self.outside.version;
         for (id, image) in self.images.iter().filter(|(_, image)| image.gateways.contains(me.node)) {
             let size = image.map.ring().size();
-            let whole = if image.notified_covered { size } else { 0 };
+            let whole = if image.claimed_whole { size } else { 0 };
             let origin = image.origin || !image.map.origins().is_empty();
             let (arc, filled) = (Arc { start: 0, length: whole }, Filled { from: 0, count: whole });
             let known = backbone.records().get(&crate::record::RecordKey { node: me.node, image: *id });

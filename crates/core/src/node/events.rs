@@ -129,6 +129,14 @@ pub enum Input {
     Misbehaved(NodeId),
     /// This node leaves an image; from now on the shell has nothing of it.
     Drop(ImageId),
+    /// Somebody asks how well the stores hold this node's images: it checks them for a minute.
+    Inquire {
+        /// The wanted number of holders of each chunk.
+        times: u64,
+        /// True if claims are checked even while they do not cover an image: the question is what
+        /// would be lost with this node.
+        parts: bool,
+    },
     /// The node is about to leave: others are to take over chunks that only it holds.
     Leave,
     /// This node stays after all.
@@ -169,6 +177,8 @@ pub enum Output {
         insists: bool,
         /// True if that node is an origin of the image.
         origin: bool,
+        /// False for a spot check: the chunk is to be verified and forgotten.
+        keep: bool,
     },
     /// Cancel a request; its answer may still come.
     CancelRequest(RequestId, NodeId),

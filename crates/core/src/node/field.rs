@@ -227,6 +227,7 @@ impl Node {
         for id in ids {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
+            image.verified.keep(|node| image.map.holding(node).is_some());
             let gateways = self.gateways(id);
             let turns = gateways != image.gateways && self.now < image.warm_up_until;
             image.gateways = gateways;
@@ -326,16 +327,22 @@ impl Node {
         }
     }
 
-    /// Checks whether an image is covered, and reports a change.
+    /// Counts whether an image is covered, and reports a change.
     pub(super) fn recount(&mut self, id: ImageId) {
-        let Some(covered) = self.images.get(&id).map(|image| self.is_whole(image)) else { return };
+        let Some(image) = self.images.get(&id) else { return };
+        let claimed = self.is_whole(image);
+        let covered = claimed && self.is_verified(image, 1);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.recount_set = false;
-        if covered != image.notified_covered {
-            image.notified_covered = covered;
+        let was_claimed = std::mem::replace(&mut image.claimed_whole, claimed);
+        let was_covered = std::mem::replace(&mut image.notified_covered, covered);
+        if covered != was_covered {
             self.out(Output::Notice(Notice::Coverage(id, covered)));
+        }
+        if claimed != was_claimed {
             self.seek_soon();
             self.announce_outside();
         }
+        self.spot_check_soon(id);
     }
 }

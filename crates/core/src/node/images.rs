@@ -1,6 +1,6 @@
 //! One image on a node: its part of the map, the inventory, the fetches, the fill.
 
-use super::{Commitment, Node, Output, Timer};
+use super::{Commitment, Node, Output, Timer, TimerKey};
 use crate::chunk::Chunk;
 use crate::config;
 use crate::fetch::{Beneficiary, Fetch, ImageNumber, Stage};
@@ -13,6 +13,7 @@ use crate::placement::{Arc, Chain, Filled, Gateways, Map, Ring, Zones};
 use crate::record::{Record, Subject};
 use crate::signing::Signature;
 use crate::time::Time;
+use crate::verified::Verified;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
@@ -66,7 +67,14 @@ pub(super) struct Image {
     pub(super) repair: Option<super::repair::Repair>,
     pub fill_set: bool,
     pub notified_filled: bool,
+    /// The claims of the stores that count cover it.
+    pub claimed_whole: bool,
+    /// What it told the shell: the verified parts of those claims cover it.
     pub notified_covered: bool,
+    pub verified: Verified,
+    pub spot_check_timer: Option<TimerKey>,
+    /// When the next check is due while all is verified.
+    pub spot_check_next: Time,
     /// The shell still looks at what an earlier process has left: see [`super::found`].
     pub surveying: bool,
 }
@@ -149,7 +157,11 @@ impl Node {
             repair: None,
             fill_set: false,
             notified_filled: false,
+            claimed_whole: false,
             notified_covered: false,
+            verified: Verified::default(),
+            spot_check_timer: None,
+            spot_check_next: Time::ZERO,
             surveying: image.kept.is_some(),
         };
         self.images.insert(image.id, Box::new(entry));

@@ -1,12 +1,13 @@
 //! Repair: if nodes go and too few hold a stretch of the ring, spare nodes move their arcs there,
 //! or towards it.
 
+use super::images::Image;
 use super::{Node, Timer, TimerKey};
 use crate::config::REPAIR_STEP;
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::placement::coverage::Layers;
-use crate::placement::{Arc, Holding};
+use crate::placement::coverage::{Coverage, Layers};
+use crate::placement::{Arc, Filled, Holding};
 
 /// The gain of a move, in sixteenths of the gain of staying. It is a little more while the store is
 /// empty. It is half more once the store is full, since a move then costs the field a whole store's
@@ -40,7 +41,7 @@ impl Node {
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
         // Without an origin a move must lose nothing. Which nodes may move changes with each full
         // store.
-        let matters = image.map.origins().is_empty() && !image.notified_covered;
+        let matters = image.map.origins().is_empty() && !image.claimed_whole;
         let line = staying.iter().map(|h| (h.node, h.arc, matters && h.filled.count == size)).collect();
         if image.repair.as_ref().is_some_and(|repair| repair.line == line) {
             return;
@@ -107,12 +108,21 @@ impl Node {
         self.sole().iter().map(|(_, chunks)| chunks).sum()
     }
 
+    /// The same if each node holds what it claims.
+    pub fn unclaimed_chunks(&self) -> u64 {
+        self.sole_by(|_, holding| holding.filled).iter().map(|(_, chunks)| chunks).sum()
+    }
+
     /// Chunks of each image that would be lost with this node, as far as it knows.
     ///
     /// For images without another live origin these are its stored chunks that no staying, counting
-    /// node has. For images whose only origin it is, they are the chunks that no store has. Images
-    /// without such chunks are left out.
+    /// node was seen to hold. For images whose only origin it is, they are the chunks that no store
+    /// was seen to hold. Images without such chunks are left out.
     pub fn sole(&self) -> Vec<(ImageId, u64)> {
+        self.sole_by(|image, holding| image.verified.of(holding))
+    }
+
+    fn sole_by(&self, verify: impl Fn(&Image, &Holding) -> Filled + Copy) -> Vec<(ImageId, u64)> {
         let me = self.me().node;
         let suspects = self.membership.suspects();
         let mut sole = Vec::new();
@@ -122,12 +132,12 @@ impl Node {
                 continue;
             }
             let kept = |chunk| {
-                let mut homes = image.map.homes_in_turn(chunk).into_iter();
+                let size = image.map.ring().size();
                 let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
-                homes.any(|home| counts(&home) && image.map.has(&home, chunk))
+                image.map.homes(chunk).any(|home| counts(home) && verify(image, home).contains(chunk, size))
             };
             let chunks = if image.origin {
-                let coverage = image.map.coverage(|node| node != me && self.counts(node));
+                let coverage = Coverage::of(image.map.ring(), &self.holdings_elsewhere(image, verify));
                 let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
                 if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) }
             } else {

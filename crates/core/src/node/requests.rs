@@ -25,6 +25,16 @@ const UNUSABLE_PAUSE: Duration = Duration::from_millis(10);
 /// (promise P3).
 const UNUSABLE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// A request to be opened; see [`Request`].
+pub(super) struct Asked {
+    pub peer: NodeId,
+    pub chunk: Chunk,
+    pub priority: Priority,
+    pub reach: Reach,
+    pub hedge: bool,
+    pub check: bool,
+}
+
 impl Node {
     /// Sends requests for as long as the window allows, the most urgent first; none while its zone
     /// gathers.
@@ -44,7 +54,7 @@ impl Node {
         }
     }
 
-    fn has_window(&self, priority: Priority) -> bool {
+    pub(super) fn has_window(&self, priority: Priority) -> bool {
         if !self.config.parallel {
             return self.outstanding_bytes == 0;
         }
@@ -69,13 +79,10 @@ impl Node {
     }
 
     fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
-        let now = self.now;
         let Source { peer, reach, rank } = source;
         let Some(identity) = self.identity_of(peer).copied() else { return };
-        self.asked += 1;
-        let request = RequestId(self.asked);
+        let request = RequestId(self.asked + 1);
         let Some(image) = self.images.get_mut(&id) else { return };
-        let bytes = image.inventory.geometry().length(chunk);
         let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
@@ -85,20 +92,31 @@ impl Node {
         fetch.requests.push(request);
         fetch.tried.push(peer);
         let (priority, insists) = (fetch.priority, fetch.insist && origin);
+        self.open_request(id, Asked { peer, chunk, priority, reach, hedge, check: false });
+        self.hedging += u64::from(hedge);
+        self.hedged += u64::from(hedge);
+        let keep = true;
+        self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin, keep });
+        self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
+    }
+
+    /// Puts a request on the books, with the next number.
+    pub(super) fn open_request(&mut self, id: ImageId, asked: Asked) -> Option<RequestId> {
+        let Asked { peer, chunk, priority, reach, hedge, check } = asked;
+        let (now, image) = (self.now, self.images.get(&id)?);
+        let (number, bytes) = (image.number, image.inventory.geometry().length(chunk));
+        self.asked += 1;
         self.outstanding_bytes += bytes;
         self.peers.asked(peer, bytes, priority, now);
         let owed = self.peers.owed(peer);
-        let entry =
-            Request { peer, image: image.number, chunk, bytes, priority, reach, sent: now, owed, hedge, orphan: false };
-        self.requests.insert(request.0, entry);
-        self.hedging += u64::from(hedge);
-        self.hedged += u64::from(hedge);
+        let (sent, orphan) = (now, false);
+        let entry = Request { peer, image: number, chunk, bytes, priority, reach, sent, owed, hedge, orphan, check };
+        self.requests.insert(self.asked, entry);
         if !self.checking {
             self.checking = true;
             self.set(CHECK_EVERY, Timer::Check);
         }
-        self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin });
-        self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
+        Some(RequestId(self.asked))
     }
 
     /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see
@@ -303,6 +321,9 @@ impl Node {
             self.outstanding_bytes -= entry.bytes;
         }
         self.hedging -= u64::from(entry.hedge);
+        if entry.check {
+            self.spot_check_soon(self.id_of(entry.image));
+        }
         let delay = answered.then(|| self.now - entry.sent);
         self.peers.ended(entry.peer, entry.bytes, entry.priority, delay, self.now);
         self.unpark(entry.peer, false);
@@ -317,6 +338,7 @@ impl Node {
         self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);
         if entry.reach == Reach::HOLDER {
             self.peers.delivered_as_claimed(entry.peer);
+            self.delivered_as_claimed(id, entry.peer, chunk);
         }
         if entry.reach.is_chain() {
             self.peers.in_step(entry.peer);
@@ -324,6 +346,9 @@ impl Node {
         let is_waited_for = entry.reach.is_chain() || self.parked.contains_key(&entry.peer);
         if is_waited_for && self.peers.lags(entry.peer, now) {
             self.abandon(entry.peer);
+        }
+        if entry.check {
+            return;
         }
         let Some(image) = self.images.get_mut(&id) else { return };
         if entry.priority == Priority::Fill {
@@ -362,12 +387,16 @@ impl Node {
             return self.try_another(request, id, entry.chunk);
         }
         self.blame(entry.peer);
+        self.failed_a_check(id, entry.peer);
         self.try_another(request, id, entry.chunk);
         self.abandon(entry.peer);
     }
 
     pub(super) fn unusable(&mut self, request: RequestId) {
         let Some((id, entry)) = self.end(request, true) else { return };
+        if entry.check {
+            return;
+        }
         self.try_another(request, id, entry.chunk);
         let Some(image) = self.images.get_mut(&id) else { return };
         let Some(fetch) = image.fetches.get_mut(&entry.chunk) else { return };
@@ -397,11 +426,6 @@ impl Node {
             // Honest peers refuse cancelled requests too.
             return;
         }
-        if let Some(image) = self.images.get_mut(&id)
-            && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
-        {
-            fetch.source_changed |= refusal == Refusal::SourceChanged;
-        }
         let claimed = entry.reach == Reach::HOLDER && refusal == Refusal::NotHeld && self.says_it_has(&entry);
         // Nobody is blamed for a record that somebody else invented.
         if claimed && self.membership.confirms(&RecordKey { node: entry.peer, image: id }) {
@@ -409,6 +433,15 @@ impl Node {
             if caught {
                 self.recount_all();
             }
+            self.failed_a_check(id, entry.peer);
+        }
+        if entry.check {
+            return;
+        }
+        if let Some(image) = self.images.get_mut(&id)
+            && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
+        {
+            fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
         // A fill may be anywhere; an upstream elsewhere is not out of step with readers.
         if entry.reach.is_chain() && entry.priority != Priority::Fill {

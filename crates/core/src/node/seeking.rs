@@ -142,7 +142,7 @@ impl Node {
         let unmet = !self.seeking.bootstrap.is_empty() && !self.seeking.bootstrap.iter().any(is_met);
         let lacks = self.images.values().any(|image| {
             let readable = image.origin || !image.map.origins().is_empty();
-            !readable && !image.notified_covered
+            !readable && !image.claimed_whole
         });
         live.is_empty() || unmet || lacks
     }

@@ -24,9 +24,11 @@ pub struct ImageView {
     pub id: ImageId,
     /// The image's name.
     pub name: String,
-    /// How well the field's stores hold it. Stores of nodes that were caught without announced
-    /// chunks do not count.
+    /// How well the field's stores hold it, as they announce. Stores of nodes that were caught
+    /// without announced chunks do not count.
     pub coverage: Coverage,
+    /// The same of stores that this node saw to hold what they announce, and its own.
+    pub verified: Coverage,
     /// Live origins other than this node.
     pub origins: u64,
     /// True if this node is one.
@@ -140,6 +142,7 @@ impl Node {
             id: image.subject.image,
             name: image.subject.names.first().to_owned(),
             coverage: image.map.coverage(|node| self.counts(node)),
+            verified: self.verified_coverage(image),
             at_risk: image.map.worst_loss().map(|(node, lost)| (node, lost as f64 / image.map.ring().size() as f64)),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
@@ -291,9 +294,10 @@ impl Node {
         self.peers.stall(self.now)
     }
 
-    /// The image and chunk of an open request; `None` after its end.
+    /// The image and chunk of an open request whose chunk is to be kept; `None` after its end.
     pub fn asked_for(&self, request: RequestId) -> Option<(ImageId, Chunk)> {
-        self.requests.get(request.0).map(|request| (self.id_of(request.image), request.chunk))
+        let request = self.requests.get(request.0).filter(|request| !request.check);
+        request.map(|request| (self.id_of(request.image), request.chunk))
     }
 
     /// The arc that this node's store of an image is committed to.
@@ -306,9 +310,9 @@ impl Node {
         self.images.values().all(|image| image.fill.is_done())
     }
 
-    /// True if the field's stores hold all images of this node `times` times, origins not counted.
+    /// True if the field's stores were seen to hold all images of this node `times` times, origins
+    /// not counted.
     pub fn is_covered(&self, times: u64) -> bool {
-        let often = |image: &Image| times < 2 || image.map.coverage(|node| self.counts(node)).multiplicity_min >= times;
-        self.images.values().all(|image| self.is_whole(image) && often(image))
+        self.images.values().all(|image| self.is_verified(image, times))
     }
 }

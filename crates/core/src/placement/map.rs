@@ -117,11 +117,19 @@ impl Map {
 
     /// True if the node has announced the chunk.
     pub fn holds(&self, node: NodeId, chunk: Chunk) -> bool {
-        let at = self.holdings.binary_search_by_key(&node, |holding| holding.node);
-        let holding = at.ok().map(|at| &self.holdings[at]);
-        holding.is_some_and(|holding| {
-            holding.arc.contains(self.ring.place(chunk), self.ring.size()) && self.has(holding, chunk)
-        })
+        self.claim(node, chunk).is_some()
+    }
+
+    /// The holding of a node, if it has announced the chunk.
+    pub fn claim(&self, node: NodeId, chunk: Chunk) -> Option<&Holding> {
+        let size = self.ring.size();
+        let holds = |holding: &&Holding| holding.arc.contains(self.ring.place(chunk), size) && self.has(holding, chunk);
+        self.holding(node).filter(holds)
+    }
+
+    /// The holding of a node, if it has announced one.
+    pub fn holding(&self, node: NodeId) -> Option<&Holding> {
+        self.holdings.binary_search_by_key(&node, |holding| holding.node).ok().map(|at| &self.holdings[at])
     }
 
     /// True if the home has announced the chunk.
@@ -146,7 +154,8 @@ impl Map {
         Coverage::is_whole(&self.ring, &self.staying(counts))
     }
 
-    fn staying(&self, counts: impl Fn(NodeId) -> bool) -> Vec<Holding> {
+    /// The holdings that count and are there to stay.
+    pub fn staying(&self, counts: impl Fn(NodeId) -> bool) -> Vec<Holding> {
         self.holdings.iter().filter(|h| !h.leaving && counts(h.node)).copied().collect()
     }
 

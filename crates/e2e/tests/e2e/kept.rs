@@ -131,7 +131,8 @@ fn a_byte_that_was_changed_meanwhile_is_never_served() -> Outcome {
     is_back(&node)?;
     client::compare_all(field.host(1), &node, &field.image)?;
     let status = node.status()?;
-    assert_eq!(received(&status), CHUNK, "one chunk came from the other holder: {status:#}");
+    // One chunk came from the other holder, and up to eight that verify its claim.
+    assert!((CHUNK..=9 * CHUNK).contains(&received(&status)), "{status:#}");
 
     // With another label it is a stranger's: it is said so, and the store begins empty.
     node.kill();

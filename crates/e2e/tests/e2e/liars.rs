@@ -68,6 +68,31 @@ fn who_claims_what_it_does_not_hold_is_not_believed_for_long() -> Outcome {
     Ok(())
 }
 
+/// It announces all of the image and refuses every chunk: the origin sees that, and stays.
+#[test]
+fn a_store_that_holds_nothing_does_not_let_the_origin_leave() -> Outcome {
+    if !have(&[]) {
+        return Ok(());
+    }
+    let lab = Lab::loopback(4)?;
+    let front = lab.host(3).addr();
+    liar::twist(front, lab.host(1).addr(), Twist::Deny)?;
+    let field = Field::on(lab, Plan { image_bytes: 16 * MIB + 77, ..Plan::default() })?;
+    let liar = field.join(0, field.origin.addr(), "all").args(&["--advertise", &front.to_string()]).ready()?;
+    liar.wait("filled", daemon::FILL_LIMIT)?;
+    let announced = |status: &Value| status["images"][0]["coverage"] == 1.0;
+    field.origin.wait_status("the origin hears that it is full", NEWS, announced)?;
+    let left = field.origin.ask_to(&["leave", "--timeout", "2s"]).output()?;
+    let text = String::from_utf8_lossy(&left.stderr);
+    assert_eq!(left.status.code(), Some(1), "{text}");
+    assert!(text.contains("100.0 % of disk.img"), "{text}");
+    let status = field.origin.status()?;
+    let image = &status["images"][0];
+    assert!(image["origin_may_leave"] == false && image["verified"] == 0.0, "{status:#}");
+    assert!(status["misdeeds"]["false_claims"].as_u64() >= Some(1), "{status:#}");
+    Ok(())
+}
+
 /// One sends a byte now and then, the other promises to send: both are signs of life, and no
 /// answer.
 #[test]

@@ -23,9 +23,10 @@ impl Driver {
         let mut asked: Vec<Arc<Lane>> = Vec::new();
         for output in outputs {
             match output {
-                Output::Request { request, image, chunk, .. } if self.lies_here(image, chunk, request) => {}
-                Output::Request { request, peer, image, chunk, priority, reach, insists, origin } => {
-                    let ask = Ask { request, image, chunk, priority, reach, insists, origin };
+                Output::Request { request, image, chunk, keep: true, .. } if self.lies_here(image, chunk, request) => {}
+                Output::Request { request, image, chunk, keep: false, .. } if self.is_hole(image, chunk, request) => {}
+                Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep } => {
+                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep };
                     let lane = self.links.request(self, peer, ask);
                     asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
                 }
@@ -72,6 +73,18 @@ impl Driver {
             self.hint(Input::Lost(request));
         }
         here
+    }
+
+    /// True if a chunk to be checked is all zeros, which the core of an origin learns only now: no
+    /// holder stores it.
+    fn is_hole(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
+        let zeros = self.image(id).and_then(|image| image.source()?.zeros_from(chunk));
+        let is_hole = zeros.is_some();
+        if let Some(zeros) = zeros {
+            self.hint(Input::Found { image: id, chunks: Vec::new(), zeros: vec![zeros] });
+            self.hint(Input::Lost(request));
+        }
+        is_hole
     }
 
     fn perform_one(self: &Arc<Self>, output: Output) {

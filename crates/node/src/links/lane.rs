@@ -417,12 +417,15 @@ impl Receiver<'_> {
         let bytes = self.inbound.payload();
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
-        match store.check(ask.chunk, bytes) {
+        match image.check(ask.chunk, bytes) {
             Check::Bad => return Input::Corrupt(ask.request),
             Check::Unknown => return Input::Unusable(ask.request),
             Check::Good => {}
         }
         self.counters.received(bytes.len() as u64, ask.origin);
+        if !ask.keep {
+            return Input::Arrived { request: ask.request, waited, zeros: Vec::new() };
+        }
         match store.insert(ask.chunk, bytes) {
             Ok(Inserted::New | Inserted::Already) => {
                 if store.found() > 0 && !image.geometry().is_data(ask.chunk) {

@@ -93,7 +93,6 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         why: waited.why.to_string(),
     });
     let signed = driver.proofs.signed(view.id);
-    let covered = view.coverage.multiplicity_min > 0;
     ImageStatus {
         name: image.name().to_owned(),
         names: image.names().iter().map(str::to_owned).collect(),
@@ -102,7 +101,8 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         chunk_size_bytes: chunk,
         coverage: view.coverage.share,
         multiplicity_min: view.coverage.multiplicity_min,
-        origin_may_leave: covered,
+        verified: view.verified.share,
+        origin_may_leave: view.coverage.multiplicity_min > 0 && view.verified.multiplicity_min > 0,
         at_risk: None,
         origins: view.origins + u64::from(view.origin),
         source,

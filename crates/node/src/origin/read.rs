@@ -6,6 +6,7 @@
 
 use super::{Origin, SourceError};
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 use vfield_block::extent::Extent;
 use vfield_block::source::{Allocation, FilePiece, Piece, ReadError};
@@ -71,6 +72,14 @@ impl Origin {
     /// True if a data chunk is all zeros, or everything below a page is.
     pub fn is_zero(&self, chunk: Chunk) -> bool {
         self.tree.is_zero(chunk)
+    }
+
+    /// The chunks from this one on that are all zeros; `None` if it is not. Just itself if it is a
+    /// page.
+    pub fn zeros_from(&self, chunk: Chunk) -> Option<Range<u64>> {
+        let data = self.geometry().data_chunks();
+        let end = if chunk.0 < data { self.tree.run(chunk.0, data).0 } else { chunk.0 + 1 };
+        self.tree.is_zero(chunk).then_some(chunk.0..end)
     }
 
     /// The runs of `extent`, alternately zeros and data; together all of it.

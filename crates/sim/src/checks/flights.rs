@@ -1,5 +1,5 @@
-//! Single flight: one request for a chunk, two if the first is late. The window bounds the
-//! requested bytes.
+//! Single flight: one request for a chunk, two if the first is late. Spot checks are requests
+//! besides. The window bounds the requested bytes.
 
 use crate::field::Field;
 use vfield_core::config::HEDGE_AFTER;
@@ -7,14 +7,15 @@ use vfield_core::config::HEDGE_AFTER;
 pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     let host = &field.machines[machine];
     let mut flights: Vec<_> = host.flights.iter().filter(|(_, flight)| !flight.cancelled).collect();
-    flights.sort_unstable_by_key(|(_, flight)| (flight.image, flight.chunk, flight.sent));
+    flights.sort_unstable_by_key(|(_, flight)| (flight.check, flight.image, flight.chunk, flight.sent));
     let (mut outstanding, mut hedges, mut longest) = (0, 0, 0);
     for (at, (_, flight)) in flights.iter().enumerate() {
         let bytes = field.images[usize::from(flight.image)].geometry.length(flight.chunk);
         (outstanding, longest) = (outstanding + bytes, longest.max(bytes));
         let same = |other: usize| {
             let before = flights.get(at.checked_sub(other)?)?.1;
-            ((before.image, before.chunk) == (flight.image, flight.chunk)).then_some(before)
+            let same = (before.image, before.chunk) == (flight.image, flight.chunk);
+            (same && !flight.check).then_some(before)
         };
         if same(2).is_some() {
             return Err(format!("has three requests for {} of image {}", flight.chunk, flight.image));

@@ -4,6 +4,7 @@ use super::{Field, LOOK_EVERY};
 use std::fmt::Write as _;
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
+use vfield_core::node::Input;
 
 impl Field {
     /// Runs the field until a condition holds, and returns how long that took; panics after
@@ -43,8 +44,18 @@ impl Field {
         machines.iter().all(|machine| self.machines[*machine].node.is_filled())
     }
 
-    /// True if each of `machines` believes that all its images are covered.
+    /// True if each of `machines` believes that the stores announce all of its images.
     pub fn covered(&self, machines: &[usize]) -> bool {
+        let images = |machine: &usize| self.machines[*machine].node.images();
+        machines.iter().all(|machine| images(machine).iter().all(|view| view.coverage.multiplicity_min > 0))
+    }
+
+    /// Asks each of `machines` how well its images are covered, so that they verify what stores
+    /// announce; true if all is verified.
+    pub fn verified(&mut self, machines: &[usize]) -> bool {
+        for &machine in machines {
+            self.input(machine, Input::Inquire { times: 1, parts: false });
+        }
         machines.iter().all(|machine| self.machines[*machine].node.is_covered(1))
     }
 

@@ -106,22 +106,28 @@ impl Field {
     }
 
     fn ask(&mut self, machine: usize, output: Output) {
-        let Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _ } = output else {
+        let Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _, keep } = output else {
             return;
         };
         self.note(machine, "asks", [request.0, chunk.0]);
-        let image = self.image(image) as u16;
+        let (id, image) = (image, self.image(image) as u16);
         let sent = self.now();
-        let Some(to) = self.number(peer.node) else {
-            let to = machine as u32;
-            self.machines[machine]
-                .flights
-                .insert(request, Flight { to, image, cancelled: false, called_off: false, chunk, sent });
+        let flight = |to: usize| {
+            let (check, to) = (!keep, to as u32);
+            Flight { to, image, check, cancelled: false, called_off: false, chunk, sent }
+        };
+        let hole = !keep && self.images[usize::from(image)].is_zero(chunk);
+        if hole {
+            // The core of an origin learns only now which chunks no holder stores.
+            let zeros = vec![chunk.0..chunk.0 + 1];
+            self.tell(Duration::ZERO, machine, Input::Found { image: id, chunks: Vec::new(), zeros });
+        }
+        let Some(to) = self.number(peer.node).filter(|_| !hole) else {
+            self.machines[machine].flights.insert(request, flight(machine));
             return self.after(self.links.delay, Event::Lost(machine as u32, request));
         };
         let host = &mut self.machines[machine];
-        let flight = Flight { to: to as u32, image, cancelled: false, called_off: false, chunk, sent };
-        host.flights.insert(request, flight);
+        host.flights.insert(request, flight(to));
         host.traffic.requests += 1;
         if self.reach(machine, peer).is_some() {
             if let Some(lane) = self.machines[machine].lanes.get_mut(&(to as u32)) {

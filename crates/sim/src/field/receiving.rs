@@ -146,6 +146,8 @@ impl Field {
             self.input(machine, Input::Unusable(request));
         } else if wrong {
             self.input(machine, Input::Corrupt(request));
+        } else if flight.check {
+            self.input(machine, Input::Arrived { request, waited, zeros: Vec::new() });
         } else {
             let zeros = original.zero_children(chunk);
             if let Some(shelf) = host.shelf_mut(image) {

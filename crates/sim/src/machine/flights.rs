@@ -12,6 +12,8 @@ pub struct Flight {
     pub to: u32,
     /// For a chunk of this image of the field.
     pub image: u16,
+    /// Its core only wants to see it.
+    pub check: bool,
     /// Its core wants it no more.
     pub cancelled: bool,
     /// The machine that was asked knows that.

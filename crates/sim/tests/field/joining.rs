@@ -2,6 +2,7 @@
 
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_sim::field::Field;
+use vfield_sim::machine::Machine;
 use vfield_sim::original::Original;
 
 /// Each machine joins through the one before it; all learn of all, though a fifth of the gossip is
@@ -26,12 +27,14 @@ fn fills_complete_and_coverage_is_announced() {
     let (mut field, nodes) = field_of(2, 4, 240);
     field.until("stores filled", secs(10), |field| field.filled(&nodes));
     field.until("coverage known", secs(2), |field| field.covered(&nodes));
-    field.run(ms(200));
+    field.run(ms(300));
     assert_eq!(field.bare(0), 0);
     let id = field.images[0].id;
-    for host in &field.machines {
-        assert!(host.coverage_notice(id, true).is_some(), "nobody was told that the origin may leave");
-    }
+    let told = |host: &Machine| host.coverage_notice(id, true).is_some();
+    assert!(told(&field.machines[0]), "the origin does not know that it may leave");
+    field.verified(&nodes);
+    field.run(ms(300));
+    assert!(field.verified(&nodes) && field.machines.iter().all(told), "nobody was told that the origin may leave");
     for &node in &nodes {
         let view = &field.machines[node].node.images()[0];
         assert_eq!((view.stored, view.capacity), (240, 240));

@@ -1,0 +1,269 @@
+//! Spot checks: holders are asked for random chunks that they claim to hold.
+//!
+//! "The origin may leave" is said of stores that were seen to hold what they claim, not of claims.
+//! An origin checks by itself, and any other node while somebody asks it. It begins once the claims
+//! cover the image, and ends once the [verified](crate::verified) part of them does. So a room of
+//! any size costs a few checks for each store that is needed. After that an origin goes on with one
+//! check at a time.
+//!
+//! A holder that fetches what it is asked for, and then delivers it, passes.
+
+use super::images::Image;
+use super::requests::Asked;
+use super::{Node, Output, Timer};
+use crate::chunk::Chunk;
+use crate::fetch::Beneficiary;
+use crate::identity::NodeId;
+use crate::image::ImageId;
+use crate::placement::coverage::{Coverage, Layers};
+use crate::placement::map::mix;
+use crate::placement::{Arc, Filled, Holding};
+use crate::reach::Reach;
+use crate::time::Time;
+use crate::wire::Priority;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Most checks under way for one image: two holders' worth, and with chunks of 64 KiB one megabyte.
+const AT_ONCE: usize = 16;
+/// Pause after which holders are looked at again. It gives time to a missing page of hashes, and to
+/// the answers of others.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Interval of checks once all is verified. 64 KiB in that time are 1 KB/s, half of the 2 KB/s that
+/// an idle node may cost.
+const LATER: Duration = Duration::from_secs(64);
+/// Time in which a node checks after a question for coverage: longer than the pause between two
+/// questions of a person.
+const INQUIRY: Duration = Duration::from_secs(60);
+/// Chunks drawn in search of one to ask for. They are of the part or of the arc, whichever is
+/// smaller. An eighth of a full store is in a part, so all draws miss once in 5 000 times.
+const DRAWS: u64 = 64;
+
+/// A question how well the images are covered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Inquiry {
+    /// Until when it is answered by checks.
+    until: Time,
+    /// The wanted number of holders of each chunk.
+    times: u64,
+    /// Claims count even if together they do not cover an image.
+    parts: bool,
+}
+
+impl Node {
+    /// Somebody asks whether each chunk has `times` holders, or what would be lost with this node.
+    pub(super) fn inquired(&mut self, times: u64, parts: bool) {
+        let before = self.inquiry();
+        let (times, parts) = (times.max(before.times), parts || before.parts);
+        self.inquiry = Inquiry { until: self.now + INQUIRY, times, parts };
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.spot_check_soon(id));
+    }
+
+    /// The open question; none has a `times` of 0.
+    fn inquiry(&self) -> Inquiry {
+        if self.leaving {
+            Inquiry { times: 1, parts: true, ..self.inquiry }
+        } else if self.inquiry.until > self.now {
+            self.inquiry
+        } else {
+            Inquiry::default()
+        }
+    }
+
+    /// The holdings that count, each as far as it is verified; this node's own needs no proof.
+    fn verified_holdings(&self, image: &Image) -> Vec<Holding> {
+        let me = self.me().node;
+        let own = image.map.staying(|node| node == me);
+        own.into_iter().chain(self.holdings_elsewhere(image, |image, holding| image.verified.of(holding))).collect()
+    }
+
+    /// The holdings of other nodes that count, each as far as `verify` says.
+    pub(super) fn holdings_elsewhere(
+        &self,
+        image: &Image,
+        verify: impl Fn(&Image, &Holding) -> Filled,
+    ) -> Vec<Holding> {
+        let me = self.me().node;
+        let counting = image.map.staying(|node| node != me && self.counts(node));
+        counting.into_iter().map(|holding| Holding { filled: verify(image, &holding), ..holding }).collect()
+    }
+
+    /// How well stores hold an image that showed it to this node, its own counted.
+    pub(super) fn verified_coverage(&self, image: &Image) -> Coverage {
+        Coverage::of(image.map.ring(), &self.verified_holdings(image))
+    }
+
+    /// True if those stores hold each chunk `times` times.
+    pub(super) fn is_verified(&self, image: &Image, times: u64) -> bool {
+        match times {
+            0 | 1 => Coverage::is_whole(image.map.ring(), &self.verified_holdings(image)),
+            _ => self.verified_coverage(image).multiplicity_min >= times,
+        }
+    }
+
+    /// A holder delivered a chunk that it claims to hold.
+    pub(super) fn delivered_as_claimed(&mut self, id: ImageId, node: NodeId, chunk: Chunk) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let size = image.map.ring().size();
+        if let Some(holding) = image.map.claim(node, chunk)
+            && image.verified.delivered(holding, chunk, size)
+        {
+            self.recount_soon(id);
+        }
+    }
+
+    /// A holder did not deliver a chunk that it claims to hold.
+    pub(super) fn failed_a_check(&mut self, id: ImageId, node: NodeId) {
+        let now = self.now;
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.verified.failed(node, now);
+        self.recount_soon(id);
+    }
+
+    /// Looks for something to check at once.
+    pub(super) fn spot_check_soon(&mut self, id: ImageId) {
+        self.spot_check_later(id, Duration::ZERO);
+    }
+
+    fn spot_check_later(&mut self, id: ImageId, after: Duration) {
+        let at = self.now + after;
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let (number, before) = (image.number, image.spot_check_timer);
+        if before.is_none_or(|(set, _)| set > at) {
+            self.cancel(before);
+            let timer = self.set(after, Timer::SpotCheck(number));
+            if let Some(image) = self.images.get_mut(&id) {
+                image.spot_check_timer = Some(timer);
+            }
+        }
+    }
+
+    /// Asks holders for chunks that they claim to hold, as far as that is wanted.
+    pub(super) fn spot_check(&mut self, id: ImageId) {
+        let (inquiry, now) = (self.inquiry(), self.now);
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.spot_check_timer = None;
+        let (times, number) = (inquiry.times.max(u64::from(image.origin)), image.number);
+        if times == 0 {
+            return;
+        }
+        let under_way = self.requests.iter().map(|(_, request)| request);
+        let under_way = under_way.filter(|request| request.check && !request.orphan && request.image == number);
+        let under_way: Vec<(NodeId, Chunk)> = under_way.map(|request| (request.peer, request.chunk)).collect();
+        if under_way.len() > AT_ONCE / 2 {
+            return;
+        }
+        let Some(image) = self.images.get(&id) else { return };
+        let claimed = image.map.coverage(|node| self.counts(node)).multiplicity_min;
+        if claimed == 0 && !inquiry.parts {
+            return;
+        }
+        if !self.is_verified(image, times.min(claimed.max(1))) {
+            self.spot_check_some(id, times, &under_way);
+            self.spot_check_later(id, AGAIN);
+        } else if image.origin {
+            let due = image.spot_check_next <= now;
+            if due {
+                self.spot_check_one(id);
+            }
+            let Some(image) = self.images.get_mut(&id) else { return };
+            image.spot_check_next = if due { now + LATER } else { image.spot_check_next };
+            let wait = image.spot_check_next - now;
+            self.spot_check_later(id, wait);
+        }
+    }
+
+    /// Checks holders of which something is not verified yet, one after the other.
+    fn spot_check_some(&mut self, id: ImageId, times: u64, under_way: &[(NodeId, Chunk)]) {
+        let (me, now, mut dice) = (self.me().node, self.now, self.dice());
+        let Some(image) = self.images.get(&id) else { return };
+        let size = image.map.ring().size();
+        let verified = self.verified_holdings(image);
+        let full: Vec<Arc> = verified.iter().filter(|h| h.filled.count == size).map(|h| h.arc).collect();
+        let layers = Layers::of(&full, size);
+        let mut holdings = image.map.staying(|node| node != me && self.counts(node) && self.peers.is_usable(node, now));
+        holdings.retain(|holding| layers.lowest(holding.arc) < times);
+        // Nodes that check at the same time begin with different holders.
+        holdings.sort_by_key(|holding| mix(holding.node.0 ^ mix(me.0)));
+        let mut room = AT_ONCE - under_way.len();
+        for holding in holdings {
+            let Some(image) = self.images.get_mut(&id) else { return };
+            let parts: Vec<_> = image.verified.open_parts(&holding, now).collect();
+            for (part, distances) in parts {
+                let in_part = |chunk: Chunk| distances.contains(&((chunk.0 + size - holding.filled.from) % size));
+                if under_way.iter().any(|(peer, chunk)| *peer == holding.node && in_part(*chunk)) {
+                    continue;
+                }
+                if room == 0 || !self.has_window(Priority::Fill) {
+                    return;
+                }
+                dice = mix(dice);
+                if let Some(chunk) = self.draw(id, &holding, &distances, dice) {
+                    room -= usize::from(self.check_holder(id, holding.node, chunk));
+                } else if let Some(image) = self.images.get_mut(&id)
+                    && image.verified.has_none(&holding, part)
+                {
+                    self.recount_soon(id);
+                }
+            }
+        }
+    }
+
+    /// Checks a chunk of any holder.
+    fn spot_check_one(&mut self, id: ImageId) {
+        let (me, dice) = (self.me().node, self.dice());
+        let Some(image) = self.images.get(&id) else { return };
+        let others = image.map.staying(|node| node != me && self.counts(node));
+        let Some(holding) = others.get((dice % (others.len() as u64).max(1)) as usize) else { return };
+        if let Some(chunk) = self.draw(id, holding, &(0..holding.filled.count), mix(dice)) {
+            self.check_holder(id, holding.node, chunk);
+        }
+    }
+
+    /// A chunk of a holding, at one of these distances from its first one; `None` if hardly any is
+    /// there that is not zeros.
+    fn draw(&self, id: ImageId, holding: &Holding, distances: &Range<u64>, dice: u64) -> Option<Chunk> {
+        let image = self.images.get(&id)?;
+        let (ring, size) = (image.map.ring(), image.map.ring().size());
+        let &Holding { arc, filled: Filled { from, .. }, .. } = holding;
+        let length = distances.end.saturating_sub(distances.start);
+        if length == 0 {
+            return None;
+        }
+        let chunk = |step: u64| {
+            let dice = mix(dice ^ mix(step));
+            if length < arc.length {
+                Chunk((from + distances.start + dice % length) % size)
+            } else {
+                ring.chunk((arc.start + dice % arc.length) % size)
+            }
+        };
+        let held = |chunk: &Chunk| {
+            distances.contains(&((chunk.0 + size - from) % size))
+                && arc.contains(ring.place(*chunk), size)
+                && !image.inventory.is_zero(*chunk)
+        };
+        (0..DRAWS).map(chunk).find(held)
+    }
+
+    /// Asks a holder for a chunk, only to see that it has it. False if the page with its hash has
+    /// to come first.
+    fn check_holder(&mut self, id: ImageId, peer: NodeId, chunk: Chunk) -> bool {
+        let Some(identity) = self.identity_of(peer).copied() else { return false };
+        let Some(image) = self.images.get(&id) else { return false };
+        let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
+        // An origin has all hashes.
+        if let Some(page) = parent.filter(|page| !image.origin && !image.inventory.is_here(*page)) {
+            self.want(id, page, Priority::Fill, Beneficiary::Store);
+            return false;
+        }
+        let (priority, reach) = (Priority::Fill, Reach::HOLDER);
+        let asked = Asked { peer, chunk, priority, reach, hedge: false, check: true };
+        let Some(request) = self.open_request(id, asked) else { return false };
+        let (peer, image) = (identity, id);
+        let (insists, origin, keep) = (false, false, false);
+        self.out(Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep });
+        true
+    }
+}
