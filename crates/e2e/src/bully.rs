@@ -1,6 +1,7 @@
 //! A peer made by hand: greets as a node does, under a key of its own, and then does what no node
 //! would. It writes with the core's types and knows no rules.
 
+use rustix::net::{AddressFamily, SocketType};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -64,7 +65,22 @@ fn key(seed: u64) -> NodeKey {
 /// # Errors
 /// If it does not answer as a node does.
 pub fn greet(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(to)?;
+    greet_over(TcpStream::connect(to)?, to, name)
+}
+
+/// Like [`greet`], from the address that it claims to be at.
+///
+/// # Errors
+/// If the machine does not have that address, or the node does not answer as a node does.
+pub fn greet_from_there(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddr::new(name.addr.ip(), 0))?;
+    rustix::net::connect(&socket, &to)?;
+    greet_over(socket.into(), to, name)
+}
+
+fn greet_over(mut stream: TcpStream, to: SocketAddr, name: Name) -> io::Result<TcpStream> {
     stream.set_read_timeout(Some(LIMIT))?;
     let key = name.key();
     let member = Some(name.says(0, State::Alive));

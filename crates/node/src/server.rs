@@ -6,10 +6,11 @@
 //! - connections ([`gate`]), and the open requests of each ([`serving`]),
 //! - the time for a frame to come, and for an answer to be taken,
 //! - memory: a waiting answer costs a few words, not a chunk, and few long frames are under way at
-//!   once.
+//!   once ([`long_frames`]).
 
 mod answers;
 mod gate;
+mod long_frames;
 mod offenders;
 mod outgoing;
 mod serving;
@@ -23,25 +24,23 @@ use crate::greet::{self, GreetError, Greeted};
 use crate::low_water;
 use crate::whereabouts;
 use gate::Place;
-use serving::{End, Serving};
+use long_frames::LongFrames;
+use serving::{End, Long, Serving};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use vfield_core::fetch::ConnectionId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
 
-/// Most long frames and answers under way, over all connections: a megabyte each at worst.
-const LONG_AT_ONCE: usize = 16;
 /// Most answer bytes queued in the kernel. Two chunks keep a link of 10 Gbit/s busy for 100 us, and
 /// more urgent answers wait no longer than that.
 const QUEUED_MAX: usize = 128 << 10;
 
 /// Accepts peers until the task is dropped.
 pub async fn accept(driver: Arc<Driver>, listener: TcpListener) {
-    let long = Arc::new(Semaphore::new(LONG_AT_ONCE));
+    let long = LongFrames::new();
     let mut failed = false;
     loop {
         match listener.accept().await {
@@ -91,7 +90,7 @@ async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place:
     }
 }
 
-async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<Semaphore>) {
+async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<LongFrames>) {
     let Some(met) = greet(&driver, stream, addr, &place).await else { return };
     let zone = driver.look(|core| core.me().zone);
     let (peer, member, connection) = (met.identity(addr, zone), met.member, met.connection);
@@ -111,7 +110,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
     low_water::queue_at_most(&connection.stream, QUEUED_MAX);
     let replies = driver.open(id);
     let key = connection.key;
-    let mut serving = Serving::new(&driver, id, peer, connection, &place, &long);
+    let mut serving = Serving::new(&driver, id, peer, connection, &place, Long { frames: long, ip: addr.ip() });
     let mut keys = driver.keys.changes();
     let ended = tokio::select! {
         biased;
@@ -126,7 +125,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
         }
         End::Slow => driver.misdeeds.add(Misdeed::SlowFrames),
         End::Unread => driver.misdeeds.add(Misdeed::Unread),
-        End::Io(_) | End::Closed | End::Stranger | End::ShownOut | End::Crowded => {}
+        End::Io(_) | End::Closed | End::Stranger | End::ShownOut => {}
     }
     driver.close(id);
 }

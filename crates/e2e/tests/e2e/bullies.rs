@@ -8,6 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vfield_core::wire::HEADER;
 use vfield_e2e::Outcome;
 use vfield_e2e::bully::{self, Name};
 use vfield_e2e::field::{Field, NEWS, Plan, state_of};
@@ -157,6 +158,29 @@ fn slow_and_endless_frames_are_cut_off() -> Outcome {
         field.origin.status().is_ok_and(|status| counted(&status))
     })?;
     field.origin.process_mut().check()?;
+    Ok(())
+}
+
+/// Parts of long frames from one machine: a long frame of another one comes in all the same.
+#[test]
+fn slow_long_frames_of_one_machine_hold_up_no_other() -> Outcome {
+    const KIND_OF_A_LATER_VERSION: u8 = 200;
+    let field = field()?;
+    let (origin, bully, other) = (field.origin.addr(), field.host(2).addr(), field.host(1).addr());
+    let slow = |number: u64| {
+        let mut stream = bully::greet_from_there(origin, name(bully, 100 + number))?;
+        stream.write_all(&bully::header(bully::SYNC, 1 << 20, 1))?;
+        stream.write_all(&[0; 48 << 10])?;
+        Ok::<_, io::Error>(stream)
+    };
+    let _slow: Vec<TcpStream> = (0..40).map(slow).collect::<Result<_, _>>()?;
+    let length = 256 << 10;
+    let mut long = bully::header(KIND_OF_A_LATER_VERSION, length as u32, 1).to_vec();
+    long.resize(long.len() + length, 0);
+    long.extend(bully::sync(2));
+    let mut stream = bully::greet_from_there(origin, name(other, 1))?;
+    stream.write_all(&long)?;
+    stream.read_exact(&mut [0; HEADER])?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 
 use super::answers::{Answer, Answers, Body};
 use super::gate::Place;
+use super::long_frames::{LongFrame, LongFrames};
 use super::outgoing::{Outgoing, Sent};
 use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
@@ -14,11 +15,12 @@ use crate::incoming::Incoming;
 use crate::survey;
 use crate::whereabouts;
 use std::io;
-use std::pin::pin;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio::time::sleep_until;
 use vfield_core::fetch::{Asker, ConnectionId};
@@ -65,8 +67,31 @@ pub enum End {
     Slow,
     #[error("it does not read the answers it requested")]
     Unread,
-    #[error("too many long frames at once")]
-    Crowded,
+}
+
+/// The long frames of all connections, and the address that this one's count for.
+#[derive(Debug)]
+pub struct Long {
+    pub frames: Arc<LongFrames>,
+    pub ip: IpAddr,
+}
+
+/// The long frame that comes.
+enum Coming {
+    None,
+    /// It waits unread for its turn.
+    Waits(Pin<Box<dyn Future<Output = LongFrame> + Send>>),
+    Comes {
+        _place: LongFrame,
+    },
+}
+
+impl Coming {
+    /// Returns when its turn has come; never if none waits.
+    async fn turn(&mut self) {
+        let Self::Waits(turn) = self else { return std::future::pending().await };
+        *self = Self::Comes { _place: turn.await };
+    }
 }
 
 /// One peer's connection to this node.
@@ -78,13 +103,12 @@ pub struct Serving<'a> {
     incoming: Incoming,
     sealer: Option<Sealer>,
     place: &'a Place,
-    /// For long frames, of all connections.
-    long: &'a Arc<Semaphore>,
+    long: Long,
     /// Since when there has been less than a whole frame.
     partial: Option<Instant>,
-    /// Permits for a long frame that comes, and a long answer that goes.
-    coming: Option<OwnedSemaphorePermit>,
-    going: Option<OwnedSemaphorePermit>,
+    coming: Coming,
+    /// The long answer that goes.
+    going: Option<LongFrame>,
     answers: Answers,
     /// The statements that the peer knew when it asked last, by id.
     known: Vec<Known>,
@@ -104,7 +128,7 @@ impl<'a> Serving<'a> {
         peer: Identity,
         connection: Connection,
         place: &'a Place,
-        long: &'a Arc<Semaphore>,
+        long: Long,
     ) -> Self {
         let Connection { stream, incoming, sealer, .. } = connection;
         Self {
@@ -117,7 +141,7 @@ impl<'a> Serving<'a> {
             place,
             long,
             partial: None,
-            coming: None,
+            coming: Coming::None,
             going: None,
             answers: Answers::default(),
             proved: None,
@@ -161,7 +185,7 @@ impl<'a> Serving<'a> {
             if let (Some(sealer), None) = (&mut self.sealer, &outgoing) {
                 sealer.rest();
             }
-            let room = self.answers.open() < OPEN_MAX;
+            let room = self.answers.open() < OPEN_MAX && !matches!(self.coming, Coming::Waits(_));
             // An unread frame cannot become complete.
             self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
             let due = self.partial.map(|since| since + WHOLE_WITHIN);
@@ -193,6 +217,7 @@ impl<'a> Serving<'a> {
                         return end;
                     }
                 }
+                () = self.coming.turn(), if matches!(self.coming, Coming::Waits(_)) => {}
                 () = until(due), if due.is_some() => return End::Slow,
                 () = until(taken_by), if taken_by.is_some() => return End::Unread,
                 writable = self.stream.writable(), if outgoing.is_some() => {
@@ -222,8 +247,12 @@ impl<'a> Serving<'a> {
             let header = FrameHeader::decode(head)?;
             let length = HEADER + header.length as usize;
             if self.incoming.content().len() < length {
-                if length > LONG && self.coming.is_none() {
-                    self.coming = Some(Arc::clone(self.long).try_acquire_owned().map_err(|_| End::Crowded)?);
+                if length > LONG && matches!(self.coming, Coming::None) {
+                    let Long { frames, ip } = &self.long;
+                    self.coming = match frames.take(*ip) {
+                        Some(place) => Coming::Comes { _place: place },
+                        None => Coming::Waits(Box::pin(Arc::clone(frames).wait(*ip))),
+                    };
                 }
                 break;
             }
@@ -231,7 +260,8 @@ impl<'a> Serving<'a> {
             self.frame(header)?;
             self.incoming.consume(length);
             self.partial = None;
-            if self.coming.take().is_some() {
+            if !matches!(self.coming, Coming::None) {
+                self.coming = Coming::None;
                 self.incoming.shrink();
             }
         }
@@ -398,7 +428,7 @@ impl<'a> Serving<'a> {
             self.driver.look(|core| core.snapshot(&self.peer, &self.known)),
         );
         if frame.len() > LONG {
-            self.going = Arc::clone(self.long).try_acquire_owned().ok();
+            self.going = self.long.frames.take(self.long.ip);
             if self.going.is_none() {
                 return Outgoing::refusal(request, Refusal::Busy);
             }

@@ -119,7 +119,7 @@ impl Field {
         let hole = !keep && self.images[usize::from(image)].is_zero(chunk);
         if hole {
             // The core of an origin learns only now which chunks no holder stores.
-            let zeros = vec![chunk.0..chunk.0 + 1];
+            let zeros = std::iter::once(chunk.0..chunk.0 + 1).collect();
             self.tell(Duration::ZERO, machine, Input::Found { image: id, chunks: Vec::new(), zeros });
         }
         let Some(to) = self.number(peer.node).filter(|_| !hole) else {
