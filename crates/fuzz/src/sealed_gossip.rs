@@ -33,7 +33,7 @@ fn take(input: &mut Unstructured<'_>) -> Result<()> {
                 let (key, sealing) = &mut senders[usize::from(input.arbitrary::<u8>()? % 4)];
                 let length = usize::from(input.arbitrary::<u8>()? % 16);
                 let plain = input.bytes(length.min(input.len()))?.to_vec();
-                let sealed = sealing.seal(&plain);
+                let sealed = sealing.seal(&plain, [0; 4]);
                 sent.push((*key, plain, sealed, false));
             }
             1 if !sent.is_empty() => {

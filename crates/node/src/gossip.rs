@@ -65,7 +65,7 @@ impl Gossip {
 
     /// Sends a datagram. It may be lost, and a full socket buffer loses it too.
     pub fn send(&self, datagram: &[u8], to: SocketAddr) {
-        let sealed = self.seals().sealing.as_mut().map(|sealing| sealing.seal(datagram));
+        let sealed = self.seals().sealing.as_mut().map(|sealing| sealing.seal(datagram, draw()));
         let _ = self.socket.try_send_to(sealed.as_deref().unwrap_or(datagram), to);
     }
 
@@ -105,10 +105,14 @@ impl Gossip {
 
 /// Draws a new salt each time: a returning key must not meet the numbers it has used.
 fn sealing(ring: &KeyRing) -> Sealing {
-    let mut salt = [0; 8];
-    let drawn = rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty());
+    Sealing::new(ring.spoken(), draw())
+}
+
+fn draw<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     drawn.expect("the system gave randomness when the node started");
-    Sealing::new(ring.spoken(), salt)
+    bytes
 }
 
 const _: () = assert!(DATAGRAM_MAX + OVERHEAD + HEADERS < 1500, "a sealed datagram fits an Ethernet frame");
@@ -129,7 +133,7 @@ mod tests {
 
     /// A datagram that this member would send.
     fn said(member: &Gossip) -> Vec<u8> {
-        member.seals().sealing.as_mut().unwrap().seal(b"news")
+        member.seals().sealing.as_mut().unwrap().seal(b"news", [0; 4])
     }
 
     #[tokio::test]
@@ -141,7 +145,7 @@ mod tests {
         // The salt travels in the clear.
         let salt: [u8; 8] = first[4..12].try_into().unwrap();
         let mut attacker = Sealing::new(&FieldKey::new([1; 32]), salt);
-        let lies: Vec<Vec<u8>> = (0..=2 * HEARD).map(|_| attacker.seal(b"lies")).collect();
+        let lies: Vec<Vec<u8>> = (0..=2 * HEARD).map(|_| attacker.seal(b"lies", [0; 4])).collect();
         let lie = lies.last().unwrap().clone();
         assert!(hears(first) && hears(lie) && !hears(said(&victim)));
         let now = Instant::now();

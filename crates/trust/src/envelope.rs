@@ -2,7 +2,9 @@
 //!
 //! A process seals under a key of its own, made of the field's key and a random salt that travels
 //! in the clear, and numbers its datagrams. So no number is used twice under one key, and a
-//! repeated datagram is recognised. Datagrams of processes before this one was started can be
+//! repeated datagram is recognised. A virtual machine that is resumed twice goes on twice under one
+//! salt, with the same numbers. Random bytes of each datagram keep the nonces of the two apart: of
+//! 2^32 pairs one meets. Datagrams of processes before this one was started can be
 //! repeated to it once each; membership takes them as old news. Strangers get no answer. Its memory
 //! is bounded.
 //!
@@ -15,6 +17,7 @@
 //! | 0..4 | name of the field's key |
 //! | 4..12 | salt of the sender |
 //! | 12..20 | number, little-endian |
+//! | 20..24 | four random bytes of this datagram alone |
 //! | rest | ChaCha20-Poly1305 of the datagram; the bytes before it are authentic too |
 
 use crate::derive::{self, derive};
@@ -26,7 +29,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-const HEAD: usize = 20;
+const HEAD: usize = 24;
 const TAG: usize = 16;
 /// Bytes that a seal adds to a datagram.
 pub const OVERHEAD: usize = HEAD + TAG;
@@ -66,17 +69,18 @@ impl Sealing {
         Self { id: key.id(), salt, key: key_of(key, salt), next: 0 }
     }
 
-    /// The sealed form.
-    pub fn seal(&mut self, datagram: &[u8]) -> Vec<u8> {
+    /// The sealed form; `drawn` are random bytes for it alone.
+    pub fn seal(&mut self, datagram: &[u8], drawn: [u8; 4]) -> Vec<u8> {
         let number = self.next;
         self.next += 1;
         let mut out = Vec::with_capacity(datagram.len() + OVERHEAD);
         out.extend_from_slice(&self.id.0);
         out.extend_from_slice(&self.salt);
         out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&drawn);
         out.extend_from_slice(datagram);
         let (head, body) = out.split_at_mut(HEAD);
-        let tag = self.key.seal_in_place_separate_tag(nonce(number), Aad::from(&*head), body);
+        let tag = self.key.seal_in_place_separate_tag(nonce(number, drawn), Aad::from(&*head), body);
         out.extend_from_slice(tag.expect("a datagram is within the algorithm's bounds").as_ref());
         out
     }
@@ -113,7 +117,8 @@ impl Opening {
         let sender = self.senders.get(&(id, salt));
         let made = sender.is_none().then(|| key_of(key, salt));
         let sealed = made.as_ref().or(sender.map(|sender| &sender.key)).expect("one of the two");
-        let opened = sealed.open_in_place(nonce(number), Aad::from(&*head), body);
+        let nonce = nonce(number, part(head, 20));
+        let opened = sealed.open_in_place(nonce, Aad::from(&*head), body);
         let length = opened.map_err(|_| EnvelopeError::Stranger)?.len();
         // Only now: nobody without the key makes this grow.
         if let Some(key) = made {
@@ -152,8 +157,9 @@ fn key_of(key: &FieldKey, salt: Salt) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &*own).expect("a key of its algorithm's length"))
 }
 
-fn nonce(number: u64) -> Nonce {
+fn nonce(number: u64, drawn: [u8; 4]) -> Nonce {
     let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(&drawn);
     nonce[4..].copy_from_slice(&number.to_le_bytes());
     Nonce::assume_unique_for_key(nonce)
 }
@@ -181,14 +187,26 @@ mod tests {
     fn members_hear_each_other_once() {
         let mut opening = Opening::default();
         let mut sealing = Sealing::new(&key(1), [7; 8]);
-        let (first, second) = (sealing.seal(b"news"), sealing.seal(b"more news"));
+        let (first, second) = (sealing.seal(b"news", [0; 4]), sealing.seal(b"more news", [0; 4]));
         assert_eq!(first.len(), 4 + OVERHEAD);
         assert_eq!(opening.open(&ring(&[2, 1]), &mut second.clone(), NOW), Ok(&b"more news"[..]));
         assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone(), NOW), Ok(&b"news"[..]));
         assert_eq!(opening.open(&ring(&[2, 1]), &mut first.clone(), NOW), Err(EnvelopeError::Repeated));
         assert_eq!(opening.open(&ring(&[2]), &mut second.clone(), NOW), Err(EnvelopeError::Stranger));
         let mut other = Sealing::new(&key(1), [8; 8]);
-        assert_eq!(opening.open(&ring(&[1]), &mut other.seal(b"news"), NOW), Ok(&b"news"[..]));
+        assert_eq!(opening.open(&ring(&[1]), &mut other.seal(b"news", [0; 4]), NOW), Ok(&b"news"[..]));
+    }
+
+    /// A virtual machine is resumed twice: both go on with one salt and one number.
+    #[test]
+    fn of_a_copied_process_no_two_datagrams_have_one_nonce() {
+        let sealed = |drawn| Sealing::new(&key(1), [7; 8]).seal(b"news", drawn);
+        let (one, other) = (sealed([1; 4]), sealed([2; 4]));
+        assert_eq!(one[..20], other[..20]);
+        assert_ne!(one[24..28], other[24..28], "the same keystream");
+        for mut bytes in [one, other] {
+            assert_eq!(Opening::default().open(&ring(&[1]), &mut bytes, NOW), Ok(&b"news"[..]));
+        }
     }
 
     /// A member says something under the salt of another, with a number that the other reaches
@@ -197,36 +215,36 @@ mod tests {
     fn whose_numbers_were_used_up_is_heard_under_another_salt() {
         let (mut opening, ring) = (Opening::default(), ring(&[1]));
         let mut victim = Sealing::new(&key(1), [7; 8]);
-        opening.open(&ring, &mut victim.seal(b"news"), NOW).unwrap();
+        opening.open(&ring, &mut victim.seal(b"news", [0; 4]), NOW).unwrap();
         let mut attacker = Sealing { next: 5000, ..Sealing::new(&key(1), [7; 8]) };
-        opening.open(&ring, &mut attacker.seal(b"lies"), NOW).unwrap();
-        assert_eq!(opening.open(&ring, &mut victim.seal(b"news"), NOW), Err(EnvelopeError::Repeated));
+        opening.open(&ring, &mut attacker.seal(b"lies", [0; 4]), NOW).unwrap();
+        assert_eq!(opening.open(&ring, &mut victim.seal(b"news", [0; 4]), NOW), Err(EnvelopeError::Repeated));
         let mut victim = Sealing::new(&key(1), [8; 8]);
-        assert_eq!(opening.open(&ring, &mut victim.seal(b"news"), NOW), Ok(&b"news"[..]));
+        assert_eq!(opening.open(&ring, &mut victim.seal(b"news", [0; 4]), NOW), Ok(&b"news"[..]));
         let mut attacker = Sealing { next: u64::MAX - 2, ..Sealing::new(&key(1), [8; 8]) };
-        assert_eq!(opening.open(&ring, &mut attacker.seal(b"lies"), NOW), Err(EnvelopeError::Ahead));
-        assert_eq!(opening.open(&ring, &mut victim.seal(b"news"), NOW), Ok(&b"news"[..]));
+        assert_eq!(opening.open(&ring, &mut attacker.seal(b"lies", [0; 4]), NOW), Err(EnvelopeError::Ahead));
+        assert_eq!(opening.open(&ring, &mut victim.seal(b"news", [0; 4]), NOW), Ok(&b"news"[..]));
     }
 
     #[test]
     fn forgotten_keys_are_not_understood_and_not_remembered() {
         let mut opening = Opening::default();
         let mut sealing = Sealing::new(&key(1), [7; 8]);
-        opening.open(&ring(&[2, 1]), &mut sealing.seal(b"news"), NOW).unwrap();
+        opening.open(&ring(&[2, 1]), &mut sealing.seal(b"news", [0; 4]), NOW).unwrap();
         opening.keep(&ring(&[2]));
         assert!(opening.senders.is_empty());
-        assert_eq!(opening.open(&ring(&[2]), &mut sealing.seal(b"news"), NOW), Err(EnvelopeError::Stranger));
+        assert_eq!(opening.open(&ring(&[2]), &mut sealing.seal(b"news", [0; 4]), NOW), Err(EnvelopeError::Stranger));
     }
 
     #[test]
     fn memory_is_bounded_and_the_silent_go_first() {
         let (mut opening, ring) = (Opening::default(), ring(&[1]));
         let mut steady = Sealing::new(&key(1), [255; 8]);
-        let repeated = steady.seal(b"x");
+        let repeated = steady.seal(b"x", [0; 4]);
         opening.open(&ring, &mut repeated.clone(), NOW).unwrap();
         for number in 0..SENDERS_MAX as u64 * 2 {
-            opening.open(&ring, &mut Sealing::new(&key(1), number.to_le_bytes()).seal(b"x"), NOW).unwrap();
-            opening.open(&ring, &mut steady.seal(b"x"), NOW).unwrap();
+            opening.open(&ring, &mut Sealing::new(&key(1), number.to_le_bytes()).seal(b"x", [0; 4]), NOW).unwrap();
+            opening.open(&ring, &mut steady.seal(b"x", [0; 4]), NOW).unwrap();
         }
         assert_eq!(opening.senders.len(), SENDERS_MAX);
         assert_eq!(opening.open(&ring, &mut repeated.clone(), NOW), Err(EnvelopeError::Repeated));
@@ -240,7 +258,7 @@ mod tests {
 
         #[test]
         fn a_changed_bit_is_found(bit in 0_usize..(4 + OVERHEAD) * 8) {
-            let mut bytes = Sealing::new(&key(1), [7; 8]).seal(b"news");
+            let mut bytes = Sealing::new(&key(1), [7; 8]).seal(b"news", [0; 4]);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let mut opening = Opening::default();
             prop_assert_eq!(opening.open(&ring(&[1]), &mut bytes, NOW), Err(EnvelopeError::Stranger));
