@@ -21,6 +21,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub const GET: u8 = 1;
 /// Asks a node for its snapshot of the field.
 pub const SYNC: u8 = 5;
+/// The answer to it.
+pub const SYNCED: u8 = 6;
 
 /// Who somebody claims to be.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +67,22 @@ fn key(seed: u64) -> NodeKey {
 /// # Errors
 /// If it does not answer as a node does.
 pub fn greet(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
-    greet_over(TcpStream::connect(to)?, to, name)
+    greet_over(TcpStream::connect(to)?, to, name, |greeting| greeting)
+}
+
+/// Like [`greet`], as a program that speaks the next version too and says more of itself.
+///
+/// # Errors
+/// If the node does not answer as a node does.
+pub fn greet_of_tomorrow(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
+    const MORE: &[u8] = b"and more";
+    greet_over(TcpStream::connect(to)?, to, name, |mut greeting| {
+        greeting[8..12].copy_from_slice(&(wire::VERSION + 1).to_le_bytes());
+        let length = (greeting.len() - HEAD + MORE.len()) as u16;
+        greeting[12..14].copy_from_slice(&length.to_le_bytes());
+        greeting.extend_from_slice(MORE);
+        greeting
+    })
 }
 
 /// Like [`greet`], from the address that it claims to be at.
@@ -77,15 +94,21 @@ pub fn greet_from_there(to: SocketAddr, name: Name) -> io::Result<TcpStream> {
     let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
     rustix::net::bind(&socket, &SocketAddr::new(name.addr.ip(), 0))?;
     rustix::net::connect(&socket, &to)?;
-    greet_over(socket.into(), to, name)
+    greet_over(socket.into(), to, name, |greeting| greeting)
 }
 
-fn greet_over(mut stream: TcpStream, to: SocketAddr, name: Name) -> io::Result<TcpStream> {
+/// Greets over a connection, with the greeting as `said` changes it.
+fn greet_over(
+    mut stream: TcpStream,
+    to: SocketAddr,
+    name: Name,
+    said: impl FnOnce(Vec<u8>) -> Vec<u8>,
+) -> io::Result<TcpStream> {
     stream.set_read_timeout(Some(LIMIT))?;
     let key = name.key();
     let member = Some(name.says(0, State::Alive));
     let mine = Greeting { key: key.key(), nonce: [7; 32], member, you: to, latest: 0 };
-    let mine = greeting::greeting(&mine);
+    let mine = said(greeting::greeting(&mine));
     stream.write_all(&mine)?;
     let mut head = [0; HEAD];
     stream.read_exact(&mut head)?;

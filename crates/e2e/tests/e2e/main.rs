@@ -29,5 +29,6 @@ mod storms;
 mod stuck;
 mod telling;
 mod units;
+mod versions;
 mod waiting;
 mod zones;
