@@ -226,3 +226,48 @@ fn tests_that_documents_name_exist() {
     }
     none("documents name tests that are not there", &gone);
 }
+
+/// Words of a quoted line that differ from one time to the next: names in capitals, numbers with
+/// their units, and quoted names. They and the ends of clauses cut a line into its fixed parts.
+fn fixed_parts(line: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for word in line.split(' ') {
+        let bare = word.trim_matches(|char: char| !char.is_alphanumeric());
+        let is_number = bare.starts_with(|char: char| char.is_ascii_digit());
+        let is_name = !bare.is_empty() && bare.chars().all(|char| char.is_ascii_uppercase()) && bare != "TCP";
+        let is_filler = ["", "%", "s"].contains(&word) || word.starts_with(['…', '"']);
+        let varies = is_number || is_name || is_filler;
+        let ends = word.ends_with([';', ':', ',', '…']);
+        let last = parts.last_mut().expect("there is one");
+        if !varies {
+            last.push_str(if last.is_empty() { "" } else { " " });
+            last.push_str(word.trim_end_matches([';', ':', ',', '…']));
+        }
+        if varies || ends {
+            parts.push(String::new());
+        }
+    }
+    parts.retain(|part| part.contains(' '));
+    parts
+}
+
+/// A reader has a line of a log and searches for it word by word.
+#[test]
+fn the_lines_of_the_troubleshooter_are_said() {
+    /// Of other programs, of the system, and put together from two places.
+    const OF_OTHERS: [&str; 4] =
+        ["address already in use", "serves another", "Transport endpoint is not connected", "cgroup limit"];
+    let is_code = |path: &PathBuf| path.extension().is_some_and(|it| it == "rs") && path.iter().any(|dir| dir == "src");
+    let code = files(&workspace().join("crates")).into_iter().filter(is_code);
+    let code: String = code.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+    // A text may go on in the next line.
+    let code: Vec<&str> = code.split("\\\n").map(str::trim_start).collect();
+    let code = code.concat();
+    let text = std::fs::read_to_string(workspace().join("docs/howto/troubleshoot.md")).expect("it is there");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let lines = rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2));
+    let parts: Vec<String> = lines.flat_map(fixed_parts).filter(|part| !OF_OTHERS.contains(&part.as_str())).collect();
+    assert!(parts.len() > 40, "lines were found: {parts:?}");
+    let unsaid: Vec<_> = parts.iter().filter(|part| !code.contains(part.as_str())).collect();
+    assert!(unsaid.is_empty(), "no program says {unsaid:#?}");
+}
