@@ -13,7 +13,7 @@ const SCRIPT: &str = include_str!("watch.py");
 /// second.
 const SLOW_S: &str = "12";
 /// What a node says when a read has waited for ten seconds, and when none waits any more.
-const WAITS: &str = "a read has waited for chunk";
+const WAITS: &str = "a read of chunk";
 const GOES_ON: &str = "no read waits any more";
 /// A round takes some seconds on a busy machine.
 const ROUND: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_told_of_when_it_was_said_and_not_taken_back() {
-        let log = b"a read has waited for chunk 7\nno read waits any more\nanother line\n";
+        let log = b"a read of chunk 7 waits\nno read waits any more\nanother line\n";
         assert!(told(log, 0, 30));
         assert!(told(log, 30, 30), "said before");
         assert!(!told(log, 53, log.len()), "taken back");

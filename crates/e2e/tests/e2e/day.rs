@@ -354,7 +354,8 @@ fn firewall(day: &mut Day, [old, new]: &[String; 2]) -> Outcome {
     day.compare("M5 has joined behind a firewall")
 }
 
-/// m3 is killed while all read, and comes back.
+/// m3 is killed while all read, and m2, which holds most of the old image: m3 comes back, and m2
+/// serves its file. Meanwhile m3 waits, or reads what m4 has in its transient cache.
 fn killed(day: &mut Day, old: &str) -> Outcome {
     day.covered()?;
     let died = day.daemon(M3).addr();
@@ -362,12 +363,15 @@ fn killed(day: &mut Day, old: &str) -> Outcome {
     day.gone(M3);
     day.daemon_mut(M2).says(&format!("node {died} died"), NEWS)?;
     day.compare("M3 was killed")?;
-    let reads_it = day.watches.iter().position(|(machine, _)| *machine == M3).expect("it is watched");
-    let (_, watch) = day.watches.remove(reads_it);
+    day.daemon_mut(M2).kill();
+    day.gone(M2);
     day.start(M3, &["--image", &format!("{NAME}={old}")])?;
-    watch.judge(&day.daemon(M3).process().log(), day.ended[M3 as usize]);
+    let file = day.old.clone();
+    let serve = day.vfield.serve(day.host(M2), &[&file]).args(&["--name", "evening.img"]);
+    let daemon = serve.args(&["--join", &day.host(M3).addr().to_string()]).ready()?;
+    day.daemons[M2 as usize] = Some(daemon);
     day.together()?;
-    day.compare("M3 is back")
+    day.compare("M2 and M3 were killed, and M2 serves the old image now")
 }
 
 /// m4's changes have no room: all acknowledged changes are there, now and with more room.
