@@ -6,7 +6,7 @@
 
 mod trust;
 
-pub use trust::{KeyAction, KeyOptions, SignOptions};
+pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 use vfield_bench::args::{self as bench, BenchOptions};
 
 use crate::values::access::Access;
@@ -247,6 +247,18 @@ pub struct DaemonOptions {
     /// systemd credential vfield-field-key if it exists, else an open field]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub field_key: Vec<PathBuf>,
+    /// Identity of this machine, from `vfield key identity`. The node id is then the same after
+    /// each start [default: the systemd credential vfield-identity if it exists, else a new one]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
+    pub identity: Option<PathBuf>,
+    /// Signed list of the nodes that are admitted or revoked, from `vfield key allow` and
+    /// `vfield key revoke`. A later list of any member replaces it
+    #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath, help_heading = "Network")]
+    pub admission: Option<PathBuf>,
+    /// Public key of minisign, or its file, for signatures of admission lists. Without --admission
+    /// the node takes the list from the field. May be repeated
+    #[arg(long, value_name = "PUBKEY", value_hint = ValueHint::FilePath, help_heading = "Network")]
+    pub admission_trust: Vec<String>,
     /// File for the members' addresses; a restarted daemon joins through them too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Network")]
     pub members: Option<PathBuf>,

@@ -4,6 +4,7 @@
 //! A daemon runs in [`vfield_daemon`]; the other commands speak to a daemon, or need none.
 //! The crate holds no part of the protocol between nodes.
 
+pub mod admission_list;
 pub mod args;
 pub mod commands;
 pub mod crash;

@@ -12,15 +12,18 @@ use crate::source_file;
 use crate::values::boost::Boost;
 use crate::values::zone::ZoneChoice;
 use std::collections::BTreeSet;
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
-use vfield_console::failure::Failure;
+use vfield_console::failure::{Failure, plain};
 use vfield_console::values::address::Address;
 use vfield_console::volume::Volume;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
+use vfield_core::wire::SIGNERS_MAX;
+use vfield_daemon::admission::AdmissionFiles;
 use vfield_daemon::key_files::KeyFiles;
 use vfield_daemon::members;
 use vfield_daemon::plan::user::User;
@@ -32,6 +35,8 @@ use vfield_export::nbd;
 use vfield_machine::memory;
 use vfield_machine::network;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
+use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
+use vfield_trust::private_file::Unfit;
 use vfield_trust::signature::TrustedKeys;
 
 /// What a joining node holds of each image if nobody says otherwise: with four nodes the origin may
@@ -64,7 +69,7 @@ pub fn serve(options: ServeOptions) -> Result<Plan, Failure> {
         join_boost: JoinBoost::DEFAULT,
         ..node(&options.daemon, listen, any_port, bootstrap)?
     };
-    Ok(Plan { warnings, ..plan(node, options.daemon, false)? })
+    with(warnings, plan(node, options.daemon, false)?)
 }
 
 /// What `vfield join` is to do.
@@ -95,12 +100,13 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
         ..node(&options.daemon, listen, any_port, bootstrap)?
     };
-    Ok(Plan { warnings, ..plan(node, options.daemon, options.allow_rollback)? })
+    with(warnings, plan(node, options.daemon, options.allow_rollback)?)
 }
 
 fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Result<Plan, Failure> {
     let key_files = KeyFiles::choose(daemon.field_key.clone());
     node.field_keys = key_files.read()?;
+    let (admission, warnings) = admission(&daemon, &mut node)?;
     let mut places = Vec::new();
     for endpoint in &daemon.nbd {
         let place = endpoint.resolve()?;
@@ -132,6 +138,7 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
         exports,
         overlay,
         key_files,
+        admission,
         allow_rollback,
         control,
         sandbox,
@@ -143,8 +150,57 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
         config: None,
         volume: Volume::default(),
         read_volume: |config, given| Ok(Settings::load(Some(config))?.volume(given)),
-        warnings: Vec::new(),
+        warnings,
     })
+}
+
+/// A plan with more to tell.
+fn with(warnings: Vec<String>, plan: Plan) -> Result<Plan, Failure> {
+    Ok(Plan { warnings: [warnings, plan.warnings].concat(), ..plan })
+}
+
+/// Takes the identity, and reads the admission list.
+fn admission(daemon: &DaemonOptions, node: &mut NodeConfig) -> Result<(AdmissionFiles, Vec<String>), Failure> {
+    let identity = daemon.identity.clone().or_else(identity_file::credential);
+    let taken = identity.as_deref().map(identity_file::take).transpose().map_err(explain_identity)?;
+    node.identity = taken.map(Arc::new);
+    let signers = TrustedKeys::read(&daemon.admission_trust).map_err(signature::explain)?;
+    if daemon.admission_trust.len() > SIGNERS_MAX {
+        let failure = Failure::usage(format!("more than {SIGNERS_MAX} keys in --admission-trust"));
+        return Err(failure.hint("leave out those that sign no lists any more"));
+    }
+    if let (Some(list), None) = (&daemon.admission, &signers) {
+        let failure = Failure::usage(format!("nobody is trusted to sign the admission list {}", list.display()));
+        return Err(failure.hint("name the signer's public key: --admission-trust PUBKEY"));
+    }
+    let files = AdmissionFiles { list: daemon.admission.clone(), signers };
+    let (list, warnings) = files.start()?;
+    (node.admission, node.admission_signers) = (list, files.signers.clone());
+    Ok((files, warnings))
+}
+
+/// `error` for people.
+pub fn explain_identity(error: IdentityError) -> Failure {
+    let (path, fact) = (error.path.display().to_string(), error.to_string());
+    let hint = match &error.why {
+        IdentityFault::Unfit(Unfit::Io(source)) => {
+            let hint = match source.kind() {
+                ErrorKind::NotFound => "make one with `vfield key identity FILE`",
+                ErrorKind::AlreadyExists => "identities are not overwritten: choose a new file",
+                _ => "check the file and its directory",
+            };
+            return Failure::failed(format!("identity {path}: {}", plain(source))).hint(hint);
+        }
+        IdentityFault::Unfit(Unfit::Open(_)) => {
+            format!("chmod 600 {path}; if others may have read it, make a new one and revoke this one")
+        }
+        IdentityFault::Unfit(Unfit::Foreign(_)) => {
+            "give a file that belongs to the user whom the daemon runs as".to_owned()
+        }
+        IdentityFault::InUse => "give each daemon an identity of its own: `vfield key identity FILE`".to_owned(),
+        _ => "an identity file is what `vfield key identity FILE` makes".to_owned(),
+    };
+    Failure::failed(fact).hint(hint)
 }
 
 /// Members of an earlier daemon besides the known ones.
@@ -191,6 +247,9 @@ fn node(
         join_boost: JoinBoost::DEFAULT,
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
         field_keys: None,
+        identity: None,
+        admission_signers: None,
+        admission: None,
         trusted: None,
         keeper: None,
         hash_threads: cores().into(),

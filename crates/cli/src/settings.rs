@@ -57,6 +57,9 @@ pub struct Settings {
     advertise: Option<Address>,
     zone: Option<ZoneChoice>,
     field_key: OneOrMany<PathBuf>,
+    identity: Option<PathBuf>,
+    admission: Option<PathBuf>,
+    admission_trust: OneOrMany<String>,
     trust: OneOrMany<String>,
     allow_rollback: bool,
     members: Option<PathBuf>,
@@ -159,6 +162,9 @@ impl Settings {
         options.advertise = options.advertise.or(self.advertise);
         options.zone = options.zone.or(self.zone);
         fill(&mut options.field_key, &self.field_key);
+        options.identity = options.identity.or(self.identity);
+        options.admission = options.admission.or(self.admission);
+        fill(&mut options.admission_trust, &self.admission_trust);
         options.members = options.members.or(self.members);
         options.retry = options.retry.or(self.retry);
         options.control.control = options.control.control.or(self.control);

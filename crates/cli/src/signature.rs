@@ -53,15 +53,19 @@ pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
     write(&at, &statement)?;
     if let Some(key) = key {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let file_name = at.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let comment = format!("timestamp:{now}\tfile:{file_name}\thashed");
-        // With the public key it verifies what it has signed: a damaged key is found out here.
-        let signed = PublicKey::from_secret_key(&key)
-            .and_then(|public| minisign::sign(Some(&public), &key, Cursor::new(&statement), Some(&comment), None));
-        let signed = signed.map_err(|error| Failure::failed(format!("signing failed: {error}")))?;
-        write(&beside_it(file, SIGNATURE), &signed.into_string())?;
+        write(&beside_it(file, SIGNATURE), &of(&key, &statement, &at, now)?)?;
     }
     output::put(statement.as_bytes())
+}
+
+/// A signature of the text in a file, made at `timestamp`, in seconds since 1970.
+pub fn of(key: &SecretKey, text: &str, file: &Path, timestamp: u64) -> Result<String, Failure> {
+    let file_name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let comment = format!("timestamp:{timestamp}\tfile:{file_name}\thashed");
+    // With the public key it verifies what it has signed: a damaged key is found out here.
+    let signed = PublicKey::from_secret_key(key)
+        .and_then(|public| minisign::sign(Some(&public), key, Cursor::new(text), Some(&comment), None));
+    signed.map(minisign::SignatureBox::into_string).map_err(|error| Failure::failed(format!("signing failed: {error}")))
 }
 
 /// The signature that lies beside an image's file, if there is one.
@@ -106,7 +110,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-fn secret(path: &Path) -> Result<SecretKey, Failure> {
+/// The secret key in a file; a password is asked for.
+pub fn secret(path: &Path) -> Result<SecretKey, Failure> {
     let refused = |why: &str| Failure::failed(format!("secret key {}: {why}", path.display()));
     let text = read_short(path).map_err(|error| refused(&plain(&error)).hint("check --secret-key"))?;
     let not_a_key = || refused("not a secret key of minisign").hint("give a secret key of `minisign -G`");

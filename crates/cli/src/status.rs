@@ -11,7 +11,8 @@ use vfield_control::offer::MemoryStatus;
 use vfield_control::shares::some_percent;
 use vfield_core::misdeed::Tally;
 use vfield_node::status::{
-    FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status, WaitingChunk, ZoneStatus,
+    AdmissionStatus, FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status,
+    WaitingChunk, ZoneStatus,
 };
 
 /// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
@@ -31,6 +32,9 @@ pub fn text(status: &DaemonStatus) -> String {
         clean(&node.version)
     );
     line(&mut out, &format!("  field  {}", field_text(&node.field)));
+    if let Some(text) = identity_text(node) {
+        line(&mut out, &format!("  nodes  {text}"));
+    }
     if let Some(zone) = zone_text(&node.zone) {
         line(&mut out, &format!("  zone   {zone}"));
     }
@@ -89,6 +93,21 @@ fn field_text(field: &FieldStatus) -> String {
         count => format!("; {count} connections rejected"),
     };
     format!("closed, encrypted, key {}{others}{turned_away}", clean(spoken))
+}
+
+/// Who this node is, and whom it admits; nothing for a drawn identity without a list.
+fn identity_text(node: &Status) -> Option<String> {
+    let lasting = node.identity.lasting.then(|| format!("this one has the lasting key {}", clean(&node.identity.key)));
+    let list = node.admission.as_ref().map(|list| {
+        let turned_away = match list.turned_away {
+            0 => String::new(),
+            count => format!(", {count} rejected"),
+        };
+        let AdmissionStatus { timestamp, allowed, revoked, .. } = list;
+        format!("list signed at {timestamp}: {allowed} allowed, {revoked} revoked{turned_away}")
+    });
+    let said: Vec<String> = lasting.into_iter().chain(list).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// What strangers and peers did that they should not have; nothing if they behaved.

@@ -4,7 +4,7 @@ use super::*;
 use vfield_control::message::STATUS_FORMAT;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_core::misdeed::Misdeed;
-use vfield_node::status::{GoneStatus, SourceStatus, Traffic, WaitingChunk};
+use vfield_node::status::{GoneStatus, IdentityStatus, SourceStatus, Traffic, WaitingChunk};
 
 fn origin() -> DaemonStatus {
     let image = ImageStatus {
@@ -59,6 +59,8 @@ fn origin() -> DaemonStatus {
                 ..PeerTraffic::default()
             }],
             field: FieldStatus::default(),
+            identity: IdentityStatus::default(),
+            admission: None,
             misdeeds: Tally::default(),
             warnings: Vec::new(),
         },

@@ -4,8 +4,8 @@ use vfield_control::message::{DaemonStatus, OverlayStatus, STATUS_FORMAT};
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_control::reference::{documented, example, fields, format_of};
 use vfield_node::status::{
-    GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, RiskStatus, SignatureStatus, SourceStatus,
-    Status, WaitingChunk,
+    AdmissionStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, RiskStatus, SignatureStatus,
+    SourceStatus, Status, WaitingChunk,
 };
 
 const STATUS: &str = include_str!("../../../docs/reference/status-json.md");
@@ -25,6 +25,7 @@ fn full_status() -> DaemonStatus {
         nodes: vec![NodeStatus::default()],
         gone: vec![GoneStatus::default()],
         peers: vec![PeerTraffic::default()],
+        admission: Some(AdmissionStatus::default()),
         ..Status::default()
     };
     let exports = vec![ExportStatus::of_all(ExportKind::Nbd, "")];

@@ -79,7 +79,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
-    /// Read the field keys' files again; answered by [`Reply::Keys`].
+    /// Read the files of the field keys and of the admission list again; answered by
+    /// [`Reply::Keys`].
     ReloadKeys,
     /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
     Cat {
@@ -181,6 +182,9 @@ pub enum Reply {
     Keys {
         /// Their names, the spoken one first.
         ids: Vec<String>,
+        /// The admission list in force, in words, if it was read again too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        admission: Option<String>,
     },
     /// So many raw bytes follow this line.
     Data {

@@ -111,7 +111,7 @@ impl Daemon for Fake {
     }
 
     fn reload_keys(&self) -> Reply {
-        Reply::Keys { ids: vec!["0a0b0c0d".to_owned()] }
+        Reply::Keys { ids: vec!["0a0b0c0d".to_owned()], admission: None }
     }
 
     fn rehearse_leave(&self) -> Pending<'_, Reply> {

@@ -4,6 +4,7 @@
 //! Start with [`node`], the machine that the daemon and the simulator drive, and [`placement`], the
 //! idea that makes it fast. Everything else trusts [`hash_tree`] and [`image`].
 
+pub mod admission;
 pub mod bits;
 pub mod chunk;
 pub mod config;

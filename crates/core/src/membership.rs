@@ -13,6 +13,7 @@
 //! send, and the members that came and went. It knows nothing of chunks, draws no random numbers,
 //! and sleeps until [`Membership::next_wake`].
 
+mod admitting;
 mod denial;
 mod effects;
 mod hearing;
@@ -24,6 +25,7 @@ mod roster;
 mod telling;
 mod watch;
 
+use crate::admission::Admission;
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
 use crate::image::{Geometry, Header};
@@ -33,7 +35,7 @@ use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
 use crate::snapshot::Known;
 use crate::time::Time;
-pub use effects::Effects;
+pub use effects::{Effects, Rival};
 pub use member::{Departed, Departure, Member, State};
 pub use message::Level;
 use message::{DATAGRAM_MAX, Head, Item, Purpose};
@@ -92,8 +94,11 @@ pub struct Membership {
     /// The member that sent the last snapshot. Newcomers mostly get theirs from the same one.
     introducer: Option<NodeId>,
     denials: u64,
-    /// When this node last adopted a generation of others that is beyond any clock.
+    /// When this node last adopted the numbers of others, and how often it did so in a row because
+    /// of another address.
     followed: Option<Time>,
+    rivals: u32,
+    admission: Shared<Admission>,
     /// The sender of the statement being taken in.
     teller: Option<NodeId>,
     /// Answers to strangers: since when they are counted, and how many.
@@ -126,6 +131,8 @@ impl Membership {
             introducer: None,
             denials: 0,
             followed: None,
+            rivals: 0,
+            admission: Shared::default(),
             teller: None,
             to_strangers: (now, 0),
             effects: Effects::default(),
@@ -193,7 +200,7 @@ impl Membership {
         self.now = now;
         let Some((head, items)) = message::parse(bytes) else { return Effects::default() };
         let Head { from, purpose, .. } = head;
-        if from == self.me().node || self.gone {
+        if from == self.me().node || self.gone || !self.admission.may_admit(from) {
             return Effects::default();
         }
         if head.to != self.me().node {
@@ -361,6 +368,9 @@ impl Membership {
     /// Announces that this node leaves.
     pub fn leave(&mut self, now: Time) -> Effects {
         self.now = now;
+        if self.gone {
+            return Effects::default();
+        }
         self.choose_partners();
         let partners: Vec<NodeId> = self.news.partners().collect();
         let farewell = [Item::Member(Member::signed(*self.me(), self.mine.incarnation, true, &*self.keys))];
@@ -466,22 +476,9 @@ impl Membership {
         &self.records
     }
 
-    /// Forgets the records of nodes that are not alive.
-    pub fn sweep(&mut self) {
-        let (me, live) = (self.me().node, self.roster.live());
-        self.records.retain(|node| node == me || live.contains_key(&node));
-        self.verified.retain(|node, _| self.roster.get(*node).is_some());
-        self.verified_records.retain(|key, _| self.records.get(key).is_some());
-    }
-
     /// A member's time, which is longer while machines are busy starting.
     fn paced(&self, time: Duration) -> Duration {
         if self.forming { time * TALK_FORMING } else { time }
-    }
-
-    /// True for a node that can be a member here.
-    fn admits(&self, identity: &Identity) -> bool {
-        self.level == Level::Backbone || identity.zone == self.me().zone
     }
 
     /// Handles a sign of life: if the node is held for dead, it is to be greeted.

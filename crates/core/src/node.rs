@@ -7,6 +7,7 @@
 //!
 //! A read or a peer's request that hits the shell's store never comes here.
 
+mod admitting;
 mod backbone;
 mod choosing;
 mod claims;
@@ -35,6 +36,7 @@ pub use images::ImageConfig;
 pub use load::Load;
 pub use view::{ImageView, LongestWait, MemberView, Waited, ZonesView};
 
+use crate::admission::Admission;
 use crate::chunk::Chunk;
 use crate::config::Config;
 use crate::fetch::{ImageNumber, Request, Token, Turn};
@@ -90,6 +92,8 @@ pub struct Node {
     seed: u64,
     /// This node's signatures.
     keys: Shared<dyn Signatures>,
+    /// The admission list in force.
+    admission: Shared<Admission>,
     /// The members of this node's zone.
     membership: Membership,
     outside: outside::Outside,
@@ -154,6 +158,7 @@ impl Node {
         let mut node = Self {
             membership: Membership::new(Level::Zone, me, Shared::clone(&keys), now),
             keys,
+            admission: Shared::default(),
             outside: outside::Outside::default(),
             member_at: None,
             mapped: 0,
@@ -253,6 +258,7 @@ impl Node {
             }
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
+            Input::Admission(admission) => self.admit(admission),
             Input::Drop(image) => self.drop_image(image),
             Input::Inquire { times, parts } => self.inquired(times, parts),
             Input::Leave => self.leave(true),

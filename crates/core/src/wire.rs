@@ -7,8 +7,13 @@
 //! is in docs/reference/protocol.md.
 
 mod dialling;
+mod lists;
 
 pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
+
+pub use lists::{
+    ListQuestion, SIGNERS_MAX, SignedList, decode_list, decode_list_question, list_frame, list_question_frame,
+};
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::header_proof::HeaderProof;
@@ -114,6 +119,10 @@ pub enum Kind {
     Header,
     /// The answer to [`Kind::Header`]: a [`HeaderProof`].
     HeaderProof,
+    /// Asks for a later admission list: a [`ListQuestion`].
+    AdmissionQuestion,
+    /// The answer to [`Kind::AdmissionQuestion`]: a [`SignedList`].
+    AdmissionList,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -207,6 +216,8 @@ impl FrameHeader {
             Kind::DialledBack => 12,
             Kind::Header => 13,
             Kind::HeaderProof => 14,
+            Kind::AdmissionQuestion => 15,
+            Kind::AdmissionList => 16,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -249,6 +260,8 @@ impl FrameHeader {
             12 => (Kind::DialledBack, DIAL_BACK_PAYLOAD),
             13 => (Kind::Header, HEADER_PAYLOAD),
             14 => (Kind::HeaderProof, HeaderProof::BYTES_MAX as u32),
+            15 => (Kind::AdmissionQuestion, lists::QUESTION_MAX),
+            16 => (Kind::AdmissionList, SNAPSHOT_MAX),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {

@@ -20,7 +20,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 16] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -35,6 +35,8 @@ const KINDS: [Kind; 14] = [
     Kind::DialledBack,
     Kind::Header,
     Kind::HeaderProof,
+    Kind::AdmissionQuestion,
+    Kind::AdmissionList,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -326,7 +328,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (15..=255).chain([0]) {
+        for later in (17..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {
@@ -479,7 +481,7 @@ proptest! {
     fn any_header_decodes_to_itself_or_fails(mut bytes: [u8; HEADER], low: bool) {
         if low {
             // Otherwise hardly any would decode.
-            bytes[0] %= 15;
+            bytes[0] %= 17;
             bytes[1] %= 3;
             bytes[3] = if bytes[0] == 3 { bytes[3] % 5 } else { 0 };
             bytes[6..8].fill(0);

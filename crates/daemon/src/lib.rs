@@ -5,6 +5,7 @@
 //! leave` have the same effect; SIGHUP reloads files. It knows neither how chunks travel nor what
 //! NBD is.
 
+pub mod admission;
 mod announce;
 mod exports;
 pub mod guard;
@@ -104,13 +105,15 @@ async fn live(
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
-    let (handler, mut orders) = RequestHandler::new(place.path(), plan.key_files.clone());
+    let (handler, mut orders) = RequestHandler::new(place.path(), plan.key_files.clone(), plan.admission.clone());
     let reloader = Reloader::new(&plan, Arc::clone(&handler), console.clone());
     let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
     let hashing = Arc::clone(&handler);
     let events = reporter.sink(move |event| hashing.hear(event));
+    // The address of another process with this node's identity.
+    let mut outdone = None;
     let started = tokio::select! {
         node = Node::start(plan.node, events) => Ok(node.map_err(start_error::explain)?),
         end = told_to_end(&mut signals, &mut orders, &reloader) => Err(end),
@@ -133,15 +136,22 @@ async fn live(
             handler.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
             announce::running(console, &node, serving, &images.places());
             service_manager::tell("READY=1");
+            let keeping = plan.admission.signers.is_some().then(|| tokio::spawn(admission::keep(Arc::clone(&node))));
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
             let end = loop {
-                let order = told_to_end(&mut signals, &mut orders, &reloader).await;
+                let order = tokio::select! {
+                    order = told_to_end(&mut signals, &mut orders, &reloader) => order,
+                    addr = node.outdone() => {
+                        outdone = Some(addr);
+                        break LeaveOrder { bound: Duration::ZERO, force: true, tell: None };
+                    }
+                };
                 if let Some(order) = leaving::judge(&node, order, &mut signals).await {
                     break order;
                 }
             };
-            if let Some(remembering) = remembering {
-                remembering.abort();
+            for task in remembering.into_iter().chain(keeping) {
+                task.abort();
             }
             (Some((node, images, overlays)), end)
         }
@@ -168,6 +178,10 @@ async fn live(
         console.say("this node has left the field");
     }
     drop(place);
+    if let Some(addr) = outdone {
+        server.finish().await;
+        return Err(start_error::explain(StartError::Twin { addr }));
+    }
     end.answer(Reply::Left { handed_over: left.handed_over, lost: left.lost });
     server.finish().await;
     Ok(())

@@ -3,6 +3,7 @@
 pub mod overlay;
 pub mod user;
 
+use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
 use crate::values::device::DeviceKind;
 use crate::values::sandbox::SandboxMode;
@@ -30,6 +31,8 @@ pub struct Plan {
     pub overlay: Option<OverlayPlan>,
     /// Where the field's keys were read from.
     pub key_files: KeyFiles,
+    /// Where the admission list was read from.
+    pub admission: AdmissionFiles,
     /// True if an image may be older than one read under its name before.
     pub allow_rollback: bool,
     /// The path of --control.

@@ -1,8 +1,8 @@
 //! Reloads of a running daemon (SIGHUP) and changes of its verbosity (SIGUSR1, SIGUSR2).
 //!
-//! Three things: the field keys, the certificates of the NBD server, and the log level of the
-//! configuration file. Each is taken up or left as it was, and said to be. Everything else wants a
-//! start.
+//! Four things: the field keys, the admission list, the certificates of the NBD server, and the
+//! log level of the configuration file. Each is taken up or left as it was, and said to be.
+//! Everything else wants a start.
 
 use super::request_handler::RequestHandler;
 use super::signals::Instruction;
@@ -67,13 +67,16 @@ impl Reloader {
         self.console.tell(&format!("reloaded: {done} (all other options need a start)"));
     }
 
-    /// Nothing for an open field.
+    /// The admission list too; nothing for an open field without one.
     fn keys(&self) -> Option<Outcome> {
         if !self.handler.has_key_files() {
             return None;
         }
         Some(match self.handler.reload_keys() {
-            Reply::Keys { ids } => Ok(format!("field keys {}", ids.join(", "))),
+            Reply::Keys { ids, admission } => {
+                let keys = (!ids.is_empty()).then(|| format!("field keys {}", ids.join(", ")));
+                Ok(keys.into_iter().chain(admission).collect::<Vec<_>>().join("; "))
+            }
             Reply::Refused { fact, .. } => Err(Failure::failed(fact)),
             _ => Err(Failure::failed("field keys: the node is not there yet")),
         })

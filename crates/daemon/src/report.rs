@@ -151,7 +151,7 @@ impl Teller {
         self.gone.1 += 1;
         match self.gone.1 {
             ..=GONE_MAX => {
-                if *how != Departure::Replaced {
+                if !matches!(how, Departure::Replaced | Departure::Excluded) {
                     self.miss(*addr);
                 }
                 Some(line)
@@ -259,6 +259,13 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::NodeJoined { node, addr } => verbose.then(|| format!("node {node} at {addr} joined")),
         Event::NodeGone { addr, how: Departure::Left, .. } => Some(format!("node {addr} left")),
         Event::NodeGone { addr, how: Departure::Died, .. } => Some(format!("node {addr} died or is unreachable")),
+        Event::NodeGone { addr, how: Departure::Excluded, .. } => {
+            Some(format!("node {addr} is shut out: the admission list does not admit it"))
+        }
+        Event::Admission { timestamp, allowed, revoked } => {
+            let others = if *allowed == 0 { "all but the revoked are admitted" } else { "no others are admitted" };
+            Some(format!("admission list signed at {timestamp}: {allowed} allowed, {revoked} revoked; {others}"))
+        }
         Event::NodeGone { node, addr, how: Departure::Replaced } => {
             verbose.then(|| format!("node {node} at {addr} was replaced by another there"))
         }
@@ -292,6 +299,7 @@ fn tell_json(event: &Event) {
             let holder = holder.as_ref().map(|holder| holder.addr.to_string());
             tell!("read_waits", image, chunk, for_s, why, holder)
         }
+        Event::Admission { timestamp, allowed, revoked } => tell!("admission", timestamp, allowed, revoked),
         Event::ReadGoesOn { image, for_s } => tell!("read_goes_on", image, for_s),
         Event::Joined { image, id, size_bytes, capacity_bytes, .. } => {
             tell!("joined", image, id, size_bytes, capacity_bytes)

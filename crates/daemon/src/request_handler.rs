@@ -5,6 +5,7 @@
 
 use super::images::Images;
 use super::overlays::Overlays;
+use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
 use std::fs::File;
 use std::path::Path;
@@ -25,6 +26,8 @@ use vfield_node::Node;
 use vfield_node::event::Event;
 use vfield_node::node::Condition;
 use vfield_node::status::Status;
+use vfield_trust::KeyRing;
+use vfield_trust::admission::Verified;
 
 /// Most time that a status waits for holders to show their chunks. It is enough for a room on a
 /// LAN, and a person hardly notices it.
@@ -52,6 +55,7 @@ pub struct RequestHandler {
     leaves: mpsc::Sender<LeaveOrder>,
     control: String,
     key_files: KeyFiles,
+    admission: AdmissionFiles,
 }
 
 /// An order to leave.
@@ -85,9 +89,9 @@ impl Orders {
 }
 
 impl RequestHandler {
-    /// The handler of a starting daemon with its control socket at `control` and its keys in
-    /// `key_files`.
-    pub fn new(control: &Path, key_files: KeyFiles) -> (Arc<Self>, Orders) {
+    /// The handler of a starting daemon with its control socket at `control`, its keys in
+    /// `key_files`, and its list in `admission`.
+    pub fn new(control: &Path, key_files: KeyFiles, admission: AdmissionFiles) -> (Arc<Self>, Orders) {
         let (leaves, orders) = mpsc::channel(1);
         let handler = Self {
             stage: watch::Sender::new(Stage::Starting),
@@ -95,6 +99,7 @@ impl RequestHandler {
             leaves,
             control: control.display().to_string(),
             key_files,
+            admission,
         };
         (Arc::new(handler), Orders(orders))
     }
@@ -122,9 +127,23 @@ impl RequestHandler {
         self.stage.send_replace(Stage::Leaving);
     }
 
-    /// True if the field was closed with keys out of files.
+    /// True if the field was closed with keys out of files, or has an admission list in a file.
     pub fn has_key_files(&self) -> bool {
-        !self.key_files.paths().is_empty()
+        !self.key_files.paths().is_empty() || self.admission.list.is_some()
+    }
+
+    /// Enforces a list that was read; says which one is in force.
+    fn enforce(&self, node: &Node, list: Option<Verified>) -> Result<Option<String>, Failure> {
+        let Some(list) = list else { return Ok(None) };
+        let read = list.version;
+        let Some(list) = node.enforce(list) else { return Ok(None) };
+        let (signed, allowed, revoked) = (list.version.timestamp, list.admission.allowed(), list.admission.revoked());
+        if read < list.version {
+            let path = self.admission.list.as_deref().unwrap_or(Path::new("")).display().to_string();
+            let fact = format!("admission list {path}: signed at {}, and one of {signed} is in force", read.timestamp);
+            return Err(Failure::failed(fact).hint("edit the latest list, and sign it again"));
+        }
+        Ok(Some(format!("admission list signed at {signed}: {allowed} allowed, {revoked} revoked")))
     }
 
     fn running(&self) -> Result<Arc<Running>, Reply> {
@@ -261,18 +280,24 @@ impl Daemon for RequestHandler {
             Err(reply) => return reply,
         };
         let refused = |failure: Failure| Reply::refused(failure.fact(), failure.hint_text().unwrap_or_default());
-        match self.key_files.read() {
-            Ok(Some(ring)) => {
-                let ids: Vec<String> = ring.ids().iter().map(ToString::to_string).collect();
-                match running.node.replace_keys(ring) {
-                    Ok(()) => {
-                        tracing::info!(target: EVENTS, event = "field_keys", keys = ?ids, "field keys changed");
-                        Reply::Keys { ids }
-                    }
-                    Err(error) => Reply::refused(error.to_string(), "start it again with --field-key"),
-                }
+        // Both, or neither.
+        let read = self.key_files.read().and_then(|ring| Ok((ring, self.admission.read()?)));
+        let (ring, list) = match read {
+            Ok((None, None)) => {
+                return Reply::refused("this node was started without a field key", "start it again with --field-key");
             }
-            Ok(None) => Reply::refused("this node was started without a field key", "start it again with --field-key"),
+            Ok(read) => read,
+            Err(failure) => return refused(failure),
+        };
+        let ids: Vec<String> = ring.iter().flat_map(KeyRing::ids).map(|id| id.to_string()).collect();
+        if let Some(ring) = ring {
+            if let Err(error) = running.node.replace_keys(ring) {
+                return Reply::refused(error.to_string(), "start it again with --field-key");
+            }
+            tracing::info!(target: EVENTS, event = "field_keys", keys = ?ids, "field keys changed");
+        }
+        match self.enforce(&running.node, list) {
+            Ok(admission) => Reply::Keys { ids, admission },
             Err(failure) => refused(failure),
         }
     }

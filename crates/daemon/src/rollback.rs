@@ -68,7 +68,7 @@ fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<
     if entries == before {
         return Ok(());
     }
-    write(dir, &path, &entries).map_err(|error| {
+    write(dir, &entries).map_err(|error| {
         refuse(&path, &plain(&error)).hint("this file is needed to tell an older image from a newer one")
     })
 }
@@ -83,13 +83,18 @@ fn read(path: &Path) -> Result<Entries, Failure> {
     serde_json::from_slice(&text).map_err(|_| refuse(path, "damaged").hint(hint))
 }
 
-fn write(dir: &Path, path: &Path, entries: &Entries) -> std::io::Result<()> {
+fn write(dir: &Path, entries: &Entries) -> std::io::Result<()> {
+    replace(dir, FILE, &serde_json::to_vec_pretty(entries)?)
+}
+
+/// Replaces a file of lasting state as a whole.
+pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     // Of this process alone: two daemons may start at once.
-    let new = dir.join(format!("{FILE}.{}", std::process::id()));
+    let new = dir.join(format!("{name}.{}", std::process::id()));
     let mut file = std::fs::File::create(&new)?;
-    let written = file.write_all(&serde_json::to_vec_pretty(entries)?).and_then(|()| file.sync_all());
-    let replaced = written.and_then(|()| std::fs::rename(&new, path));
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let replaced = written.and_then(|()| std::fs::rename(&new, dir.join(name)));
     replaced.inspect_err(|_| {
         let _ = std::fs::remove_file(&new);
     })
@@ -101,7 +106,7 @@ fn refuse(path: &Path, why: &str) -> Failure {
 
 /// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for
 /// lasting state.
-fn usual_dir() -> PathBuf {
+pub fn usual_dir() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(dir) = set("STATE_DIRECTORY") {
         return dir;

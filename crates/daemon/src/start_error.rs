@@ -6,6 +6,10 @@ use vfield_console::values::size::human;
 use vfield_node::node::StartError;
 use vfield_node::proofs::Disbelief;
 
+/// What to do about two machines with one identity.
+pub const TWIN: &str = "each machine needs its own file: make one with `vfield key identity FILE`; \
+    if the other process is not yours, revoke its key";
+
 /// `error` for people.
 pub fn explain(error: StartError) -> Failure {
     let fact = error.to_string();
@@ -28,6 +32,10 @@ pub fn explain(error: StartError) -> Failure {
         StartError::Bootstrap { .. } => Failure::failed(fact).hint(
             "name a running member: `vfield status` shows its address; a firewall must pass TCP and UDP; \
              --retry forever keeps trying",
+        ),
+        StartError::Twin { .. } => Failure::failed(fact).hint(TWIN),
+        StartError::NotAdmitted { .. } => Failure::failed(fact).hint(
+            "whoever signs the list can admit it: `vfield key allow LIST KEY NAME`; another --identity may be admitted",
         ),
         StartError::Untrusted { why: Disbelief::Unsigned, .. } => Failure::failed(fact)
             .hint("sign it on its origin with `vfield sign FILE --secret-key KEY`, and serve it again"),

@@ -36,7 +36,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let replies = [
         Reply::Left { handed_over: 5, lost: 0 },
         Reply::Data { bytes: 5 },
-        Reply::Keys { ids: vec!["01020304".to_owned()] },
+        Reply::Keys { ids: vec!["01020304".to_owned()], admission: None },
         Reply::refused("no", "none"),
     ];
     requests.iter().map(Request::line).chain([wait]).chain(replies.iter().map(Reply::line)).collect()

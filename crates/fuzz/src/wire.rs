@@ -14,7 +14,9 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::{Signature, Simulated};
 use vfield_core::snapshot::Snapshot;
-use vfield_core::wire::{self, FrameHeader, GET_FRAME, Get, HEADER, Kind, Priority, Proof, Refusal};
+use vfield_core::wire::{
+    self, FrameHeader, GET_FRAME, Get, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, SignedList,
+};
 
 /// A stream: of greetings if it begins with the magic, else of frames.
 pub fn target(bytes: &[u8]) {
@@ -85,6 +87,17 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let Ok(proof) = wire::decode_header_proof(payload) else { return };
             assert_eq!(wire::header_proof_frame(request, &proof)[HEADER..], *payload);
         }
+        Kind::AdmissionQuestion => {
+            let Ok(question) = wire::decode_list_question(payload) else { return };
+            assert_eq!(
+                wire::decode_list_question(&wire::list_question_frame(request, &question)[HEADER..]),
+                Ok(question)
+            );
+        }
+        Kind::AdmissionList => {
+            let Ok(list) = wire::decode_list(payload) else { return };
+            assert_eq!(wire::decode_list(&wire::list_frame(request, &list)[HEADER..]), Ok(list));
+        }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
         Kind::Data | Kind::Unknown(_) => {}
@@ -153,6 +166,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         wire::proof_frame(1, &proof),
         wire::header_frame(1, ImageId([7; 32])),
         wire::header_proof_frame(1, &HeaderProof::of(&header, &[9; 600 * 32])),
+        wire::list_question_frame(1, &ListQuestion { signers: vec![7], ..ListQuestion::default() }),
+        wire::list_frame(1, &SignedList { text: "a list".to_owned(), signature: "a signature".to_owned() }),
         wire::snapshot_frame(Kind::Sync, 1, snapshot()),
         wire::snapshot_frame(Kind::Synced, 1, Snapshot::default()),
     ]

@@ -12,6 +12,8 @@ use vfield_core::identity::Zone;
 use vfield_core::image::{IdDigits, ImageId};
 use vfield_core::wire::Proof;
 use vfield_trust::KeyRing;
+use vfield_trust::admission::Verified;
+use vfield_trust::identity_file::Identity;
 use vfield_trust::signature::TrustedKeys;
 
 /// Port of a node when none is given, TCP and UDP.
@@ -55,6 +57,12 @@ pub struct NodeConfig {
     pub hash_threads: usize,
     /// The field's keys, the first of them used for sending; none for an open field.
     pub field_keys: Option<KeyRing>,
+    /// The identity of this node, the same after each start; without one it draws a key.
+    pub identity: Option<Arc<Identity>>,
+    /// The signers of admission lists; `None` if every node is admitted.
+    pub admission_signers: Option<TrustedKeys>,
+    /// The admission list at the start, signed by one of them.
+    pub admission: Option<Verified>,
     /// The signers whose signatures joined images need; `None` if any image is read.
     pub trusted: Option<TrustedKeys>,
     /// The keeper of the stores' memory for the next process of this node.

@@ -8,6 +8,7 @@
 mod alone;
 mod outputs;
 
+use crate::admissions::Admissions;
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
@@ -72,6 +73,16 @@ const WAKE_EVERY: Duration = Duration::from_millis(5);
 /// A pause without an end, in a form that no timer overflows with.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
+/// Who a node is, and whom it admits.
+pub struct Trust {
+    /// The key of the node.
+    pub key: Arc<NodeKey>,
+    /// True if it was not drawn for this process.
+    pub lasting_key: bool,
+    /// The admission list.
+    pub admissions: Admissions,
+}
+
 /// The owner of a core, shared by all tasks of a node.
 pub struct Driver {
     machine: Mutex<Machine>,
@@ -93,6 +104,12 @@ pub struct Driver {
     pub keys: Arc<FieldKeys>,
     /// The key of this node.
     pub key: Arc<NodeKey>,
+    /// True if an earlier process had this key too.
+    pub lasting_key: bool,
+    /// The admission list in force.
+    pub admissions: Admissions,
+    /// The address of another process with this node's key, once this one yields to it.
+    pub outdone: watch::Sender<Option<SocketAddr>>,
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
@@ -119,7 +136,7 @@ impl Driver {
         core: impl FnOnce(Time) -> Core,
         gossip: Gossip,
         keys: Arc<FieldKeys>,
-        key: Arc<NodeKey>,
+        Trust { key, lasting_key, admissions }: Trust,
         pool: bool,
         guessed: bool,
         events: EventSink,
@@ -141,6 +158,9 @@ impl Driver {
             counters: Counters::default(),
             keys,
             key,
+            lasting_key,
+            admissions,
+            outdone: watch::Sender::new(None),
             proofs: Proofs::default(),
             gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
             misdeeds,
@@ -219,7 +239,8 @@ impl Driver {
     /// What this node shows of itself in a greeting.
     pub fn me(&self) -> Me {
         let (member, latest) = self.look(|core| (*core.myself(), core.latest()));
-        Me { member, latest, key: Arc::clone(&self.key), keys: self.keys.ring() }
+        let (key, keys, admission) = (Arc::clone(&self.key), self.keys.ring(), self.admissions.admission());
+        Me { member, latest, key, keys, admission, guest: false }
     }
 
     /// The image with this id, if this node takes part in it.

@@ -59,6 +59,9 @@ pub async fn enter(
             Ok(met) => return Ok(met),
             Err(tried) => tried,
         };
+        if tried.iter().any(|(_, error)| matches!(error, GreetError::Twin(_))) {
+            return Err(tried);
+        }
         let opens = waits && tried.iter().any(|(_, error)| error.is_starting());
         let may_open = tried.iter().any(|(_, error)| error.may_pass());
         if !opens && (patience.is_over() || !may_open) {
@@ -93,6 +96,8 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>
                 });
                 return Ok(Some((addr, guest)));
             }
+            // Whom the others met does not count: this node is not to be a member.
+            (addr, Err(error @ GreetError::Twin(_))) => return Err(vec![(addr, error)]),
             (addr, Err(error)) => tried.push((addr, error)),
         }
     }

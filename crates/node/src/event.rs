@@ -145,6 +145,15 @@ pub enum Event {
         /// About how long the first of them waited, in seconds.
         for_s: u64,
     },
+    /// Another admission list is in force.
+    Admission {
+        /// Seconds since 1970, as its signer says.
+        timestamp: u64,
+        /// The number of allowed keys; without any, all that are not revoked are admitted.
+        allowed: u64,
+        /// The number of revoked keys.
+        revoked: u64,
+    },
     /// A fact that needs a person's attention: a lying peer, a changed source file.
     Warning(String),
 }

@@ -13,10 +13,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use vfield_core::admission::Admission;
 use vfield_core::greeting::{self, Greeting, HEAD, MAGIC, MAGIC_STARTING, PROOF, Transcript};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::membership::Member;
-use vfield_core::signing::{Signature, Signatures};
+use vfield_core::signing::{PublicKey, Signature, Signatures};
 use vfield_core::wire::WireError;
 use vfield_trust::handshake::{Channel, Handshake, HandshakeError};
 use vfield_trust::{KeyRing, NodeKey, record};
@@ -53,9 +54,21 @@ pub enum GreetError {
     /// It does not have the key that its greeting names.
     #[error("it did not prove its identity")]
     Impostor,
-    /// The connection leads back to this node.
+    /// The connection leads back to this node, or to another process with its key.
     #[error("this is the node itself")]
-    Myself,
+    Myself {
+        /// The generation of the process there.
+        generation: u64,
+    },
+    /// Another process uses this node's identity.
+    #[error("another process uses this node's identity at {0}")]
+    Twin(SocketAddr),
+    /// This node's admission list does not admit it.
+    #[error("this node's admission list does not admit its identity")]
+    NotAdmitted,
+    /// It hung up instead of proving its identity.
+    #[error("it hung up after the greeting: its admission list does not admit this node's identity")]
+    Unwelcome,
     /// It closed the connection where a member would have answered.
     #[error("it hung up: {}", hung_up(*.with_key))]
     HungUp {
@@ -83,6 +96,14 @@ impl GreetError {
     /// True if the other side has just been started.
     pub const fn is_starting(&self) -> bool {
         matches!(self, Self::Starting(_))
+    }
+
+    /// The address of another process with this node's identity.
+    pub const fn twin(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Twin(addr) => Some(*addr),
+            _ => None,
+        }
     }
 
     /// True if a retry may help: a node that does not answer may be about to start.
@@ -118,6 +139,10 @@ pub struct Me {
     pub key: Arc<NodeKey>,
     /// The keys of its field, if it has some.
     pub keys: Option<KeyRing>,
+    /// The nodes that are admitted.
+    pub admission: Arc<Admission>,
+    /// True to say nothing of itself.
+    pub guest: bool,
 }
 
 /// The other side of a connection, which has proved who it is.
@@ -127,6 +152,8 @@ pub struct Greeted {
     pub connection: Connection,
     /// Its id, which it has proved.
     pub node: NodeId,
+    /// Its public key.
+    pub key: PublicKey,
     /// Its statement about itself; `None` for a guest.
     pub member: Option<Member>,
     /// The latest generation of a member that it knows.
@@ -168,7 +195,8 @@ pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(G
         other => other,
     })?;
     if met.node == me.member.identity.node {
-        return Err(GreetError::Myself);
+        let generation = met.member.map_or(0, |member| member.identity.generation);
+        return Err(GreetError::Myself { generation });
     }
     // Guests dial; they are not dialled.
     let member = met.member.ok_or(GreetError::Wire(WireError::Payload))?;
@@ -262,7 +290,7 @@ async fn exchange(
 ) -> Result<Greetings, GreetError> {
     let mut nonce = [0; 32];
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
-    let (key, member, latest) = (me.key.key(), Some(me.member), me.latest);
+    let (key, member, latest) = (me.key.key(), Some(me.member).filter(|_| !me.guest), me.latest);
     let mine = greeting::greeting(&Greeting { key, nonce, member, you, latest });
     connection.send(&mine).await?;
     let head = connection.receive(HEAD).await?;
@@ -283,11 +311,18 @@ async fn meet(
     binding: &[u8; 32],
 ) -> Result<Greeted, GreetError> {
     let Greetings { theirs, transcript } = exchange(&mut connection, me, you, dials, binding).await?;
+    // A node that is not admitted hears nothing more. To claim another key would need its proof.
+    if !me.admission.admits(&theirs.key) {
+        return Err(GreetError::NotAdmitted);
+    }
     connection.send(transcript.prove(dials, &*me.key).bytes()).await?;
-    let proof = connection.receive(PROOF).await?;
+    let proof = connection.receive(PROOF).await.map_err(|error| match error {
+        error if dials && is_end(&error) => GreetError::Unwelcome,
+        error => GreetError::Io(error),
+    })?;
     let proof = Signature::from(*proof.first_chunk().expect("as long as was asked for"));
     let node = transcript.prover(!dials, &theirs, &proof, &*me.key).ok_or(GreetError::Impostor)?;
-    Ok(Greeted { connection, node, member: theirs.member, latest: theirs.latest })
+    Ok(Greeted { connection, node, key: theirs.key, member: theirs.member, latest: theirs.latest })
 }
 
 #[cfg(test)]

@@ -77,6 +77,11 @@ pub async fn ask_all<T, F>(
 pub struct Guest(Connection);
 
 impl Guest {
+    /// Over a connection that was greeted.
+    pub const fn over(connection: Connection) -> Self {
+        Self(connection)
+    }
+
     /// Connects to a member and greets it.
     pub async fn at(driver: &Driver, addr: SocketAddr) -> Result<Self, GreetError> {
         Ok(Self::greet(driver, addr).await?.0)

@@ -4,6 +4,7 @@
 //! [`links`] asks peers, [`server`] answers them, [`store`] and [`origin`] hold the bytes,
 //! [`reader`] serves exports.
 
+mod admissions;
 pub mod bootstrap;
 mod changed;
 pub mod config;
@@ -36,6 +37,7 @@ pub mod status;
 pub mod store;
 mod survey;
 pub mod traffic;
+mod twins;
 mod waits;
 pub mod whereabouts;
 

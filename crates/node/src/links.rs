@@ -14,6 +14,7 @@ use crate::field_keys::FieldKeys;
 pub use lane::Lane;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vfield_core::admission::Admission;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId};
@@ -83,7 +84,16 @@ impl Links {
     /// Exchanges snapshots with a peer; the answer goes to the core.
     pub fn sync(&self, driver: &Arc<Driver>, peer: Identity) {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.question(&peer)));
-        self.lane(driver, peer, Purpose::Demand).send(&frame);
+        let lane = self.lane(driver, peer, Purpose::Demand);
+        lane.send(&frame);
+        if let Some(question) = driver.admissions.question() {
+            lane.send(&question);
+        }
+    }
+
+    /// Sends a peer a frame that is answered later, or not at all.
+    pub fn ask(&self, driver: &Arc<Driver>, peer: Identity, frame: &[u8]) {
+        self.lane(driver, peer, Purpose::Demand).send(frame);
     }
 
     /// Tells a peer that an answer is no longer wanted, if it was asked over a pooled lane.
@@ -120,6 +130,17 @@ impl Links {
     pub fn close_strangers(&self, keys: &FieldKeys) {
         self.lanes().retain(|_, lane| {
             let stays = lane.belongs(keys);
+            if !stays {
+                lane.close();
+            }
+            stays
+        });
+    }
+
+    /// Closes the connections to nodes that are not admitted any more.
+    pub fn close_excluded(&self, admission: &Admission) {
+        self.lanes().retain(|(node, _), lane| {
+            let stays = admission.may_admit(*node);
             if !stays {
                 lane.close();
             }

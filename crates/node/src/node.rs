@@ -7,9 +7,10 @@ mod start_error;
 
 pub use start_error::StartError;
 
+use crate::admissions::{Admissions, not_admitted};
 use crate::bootstrap;
 use crate::config::{ImageSelector, NodeConfig};
-use crate::driver::Driver;
+use crate::driver::{Driver, Trust};
 use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
@@ -30,12 +31,15 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use vfield_block::source::BlockSource;
 use vfield_core::config::Config;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{ImageView, Input, Node as Core};
+use vfield_core::signing::Signatures as _;
+use vfield_trust::admission::Verified;
 use vfield_trust::{KeyRing, NodeKey};
 
 /// Interval at which a leaving node checks whether others have taken over.
@@ -102,8 +106,8 @@ impl Node {
             never = lobby::keep(&listener, &keys, &percent) => match never {},
         };
         let (addr, zone) = (advertised(&config, listening), config.zone);
-        let failed = |_| StartError::System { what: "drawing a key", source: ErrorKind::Other.into() };
-        let key = Arc::new(NodeKey::draw().map_err(failed)?);
+        let trust = trust(&config)?;
+        let key = Arc::clone(&trust.key);
         let me = Identity { addr, node: key.node(), generation: now_ms(), zone };
         let (pool, seed) = (config.tuning.pool, random()?);
         let core_config = core_config(&config);
@@ -111,14 +115,17 @@ impl Node {
         let signs = Arc::clone(&key);
         let core = |now| Core::new(me, signs, core_config, seed, now);
         let guesses = guesses(&config, listening);
-        let (driver, hints) = Driver::new(core, gossip, keys, key, pool, guesses, Arc::clone(&events));
+        let (driver, hints) = Driver::new(core, gossip, keys, trust, pool, guesses, Arc::clone(&events));
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
         driver.apply(Input::Bootstrap(config.bootstrap.clone()));
+        if let Some(list) = driver.admissions.in_force() {
+            driver.apply(Input::Admission(Arc::clone(&list.admission)));
+        }
 
-        let config = NodeConfig { field_keys: None, ..config };
+        let config = NodeConfig { field_keys: None, admission: None, ..config };
         let (started, tasks) = (Instant::now(), Mutex::new(tasks));
         let node =
             Self { driver, config, held: Mutex::default(), adding: Default::default(), listening, started, tasks };
@@ -180,6 +187,28 @@ impl Node {
         }
         self.driver.replace_keys(ring);
         Ok(())
+    }
+
+    /// Enforces an admission list, unless it is older than the one in force. Returns the list in
+    /// force.
+    pub fn enforce(&self, list: Verified) -> Option<Arc<Verified>> {
+        self.driver.enforce(list);
+        self.driver.admissions.in_force()
+    }
+
+    /// A receiver that changes with the admission list in force.
+    pub fn admission_lists(&self) -> watch::Receiver<Option<Arc<Verified>>> {
+        self.driver.admissions.changes()
+    }
+
+    /// Returns when another process has taken over this node's identity, with that process's
+    /// address. This node is a member no more.
+    pub async fn outdone(&self) -> SocketAddr {
+        let mut outdone = self.driver.outdone.subscribe();
+        match outdone.wait_for(Option::is_some).await.map(|addr| *addr) {
+            Ok(Some(addr)) => addr,
+            _ => std::future::pending().await,
+        }
     }
 
     /// Its view at this moment.
@@ -286,6 +315,9 @@ impl Node {
             }
             Err(tried) => tried,
         };
+        if let Some(addr) = tried.iter().find_map(|(_, error)| error.twin()) {
+            return Err(StartError::Twin { addr });
+        }
         let tried: Vec<_> = tried.into_iter().map(|(addr, error)| (addr, error.to_string())).collect();
         if !begins {
             return Err(StartError::Bootstrap { tried });
@@ -293,6 +325,23 @@ impl Node {
         tried.into_iter().for_each(|(addr, why)| self.driver.event(Event::BootstrapFailed { addr, why }));
         Ok(true)
     }
+}
+
+/// The key of the node, and whom it admits.
+fn trust(config: &NodeConfig) -> Result<Trust, StartError> {
+    let key = match &config.identity {
+        Some(identity) => Arc::clone(&identity.key),
+        None => {
+            let failed = |_| StartError::System { what: "drawing a key", source: ErrorKind::Other.into() };
+            Arc::new(NodeKey::draw().map_err(failed)?)
+        }
+    };
+    let admissions = Admissions::new(config.admission_signers.clone(), config.admission.clone());
+    let admission = admissions.admission();
+    if !admission.admits(&key.key()) {
+        return Err(StartError::NotAdmitted { why: not_admitted(&admission, key.node().to_string()) });
+    }
+    Ok(Trust { key, lasting_key: config.identity.is_some(), admissions })
 }
 
 /// Binds both sockets to one port.

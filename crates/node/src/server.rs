@@ -33,6 +33,7 @@ use tokio::net::{TcpListener, TcpStream};
 use vfield_core::fetch::ConnectionId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
+use vfield_trust::admission::Verified;
 
 /// Most answer bytes queued in the kernel. Two chunks keep a link of 10 Gbit/s busy for 100 us, and
 /// more urgent answers wait no longer than that.
@@ -82,8 +83,14 @@ async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place:
                 GreetError::Stranger(_) | GreetError::OpenField => driver.turned_away(addr),
                 GreetError::TimedOut => driver.misdeeds.add(Misdeed::Silent),
                 GreetError::Wire(_) => driver.misdeeds.add(Misdeed::BrokenFrames),
+                GreetError::NotAdmitted => driver.excluded(addr),
                 GreetError::Impostor => driver.broke_in(addr, "did not prove the identity that it claimed"),
-                GreetError::Io(_) | GreetError::Myself | GreetError::HungUp { .. } | GreetError::Starting(_) => {}
+                GreetError::Io(_)
+                | GreetError::Myself { .. }
+                | GreetError::Unwelcome
+                | GreetError::Twin(_)
+                | GreetError::HungUp { .. }
+                | GreetError::Starting(_) => {}
             }
             None
         }
@@ -93,7 +100,8 @@ async fn greet(driver: &Arc<Driver>, stream: TcpStream, addr: SocketAddr, place:
 async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, place: Place, long: Arc<LongFrames>) {
     let Some(met) = greet(&driver, stream, addr, &place).await else { return };
     let zone = driver.look(|core| core.me().zone);
-    let (peer, member, connection) = (met.identity(addr, zone), met.member, met.connection);
+    let (peer, met_key) = (met.identity(addr, zone), met.key);
+    let (member, connection) = (met.member, met.connection);
     place.prove(peer.node);
     let pause = driver.offenders.pause(addr.ip(), std::time::Instant::now());
     if !pause.is_zero() {
@@ -111,10 +119,12 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
     let replies = driver.open(id);
     let key = connection.key;
     let mut serving = Serving::new(&driver, id, peer, connection, &place, Long { frames: long, ip: addr.ip() });
-    let mut keys = driver.keys.changes();
+    let (mut keys, mut lists) = (driver.keys.changes(), driver.admissions.changes());
+    let excludes = |list: &Option<Arc<Verified>>| list.as_ref().is_some_and(|list| !list.admission.admits(&met_key));
     let ended = tokio::select! {
         biased;
         _ = keys.wait_for(|_| !driver.keys.admits(key)) => End::Stranger,
+        _ = lists.wait_for(excludes) => End::Excluded,
         () = place.shown_out() => End::ShownOut,
         ended = serving.run(replies) => ended,
     };
@@ -125,7 +135,7 @@ async fn connection(driver: Arc<Driver>, stream: TcpStream, addr: SocketAddr, pl
         }
         End::Slow => driver.misdeeds.add(Misdeed::SlowFrames),
         End::Unread => driver.misdeeds.add(Misdeed::Unread),
-        End::Io(_) | End::Closed | End::Stranger | End::ShownOut => {}
+        End::Io(_) | End::Closed | End::Stranger | End::Excluded | End::ShownOut => {}
     }
     driver.close(id);
 }

@@ -32,6 +32,12 @@ pub struct Status {
     pub peers: Vec<PeerTraffic>,
     /// The keys of the field.
     pub field: FieldStatus,
+    /// This node's identity.
+    #[serde(default)]
+    pub identity: IdentityStatus,
+    /// The admission list in force; `null` without one.
+    #[serde(default)]
+    pub admission: Option<AdmissionStatus>,
     /// Misconduct of strangers and peers since the node started.
     #[serde(default)]
     pub misdeeds: Tally,
@@ -63,6 +69,30 @@ pub struct FieldStatus {
     pub turned_away: u64,
     /// Datagrams that were not sealed with any of them, or came a second time.
     pub dropped_datagrams: u64,
+}
+
+/// The identity of this node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityStatus {
+    /// Its public key, 64 hexadecimal digits.
+    pub key: String,
+    /// True if it comes from a file, so that the node has it after a restart too.
+    pub lasting: bool,
+}
+
+/// The admission list that a node enforces.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmissionStatus {
+    /// Seconds since 1970 at which it was signed, as the signer says.
+    pub timestamp: u64,
+    /// The signer's public key in minisign's form.
+    pub signer: String,
+    /// Number of allowed keys; if it is 0, all that are not revoked are admitted.
+    pub allowed: u64,
+    /// Number of revoked keys.
+    pub revoked: u64,
+    /// Connections rejected because of it.
+    pub turned_away: u64,
 }
 
 /// The data of an image that would be lost with one node.
@@ -201,6 +231,9 @@ pub struct NodeStatus {
     /// `alive`, `suspect`, `stalled`, `unreachable`, `doubted` (it refuses announced chunks),
     /// `dragging` (nothing whole comes from it in time), `blamed` (it lied) or `self`.
     pub state: String,
+    /// Its public key, 64 hexadecimal digits; empty for nodes of other zones.
+    #[serde(default)]
+    pub key: String,
     /// Its zone; empty without a configured zone.
     #[serde(default)]
     pub zone: String,

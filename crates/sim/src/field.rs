@@ -3,6 +3,7 @@
 //! One seed decides everything and the queue's order is total, so the same calls give the same run,
 //! to the last output. After each input the checkers look at its machine.
 
+mod admitting;
 mod joining;
 mod lanes;
 mod looking;

@@ -11,7 +11,9 @@ use lane::Lane;
 use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc as Shared;
 use std::time::Duration;
+use vfield_core::admission::Admission;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId, Zone};
@@ -87,6 +89,8 @@ pub struct Machine {
     pub traffic: Traffic,
     /// The notices of its core, if the field keeps them.
     pub notices: Vec<(Time, Notice)>,
+    /// The admission list in force there, with its version.
+    pub admission: Option<(u64, Shared<Admission>)>,
     /// Its readers, by number.
     pub readers: Vec<u32>,
     /// Number of inputs to its core.
@@ -153,6 +157,7 @@ impl Machine {
             port,
             traffic: Traffic::default(),
             notices: Vec::new(),
+            admission: None,
             readers: Vec::new(),
             inputs: 0,
         }

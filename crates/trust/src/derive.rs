@@ -17,6 +17,11 @@ pub const GOSSIP_OF: &str = "V-FIELD 2026-11 field key: gossip of one process";
 /// Id of a node, from its public key.
 pub const NODE_ID: &str = "V-FIELD 2026-11 node id";
 
+/// Finds typing mistakes in the files of identities.
+pub const IDENTITY_CHECK: &str = "V-FIELD 2026-11 identity: check of its file";
+/// Tells trusted signers apart.
+pub const SIGNER: &str = "V-FIELD 2026-11 signer id";
+
 /// 32 bytes for `purpose` out of `material`.
 pub fn derive(purpose: &str, material: &[u8]) -> [u8; 32] {
     blake3::derive_key(purpose, material)

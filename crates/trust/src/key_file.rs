@@ -1,23 +1,12 @@
 //! Files with field keys: made readable by their owner only, refused if others can read them.
 //!
-//! A line has one key; `#` begins a comment. A file that systemd gives to a service as a credential
-//! is private by an access list. So its group bits mean nothing there; the bits of all others count
-//! everywhere.
+//! A line has one key; `#` begins a comment.
 
 use crate::field_key::{BadKey, FieldKey};
-use rustix::process::geteuid;
-use std::fs::OpenOptions;
-use std::io::{Error, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use crate::private_file::{self, Unfit};
+use std::io::Error;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
-
-/// Longer files are something else.
-const LENGTH_MAX: u64 = 16 << 10;
-/// Permissions of `group` and all others.
-const NOT_THE_OWNER: u32 = 0o077;
-/// The same for files with an access list, whose group bits mean nothing.
-const EVERYBODY: u32 = 0o007;
 
 /// Name of the credential with the key.
 pub const CREDENTIAL: &str = "vfield-field-key";
@@ -75,27 +64,15 @@ pub enum KeyFileError {
 
 /// Reads all keys of a file, in their order; never none.
 pub fn read(path: &Path) -> Result<Vec<FieldKey>, KeyFileError> {
-    let failed = |source| KeyFileError::Io { path: path.to_owned(), source };
-    // Check the open file, since the path may be replaced meanwhile. Do not wait for a pipe.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() || metadata.len() > LENGTH_MAX {
-        return Err(KeyFileError::NotAKeyFile { path: path.to_owned() });
-    }
-    let mode = metadata.mode() & 0o7777;
-    let credential = credentials().is_some_and(|dir| path.starts_with(dir));
-    if mode & if credential { EVERYBODY } else { NOT_THE_OWNER } != 0 {
-        return Err(KeyFileError::Open { path: path.to_owned(), mode });
-    }
-    let owner = metadata.uid();
-    if owner != 0 && owner != geteuid().as_raw() {
-        return Err(KeyFileError::Foreign { path: path.to_owned(), owner });
-    }
-    let mut text = Zeroizing::new(String::with_capacity(LENGTH_MAX as usize));
-    // Longer than it was a moment ago is no reason to read without end.
-    let read = file.take(LENGTH_MAX).read_to_string(&mut text);
-    read.map_err(|_| KeyFileError::NotAKeyFile { path: path.to_owned() })?;
+    let (text, _) = private_file::read(path).map_err(|why| {
+        let path = path.to_owned();
+        match why {
+            Unfit::Io(source) => KeyFileError::Io { path, source },
+            Unfit::NotText => KeyFileError::NotAKeyFile { path },
+            Unfit::Open(mode) => KeyFileError::Open { path, mode },
+            Unfit::Foreign(owner) => KeyFileError::Foreign { path, owner },
+        }
+    })?;
     parse(path, &text)
 }
 
@@ -119,33 +96,23 @@ pub fn create(path: &Path) -> Result<FieldKey, KeyFileError> {
     rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| failed(errno.into()))?;
     let key = FieldKey::new(*secret);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let head =
         "# A key of a V-FIELD field: its holders are members. One line a key; the first one is used for sending.";
-    let written = writeln!(file, "{head}\n{}", *key.line()).and_then(|()| file.sync_all());
-    written.map_err(|source| {
-        // Half a key is none.
-        let _ = std::fs::remove_file(path);
-        failed(source)
-    })?;
+    private_file::create(path, head, &key.line()).map_err(failed)?;
     Ok(key)
 }
 
 /// The key that the service manager gives to this service, if it gives one.
 pub fn credential() -> Option<PathBuf> {
-    credentials().map(|dir| dir.join(CREDENTIAL)).filter(|path| path.exists())
-}
-
-/// The service manager's folder of credentials (systemd.exec(5)).
-fn credentials() -> Option<PathBuf> {
-    std::env::var_os("CREDENTIALS_DIRECTORY").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+    private_file::credential(CREDENTIAL)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::{OpenOptions, Permissions};
+    use std::io::Write;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
     #[test]
     fn a_new_key_is_private_and_is_read_back() {

@@ -1,6 +1,7 @@
 //! The key of a node: ed25519. The node's id is a hash of the public part.
 //!
-//! Each process draws one at its start; nobody else has the private part. Two nodes with one id
+//! Each process draws one at its start, unless it is given one in a file
+//! ([`crate::identity_file`]). Nobody else has the private part. Two nodes with one id
 //! would need a collision of 64 bits with a given id, 2^64 keys to try, while the node lives.
 
 use crate::derive::{NODE_ID, derive};
@@ -38,7 +39,13 @@ impl NodeKey {
 
     /// The id of the node with this key.
     pub fn node(&self) -> NodeId {
-        self.id_of(&self.key())
+        Self::id(&self.public)
+    }
+
+    /// The id of the node with this public key.
+    pub fn id(key: &PublicKey) -> NodeId {
+        let hash = derive(NODE_ID, &key.0);
+        NodeId(u64::from_le_bytes(*hash.first_chunk().expect("it has 32 bytes")))
     }
 }
 
@@ -58,8 +65,7 @@ impl Signatures for NodeKey {
     }
 
     fn id_of(&self, key: &PublicKey) -> NodeId {
-        let hash = derive(NODE_ID, &key.0);
-        NodeId(u64::from_le_bytes(*hash.first_chunk().expect("it has 32 bytes")))
+        Self::id(key)
     }
 }
 

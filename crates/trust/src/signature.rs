@@ -3,6 +3,7 @@
 //! It knows text and keys, not the signed content. The `timestamp:` of the trusted comment is
 //! signed too, and the `minisign` tool writes it. It orders the statements of one signer.
 
+use crate::derive::{SIGNER, derive};
 use minisign_verify::{PublicKey, Signature};
 use std::path::Path;
 
@@ -63,6 +64,11 @@ impl TrustedKeys {
         Ok(Some(Self { keys: keys? }).filter(|trusted| !trusted.keys.is_empty()))
     }
 
+    /// A digest of each key, to tell others which signers are trusted.
+    pub fn digests(&self) -> Vec<u64> {
+        self.keys.iter().map(|(key, _)| digest(key)).collect()
+    }
+
     /// The signer of `content`, and the signature's time.
     pub fn verify(&self, content: &[u8], signature: &str) -> Result<Signed, SignatureError> {
         let signature = Signature::decode(signature).map_err(|_| SignatureError::Damaged)?;
@@ -74,6 +80,17 @@ impl TrustedKeys {
         let timestamp = timestamp(signature.trusted_comment()).ok_or(SignatureError::NoTimestamp)?;
         Ok(Signed { key: key.clone(), timestamp })
     }
+}
+
+/// The digest of a public key as it is written.
+pub fn digest(key: &str) -> u64 {
+    let hash = derive(SIGNER, key.as_bytes());
+    u64::from_le_bytes(*hash.first_chunk().expect("it has 32 bytes"))
+}
+
+/// The time in a signature, which is not verified.
+pub fn timestamp_of(signature: &str) -> Option<u64> {
+    timestamp(Signature::decode(signature).ok()?.trusted_comment())
 }
 
 /// True for a well-formed signature of any signer.

@@ -20,6 +20,14 @@ Examples:
   vfield serve viver.squash --listen 192.168.1.1 --field-key /etc/vfield.key
   vfield join 192.168.1.1 --field-key /etc/vfield.key
 
+To shut out one machine without a new key for all others, each machine has an identity:
+  vfield key identity /etc/vfield.identity              on each machine; prints its public key
+  vfield key allow list KEY rack1-3 -s operator.key     for each machine: only those listed are members
+  vfield join 192.168.1.1 --field-key /etc/vfield.key --identity /etc/vfield.identity
+    --admission list --admission-trust operator.pub
+  vfield key revoke list rack1-3 -s operator.key        it is lost; then, on one machine that has the list:
+  vfield key reload                                     the field hears of it, and shuts it out
+
 To change the key of a running field, or to exclude a machine that has it:
   1. append the new key's line to the file on every machine that stays; vfield key reload
   2. move that line to the top on each; vfield key reload
@@ -45,6 +53,15 @@ pub struct SignOptions {
     pub chunk_size: Size,
 }
 
+/// The signer of an admission list.
+#[derive(Debug, Args)]
+pub struct SignerOptions {
+    /// Secret key of `minisign -G`; vfield asks for its password [default: the list is left to be
+    /// signed by `minisign -Sm LIST`]
+    #[arg(long, short = 's', value_name = "KEY", value_hint = ValueHint::FilePath)]
+    pub secret_key: Option<PathBuf>,
+}
+
 /// Options of `vfield key`.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true)]
@@ -54,7 +71,7 @@ pub struct KeyOptions {
     pub action: KeyAction,
 }
 
-/// Actions on field keys.
+/// Actions on field keys, identities and admission lists.
 #[derive(Debug, Subcommand)]
 pub enum KeyAction {
     /// Make a key in a new file that only its owner can read
@@ -69,7 +86,48 @@ pub enum KeyAction {
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Reload the key files of the running daemon; it disconnects nodes that have none of the keys
+    /// Make the identity of a machine in a new file that only its owner can read. Prints its public
+    /// key and its node id
+    Identity {
+        /// File of the identity
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Admit a node: add it to an admission list, and sign the list. A list that allows a node
+    /// admits only those that it allows
+    Allow {
+        /// Admission list; a new one is made if it does not exist
+        #[arg(value_name = "LIST", value_hint = ValueHint::FilePath)]
+        list: PathBuf,
+        /// Public key of the node, as `vfield key identity` and `vfield status --json` print it
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// Name of the machine, for people
+        #[arg(value_name = "NAME", default_value = "")]
+        name: String,
+        /// The signer of the list.
+        #[command(flatten)]
+        signer: SignerOptions,
+    },
+    /// Shut out a node: revoke its key in an admission list, and sign the list. If the list allows
+    /// no nodes, a machine with the field key can come back with a new identity
+    Revoke {
+        /// Admission list; a new one is made if it does not exist
+        #[arg(value_name = "LIST", value_hint = ValueHint::FilePath)]
+        list: PathBuf,
+        /// Name in the list, node id, or public key. The running daemon is asked for an id that is
+        /// not in the list
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// The signer of the list.
+        #[command(flatten)]
+        signer: SignerOptions,
+        /// The daemon to ask for an id.
+        #[command(flatten)]
+        control: ControlOptions,
+    },
+    /// Reload the key files and the admission list of the running daemon. It disconnects nodes
+    /// without one of the keys, and nodes that the list does not admit
     Reload {
         /// The daemon to control.
         #[command(flatten)]

@@ -6,6 +6,7 @@
 //! statement that counts more than its own. Then it adopts the numbers and goes on from there.
 
 use super::Membership;
+use super::effects::Rival;
 use super::member::{Member, State};
 use super::message::Item;
 use super::news::Topic;
@@ -19,25 +20,64 @@ use std::time::Duration;
 /// processes with one key do not outbid each other all the time. A statement that it skips is
 /// repeated.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// How often in a row a member follows statements of its own key from another address. Others may
+/// know an earlier process of it in two of its lives, so a third statement may be of a live process
+/// only. With a lower bound, a restart after a cut could take an earlier process for a live one.
+/// With a higher one, two processes with one key take turns for longer.
+const RIVALS_MAX: u32 = 3;
+/// Follows within this time are in a row: two processes with one key follow each other as often as
+/// they may.
+const RIVAL_WITHIN: Duration = Duration::from_secs(20);
 
 impl Membership {
     /// Handles a statement about this node itself.
     pub(super) fn hear_of_me(&mut self, said: Member) {
         let mine = self.mine.life();
-        if said.life() == mine {
+        if self.gone {
+            return;
+        }
+        let (there, here) = (said.identity.addr, self.me().addr);
+        if said.life() == mine && there != here {
+            self.follow(&said);
+        } else if said.life() == mine {
             // Nobody but this node says that it leaves.
             if matches!(said.state, State::Suspect | State::Down) {
                 self.deny(mine);
             }
         } else if said.life() > mine {
-            // An earlier process said it.
-            if said.is_genuine(&*self.keys) && self.may_follow() {
-                self.deny(said.life());
-            }
+            self.follow(&said);
         } else if let Some(teller) = self.teller {
             // The teller missed later statements.
             self.tell_one(teller, &[Item::Member(self.mine)]);
         }
+    }
+
+    /// Goes on from a statement that only a process with this node's key can have made. An earlier
+    /// process made a few; one that answers each time lives, and one of the two has to yield.
+    fn follow(&mut self, said: &Member) {
+        if !said.is_genuine(&*self.keys) {
+            return;
+        }
+        let (last, addr) = (self.followed, said.identity.addr);
+        if !self.may_follow() {
+            return;
+        }
+        if addr != self.me().addr {
+            let again = last.is_some_and(|at| self.now - at < RIVAL_WITHIN);
+            self.rivals = if again { self.rivals + 1 } else { 1 };
+            let yields = self.rivals > RIVALS_MAX;
+            if self.rivals > 1 {
+                self.effects.rival = Some(Rival { addr, yields });
+            }
+            if yields {
+                // Without a farewell, which would be one of the other process too.
+                self.gone = true;
+                return;
+            }
+        }
+        // Two that have one life go on with different ones.
+        let tie = said.life() == self.mine.life() && addr < self.me().addr;
+        self.deny(if tie { Member::life_after(said.life()) } else { said.life() });
     }
 
     /// Says that this node lives, after this life.

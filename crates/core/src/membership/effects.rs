@@ -17,6 +17,17 @@ pub struct Effects {
     pub doubt: bool,
     /// True if this node had to deny its death: others may have stopped accepting its messages.
     pub denied: bool,
+    /// Another process that uses this node's key.
+    pub rival: Option<Rival>,
+}
+
+/// Another process with this node's key, which so has its identity too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rival {
+    /// The address in its last statement, at which it may be found.
+    pub addr: SocketAddr,
+    /// True if this node is a member no more, since the other process goes on.
+    pub yields: bool,
 }
 
 impl Effects {
@@ -27,5 +38,6 @@ impl Effects {
         self.down.extend(other.down);
         self.doubt |= other.doubt;
         self.denied |= other.denied;
+        self.rival = other.rival.or(self.rival);
     }
 }

@@ -31,7 +31,7 @@ impl Membership {
         if node == self.me().node {
             return self.hear_of_me(member);
         }
-        if !self.admits(&member.identity) || !self.believes(&mut member) {
+        if !self.admits(&member) || !self.believes(&mut member) {
             return;
         }
         if member.state == State::Down && self.live().contains_key(&node) {

@@ -42,15 +42,18 @@ pub enum Departure {
     Died,
     /// Another process has its address.
     Replaced,
+    /// The admission list does not admit it.
+    Excluded,
 }
 
 impl Departure {
-    /// For display and scripts: `left`, `died` or `replaced`.
+    /// For display and scripts: `left`, `died`, `replaced` or `excluded`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
             Self::Died => "died",
             Self::Replaced => "replaced",
+            Self::Excluded => "excluded",
         }
     }
 }

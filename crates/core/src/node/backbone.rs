@@ -65,7 +65,10 @@ impl Node {
         let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
         match (&self.outside.backbone, called) {
             (None, true) => {
-                self.outside.backbone = Some(Membership::new(Level::Backbone, me, Shared::clone(&self.keys), self.now));
+                let mut backbone = Membership::new(Level::Backbone, me, Shared::clone(&self.keys), self.now);
+                // It knows nobody yet, so nobody is dropped.
+                backbone.admit(Shared::clone(&self.admission), self.now);
+                self.outside.backbone = Some(backbone);
                 (self.outside.idle_since, self.outside.syncs) = (None, 0);
                 self.seek_outside();
             }
@@ -200,6 +203,9 @@ impl Node {
             if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
                 contacts.retain(|contact| contact.identity.node != gateway.node);
             }
+        }
+        if let Some(rival) = effects.rival {
+            self.rival(rival);
         }
         let next = self.outside.backbone.as_ref().and_then(Membership::next_wake);
         if let Some(at) = next.filter(|at| self.outside.woken_at.is_none_or(|set| *at < set)) {

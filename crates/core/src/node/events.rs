@@ -4,16 +4,18 @@
 //! gives the outputs; the shell and the simulator match on them. No event holds bytes of a chunk.
 
 use super::Commitment;
+use crate::admission::Admission;
 use crate::chunk::Chunk;
 use crate::fetch::{Asker, ConnectionId, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::membership::{Departed, Member};
+use crate::membership::{Departed, Member, Rival};
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
 use crate::wire::{Priority, Refusal};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc as Shared;
 use std::time::Duration;
 use vfield_block::source::ReadError;
 
@@ -127,6 +129,8 @@ pub enum Input {
     /// This peer broke the protocol on a connection that this node opened. On incoming connections
     /// the identity is unproven, so misconduct there is never reported here.
     Misbehaved(NodeId),
+    /// This admission list is in force from now on.
+    Admission(Shared<Admission>),
     /// This node leaves an image; from now on the shell has nothing of it.
     Drop(ImageId),
     /// Somebody asks how well the stores hold this node's images: it checks them for a minute.
@@ -156,6 +160,9 @@ pub enum Output {
     /// Exchange [`Snapshot`]s with this node: ours is [`super::Node::snapshot`] for it, its answer
     /// [`Input::Learned`].
     Sync(Identity),
+    /// Tell this node that there is another admission list. It asks for the list if its own is
+    /// older.
+    Offer(Identity),
     /// Greet the node at this address, and exchange [`Snapshot`]s with it: [`Input::Answered`],
     /// [`Input::Learned`].
     Call(SocketAddr),
@@ -219,6 +226,8 @@ pub enum Notice {
     Up(Identity),
     /// A member died or left.
     Down(Departed),
+    /// Another process uses this node's key.
+    Rival(Rival),
     /// A member announced that others cannot connect to it, or can again. Meanwhile no node is sent
     /// there.
     Reachable(NodeId, bool),

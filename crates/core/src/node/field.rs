@@ -64,6 +64,9 @@ impl Node {
             self.seek_soon();
             self.out(Output::Notice(Notice::Down(departed)));
         }
+        if let Some(rival) = effects.rival {
+            self.rival(rival);
+        }
         if bereft && !self.leaving {
             self.start_over();
         }

@@ -45,11 +45,11 @@ pub(super) struct FormerMembers(Vec<Former>);
 
 impl FormerMembers {
     /// Notes the departure of a member that had these records. A replaced member is still there
-    /// under another id.
+    /// under another id, and an excluded one is not to be called.
     pub fn went(&mut self, departed: Departed, at: Time, had: &[Record]) {
         let Departed { identity, how } = departed;
         self.0.retain(|former| former.identity.addr != identity.addr);
-        if how == Departure::Replaced {
+        if matches!(how, Departure::Replaced | Departure::Excluded) {
             return;
         }
         if self.0.len() == FORMER_MAX {

@@ -173,6 +173,9 @@ impl Node {
     pub(super) fn learned(&mut self, sender: NodeId, snapshot: Snapshot) {
         let Snapshot { members, records, gateways, outside, backbone: among_gateways, known } = snapshot;
         let me = *self.me();
+        if !self.admission.may_admit(sender) {
+            return;
+        }
         // A sender without an identity is a guest.
         let first = members.first().copied().filter(|first| first.identity.node == sender);
         let from = first.map(|first| first.identity);
@@ -222,7 +225,7 @@ impl Node {
     /// Remembers a node outside membership that `teller` named; one of this node's own zone is met.
     pub(super) fn contact(&mut self, member: Member, teller: NodeId) {
         let (me, identity) = (*self.me(), member.identity);
-        if identity.node == me.node || identity.addr == me.addr {
+        if identity.node == me.node || identity.addr == me.addr || !self.admission.admits(&member.key) {
             return;
         }
         if identity.zone == me.zone {

@@ -11,6 +11,7 @@ use crate::misdeed::{Misdeed, Tally};
 use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
 use crate::reach::Reach;
+use crate::signing::PublicKey;
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +89,8 @@ pub struct FetchView {
 pub struct MemberView {
     /// The member's identity.
     pub identity: Identity,
+    /// The member's public key.
+    pub key: PublicKey,
     /// `self`, `alive`, `suspect`, `stalled`, `unreachable`, `doubted`, `dragging` or `blamed`.
     pub state: &'static str,
     /// Sum of its committed stores in bytes, for images that this node has.
@@ -233,7 +236,8 @@ impl Node {
                     origin_of.push(record.subject.names.to_string());
                 }
             }
-            MemberView { identity, state, capacity_bytes, held_bytes, origin_of }
+            let key = self.membership.statement(identity.node).map_or_else(|| self.keys.key(), |member| member.key);
+            MemberView { identity, key, state, capacity_bytes, held_bytes, origin_of }
         };
         // Of itself a node knows more than its records say.
         let own = |bytes: fn(&Image) -> u64| self.images.values().map(|image| bytes(image)).sum();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Effects, Level, Membership};
+use vfield_core::membership::{Effects, Level, Membership, Rival};
 use vfield_core::placement::{Arc, Filled, mix};
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::Signature;
@@ -43,6 +43,8 @@ pub struct Room {
     pub datagrams: u64,
     pub loses: Box<dyn Fn(u64, usize, usize) -> bool>,
     pub deaths: Vec<(Time, usize, usize)>,
+    /// Which member found another process with its key.
+    pub rivals: Vec<(usize, Rival)>,
 }
 
 impl Room {
@@ -59,6 +61,7 @@ impl Room {
             datagrams: 0,
             loses: Box::new(|_, _, _| false),
             deaths: Vec::new(),
+            rivals: Vec::new(),
         }
     }
 
@@ -105,6 +108,7 @@ impl Room {
         let down = effects.down.iter().filter_map(|member| real(member.identity.node));
         let deaths: Vec<_> = down.map(|dead| (self.now, at, dead)).collect();
         self.deaths.extend(deaths);
+        self.rivals.extend(effects.rival.map(|rival| (at, rival)));
         if let Some(wake) = self.members[at].next_wake()
             && self.wakes[at].is_none_or(|set| wake < set)
         {
@@ -140,6 +144,7 @@ impl Room {
                     }
                 }
                 Event::Sync(a, b) if (self.loses)(self.numbered, a, b) => {}
+                Event::Sync(a, b) if self.members[a].has_left() || self.members[b].has_left() => {}
                 Event::Sync(a, b) if !self.dead.contains(&a) && !self.dead.contains(&b) => {
                     let (told, answer) =
                         (self.members[a].snapshot(&[]), self.members[b].snapshot(&self.members[a].known()));

@@ -4,6 +4,7 @@
 //! Connections to others cannot be confined: nodes listen on any port.
 
 use super::Missing;
+use crate::admission;
 use crate::plan::Plan;
 use crate::rollback;
 use landlock::{
@@ -60,8 +61,12 @@ impl Reach {
             add(&serve.path, read | AccessFs::IoctlDev);
         }
         // What SIGHUP has read again.
-        for file in plan.key_files.paths().iter().chain(&plan.config) {
+        for file in plan.key_files.paths().iter().chain(&plan.config).chain(&plan.admission.list) {
             add(read_again(file), read);
+        }
+        // Where the file alone can be read, its signature can too.
+        if let Some(list) = &plan.admission.list {
+            add(&admission::beside(list), read);
         }
         if let Some(tls) = &plan.exports.tls {
             add(tls.dir(), read);
@@ -69,7 +74,7 @@ impl Reach {
         for socket in plan.exports.nbd_sockets().chain([control]) {
             add(parent(socket), sockets());
         }
-        if plan.node.trusted.is_some() {
+        if plan.node.trusted.is_some() || plan.admission.signers.is_some() {
             add(&rollback::make_dir(), write);
         }
         if let Some(members) = &plan.members {

@@ -8,6 +8,7 @@ mod bullies;
 mod day;
 mod faults;
 mod hostile;
+mod identities;
 mod images;
 mod joining;
 mod kept;

@@ -18,7 +18,7 @@ use vfield_lab::{Daemon, Lab, LabError, client};
 const NEEDS: [Need; 2] = [Need::Tool("minisign"), Need::Tool("nbdcopy")];
 
 /// A key pair without a password: `NAME.pub` and `NAME.key`.
-fn new_key(lab: &Lab, name: &str) -> Result<[PathBuf; 2], LabError> {
+pub fn new_key(lab: &Lab, name: &str) -> Result<[PathBuf; 2], LabError> {
     let [public, secret] = ["pub", "key"].map(|kind| lab.dir().join(format!("{name}.{kind}")));
     run(Command::new("minisign").arg("-GWf").arg("-p").arg(&public).arg("-s").arg(&secret))?;
     Ok([public, secret])

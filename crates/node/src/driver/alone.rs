@@ -1,6 +1,7 @@
 //! A driver for tests: of a node that is alone in its field.
 
-use super::Driver;
+use super::{Driver, Trust};
+use crate::admissions::Admissions;
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ impl Driver {
         let me = Identity { addr, node: key.node(), generation: 1, zone: Zone::default() };
         let keys = Arc::new(FieldKeys::new(ring));
         let (gossip, signs) = (Gossip::new(socket, Arc::clone(&keys)), Arc::clone(&key));
+        let trust = Trust { key, lasting_key: false, admissions: Admissions::new(None, None) };
         let core = |now| Core::new(me, signs, Config::default(), 1, now);
-        (Self::new(core, gossip, keys, key, true, false, Arc::new(|_| {})).0, listener)
+        (Self::new(core, gossip, keys, trust, true, false, Arc::new(|_| {})).0, listener)
     }
 }

@@ -15,7 +15,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{ConnectionId, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
-use vfield_core::membership::Departed;
+use vfield_core::membership::{Departed, Rival};
 use vfield_core::node::{Commitment, Input, Notice, Output};
 
 impl Driver {
@@ -92,6 +92,7 @@ impl Driver {
             Output::Datagram(to, bytes) => self.gossip.send(&bytes, self.whereabouts.way_to(to)),
             Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
+            Output::Offer(identity) => self.ask_list(identity),
             Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve(serve) => self.reply(serve.asker.connection, Reply::Chunk(serve)),
@@ -122,6 +123,12 @@ impl Driver {
         match notice {
             Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
             Notice::Down(departed) => self.gone(departed),
+            Notice::Rival(Rival { addr, yields: true }) => drop(self.outdone.send_replace(Some(addr))),
+            Notice::Rival(Rival { addr, .. }) => {
+                self.warn(format!(
+                    "another process uses this node's identity at {addr}: each machine needs its own file"
+                ));
+            }
             Notice::Reachable(node, reachable) => {
                 for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
                     image.set_reachable(node, reachable);

@@ -120,7 +120,8 @@ impl Inbound {
 /// Reads the header of an answer.
 fn answer(head: &[u8; HEADER]) -> Result<FrameHeader, WireError> {
     let header = FrameHeader::decode(head)?;
-    let known = matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience);
+    let known = matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience)
+        || header.kind == Kind::AdmissionList;
     // A later version may say more.
     if !known && !matches!(header.kind, Kind::Unknown(_)) {
         return Err(WireError::Field("kind"));

@@ -211,7 +211,7 @@ impl Lane {
             let mut state = self.state();
             (state.outbound, state.key) = (Some(Outbound { stream: Arc::clone(&stream), sealer }), key);
         }
-        if !driver.keys.admits(key) {
+        if !driver.keys.admits(key) || !driver.admissions.admission().may_admit(self.peer.node) {
             return Broken::Lost.into();
         }
         let (inbound, now) = (Inbound::new(incoming), Instant::now());
@@ -395,6 +395,10 @@ impl Receiver<'_> {
         if header.kind == Kind::Synced {
             let snapshot = wire::decode_snapshot(self.inbound.payload())?;
             self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
+            return Ok(false);
+        }
+        if header.kind == Kind::AdmissionList {
+            self.driver.take_list(wire::decode_list(self.inbound.payload())?)?;
             return Ok(false);
         }
         // An answer without a request may be one cancelled too late on an earlier connection:

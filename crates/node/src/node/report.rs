@@ -5,15 +5,18 @@ use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
 use crate::status::{
-    FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, RiskStatus, SignatureStatus, Sole, SourceStatus,
-    Status, WaitingChunk, ZoneStatus,
+    AdmissionStatus, FieldStatus, GoneStatus, IdentityStatus, ImageStatus, NamesakeStatus, NodeStatus, RiskStatus,
+    SignatureStatus, Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
+use vfield_core::admission;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Tally;
 use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
+use vfield_core::signing::Signatures as _;
 use vfield_trust::KeyRing;
+use vfield_trust::admission::Verified;
 
 /// Most waiting chunks listed for each image.
 const WAITING_MAX: usize = 64;
@@ -48,6 +51,8 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         traffic,
         peers,
         field: field(driver),
+        identity: IdentityStatus { key: admission::hex(&driver.key.key()), lasting: driver.lasting_key },
+        admission: driver.admissions.in_force().map(|list| admission_list(driver, &list)),
         misdeeds: misdeeds(driver),
         warnings,
     }
@@ -60,6 +65,16 @@ fn field(driver: &Driver) -> FieldStatus {
         keys: ring.iter().flat_map(KeyRing::ids).map(|id| id.to_string()).collect(),
         turned_away: driver.keys.turned_away_count(),
         dropped_datagrams: driver.keys.dropped_count(),
+    }
+}
+
+fn admission_list(driver: &Driver, list: &Verified) -> AdmissionStatus {
+    AdmissionStatus {
+        timestamp: list.version.timestamp,
+        signer: list.signed.key.clone(),
+        allowed: list.admission.allowed() as u64,
+        revoked: list.admission.revoked() as u64,
+        turned_away: driver.admissions.turned_away_count(),
     }
 }
 
@@ -142,6 +157,7 @@ fn zone(me: Option<&MemberView>, zones: &ZonesView) -> ZoneStatus {
 fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
     let near = members.into_iter().map(|member| NodeStatus {
         gateway: zones.near.contains(&member.identity.node),
+        key: admission::hex(&member.key),
         capacity_bytes: member.capacity_bytes,
         held_bytes: member.held_bytes,
         origin_of: member.origin_of,

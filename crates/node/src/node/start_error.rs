@@ -70,6 +70,18 @@ pub enum StartError {
         /// Each with the reason.
         tried: Vec<(SocketAddr, String)>,
     },
+    /// Another process uses this node's identity.
+    #[error("another process uses this identity at {addr}")]
+    Twin {
+        /// The address of that process.
+        addr: SocketAddr,
+    },
+    /// The admission list does not admit this node itself.
+    #[error("{why}")]
+    NotAdmitted {
+        /// The fact, in words.
+        why: String,
+    },
     /// The field has no such image.
     #[error("the field has no image {wanted:?}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     UnknownImage {

@@ -6,7 +6,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::send_queue::SendQueue;
-use vfield_core::wire::{DialledBack, Priority, Refusal};
+use vfield_core::wire::{DialledBack, ListQuestion, Priority, Refusal};
 
 /// An answer that waits for its turn.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub enum Body {
     Proof(ImageId),
     /// The proof of an image's header.
     Header(ImageId),
+    /// The admission list, for a node that asked with this question.
+    AdmissionList(ListQuestion),
     /// The result of dialling back.
     DialledBack(DialledBack),
     /// A sign of life.

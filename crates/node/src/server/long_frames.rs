@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -28,6 +29,27 @@ pub struct LongFrames {
 pub struct LongFrame {
     _of_address: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
+}
+
+/// The long frame that comes.
+pub enum Coming {
+    /// There is none.
+    None,
+    /// It waits unread for its turn.
+    Waits(Pin<Box<dyn Future<Output = LongFrame> + Send>>),
+    /// It has its place.
+    Comes {
+        /// Given up when the frame is whole.
+        _place: LongFrame,
+    },
+}
+
+impl Coming {
+    /// Returns when its turn has come; never if none waits.
+    pub async fn turn(&mut self) {
+        let Self::Waits(turn) = self else { return std::future::pending().await };
+        *self = Self::Comes { _place: turn.await };
+    }
 }
 
 impl LongFrames {

@@ -6,7 +6,7 @@
 
 use super::answers::{Answer, Answers, Body};
 use super::gate::Place;
-use super::long_frames::{LongFrame, LongFrames};
+use super::long_frames::{Coming, LongFrame, LongFrames};
 use super::outgoing::{Outgoing, Sent};
 use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
@@ -16,7 +16,7 @@ use crate::survey;
 use crate::whereabouts;
 use std::io;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -28,7 +28,7 @@ use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Serve};
 use vfield_core::snapshot::Known;
-use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
+use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
 /// Most requests of one connection that are open; more wait in the socket.
@@ -61,6 +61,8 @@ pub enum End {
     Closed,
     #[error("its key is not the field's any more")]
     Stranger,
+    #[error("the admission list does not admit it any more")]
+    Excluded,
     #[error("another connection needed its place")]
     ShownOut,
     #[error("timeout of an incomplete frame")]
@@ -74,24 +76,6 @@ pub enum End {
 pub struct Long {
     pub frames: Arc<LongFrames>,
     pub ip: IpAddr,
-}
-
-/// The long frame that comes.
-enum Coming {
-    None,
-    /// It waits unread for its turn.
-    Waits(Pin<Box<dyn Future<Output = LongFrame> + Send>>),
-    Comes {
-        _place: LongFrame,
-    },
-}
-
-impl Coming {
-    /// Returns when its turn has come; never if none waits.
-    async fn turn(&mut self) {
-        let Self::Waits(turn) = self else { return std::future::pending().await };
-        *self = Self::Comes { _place: turn.await };
-    }
 }
 
 /// One peer's connection to this node.
@@ -300,6 +284,15 @@ impl<'a> Serving<'a> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::Header(image));
             }
+            Kind::AdmissionQuestion => {
+                let question = wire::decode_list_question(payload)?;
+                // A guest is no member, and has no address to ask at.
+                if self.peer.generation > 0 && self.driver.admissions.asks_back(&question) {
+                    self.driver.ask_list(self.peer);
+                }
+                self.answers.opened();
+                self.answers.before(header.request, Body::AdmissionList(question));
+            }
             Kind::DialBack => {
                 let lost = wire::decode_dial_back(payload)?;
                 self.dial_back(header.request, lost);
@@ -311,7 +304,8 @@ impl<'a> Serving<'a> {
             | Kind::Patience
             | Kind::Proof
             | Kind::DialledBack
-            | Kind::HeaderProof => {
+            | Kind::HeaderProof
+            | Kind::AdmissionList => {
                 return Err(WireError::Field("kind").into());
             }
             // A later version may say more.
@@ -389,6 +383,7 @@ impl<'a> Serving<'a> {
                 return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
             }
             Body::Header(image) => return self.header(request, image),
+            Body::AdmissionList(question) => return self.admission_list(request, &question),
             Body::Chunk { image, chunk, waited } => (image, chunk, waited),
         };
         let found = self.image(image).map(|image| image.chunk(chunk));
@@ -427,6 +422,19 @@ impl<'a> Serving<'a> {
             request,
             self.driver.look(|core| core.snapshot(&self.peer, &self.known)),
         );
+        self.long_frame(request, frame)
+    }
+
+    /// The admission list, if the peer's is older.
+    fn admission_list(&mut self, request: u64, question: &ListQuestion) -> Outgoing {
+        match self.driver.admissions.answer(question) {
+            Some(verified) => self.long_frame(request, wire::list_frame(request, &verified.list)),
+            None => Outgoing::refusal(request, Refusal::NotHeld),
+        }
+    }
+
+    /// A frame that may be long.
+    fn long_frame(&mut self, request: u64, frame: Vec<u8>) -> Outgoing {
         if frame.len() > LONG {
             self.going = self.long.frames.take(self.long.ip);
             if self.going.is_none() {

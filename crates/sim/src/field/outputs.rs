@@ -70,6 +70,12 @@ impl Field {
                     self.send(machine, to, Message::Sync(mine));
                 }
             }
+            // It asks for the list, which comes a round trip later.
+            Output::Offer(identity) => {
+                if let Some(to) = self.reach(machine, identity) {
+                    self.offer(machine, to);
+                }
+            }
             Output::Call(addr) => self.call(machine, addr),
             Output::Request { .. } => self.ask(machine, output),
             Output::CancelRequest(request, _) => self.cancel(machine, request),
@@ -165,6 +171,8 @@ impl Field {
             Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),
             Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
+            // Each machine of this world has a key of its own.
+            Notice::Rival(_) => {}
         }
         if let Err(violation) = self.checks.notice(self, machine, &notice) {
             self.found(violation);

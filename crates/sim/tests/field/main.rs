@@ -2,6 +2,7 @@
 //!
 //! Every event of every test also passes the checks of [`vfield_sim::checks`].
 
+mod admitting;
 mod faults;
 mod idle;
 mod joining;
