@@ -1,8 +1,8 @@
 //! Long frames: how many come in, or go out, at a time.
 //!
 //! A long frame is a megabyte at worst, so few are under way at once. One that comes waits for its
-//! turn unread, in the order of arrival. Each address has a share, so that slow frames of one
-//! machine leave room for others. A frame has to come whole within a time, so everybody gets a
+//! turn unread, in the order of arrival. Each address has a share, so that one slow machine leaves
+//! room for others. A frame has to come whole within a time, so everybody gets a
 //! turn.
 
 use std::collections::BTreeMap;
