@@ -21,6 +21,7 @@ pub mod message;
 mod news;
 mod rings;
 mod roster;
+mod sizes;
 mod telling;
 mod watch;
 
@@ -36,10 +37,11 @@ use crate::time::Time;
 pub use effects::Effects;
 pub use member::{Departed, Departure, Member, State};
 pub use message::Level;
-use message::{DATAGRAM_MAX, Head, Item, Purpose};
+use message::{Head, Item, Purpose};
 use news::{News, Topic};
 pub use roster::Live;
 use roster::Roster;
+pub use sizes::Sizes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc as Shared;
@@ -57,9 +59,6 @@ const PASSED_ON: usize = 8;
 /// Most new members taken from one snapshot: twice a large field. One teller cannot fill the table
 /// at once; the rest of a larger field comes with the next snapshot.
 const NEW_MAX: usize = 4096;
-/// Most answers in a second to unknown nodes. Each is three times as long as the question, whose
-/// source may be forged.
-const TO_STRANGERS: u32 = 32;
 
 /// The members of a zone, or of the backbone, and their records.
 pub struct Membership {
@@ -250,15 +249,6 @@ impl Membership {
                 }
             }
         }
-    }
-
-    /// True a few times in each second.
-    fn may_answer_a_stranger(&mut self) -> bool {
-        if self.now - self.to_strangers.0 >= Duration::from_secs(1) {
-            self.to_strangers = (self.now, 0);
-        }
-        self.to_strangers.1 += 1;
-        self.to_strangers.1 <= TO_STRANGERS
     }
 
     /// Takes in the snapshot of another node, which proved on its connection that it is `from`.
@@ -496,5 +486,3 @@ impl Membership {
         std::mem::take(&mut self.effects)
     }
 }
-
-const _: () = assert!(DATAGRAM_MAX < 1500, "a datagram fits an Ethernet frame");

@@ -15,7 +15,7 @@ mod events;
 mod field;
 mod former;
 mod found;
-mod hearsay;
+pub mod hearsay;
 mod images;
 mod load;
 mod outside;

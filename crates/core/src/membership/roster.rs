@@ -20,12 +20,12 @@ const REMEMBER_DOWN: Duration = Duration::from_secs(3600);
 /// How long members that left are remembered, so that old news does not bring them back.
 const REMEMBER_LEFT: Duration = Duration::from_secs(60);
 /// Most known members, dead ones included: about 20 MB. The longest dead make room for others.
-const MEMBERS_MAX: usize = 1 << 16;
+pub const MEMBERS_MAX: usize = 1 << 16;
 /// Most live members: a hundred times a large zone.
-const LIVE_MAX: usize = MEMBERS_MAX / 2;
+pub const LIVE_MAX: usize = MEMBERS_MAX / 2;
 /// Most live members known by hearsay only, fifty times a large zone. A member that speaks for
 /// itself is admitted, however many others a liar invents.
-const UNMET_MAX: usize = LIVE_MAX / 2;
+pub const UNMET_MAX: usize = LIVE_MAX / 2;
 
 /// The live members by id, suspects included.
 #[derive(Debug, Clone, Copy)]
