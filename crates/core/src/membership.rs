@@ -203,15 +203,20 @@ impl Membership {
             return self.finish();
         }
         self.teller = Some(from);
+        let mut introduced = purpose == Purpose::Introduce;
         for item in items {
             match item {
-                Item::Member(member) => self.hear_of(member, Some(from)),
+                Item::Member(member) => {
+                    introduced |= member.identity.node == from;
+                    self.hear_of(member, Some(from));
+                }
                 Item::Record(record) if record.node == self.me().node => self.hear_of_mine(&record),
                 Item::Record(record) => self.take_record(record, Some(from), Some(from)),
             }
         }
         let known = self.roster.get(from).map(Member::life);
-        if known.is_none_or(|known| known < head.life) && purpose != Purpose::Introduce {
+        // Who has introduced itself, and is not believed, would say the same again.
+        if known.is_none_or(|known| known < head.life) && !introduced {
             self.answer_to(source, from, Purpose::Introduce);
         }
         self.doubt(from);
