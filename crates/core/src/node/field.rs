@@ -73,8 +73,9 @@ impl Node {
     /// Sets a timer for what membership wants to do next, unless there is one.
     fn wake_membership(&mut self) {
         let next = self.membership.next_wake();
-        if let Some(at) = next.filter(|at| self.member_at.is_none_or(|set| *at < set)) {
-            self.member_at = Some(self.set(at - self.now, Timer::Member).0);
+        if let Some(at) = next.filter(|at| self.member_at.is_none_or(|set| *at < set.0)) {
+            self.cancel(self.member_at);
+            self.member_at = Some(self.set(at - self.now, Timer::Member));
         }
     }
 
