@@ -325,3 +325,23 @@ fn a_member_that_is_not_believed_is_asked_once() {
     whisper(&mut room, 1, &[Item::Member(said(Identity { generation: 6000, ..me }, 0, State::Alive))]);
     assert!(room.members[1].live().contains_key(&me.node));
 }
+
+/// One node takes a member for dead, then hears that somebody else is at that member's address, with
+/// a generation that the member cannot outbid. No other node believes that, so none finds out that
+/// there is no such node: this one does, since it hears that the member lives.
+#[test]
+fn a_node_finds_out_who_is_at_an_address() {
+    for victim in 4..20 {
+        let mut room = room(20);
+        let (me, said_by) = (*room.members[victim].me(), *room.members[victim].myself());
+        whisper(&mut room, 3, &[Item::Member(Member { state: State::Suspect, ..said_by })]);
+        // Before the denial comes.
+        room.now = room.now + Duration::from_millis(400);
+        whisper(&mut room, 3, &[Item::Member(Member { state: State::Down, ..said_by })]);
+        let node = NodeId(mix(victim as u64 ^ 0xdead));
+        let other = Identity { node, generation: FIRST_MAX - 1, ..me };
+        whisper(&mut room, 3, &[Item::Member(said(other, 0, State::Alive))]);
+        assert!(room.members[3].live().contains_key(&other.node) && !room.members[3].live().contains_key(&me.node));
+        knows_itself(&mut room);
+    }
+}

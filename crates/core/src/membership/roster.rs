@@ -72,6 +72,9 @@ pub struct Change {
     pub up: Option<Identity>,
     /// Members that were live and are no more: at most the subject, and another one at its address.
     pub down: Vec<Identity>,
+    /// The member because of which the statement did not count: it is said to be at its address,
+    /// and later.
+    pub rival: Option<NodeId>,
 }
 
 /// All known members, live and dead.
@@ -134,7 +137,7 @@ impl Roster {
             if (other.identity.generation, other.identity.node) > (member.identity.generation, node)
                 || member.identity.generation >= last
             {
-                return Change::default();
+                return Change { rival: Some(other.identity.node), ..Change::default() };
             }
             change.down.push(other.identity);
             self.put(Member { state: State::Replaced, ..other }, now, now + REMEMBER_LEFT);
