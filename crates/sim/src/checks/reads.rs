@@ -3,7 +3,7 @@
 //!
 //! Such a copy is in the file of a live origin, or in the store of a live machine on its announced
 //! arc. A transient copy, or one on an abandoned arc, may be found or not. A machine that has lied
-//! does not count: others ban it for a minute and longer.
+//! does not count: others ban it for a minute and longer. Nor does a malicious one.
 
 use crate::field::Field;
 use std::collections::BTreeSet;
@@ -14,6 +14,9 @@ use vfield_core::placement::Ring;
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     for reader in &field.readers {
         let machine = reader.machine;
+        if !field.machines[machine].is_honest() {
+            continue;
+        }
         if let Some(error) = &reader.failed {
             return Err((machine, format!("fails a read without a reason: {error}")));
         }
@@ -47,7 +50,7 @@ pub(super) fn holders(field: &Field, chunk: Chunk) -> BTreeSet<usize> {
     let ring = Ring::new(field.images[0].chunks());
     let holds = |machine: &usize| {
         let host = &field.machines[*machine];
-        if !host.is_well() || host.has_lied {
+        if !host.is_well() || host.has_lied || !host.is_honest() {
             return false;
         }
         let Some(shelf) = host.shelf(0) else { return false };
