@@ -215,7 +215,7 @@ impl Membership {
             }
         }
         let known = self.roster.get(from).map(Member::life);
-        // Who has introduced itself, and is not believed, would say the same again.
+        // A node that introduced itself, and is not believed, would say the same again.
         if known.is_none_or(|known| known < head.life) && !introduced {
             self.answer_to(source, from, Purpose::Introduce);
         }

@@ -176,8 +176,8 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     }
 }
 
-/// News all the time makes work for membership earlier than it was due: the timer that was set
-/// before is not left over, however much is said.
+/// News makes work for membership earlier than it was due. The timer that was set before is not
+/// left over, however much is said.
 #[test]
 fn news_leaves_no_timers_behind() {
     let mut node = node();

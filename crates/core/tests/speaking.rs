@@ -300,8 +300,8 @@ fn a_stranger_introduces_itself() {
 }
 
 /// A node does not believe a member, since another one is said to be at its address. It asks that
-/// member once to introduce itself, and not again when the answer says the same: each question
-/// would bring the next, as fast as the network carries them.
+/// member once to introduce itself. It does not ask again when the answer says the same, since each
+/// question would bring the next, as fast as the network carries them.
 #[test]
 fn a_member_that_is_not_believed_is_asked_once() {
     let mut room = room(3);
@@ -326,8 +326,8 @@ fn a_member_that_is_not_believed_is_asked_once() {
     assert!(room.members[1].live().contains_key(&me.node));
 }
 
-/// One node takes a member for dead, then hears that somebody else is at that member's address, with
-/// a generation that the member cannot outbid. No other node believes that, so none finds out that
+/// One node takes a member for dead, then hears that somebody else is at that member's address,
+/// with a generation that the member cannot outbid. No other node believes that, so none finds out that
 /// there is no such node: this one does, since it hears that the member lives.
 #[test]
 fn a_node_finds_out_who_is_at_an_address() {

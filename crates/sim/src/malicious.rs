@@ -4,7 +4,7 @@
 //! crafted frames and datagrams, and answers requests in its own way. Each [`Attack`] is a row of
 //! the table in docs/explanation/security-model.md, or one of a few more.
 //!
-//! This module decides what is sent, and signs with [`own::Own`] only. [`crate::field`] carries it
+//! This module makes the messages, and signs with [`own::Own`] only. [`crate::field`] carries it
 //! out, and [`crate::checks`] looks at the honest machines.
 
 mod crowding;
@@ -84,7 +84,7 @@ impl Attack {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// True if a member with this attack says of its store, or of another's, what is not so. Until
+    /// True if a member with this attack makes false claims about its store, or another's. Until
     /// holders are verified, others count such a store.
     pub const fn claims(self) -> bool {
         matches!(self, Self::Boasts | Self::LowGhosts | Self::Lies | Self::Silence | Self::Versions)
@@ -104,7 +104,7 @@ impl Attack {
 /// The drawn plan of a malicious member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// What it does.
+    /// The way in which it attacks.
     pub attack: Attack,
     /// The time between two strokes.
     pub every: Duration,
@@ -122,7 +122,7 @@ impl Plan {
 /// What a malicious member sees when it strikes.
 #[derive(Debug)]
 pub struct Sight<'a> {
-    /// The time.
+    /// The simulated time of the stroke.
     pub now: Time,
     /// Its statement about itself.
     pub myself: Member,
@@ -141,16 +141,16 @@ pub enum Deed {
     Datagram {
         /// The source that the receiver sees.
         source: SocketAddr,
-        /// Where it goes.
+        /// The address that it goes to.
         to: SocketAddr,
-        /// Its bytes.
+        /// The whole datagram, parsable or not.
         bytes: Vec<u8>,
     },
     /// A snapshot on a connection that it opens, in a frame of any bytes.
     Frame {
         /// The machine that gets it.
         to: usize,
-        /// The frame.
+        /// The frame with its header.
         bytes: Vec<u8>,
     },
     /// A connection on which it greets as another member.
@@ -178,7 +178,7 @@ impl Deed {
 /// The state of a malicious member.
 #[derive(Debug)]
 pub struct Malice {
-    /// Its plan.
+    /// The plan that was drawn for it.
     pub plan: Plan,
     /// Its key, and keys that it made up.
     pub own: Own,
@@ -201,7 +201,7 @@ impl Malice {
         Self { own: Own::of(me), dice, old: Vec::new(), serving, plan }
     }
 
-    /// What it sends now.
+    /// The messages of one stroke.
     pub fn strike(&mut self, sight: &Sight<'_>) -> Vec<Deed> {
         let mut deeds = Vec::new();
         if sight.others.is_empty() {

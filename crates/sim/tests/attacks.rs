@@ -156,7 +156,7 @@ fn an_innocent_that_is_blamed_is_found() {
     assert_eq!(field.violation, None, "a malicious member may be blamed");
 }
 
-/// A node that dials whatever is named: its machine counts more dials than it may make.
+/// A node that dials every named one: its machine counts more dials than it may make.
 #[test]
 fn a_bound_that_is_exceeded_is_found() {
     let (mut field, nodes) = room(3);

@@ -4,12 +4,12 @@ use super::Membership;
 use super::roster::{LIVE_MAX, MEMBERS_MAX, UNMET_MAX};
 use crate::record;
 
-/// Numbers of entries.
+/// How many entries each table has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Known members, the dead among them.
+    /// Entries for members, the dead among them.
     pub members: usize,
-    /// Live members.
+    /// Members that are alive or suspect.
     pub live: usize,
     /// Live members known by hearsay only.
     pub hearsay: usize,

@@ -35,7 +35,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Most [`Load::outside`].
+    /// The bound of [`Load::outside`], whatever others say.
     pub const OUTSIDE_MAX: usize = OUTSIDE_MAX;
 }
 

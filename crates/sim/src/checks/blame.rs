@@ -1,5 +1,5 @@
-//! Blame: a lying peer may be blamed, and a malicious one, or one that it made up. An innocent one is
-//! never.
+//! Blame: a peer that lied may be blamed, and so may a malicious one, or one that it made up. An
+//! innocent one is never blamed.
 
 use crate::field::Field;
 use crate::machine::{Fault, number_of};

@@ -12,9 +12,9 @@ const DIALS_BESIDES: u32 = 40;
 /// Datagrams of gossip to one partner within a second: four of news at once, every 50 ms, and some
 /// probes and answers.
 const TO_PARTNER: u32 = 4 * 20 + 10;
-/// Datagrams to foreign addresses within a second: 32 answers to strangers and as many questions,
-/// and the gossip of six partners in the zone and in the backbone, each of which may have been made
-/// up.
+/// Datagrams to foreign addresses within a second. A node has six partners in its zone and six in
+/// the backbone, each of which may have been made up. Besides, 32 answers and as many questions go
+/// to strangers.
 const ABROAD: u32 = 64 + 2 * 6 * TO_PARTNER;
 
 pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {

@@ -1,8 +1,8 @@
 //! Identity: no honest machine is expelled, framed or impersonated, whatever others say.
 //!
-//! Each is a state of two honest machines that may last a while: a hint is believed until its
+//! Each is a state of two honest machines that may last a while. A hint is believed until its
 //! subject denies it, and a first statement is a hint until another one differs. So a state counts
-//! only if it lasts longer than its bound, while nothing is between the two and both are well.
+//! if it lasts longer than its bound, while both machines are well and nothing is cut off.
 
 use super::{Violation, violation};
 use crate::field::Field;
@@ -35,8 +35,8 @@ impl Wrong {
         }
     }
 
-    /// For how long it may last. Lost members are greeted every 2 s in turn, and snapshots are
-    /// exchanged every 10 s: three rounds of that, and some time for lost ones.
+    /// For how long it may last. Snapshots are exchanged every 10 s, and lost members are greeted
+    /// every 2 s in turn. So it is three rounds of the first, and some time for the others.
     const fn bound(self) -> Duration {
         match self {
             Self::Expelled | Self::Impersonated => Duration::from_secs(35),
@@ -95,7 +95,7 @@ fn is_undisturbed(field: &Field, machine: usize) -> bool {
     host.is_well() && link && field.has_no_walls() && field.links.loss_percent == 0
 }
 
-/// What is wrong between a machine and the others of its zone.
+/// The wrongs between a machine and the others of its zone.
 fn wrongs(field: &Field, machine: usize, others: &[usize]) -> Vec<(Wrong, usize)> {
     let host = &field.machines[machine];
     let members = host.node.members();

@@ -6,8 +6,10 @@
 //! does not count: others ban it for a minute and longer. Nor does a malicious one.
 
 use crate::field::Field;
+use crate::machine::number_of;
 use std::collections::BTreeSet;
 use vfield_core::chunk::Chunk;
+use vfield_core::identity::NodeId;
 use vfield_core::placement::Ring;
 
 /// The machine and what its reader still waits for.
@@ -35,14 +37,28 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
 /// True if the chunk, and every page above it, is here or has a copy elsewhere.
 fn can_be_had(field: &Field, machine: usize, chunk: Chunk) -> bool {
     let geometry = &field.images[0].geometry;
+    let zone = field.machines[machine].zone;
+    let leads_out = has_gateway(field, machine);
+    let reaches = |holder: usize| holder != machine && (leads_out || field.machines[holder].zone == zone);
     let mut above = Some(chunk);
     while let Some(chunk) = above {
-        if !field.machines[machine].has(0, chunk) && !holders(field, chunk).iter().any(|holder| *holder != machine) {
+        if !field.machines[machine].has(0, chunk) && !holders(field, chunk).into_iter().any(reaches) {
             return false;
         }
         above = geometry.parent(chunk).map(|(page, _)| page);
     }
     true
+}
+
+/// False if all gateways that a machine knows of its zone are malicious: chunks come in through
+/// them only, so that zone may be cut off.
+fn has_gateway(field: &Field, machine: usize) -> bool {
+    let near = field.machines[machine].node.zones().near;
+    let is_malicious = |gateway: &NodeId| {
+        let host = field.machines.get(number_of(*gateway));
+        host.is_none_or(|host| host.identity.node != *gateway || !host.is_honest())
+    };
+    near.is_empty() || !near.iter().all(is_malicious)
 }
 
 /// The machines that can surely be asked for a chunk.

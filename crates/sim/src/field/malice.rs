@@ -142,8 +142,8 @@ impl Field {
         Greeting { key, nonce, member: Some(*node.myself()), you: node.me().addr, latest: node.latest() }
     }
 
-    /// What the shell of a machine reads from a frame with a snapshot. A machine that says of itself
-    /// what its core does not know keeps that from its core.
+    /// The snapshot that the shell of a machine reads from a frame. Some malicious
+    /// machines say of themselves what their cores do not know, and keep that from their cores.
     pub(super) fn read_snapshot(&self, machine: usize, frame: &[u8]) -> Option<Snapshot> {
         let head = FrameHeader::decode(frame.first_chunk()?).ok()?;
         let whole = head.length as usize == frame.len() - wire::HEADER;

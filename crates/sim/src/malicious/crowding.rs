@@ -18,15 +18,14 @@ const GREAT_FLOOD: u64 = 5000;
 const GREAT_PERCENT: u64 = 2;
 /// Ghosts ahead of all others: row 11 of the table has forty.
 const LOW: u64 = 40;
-/// Digests of a long frame: of ten bytes of id and five of digest each, so it has a part of a
-/// mebibyte, or all of it.
+/// Digests of a long frame, of up to 15 bytes each. The greatest number fills a mebibyte.
 const LENGTHS: [u64; 3] = [2_200, 20_000, 69_000];
 
 impl Malice {
     /// Zones that malicious members make up: more than the contacts of one frame may be in.
     pub const ZONES: usize = 300;
 
-    /// A member that does not exist, at a foreign address or at one of the field.
+    /// The signed statement of a member that does not exist, at a foreign address.
     fn ghost(&mut self, sight: &Sight<'_>, number: u64, low: bool, zone: Zone) -> Member {
         let node = self.own.ghost(number, low);
         let addr = abroad(node.0 >> 24 ^ number);
@@ -38,7 +37,7 @@ impl Malice {
         if self.dice.percent(GREAT_PERCENT) { GREAT_FLOOD } else { self.dice.one_of(&FLOODS) }
     }
 
-    /// Row 9.
+    /// Strikes as row 9 of the table of attacks says.
     pub(super) fn name_gateways(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let count = self.flood();
         let mine = sight.myself.identity.zone;
@@ -54,7 +53,7 @@ impl Malice {
         deeds.extend(self.targets(sight).into_iter().map(|(to, _)| Deed::Frame { to, bytes: bytes.clone() }));
     }
 
-    /// Row 10.
+    /// Strikes as row 10 of the table of attacks says.
     pub(super) fn invent_members(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let count = self.flood();
         let zone = sight.myself.identity.zone;
@@ -64,7 +63,7 @@ impl Malice {
         deeds.extend(self.targets(sight).into_iter().map(|(to, _)| Deed::Frame { to, bytes: bytes.clone() }));
     }
 
-    /// Row 11.
+    /// Strikes as row 11 of the table of attacks says.
     pub(super) fn invent_holders(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let zone = sight.myself.identity.zone;
         let (name, header) = (sight.image.name.clone(), *sight.image.geometry.header());
@@ -81,7 +80,7 @@ impl Malice {
         self.tell(sight, &targets, &items, deeds);
     }
 
-    /// Row 16.
+    /// Strikes as row 16 of the table of attacks says.
     pub(super) fn send_elsewhere(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         for (_, to) in self.targets(sight) {
             for _ in 0..self.dice.among(1..20) {
@@ -99,7 +98,7 @@ impl Malice {
                     Purpose::Vouch(third.node, number),
                     Purpose::Introduce,
                 ]);
-                // To the receiver, or to one that had its address.
+                // To the receiver, or to a former node at its address.
                 let node = self.dice.one_of(&[to.node, to.node, stranger]);
                 let level = self.dice.one_of(&[Level::Zone, Level::Zone, Level::Backbone]);
                 let head = Head { level, from, life: (1, 0), to: node, purpose };

@@ -1,8 +1,8 @@
 //! The keys of a malicious member: its own, and some that it makes up.
 //!
-//! [`Simulated`] would sign for anybody. All other code of malicious members has this type only, and
-//! it signs for its member and for members that do not exist. Invariant: nothing that it signs is
-//! genuine for an id of a machine of the field.
+//! [`Simulated`] would sign for anybody. All other code of malicious members has this type only. It
+//! signs for its member, and for members that do not exist. Invariant: nothing that it signs is
+//! genuine for another machine of the field.
 
 use std::net::SocketAddr;
 use vfield_core::greeting::Transcript;
@@ -22,12 +22,12 @@ pub const GHOSTS_MAX: u64 = 1 << 16;
 pub struct Own(Simulated);
 
 impl Own {
-    /// The key of this machine.
+    /// The key of a machine, and all that it makes up from now on.
     pub const fn of(me: &Identity) -> Self {
         Self(Simulated(me.node))
     }
 
-    /// Its id.
+    /// The id of its member, which is honest about that alone.
     pub const fn id(&self) -> NodeId {
         self.0.0
     }

@@ -27,9 +27,9 @@ pub enum Answer {
 /// How a malicious member serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Served {
-    /// As an honest node.
+    /// Serves as others do.
     Honest,
-    /// Refuses all.
+    /// Refuses each request: not held.
     Refuses,
     /// Ignores all; true: with signs of life.
     Ignores(bool),

@@ -39,7 +39,7 @@ impl Malice {
         Header::new(chunks * size.bytes(), size, chunks).expect("a header")
     }
 
-    /// Row 1.
+    /// Strikes as row 1 of the table of attacks says.
     pub(super) fn misname(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let header = *sight.image.geometry.header();
         let me = self.own.id();
@@ -52,7 +52,7 @@ impl Malice {
         self.tell(sight, &targets, &items, deeds);
     }
 
-    /// Row 2.
+    /// Strikes as row 2 of the table of attacks says.
     pub(super) fn mishead(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let (_, victim) = self.victim(sight);
         let wrong = self.wrong_header(sight);
@@ -67,7 +67,7 @@ impl Malice {
         self.tell(sight, &targets, &items, deeds);
     }
 
-    /// Row 3.
+    /// Strikes as row 3 of the table of attacks says.
     pub(super) fn pose(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let (victim, _) = self.victim(sight);
         for (to, _) in self.targets(sight) {
@@ -98,7 +98,7 @@ impl Malice {
         self.tell(sight, &targets, &[Item::Member(claim)], deeds);
     }
 
-    /// Row 5.
+    /// Strikes as row 5 of the table of attacks says.
     pub(super) fn relocate(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let (_, victim) = self.victim(sight);
         let generation =
@@ -111,7 +111,7 @@ impl Malice {
         self.tell(sight, &targets, &[Item::Member(lie)], deeds);
     }
 
-    /// Row 6.
+    /// Strikes as row 6 of the table of attacks says.
     pub(super) fn outnumber(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let (_, victim) = self.victim(sight);
         let heard = sight.heard.records.iter().chain(&sight.heard.outside);
@@ -120,7 +120,7 @@ impl Malice {
         };
         let version = self.dice.one_of(&[said.version.saturating_add(1), CLAIM_MAX, u64::MAX - 1, u64::MAX]);
         let forged = Record { version, origin: false, arc: Arc { start: 0, length: 0 }, leaving: true, ..said.clone() };
-        // What is signed remains: only its progress is invented.
+        // The signed part stays as it is: only the progress is invented.
         let chunks = sight.image.chunks();
         let count = self.dice.one_of(&[0, chunks, chunks, u64::MAX]);
         let progress = self.dice.one_of(&[said.progress.saturating_add(1), CLAIM_MAX, u64::MAX]);
@@ -130,7 +130,7 @@ impl Malice {
         self.tell(sight, &targets, &items, deeds);
     }
 
-    /// Row 7.
+    /// Strikes as row 7 of the table of attacks says.
     pub(super) fn impersonate(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let (_, victim) = self.victim(sight);
         let known = Self::statement(sight, victim.node);
@@ -162,7 +162,7 @@ impl Malice {
         }
     }
 
-    /// Says of others what anybody may say.
+    /// Calls others suspect, dead or gone, as any node may.
     pub(super) fn spread_rumours(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let state = self.dice.one_of(&[State::Suspect, State::Down, State::Down, State::Left]);
         let mut items = Vec::new();
@@ -175,7 +175,7 @@ impl Malice {
         self.tell(sight, &targets, &items, deeds);
     }
 
-    /// Repeats what others once signed.
+    /// Repeats old statements and records, as others signed them.
     pub(super) fn repeat(&mut self, sight: &Sight<'_>, deeds: &mut Vec<Deed>) {
         let members = sight.heard.members.iter().map(|member| Item::Member(*member));
         let records = sight.heard.records.iter().map(|record| Item::Record(record.clone()));

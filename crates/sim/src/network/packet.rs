@@ -55,7 +55,7 @@ pub enum Message {
     Forged {
         /// The source that the receiver sees.
         source: SocketAddr,
-        /// The datagram.
+        /// The bytes of the datagram.
         bytes: Vec<u8>,
     },
 }

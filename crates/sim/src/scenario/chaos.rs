@@ -20,7 +20,7 @@ pub enum Malicious {
     /// As many as the seed draws, mostly none or one, with attacks that it draws.
     #[default]
     Drawn,
-    /// None.
+    /// No machine is malicious.
     None,
     /// At least one, and all with this attack.
     Only(Attack),
