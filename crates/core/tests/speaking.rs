@@ -327,8 +327,8 @@ fn a_member_that_is_not_believed_is_asked_once() {
 }
 
 /// One node takes a member for dead, then hears that somebody else is at that member's address,
-/// with a generation that the member cannot outbid. No other node believes that, so none finds out that
-/// there is no such node: this one does, since it hears that the member lives.
+/// with a generation that the member cannot outbid. No other node believes that, so none finds out
+/// that there is no such node: this one does, since it hears that the member lives.
 #[test]
 fn a_node_finds_out_who_is_at_an_address() {
     for victim in 4..20 {
