@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn what_it_signs_for_others_is_not_genuine() {
         let own = Own::of(&identity(3 << 24 | 1));
-        let other = identity(5 << 24 | 2);
+        let other = identity(5 << 48 | 2);
         for state in [State::Alive, State::Suspect, State::Down, State::Left] {
             assert!(!own.forged(other, 1, state).is_genuine(&own.0), "{state:?}");
             assert!(own.forged(identity(own.id().0), 1, state).is_genuine(&own.0), "{state:?}");
