@@ -30,7 +30,8 @@ pub struct Head {
     pub protocol: u32,
     /// The seed of the chaos.
     pub seed: u64,
-    /// The malicious members that were asked for.
+    /// The malicious members that were asked for; older formats have no word of them.
+    #[serde(default)]
     pub attack: Malicious,
     /// The violation in words.
     pub violation: String,
