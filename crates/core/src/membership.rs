@@ -22,6 +22,7 @@ pub mod message;
 mod news;
 mod rings;
 mod roster;
+mod sizes;
 mod telling;
 mod watch;
 
@@ -38,10 +39,11 @@ use crate::time::Time;
 pub use effects::{Effects, Rival};
 pub use member::{Departed, Departure, Member, State};
 pub use message::Level;
-use message::{DATAGRAM_MAX, Head, Item, Purpose};
+use message::{Head, Item, Purpose};
 use news::{News, Topic};
 pub use roster::Live;
 use roster::Roster;
+pub use sizes::Sizes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc as Shared;
@@ -59,9 +61,6 @@ const PASSED_ON: usize = 8;
 /// Most new members taken from one snapshot: twice a large field. One teller cannot fill the table
 /// at once; the rest of a larger field comes with the next snapshot.
 const NEW_MAX: usize = 4096;
-/// Most answers in a second to unknown nodes. Each is three times as long as the question, whose
-/// source may be forged.
-const TO_STRANGERS: u32 = 32;
 
 /// The members of a zone, or of the backbone, and their records.
 pub struct Membership {
@@ -211,15 +210,20 @@ impl Membership {
             return self.finish();
         }
         self.teller = Some(from);
+        let mut introduced = purpose == Purpose::Introduce;
         for item in items {
             match item {
-                Item::Member(member) => self.hear_of(member, Some(from)),
+                Item::Member(member) => {
+                    introduced |= member.identity.node == from;
+                    self.hear_of(member, Some(from));
+                }
                 Item::Record(record) if record.node == self.me().node => self.hear_of_mine(&record),
                 Item::Record(record) => self.take_record(record, Some(from), Some(from)),
             }
         }
         let known = self.roster.get(from).map(Member::life);
-        if known.is_none_or(|known| known < head.life) && purpose != Purpose::Introduce {
+        // A node that introduced itself, and is not believed, would say the same again.
+        if known.is_none_or(|known| known < head.life) && !introduced {
             self.answer_to(source, from, Purpose::Introduce);
         }
         self.doubt(from);
@@ -257,15 +261,6 @@ impl Membership {
                 }
             }
         }
-    }
-
-    /// True a few times in each second.
-    fn may_answer_a_stranger(&mut self) -> bool {
-        if self.now - self.to_strangers.0 >= Duration::from_secs(1) {
-            self.to_strangers = (self.now, 0);
-        }
-        self.to_strangers.1 += 1;
-        self.to_strangers.1 <= TO_STRANGERS
     }
 
     /// Takes in the snapshot of another node, which proved on its connection that it is `from`.
@@ -493,5 +488,3 @@ impl Membership {
         std::mem::take(&mut self.effects)
     }
 }
-
-const _: () = assert!(DATAGRAM_MAX < 1500, "a datagram fits an Ethernet frame");

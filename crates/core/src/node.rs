@@ -16,7 +16,7 @@ mod events;
 mod field;
 mod former;
 mod found;
-mod hearsay;
+pub mod hearsay;
 mod images;
 mod load;
 mod outside;
@@ -97,8 +97,8 @@ pub struct Node {
     /// The members of this node's zone.
     membership: Membership,
     outside: outside::Outside,
-    /// When membership is due next.
-    member_at: Option<Time>,
+    /// The timer at which membership is due next.
+    member_at: Option<TimerKey>,
     /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them
     /// at once.
     mapped: u64,
@@ -312,12 +312,12 @@ impl Node {
             }
             let (key, timer) = entry.remove_entry();
             match timer {
-                Timer::Member if self.member_at == Some(key.0) => {
+                Timer::Member if self.member_at == Some(key) => {
                     self.member_at = None;
                     let effects = self.membership.tick(self.now);
                     self.apply(effects);
                 }
-                Timer::Backbone if self.outside.woken_at == Some(key.0) => self.wake_outside(),
+                Timer::Backbone if self.outside.woken_at == Some(key) => self.wake_outside(),
                 Timer::SeekOutside if self.outside.seeks == Some(key) => self.seek_outside(),
                 Timer::Seek if self.seeking.is_due(key) => self.seek(),
                 // Another was set instead.

@@ -178,7 +178,7 @@ pub struct RecordKey {
 }
 
 /// Most records: 16 images on 4 000 nodes, 20 MB.
-const RECORDS_MAX: usize = 1 << 16;
+pub const RECORDS_MAX: usize = 1 << 16;
 /// Most records of one node, which so cannot fill the table.
 pub const RECORDS_OF_ONE_MAX: usize = 256;
 /// Unused subjects that are kept besides, before they are dropped.
@@ -273,6 +273,16 @@ impl Records {
     /// All records, by node.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
         self.table.values().flat_map(|records| records.iter())
+    }
+
+    /// The number of records.
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True if there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// A number that is different after each change.

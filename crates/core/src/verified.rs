@@ -41,6 +41,8 @@ struct Shown {
     target: u64,
     /// The parts of that claim of which it has delivered a chunk, a bit for each.
     parts: u8,
+    /// When it was verified.
+    at: Time,
     /// Failed checks since the last verified claim, and until when it is not checked again.
     failures: u32,
     pause_until: Option<Time>,
@@ -74,18 +76,18 @@ impl Verified {
 
     /// Notes that a holder delivered a chunk of its claim about an image of `size` chunks; true if
     /// the claim is verified by it.
-    pub fn delivered(&mut self, holding: &Holding, chunk: Chunk, size: u64) -> bool {
+    pub fn delivered(&mut self, holding: &Holding, chunk: Chunk, size: u64, now: Time) -> bool {
         let distance = (chunk.0 + size - holding.filled.from) % size;
         let shown = self.shown(holding);
         let begun = shown.begin(holding) && distance < shown.target;
-        begun && shown.note(Part((u128::from(distance) * u128::from(PARTS) / u128::from(shown.target)) as u64))
+        begun && shown.note(Part((u128::from(distance) * u128::from(PARTS) / u128::from(shown.target)) as u64), now)
     }
 
     /// Notes that an open part has no chunk to ask for, since they are zeros, or on other arcs. True
     /// if the claim is verified by it.
-    pub fn has_none(&mut self, holding: &Holding, part: Part) -> bool {
+    pub fn has_none(&mut self, holding: &Holding, part: Part, now: Time) -> bool {
         let shown = self.shown(holding);
-        shown.target > 0 && shown.note(part)
+        shown.target > 0 && shown.note(part, now)
     }
 
     /// Notes that a holder did not deliver a chunk that it claims to hold: nothing of its claim
@@ -94,6 +96,13 @@ impl Verified {
         let shown = self.holders.entry(node).or_default();
         let pause = (PAUSE * 2u32.saturating_pow(shown.failures.min(16))).min(PAUSE_MAX);
         *shown = Shown { failures: shown.failures + 1, pause_until: Some(now + pause), ..Shown::default() };
+    }
+
+    /// Forgets claims that were verified longer than `age` ago, so that they are verified again.
+    pub fn forget_older(&mut self, age: Duration, now: Time) {
+        for shown in self.holders.values_mut().filter(|shown| shown.count > 0 && now - shown.at > age) {
+            (shown.count, shown.target, shown.parts) = (0, 0, 0);
+        }
     }
 
     /// Forgets all but these nodes.
@@ -132,11 +141,11 @@ impl Shown {
     }
 
     /// Notes a part as shown; true if it was the last one.
-    fn note(&mut self, part: Part) -> bool {
+    fn note(&mut self, part: Part, now: Time) -> bool {
         self.parts |= 1 << part.0;
         let verified = self.parts == ALL;
         if verified {
-            *self = Self { count: self.target, target: 0, parts: 0, failures: 0, pause_until: None, ..*self };
+            *self = Self { count: self.target, target: 0, parts: 0, at: now, failures: 0, pause_until: None, ..*self };
         }
         verified
     }
@@ -159,9 +168,9 @@ mod tests {
         let parts: Vec<_> = verified.open_parts(holding, Time::ZERO).collect();
         for (part, distances) in &parts {
             if distances.is_empty() {
-                verified.has_none(holding, *part);
+                verified.has_none(holding, *part, Time::ZERO);
             } else {
-                verified.delivered(holding, Chunk((holding.filled.from + distances.start) % SIZE), SIZE);
+                verified.delivered(holding, Chunk((holding.filled.from + distances.start) % SIZE), SIZE, Time::ZERO);
             }
         }
         parts.len()
@@ -171,7 +180,7 @@ mod tests {
     fn a_claim_is_verified_once_each_part_was_shown() {
         let (mut verified, claim) = (Verified::default(), holding(90, 40));
         for step in 0..40 {
-            let done = verified.delivered(&claim, Chunk((90 + step) % SIZE), SIZE);
+            let done = verified.delivered(&claim, Chunk((90 + step) % SIZE), SIZE, Time::ZERO);
             assert_eq!(done, step == 35, "the last part begins at 35");
             assert_eq!(verified.of(&claim).count, if step < 35 { 0 } else { 40 });
         }
@@ -184,8 +193,8 @@ mod tests {
     #[test]
     fn chunks_of_one_part_verify_nothing_else() {
         let (mut verified, claim) = (Verified::default(), holding(0, SIZE));
-        assert!((0..13).all(|chunk| !verified.delivered(&claim, Chunk(chunk), SIZE)));
-        assert!(!verified.delivered(&holding(0, 50), Chunk(60), SIZE), "it is not claimed");
+        assert!((0..13).all(|chunk| !verified.delivered(&claim, Chunk(chunk), SIZE, Time::ZERO)));
+        assert!(!verified.delivered(&holding(0, 50), Chunk(60), SIZE, Time::ZERO), "it is not claimed");
         assert_eq!(verified.open_parts(&claim, Time::ZERO).count(), 8, "a smaller claim began anew");
     }
 
@@ -211,6 +220,18 @@ mod tests {
             now = now + Duration::from_secs(pause);
             assert_eq!(verified.open_parts(&claim, now).count(), 8, "after {pause} s");
         }
+    }
+
+    #[test]
+    fn a_claim_that_was_verified_long_ago_is_verified_again() {
+        let (mut verified, claim) = (Verified::default(), holding(0, SIZE));
+        deliver(&mut verified, &claim);
+        let (age, then) = (Duration::from_secs(10), Time::ZERO + Duration::from_secs(10));
+        verified.forget_older(age, then);
+        assert_eq!(verified.of(&claim).count, SIZE);
+        verified.forget_older(age, then + Duration::from_nanos(1));
+        assert_eq!((verified.of(&claim).count, deliver(&mut verified, &claim)), (0, 8));
+        assert_eq!(verified.of(&claim).count, SIZE);
     }
 
     #[test]

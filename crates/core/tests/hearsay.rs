@@ -175,3 +175,21 @@ fn records_that_were_made_up_do_not_keep_others_out() {
         assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");
     }
 }
+
+/// News makes work for membership earlier than it was due. The timer that was set before is not
+/// left over, however much is said.
+#[test]
+fn news_leaves_no_timers_behind() {
+    let mut node = node();
+    let here = zone("here");
+    let mut most = 0;
+    for ms in 1..3000 {
+        node.handle(at(ms), Input::Met(member(ms % 50 + 1, here)));
+        let suspect = Member { state: State::Suspect, ..member(ms % 40 + 1, here) };
+        let said = vec![member(1000, here), suspect];
+        node.handle(at(ms), learned(Snapshot { members: said, ..Snapshot::default() }));
+        while node.poll().is_some() {}
+        most = most.max(node.load().timers);
+    }
+    assert!(most < 10, "{most} timers");
+}

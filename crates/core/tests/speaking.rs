@@ -298,3 +298,50 @@ fn a_stranger_introduces_itself() {
         (0..1000).map(|number| room.members[1].datagram(addr, &ask(number), room.now).datagrams.len()).sum();
     assert!((1..=64).contains(&told), "{told} answers");
 }
+
+/// A node does not believe a member, since another one is said to be at its address. It asks that
+/// member once to introduce itself. It does not ask again when the answer says the same, since each
+/// question would bring the next, as fast as the network carries them.
+#[test]
+fn a_member_that_is_not_believed_is_asked_once() {
+    let mut room = room(3);
+    let (me, there) = (*room.members[2].me(), room.members[1].me().node);
+    let other = said(Identity { node: NodeId(8), generation: 5000, ..me }, 0, State::Alive);
+    whisper(&mut room, 1, &[Item::Member(other)]);
+    assert!(!room.members[1].live().contains_key(&me.node));
+    let mine = said(Identity { generation: 4000, ..me }, 0, State::Alive);
+    let head = |purpose| Head { level: Level::Zone, from: me.node, life: (4000, 0), to: there, purpose };
+    let asks = Draft::new(&head(Purpose::Ping(1))).finish();
+    let mut introduces = Draft::new(&head(Purpose::News));
+    assert!(introduces.add(&Item::Member(mine)));
+    let introduces = introduces.finish();
+    let asked = |room: &mut Room, bytes: &[u8]| {
+        let sent = room.members[1].datagram(me.addr, bytes, room.now).datagrams;
+        let heads = sent.iter().filter_map(|(_, bytes)| Some(message::parse(bytes)?.0.purpose));
+        heads.filter(|purpose| *purpose == Purpose::Introduce).count()
+    };
+    assert_eq!((asked(&mut room, &asks), asked(&mut room, &introduces)), (1, 0));
+    // Once it says more than the other, it is believed.
+    whisper(&mut room, 1, &[Item::Member(said(Identity { generation: 6000, ..me }, 0, State::Alive))]);
+    assert!(room.members[1].live().contains_key(&me.node));
+}
+
+/// One node takes a member for dead, then hears that somebody else is at that member's address,
+/// with a generation that the member cannot outbid. No other node believes that, so none finds out
+/// that there is no such node: this one does, since it hears that the member lives.
+#[test]
+fn a_node_finds_out_who_is_at_an_address() {
+    for victim in 4..20 {
+        let mut room = room(20);
+        let (me, said_by) = (*room.members[victim].me(), *room.members[victim].myself());
+        whisper(&mut room, 3, &[Item::Member(Member { state: State::Suspect, ..said_by })]);
+        // Before the denial comes.
+        room.now = room.now + Duration::from_millis(400);
+        whisper(&mut room, 3, &[Item::Member(Member { state: State::Down, ..said_by })]);
+        let node = NodeId(mix(victim as u64 ^ 0xdead));
+        let other = Identity { node, generation: FIRST_MAX - 1, ..me };
+        whisper(&mut room, 3, &[Item::Member(said(other, 0, State::Alive))]);
+        assert!(room.members[3].live().contains_key(&other.node) && !room.members[3].live().contains_key(&me.node));
+        knows_itself(&mut room);
+    }
+}

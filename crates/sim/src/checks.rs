@@ -2,9 +2,12 @@
 //! readers nor the faults.
 
 mod blame;
+mod bounds;
 mod copies;
 mod coverage;
+mod covered;
 mod flights;
+mod identity;
 mod inventory;
 mod load;
 mod quiet;
@@ -12,6 +15,8 @@ mod reads;
 mod views;
 
 use crate::field::Field;
+pub use covered::check_claims as covered_as_claimed;
+pub use identity::Pairs;
 use std::fmt;
 use vfield_core::chunk::Chunk;
 use vfield_core::node::Notice;
@@ -47,8 +52,13 @@ type Check = fn(&Field) -> Result<(), (usize, String)>;
 
 /// The first defect that remains although all faults are mended; `None` if there is none.
 pub fn converged(field: &Field) -> Option<Violation> {
-    let all: [(&'static str, Check); 4] =
-        [("views", views::check), ("reads-end", reads::check), ("coverage", coverage::check), ("quiet", quiet::check)];
+    let all: [(&'static str, Check); 5] = [
+        ("views", views::check),
+        ("reads-end", reads::check),
+        ("coverage", coverage::check),
+        ("covered", covered::check),
+        ("quiet", quiet::check),
+    ];
     all.into_iter()
         .find_map(|(checker, check)| check(field).err().map(|(machine, what)| violation(field, checker, machine, what)))
 }
@@ -81,6 +91,10 @@ impl Checks {
     /// Looks at a machine that has had an input.
     pub(crate) fn after_input(self, field: &Field, machine: usize) -> Result<(), Violation> {
         let inputs = field.machines[machine].inputs;
+        // What a malicious machine does to itself is its own affair.
+        if !field.machines[machine].is_honest() {
+            return Ok(());
+        }
         if self.every == 0 || !inputs.is_multiple_of(self.every) {
             return Ok(());
         }
@@ -92,6 +106,7 @@ impl Checks {
         if inputs.is_multiple_of(FULL_CHECK_EVERY) {
             inventory::check(field, machine).map_err(|what| wrong("inventory", what))?;
             load::check(field, machine).map_err(|what| wrong("load", what))?;
+            bounds::check(field, machine).map_err(|what| wrong("bounds", what))?;
         }
         Ok(())
     }
@@ -99,13 +114,16 @@ impl Checks {
     /// Looks at a chunk that goes from one machine to another; true if it comes from an origin that
     /// need not send it.
     pub(crate) fn sent(self, field: &Field, way: [usize; 2], image: usize, chunk: Chunk) -> bool {
-        self.copies && field.machines[way[0]].is_origin(image) && copies::is_elsewhere(field, way, image, chunk)
+        self.copies
+            && field.machines[way[1]].is_honest()
+            && field.machines[way[0]].is_origin(image)
+            && copies::is_elsewhere(field, way, image, chunk)
     }
 
     /// Checks a notice of a core.
     pub(crate) fn notice(self, field: &Field, machine: usize, notice: &Notice) -> Result<(), Violation> {
         match notice {
-            Notice::Blamed(node, _) if self.blame => {
+            Notice::Blamed(node, _) if self.blame && field.machines[machine].is_honest() => {
                 blame::check(field, *node).map_err(|what| violation(field, "blame", machine, what))
             }
             _ => Ok(()),

@@ -28,8 +28,8 @@ const EXIT_CODES: &str = "\
 @FILE stands for the options in a file, an option and its value on each line.
 
 Exit codes: 0 all is well; 1 readers did not finish; 2 options or files that make no sense, or a run that \
-does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, unverified, blame); 4 a bound was exceeded \
-(flights, inventory, livelock, load, copies); 5 defects remain after all faults were mended (views, reads-end, coverage, quiet); \
+does not fit; 3 a wrong or unverified byte, or a lost request (reads, requests, unverified, blame, expelled, framed, impersonated); 4 a bound was exceeded \
+(flights, inventory, livelock, load, bounds, copies); 5 defects remain after all faults were mended (views, reads-end, coverage, covered, quiet); \
 6 a core panicked; 7 a trace of another version, or one that this build does not repeat";
 
 /// The commands; see [`Options`].
@@ -77,8 +77,8 @@ impl Failure {
         match self {
             Self::Unfinished(_) => 1,
             Self::Usage(_) | Self::Full(_) => 2,
-            Self::Violation("flights" | "inventory" | "livelock" | "load" | "copies", _) => 4,
-            Self::Violation("views" | "reads-end" | "coverage" | "quiet", _) => 5,
+            Self::Violation("flights" | "inventory" | "livelock" | "load" | "bounds" | "copies", _) => 4,
+            Self::Violation("views" | "reads-end" | "coverage" | "covered" | "quiet", _) => 5,
             Self::Violation("panic", _) => 6,
             Self::Violation(..) => 3,
             Self::Strange(_) => 7,

@@ -7,6 +7,7 @@
 
 use crate::field::{Arrival, Field, Reads};
 use crate::machine::Fault as Illness;
+use crate::malicious::Plan;
 use crate::network::walls::Wall;
 use crate::reader::Order;
 use std::fmt;
@@ -56,6 +57,8 @@ pub enum Fault {
     Join(usize, u64),
     /// This percentage of datagrams is lost.
     Loss(u64),
+    /// The process at a place turns malicious, until it ends.
+    Turn(usize, Plan),
 }
 
 /// A fault and its time.
@@ -150,6 +153,12 @@ impl Fault {
                 }
             }
             Self::Loss(percent) => field.links.loss_percent = *percent,
+            Self::Turn(place, plan) => {
+                let machine = at(field, *place);
+                if field.machines[machine].alive {
+                    field.turn(machine, plan);
+                }
+            }
         }
     }
 }

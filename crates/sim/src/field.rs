@@ -7,6 +7,7 @@ mod admitting;
 mod joining;
 mod lanes;
 mod looking;
+mod malice;
 mod outputs;
 mod reading;
 mod receiving;
@@ -66,6 +67,8 @@ enum Event {
     Begin(u32, Box<Reads>),
     /// A reader has its answer.
     GoOn(u32),
+    /// A malicious machine strikes.
+    Strike(u32),
 }
 
 /// The uplink of a zone.
@@ -240,6 +243,7 @@ impl Field {
                 self.read_blocks(machine as usize, image, order, depth);
             }
             Event::GoOn(reader) => self.go_on(reader as usize),
+            Event::Strike(machine) => self.strike(machine),
         }
     }
 

@@ -13,6 +13,7 @@ pub mod explain;
 pub mod faults;
 pub mod field;
 pub mod machine;
+pub mod malicious;
 pub mod network;
 pub mod original;
 pub mod reader;

@@ -5,6 +5,7 @@ pub mod flights;
 pub mod lane;
 pub mod shelf;
 
+use crate::malicious::Malice;
 use crate::network::Port;
 use flights::Flights;
 use lane::Lane;
@@ -53,6 +54,27 @@ pub struct Traffic {
     pub refusals: u64,
 }
 
+/// What a machine sent to where no machine is, within the present second.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Abroad {
+    /// Since when it is counted.
+    pub since: Time,
+    /// Nodes dialled without a request for a chunk.
+    pub dials: u32,
+    /// Datagrams to addresses outside of the field.
+    pub datagrams: u32,
+}
+
+impl Abroad {
+    /// The counts of the second at `now`.
+    pub fn at(&mut self, now: Time) -> &mut Self {
+        if now - self.since >= Duration::from_secs(1) {
+            *self = Self { since: now, ..Self::default() };
+        }
+        self
+    }
+}
+
 /// A simulated machine.
 pub struct Machine {
     /// The machine's core.
@@ -69,6 +91,12 @@ pub struct Machine {
     pub fault: Fault,
     /// True once it has sent wrong bytes.
     pub has_lied: bool,
+    /// True once it had any [`Fault`]: others may think less of it.
+    pub had_fault: bool,
+    /// What it does as a malicious member, if it is one.
+    pub malice: Option<Box<Malice>>,
+    /// Its dials and datagrams to where no machine is.
+    pub abroad: Abroad,
     /// Lead of its clock over the field's.
     pub ahead: Duration,
     /// The chunks that it has of each image of the field.
@@ -147,6 +175,9 @@ impl Machine {
             alive: true,
             fault: Fault::None,
             has_lied: false,
+            had_fault: false,
+            malice: None,
+            abroad: Abroad::default(),
             ahead: Duration::ZERO,
             shelves: Vec::new(),
             flights: Flights::default(),
@@ -189,6 +220,11 @@ impl Machine {
     /// True if it is an origin of an image.
     pub fn is_origin(&self, image: usize) -> bool {
         self.shelf(image).is_some_and(|shelf| shelf.origin)
+    }
+
+    /// True unless it is a malicious member.
+    pub const fn is_honest(&self) -> bool {
+        self.malice.is_none()
     }
 
     /// True if it runs and does what a node does.

@@ -1,6 +1,6 @@
 //! One trial of chaos: first safety during faults, then liveness after all are mended.
 
-use crate::checks::{Checks, Violation, converged};
+use crate::checks::{Checks, Pairs, Violation, converged};
 use crate::explain;
 use crate::faults::Fault;
 use crate::field::{Arrival, Field, Reads};
@@ -10,6 +10,8 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
+use vfield_core::node::Input;
+use vfield_core::time::Time;
 
 /// Longest time until all is well after all faults are mended, besides the time for stores to fill
 /// again.
@@ -111,7 +113,20 @@ fn prepare(chaos: &Chaos) -> Field {
     field
 }
 
+/// Runs the field until a time after `begin`. With malicious members it looks at all pairs of
+/// machines on the way.
+fn run_until(chaos: &Chaos, field: &mut Field, end: Time, pairs: &mut Pairs) {
+    while chaos.has_malice() && field.now() < end && field.violation.is_none() {
+        field.run((field.now() + LOOK_EVERY).min(end).since(field.now()));
+        if let Err(violation) = pairs.look(field) {
+            field.found(violation);
+        }
+    }
+    field.run(end.since(field.now()));
+}
+
 fn play(chaos: &Chaos, field: &mut Field) {
+    let mut pairs = Pairs::default();
     field.origin(None, &[0]);
     let begin = field.now();
     for (node, start) in chaos.starts.iter().enumerate() {
@@ -120,16 +135,16 @@ fn play(chaos: &Chaos, field: &mut Field) {
         field.arrive(*start, Arrival { via: Some(0), origin: false, images, reads: Some(reads) });
     }
     for planned in &chaos.faults {
-        field.run((begin + planned.at).since(field.now()));
+        run_until(chaos, field, begin + planned.at, &mut pairs);
         if field.violation.is_some() {
             return;
         }
         planned.fault.strike(field, &chaos.habits);
     }
-    field.run((begin + chaos.heals_at).since(field.now()));
+    run_until(chaos, field, begin + chaos.heals_at, &mut pairs);
     if field.violation.is_none() {
         mend(chaos, field);
-        demand(field, MENDED_WITHIN + filling(chaos));
+        demand(chaos, field, MENDED_WITHIN + filling(chaos), &mut pairs);
     }
 }
 
@@ -156,7 +171,7 @@ fn mend(chaos: &Chaos, field: &mut Field) {
 }
 
 /// Now everything has to become well, and stay so.
-fn demand(field: &mut Field, within: Duration) {
+fn demand(chaos: &Chaos, field: &mut Field, within: Duration, pairs: &mut Pairs) {
     let deadline = field.now() + within;
     let mut well_since = None;
     loop {
@@ -168,7 +183,13 @@ fn demand(field: &mut Field, within: Duration) {
             (Some(_), _) if field.now() < deadline => well_since = None,
             (Some(violation), _) => return field.found(violation),
         }
-        field.run(LOOK_EVERY);
+        if chaos.has_malice() {
+            // As before an origin leaves: stores were verified when their nodes were honest.
+            for machine in field.honest() {
+                field.input(machine, Input::Inquire { times: 1, parts: true });
+            }
+        }
+        run_until(chaos, field, field.now() + LOOK_EVERY, pairs);
         if field.violation.is_some() {
             return;
         }

@@ -3,7 +3,7 @@
 //! The draw from a seed changes when a new kind of fault is added: then these are ordinary seeds.
 //! Their findings are mended, and show which parts of a field deserve a look.
 
-use vfield_sim::scenario::chaos::Chaos;
+use vfield_sim::scenario::chaos::{Chaos, Malicious};
 use vfield_sim::trial;
 
 /// The seed, and its finding.
@@ -38,7 +38,7 @@ const FAILED: [(u64, &str); 22] = [
 #[test]
 fn seeds_that_once_failed_do_not_fail() {
     for (seed, once) in FAILED {
-        let chaos = Chaos::drawn_from(seed);
+        let chaos = Chaos::drawn_from(seed, Malicious::None);
         let outcome = trial::run(&chaos);
         let found = outcome.violation.map(|violation| violation.to_string());
         assert_eq!(
@@ -53,7 +53,7 @@ fn seeds_that_once_failed_do_not_fail() {
 #[test]
 fn a_seed_is_repeated_to_the_byte() {
     for seed in [1, 3, 9] {
-        let runs = [(); 2].map(|()| trial::run(&Chaos::drawn_from(seed)));
+        let runs = [(); 2].map(|()| trial::run(&Chaos::drawn_from(seed, Malicious::None)));
         assert_eq!((runs[0].steps, &runs[0].trace), (runs[1].steps, &runs[1].trace), "seed {seed}");
     }
 }

@@ -117,7 +117,8 @@ impl Membership {
         }
         let change = self.roster.learn(member, self.now, self.paced(grace));
         if !change.news {
-            return;
+            // One of the two is not there. The one that others find dead says nothing later.
+            return change.rival.into_iter().for_each(|rival| self.raise(rival));
         }
         self.effects.doubt |= was_suspect != self.suspects().contains_key(&identity.node);
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
 pub const DATAGRAM_MAX: usize = 1400;
+
+const _: () = assert!(DATAGRAM_MAX < 1500, "a datagram fits an Ethernet frame");
+
 /// First bytes of each datagram; a sender without them gets no answer. The last byte is the
 /// version.
 const MAGIC: [u8; 4] = *b"VFG\x03";

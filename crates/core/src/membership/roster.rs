@@ -20,12 +20,12 @@ const REMEMBER_DOWN: Duration = Duration::from_secs(3600);
 /// How long members that left are remembered, so that old news does not bring them back.
 const REMEMBER_LEFT: Duration = Duration::from_secs(60);
 /// Most known members, dead ones included: about 20 MB. The longest dead make room for others.
-const MEMBERS_MAX: usize = 1 << 16;
+pub const MEMBERS_MAX: usize = 1 << 16;
 /// Most live members: a hundred times a large zone.
-const LIVE_MAX: usize = MEMBERS_MAX / 2;
+pub const LIVE_MAX: usize = MEMBERS_MAX / 2;
 /// Most live members known by hearsay only, fifty times a large zone. A member that speaks for
 /// itself is admitted, however many others a liar invents.
-const UNMET_MAX: usize = LIVE_MAX / 2;
+pub const UNMET_MAX: usize = LIVE_MAX / 2;
 
 /// The live members by id, suspects included.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +72,9 @@ pub struct Change {
     pub up: Option<Identity>,
     /// Members that were live and are no more: at most the subject, and another one at its address.
     pub down: Vec<Identity>,
+    /// The member because of which the statement did not count: it is said to be at its address,
+    /// and later.
+    pub rival: Option<NodeId>,
 }
 
 /// All known members, live and dead.
@@ -134,7 +137,7 @@ impl Roster {
             if (other.identity.generation, other.identity.node) > (member.identity.generation, node)
                 || member.identity.generation >= last
             {
-                return Change::default();
+                return Change { rival: Some(other.identity.node), ..Change::default() };
             }
             change.down.push(other.identity);
             self.put(Member { state: State::Replaced, ..other }, now, now + REMEMBER_LEFT);

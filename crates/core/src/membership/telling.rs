@@ -22,6 +22,9 @@ const MEMBERS_EVERY: Duration = Duration::from_millis(50);
 const RECORDS_EVERY: Duration = Duration::from_millis(100);
 /// Most datagrams of news to one partner at once; the rest goes at the next interval.
 const DATAGRAMS_AT_ONCE: usize = 4;
+/// Most answers in a second to unknown nodes. Each is three times as long as the question, whose
+/// source may be forged.
+const TO_STRANGERS: u32 = 32;
 
 impl Membership {
     pub(super) fn pass_on(&mut self, topic: Topic, from: Option<NodeId>) {
@@ -81,6 +84,15 @@ impl Membership {
             Some(member) => self.send(&member, purpose),
             None => self.effects.datagrams.push((source, Draft::new(&self.head(to, purpose)).finish())),
         }
+    }
+
+    /// True a few times in each second.
+    pub(super) fn may_answer_a_stranger(&mut self) -> bool {
+        if self.now - self.to_strangers.0 >= Duration::from_secs(1) {
+            self.to_strangers = (self.now, 0);
+        }
+        self.to_strangers.1 += 1;
+        self.to_strangers.1 <= TO_STRANGERS
     }
 
     /// Tells a live member something, and at once.

@@ -208,8 +208,9 @@ impl Node {
             self.rival(rival);
         }
         let next = self.outside.backbone.as_ref().and_then(Membership::next_wake);
-        if let Some(at) = next.filter(|at| self.outside.woken_at.is_none_or(|set| *at < set)) {
-            self.outside.woken_at = Some(self.set(at - self.now, Timer::Backbone).0);
+        if let Some(at) = next.filter(|at| self.outside.woken_at.is_none_or(|set| *at < set.0)) {
+            self.cancel(self.outside.woken_at);
+            self.outside.woken_at = Some(self.set(at - self.now, Timer::Backbone));
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 
 /// Most remembered subjects that only other zones have: 100 KB.
-const OUTSIDE_MAX: usize = 1024;
+pub const OUTSIDE_MAX: usize = 1024;
 /// Most of them about one image, which so cannot fill the table: some names, some wrong headers.
 const OF_ONE_IMAGE_MAX: usize = 8;
 /// Most tellers named for one claim. More would not be asked for their proof.

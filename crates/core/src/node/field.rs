@@ -76,8 +76,9 @@ impl Node {
     /// Sets a timer for what membership wants to do next, unless there is one.
     fn wake_membership(&mut self) {
         let next = self.membership.next_wake();
-        if let Some(at) = next.filter(|at| self.member_at.is_none_or(|set| *at < set)) {
-            self.member_at = Some(self.set(at - self.now, Timer::Member).0);
+        if let Some(at) = next.filter(|at| self.member_at.is_none_or(|set| *at < set.0)) {
+            self.cancel(self.member_at);
+            self.member_at = Some(self.set(at - self.now, Timer::Member));
         }
     }
 
@@ -176,6 +177,9 @@ impl Node {
     pub(super) fn leave(&mut self, leaving: bool) {
         if std::mem::replace(&mut self.leaving, leaving) != leaving {
             self.announce_all();
+            if leaving {
+                self.verify_anew();
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 //! check.
 
 use super::Node;
+use super::claims::OUTSIDE_MAX;
+use crate::membership::{Membership, Sizes};
 
 /// Numbers of entries, out-of-date ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,6 +26,17 @@ pub struct Load {
     pub contacts: usize,
     /// Outputs not yet taken.
     pub outputs: usize,
+    /// Statements of other zones about images; at most [`OUTSIDE_MAX`].
+    pub outside: usize,
+    /// The tables of the zone's membership.
+    pub zone: Sizes,
+    /// The same of the backbone's.
+    pub backbone: Sizes,
+}
+
+impl Load {
+    /// The bound of [`Load::outside`], whatever others say.
+    pub const OUTSIDE_MAX: usize = OUTSIDE_MAX;
 }
 
 impl Node {
@@ -40,6 +53,9 @@ impl Node {
             timers: self.timers.len(),
             contacts: self.outside.contacts(),
             outputs: self.outputs.len(),
+            outside: self.outside.images.len(),
+            zone: self.membership.sizes(),
+            backbone: self.outside.backbone.as_ref().map(Membership::sizes).unwrap_or_default(),
         }
     }
 }

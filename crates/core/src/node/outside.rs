@@ -36,8 +36,8 @@ pub(super) struct Outside {
     pub contacts: BTreeMap<Zone, SmallList<Member>>,
     /// Images as other zones have them, any record of each subject.
     pub images: BTreeMap<Shared<Subject>, Record>,
-    /// When the backbone is due next.
-    pub woken_at: Option<Time>,
+    /// The timer at which the backbone is due next.
+    pub woken_at: Option<TimerKey>,
     /// The timer of the next exchange of snapshots.
     pub seeks: Option<TimerKey>,
     /// True once the node has followed a gateway; see [`Node::follow`].

@@ -213,7 +213,7 @@ impl Node {
     }
 
     fn check_one(&mut self, request: &Request) {
-        let &Request { peer, image, chunk, bytes, reach, sent, orphan, .. } = request;
+        let &Request { peer, image, chunk, bytes, reach, sent, orphan, check, .. } = request;
         let (id, now) = (self.id_of(image), self.now);
         let (age, silent) = (now - sent, self.peers.silent_for(peer, now));
         let stall = self.peers.stall(now);
@@ -224,7 +224,7 @@ impl Node {
             }
         } else if self.peers.times_out(peer, reach, bytes, age, now) {
             self.abandon(peer);
-        } else if !orphan && age >= hedge_after && self.is_lone_demand(id, chunk) {
+        } else if !orphan && !check && age >= hedge_after && self.is_lone_demand(id, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
             let alone = self.peers.is_late_alone(age, now);

@@ -35,6 +35,10 @@ const LATER: Duration = Duration::from_secs(64);
 /// Time in which a node checks after a question for coverage: longer than the pause between two
 /// questions of a person.
 const INQUIRY: Duration = Duration::from_secs(60);
+/// Age from which a verified claim is verified again before this node leaves: a store may have been
+/// lost since. It is below the pause between two attempts to leave, and above the time that the
+/// checks of a large room take.
+const FRESH: Duration = Duration::from_secs(10);
 /// Chunks drawn in search of one to ask for. They are of the part or of the arc, whichever is
 /// smaller. An eighth of a full store is in a part, so all draws miss once in 5 000 times.
 const DRAWS: u64 = 64;
@@ -53,11 +57,26 @@ pub(super) struct Inquiry {
 impl Node {
     /// Somebody asks whether each chunk has `times` holders, or what would be lost with this node.
     pub(super) fn inquired(&mut self, times: u64, parts: bool) {
+        if parts {
+            self.verify_anew();
+        }
         let before = self.inquiry();
         let (times, parts) = (times.max(before.times), parts || before.parts);
         self.inquiry = Inquiry { until: self.now + INQUIRY, times, parts };
         let ids: Vec<ImageId> = self.images.keys().copied().collect();
         ids.into_iter().for_each(|id| self.spot_check_soon(id));
+    }
+
+    /// Verifies claims again before what hangs on them is given up.
+    pub(super) fn verify_anew(&mut self) {
+        let now = self.now;
+        let ids: Vec<ImageId> = self.images.keys().copied().collect();
+        for id in ids {
+            if let Some(image) = self.images.get_mut(&id) {
+                image.verified.forget_older(FRESH, now);
+            }
+            self.recount_soon(id);
+        }
     }
 
     /// The open question; none has a `times` of 0.
@@ -78,14 +97,15 @@ impl Node {
         own.into_iter().chain(self.holdings_elsewhere(image, |image, holding| image.verified.of(holding))).collect()
     }
 
-    /// The holdings of other nodes that count, each as far as `verify` says.
+    /// The holdings of other nodes that count and can be asked, each as far as `verify` says.
     pub(super) fn holdings_elsewhere(
         &self,
         image: &Image,
         verify: impl Fn(&Image, &Holding) -> Filled,
     ) -> Vec<Holding> {
         let me = self.me().node;
-        let counting = image.map.staying(|node| node != me && self.counts(node));
+        let usable = |node| self.counts(node) && self.peers.is_usable(node, self.now);
+        let counting = image.map.staying(|node| node != me && usable(node));
         counting.into_iter().map(|holding| Holding { filled: verify(image, &holding), ..holding }).collect()
     }
 
@@ -104,10 +124,11 @@ impl Node {
 
     /// A holder delivered a chunk that it claims to hold.
     pub(super) fn delivered_as_claimed(&mut self, id: ImageId, node: NodeId, chunk: Chunk) {
+        let now = self.now;
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         if let Some(holding) = image.map.claim(node, chunk)
-            && image.verified.delivered(holding, chunk, size)
+            && image.verified.delivered(holding, chunk, size, now)
         {
             self.recount_soon(id);
         }
@@ -202,7 +223,7 @@ impl Node {
                 if let Some(chunk) = self.draw(id, &holding, &distances, dice) {
                     room -= usize::from(self.check_holder(id, holding.node, chunk));
                 } else if let Some(image) = self.images.get_mut(&id)
-                    && image.verified.has_none(&holding, part)
+                    && image.verified.has_none(&holding, part, now)
                 {
                     self.recount_soon(id);
                 }

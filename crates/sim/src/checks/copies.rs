@@ -21,6 +21,7 @@ pub(super) fn is_elsewhere(field: &Field, [origin, asker]: [usize; 2], image: us
         let host = &field.machines[*other];
         host.zone == zone
             && host.is_well()
+            && host.is_honest()
             && !host.has_lied
             && host.shelf(image).is_some_and(|shelf| shelf.held.contains(chunk))
             && !field.is_walled_off(asker, *other)

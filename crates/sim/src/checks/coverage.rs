@@ -1,7 +1,8 @@
 //! Coverage: once all faults are mended, stores are full. The stores of each zone together hold as
-//! much of the image as they have room for, unless it has holes. The cores' view of their zone's
-//! coverage is right.
+//! much of the image as they have room for, unless it has holes. A member that claims what it lacks
+//! keeps the others from it.
 
+use super::covered::bare;
 use super::reads::holders;
 use crate::field::Field;
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use vfield_core::chunk::Chunk;
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
     let image = &field.images[0];
     let there = field.there();
+    let claims = field.malicious().any(|(_, malice)| malice.plan.attack.claims());
     // Chunks that no peer can be asked for cannot be in a store.
     let mut chunks = (0..image.chunks()).map(Chunk).filter(|chunk| !image.is_zero(*chunk));
     if chunks.any(|chunk| holders(field, chunk).is_empty()) {
@@ -20,23 +22,25 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         zones.entry(field.machines[machine].zone).or_default().push(machine);
     }
     for machines in zones.values() {
-        let bare = bare(field, machines);
+        let serves = |machine: usize| {
+            let malice = field.machines[machine].malice.as_ref();
+            malice.is_none_or(|malice| !malice.plan.attack.claims() && !malice.plan.attack.hides())
+        };
+        let bare = bare(field, machines, serves);
         let mut room = 0;
-        for &machine in machines {
+        for &machine in machines.iter().filter(|machine| field.machines[**machine].is_honest()) {
             let view = field.machines[machine].node.images().into_iter().find(|view| view.id == image.id);
             let Some(view) = view.filter(|view| !view.origin) else { continue };
             room += view.capacity;
             if !view.filled {
                 return Err((machine, format!("does not fill its store: {} of {}", view.stored, view.capacity)));
             }
-            if let (true, Some(chunk)) = (view.coverage.multiplicity_min > 0, bare.first()) {
-                return Err((machine, format!("believes that all is covered, {chunk} is not")));
-            }
         }
         // Overlapping arcs move apart until nothing is bare, so a bare place had no room.
         let (chunks, missing) = (image.chunks(), bare.len() as u64);
         if let Some(chunk) = bare.first()
             && !image.is_sparse()
+            && !claims
             && missing > chunks.saturating_sub(room)
         {
             let what =
@@ -45,12 +49,4 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         }
     }
     Ok(())
-}
-
-/// The chunks that none of these machines holds.
-fn bare(field: &Field, machines: &[usize]) -> Vec<Chunk> {
-    let image = &field.images[0];
-    let shelves: Vec<_> = machines.iter().filter_map(|machine| field.machines[*machine].shelf(0)).collect();
-    let held = |chunk: &Chunk| image.is_zero(*chunk) || shelves.iter().any(|shelf| shelf.held.contains(*chunk));
-    (0..image.chunks()).map(Chunk).filter(|chunk| !held(chunk)).collect()
 }

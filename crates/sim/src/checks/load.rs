@@ -2,6 +2,7 @@
 //! chunks and zones.
 
 use crate::field::Field;
+use crate::malicious::Malice;
 
 /// Timers without a chunk: a few for each purpose of a node, and of its images.
 const TIMERS: usize = 64;
@@ -22,6 +23,8 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
         flights.filter(|(_, flight)| flight.to as usize == machine).count()
     };
     let askers_max = if load.askers > stale { asked() + stale } else { stale };
+    let invented = if field.has_known_malice() { Malice::ZONES } else { 0 };
+    let zones = field.zones.len() + invented;
     let bounds = [
         ("outputs not taken", load.outputs, 0),
         ("requests", load.requests, host.flights.len()),
@@ -33,7 +36,7 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
         // at.
         ("chunks that wait for a peer", load.parked, load.fetches + 2 * stale),
         ("timers", load.timers, TIMERS + load.fetches),
-        ("contacts", load.contacts, CONTACTS * field.zones.len()),
+        ("contacts", load.contacts, CONTACTS * zones),
     ];
     match bounds.into_iter().find(|(_, count, most)| count > most) {
         Some((what, count, most)) => Err(format!("has {count} {what}, {most} allowed")),

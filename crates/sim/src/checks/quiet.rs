@@ -10,11 +10,16 @@ use std::time::Duration;
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
-    for machine in field.there() {
+    for machine in field.honest() {
         let host = &field.machines[machine];
         // No peer hears of a power loss; cancelled requests to that machine end with TCP's
         // patience, minutes later.
-        let lasts = |flight: &Flight| field.machines[flight.to as usize].alive || !flight.cancelled;
+        // Nor does a member that answers nothing answer those.
+        let answers = |machine: usize| {
+            let host = &field.machines[machine];
+            host.alive && host.malice.as_ref().is_none_or(|malice| !malice.ignores())
+        };
+        let lasts = |flight: &Flight| answers(flight.to as usize) || !flight.cancelled;
         // A chunk without a holder is requested of all in turn, and they ask others for the waiting
         // askers.
         let is_had = |flight: &Flight| !holders(field, flight.chunk).is_empty();

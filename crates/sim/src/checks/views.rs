@@ -7,17 +7,29 @@
 
 use crate::field::Field;
 use crate::machine::number_of;
+use crate::malicious::Attack;
 use std::collections::{BTreeMap, BTreeSet};
+use vfield_core::identity::NodeId;
 
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
-    let there: BTreeSet<usize> = field.there().into_iter().collect();
+    // Somebody else is said to be at an address, now and then. Each time its member is missed until
+    // it has outbid that: `expelled` bounds for how long.
+    if field.malicious().any(|(_, malice)| malice.plan.attack == Attack::Contests) {
+        return Ok(());
+    }
+    let there: BTreeSet<usize> = field.honest().into_iter().collect();
+    let running: BTreeSet<usize> = field.there().into_iter().collect();
+    let malice = field.has_known_malice();
     let mut knows: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for &machine in &there {
         let node = &field.machines[machine].node;
         let members = node.members();
-        let seen: BTreeSet<usize> = members.iter().map(|member| number_of(member.identity.node)).collect();
-        let gateways: BTreeSet<usize> = node.backbone().iter().map(|gateway| number_of(gateway.node)).collect();
-        if let Some(ghost) = seen.union(&gateways).find(|other| !there.contains(other)) {
+        // A malicious member may be the way to others. Members that were made up are none.
+        let of_interest = |node: NodeId| Some(number_of(node)).filter(|other| !malice || running.contains(other));
+        let seen: BTreeSet<usize> = members.iter().filter_map(|member| of_interest(member.identity.node)).collect();
+        let gateways: BTreeSet<usize> =
+            node.backbone().iter().filter_map(|gateway| of_interest(gateway.node)).collect();
+        if let Some(ghost) = seen.union(&gateways).find(|other| !running.contains(other)) {
             return Err((machine, format!("believes in machine {ghost}, which is gone")));
         }
         let zone = field.machines[machine].zone;

@@ -2,9 +2,10 @@
 
 use super::Failure;
 use super::evidence::Evidence;
-use crate::scenario::chaos::Chaos;
+use crate::scenario::chaos::{Chaos, Malicious};
 use crate::trial::{self, Outcome};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,6 +21,9 @@ pub struct Options {
     /// Seeds, the last one not included
     #[arg(long, default_value = "0..100", value_parser = seeds, value_name = "A..B")]
     pub seeds: Range<u64>,
+    /// The malicious members: as the seed draws them, none, or all with one attack
+    #[arg(long, default_value = "drawn", value_parser = attacks(), value_name = "NAME")]
+    pub attack: Malicious,
     /// Go on after a violation
     #[arg(long)]
     pub keep_going: bool,
@@ -35,6 +39,10 @@ pub struct Options {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn attacks() -> impl TypedValueParser<Value = Malicious> {
+    PossibleValuesParser::new(Malicious::names()).try_map(|name| name.parse::<Malicious>())
 }
 
 /// A range of seeds as one types it: `0..100`.
@@ -90,8 +98,15 @@ pub fn soak(hours: f64) -> Result<(), Failure> {
     let from =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()) << 20;
     println!("seeds from {from} on, for {hours} hours");
-    let options =
-        Options { seeds: from..u64::MAX, keep_going: false, jobs: None, verbose: false, trace: None, json: false };
+    let options = Options {
+        seeds: from..u64::MAX,
+        attack: Malicious::Drawn,
+        keep_going: false,
+        jobs: None,
+        verbose: false,
+        trace: None,
+        json: false,
+    };
     let (found, first) = hunt(&options, options.seeds.clone(), Some(Instant::now() + time));
     println!("{} runs, {} violations, {:.0} simulated seconds", found.runs, found.violations, found.simulated_s);
     first.map_or(Ok(()), Err)
@@ -112,7 +127,7 @@ fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Fou
             if !seeds.contains(&seed) {
                 break;
             }
-            let chaos = Chaos::drawn_from(seed);
+            let chaos = Chaos::drawn_from(seed, options.attack);
             if options.verbose {
                 let drawn = chaos.in_words();
                 eprintln!("seed {seed}: {}\n  {}", drawn.field, drawn.faults.join("\n  "));
@@ -122,8 +137,9 @@ fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Fou
                 stop.store(!options.keep_going, Ordering::Relaxed);
                 let kept = Evidence::of_chaos(&chaos, &outcome).keep(options.trace.as_deref());
                 eprintln!(
-                    "seed {seed}: {violation}\n  {kept}; repeat it: cargo sim -- chaos --seeds {seed}..{} --verbose",
-                    seed + 1
+                    "seed {seed}: {violation}\n  {kept}; repeat it: cargo sim -- chaos --seeds {seed}..{}{} --verbose",
+                    seed + 1,
+                    options.attack.option()
                 );
                 Failure::Violation(violation.checker, format!("seed {seed}: {violation}"))
             });

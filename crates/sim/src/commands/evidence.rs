@@ -1,14 +1,14 @@
 //! The trace file of a violation: enough to repeat it with the same build, and to read its last
 //! steps.
 
-use crate::scenario::chaos::{Chaos, Drawn};
+use crate::scenario::chaos::{Chaos, Drawn, Malicious};
 use crate::trial::Outcome;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use vfield_core::wire;
 
 /// The format of these files and of the draw from a seed: both sides of a replay must agree on it.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The content of a trace file.
 #[derive(Debug, Serialize)]
@@ -30,6 +30,9 @@ pub struct Head {
     pub protocol: u32,
     /// The seed of the chaos.
     pub seed: u64,
+    /// The malicious members that were asked for; older formats have no word of them.
+    #[serde(default)]
+    pub attack: Malicious,
     /// The violation in words.
     pub violation: String,
     /// The number of steps until then.
@@ -63,6 +66,7 @@ impl Evidence {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: wire::VERSION,
             seed: chaos.seed,
+            attack: chaos.malicious,
             violation: outcome.violation.as_ref().map(ToString::to_string).unwrap_or_default(),
             steps: outcome.steps,
             hash: outcome.trace.clone(),

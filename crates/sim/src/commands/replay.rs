@@ -27,7 +27,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if let Some(why) = head.stranger() {
         return Err(Failure::Strange(format!("{name} is {why}")));
     }
-    let chaos = Chaos::drawn_from(head.seed);
+    let chaos = Chaos::drawn_from(head.seed, head.attack);
     let drawn = chaos.in_words();
     eprintln!("seed {}: {}\n  {}", drawn.seed, drawn.field, drawn.faults.join("\n  "));
     trial::note_panics();

@@ -124,7 +124,9 @@ impl Field {
         }
         let there = first.filter(|via| self.machines[*via].alive).or_else(|| self.somebody());
         let Some(via) = there else {
-            if origin && !self.machines.iter().any(|other| other.alive && !other.shelves.is_empty()) {
+            if origin
+                && !self.machines.iter().any(|other| other.alive && other.is_honest() && !other.shelves.is_empty())
+            {
                 return self.joined(from);
             }
             return self.after(JOIN_AGAIN, Event::Join(machine));
@@ -157,13 +159,14 @@ impl Field {
         wire::snapshot_frame(Kind::Synced, 0, snapshot)
     }
 
-    /// A machine takes in the snapshot of another one; returns what the other one knows.
-    pub(super) fn learn(&mut self, from: usize, machine: usize, frame: &[u8]) -> Vec<Known> {
-        let snapshot = wire::decode_snapshot(&frame[wire::HEADER..]).expect("it is as a core made it");
+    /// A machine takes in the snapshot of another one; returns what the other one knows, `None` if
+    /// the frame makes no sense.
+    pub(super) fn learn(&mut self, from: usize, machine: usize, frame: &[u8]) -> Option<Vec<Known>> {
+        let snapshot = self.read_snapshot(machine, frame)?;
         let known = snapshot.known.clone();
         let from = self.machines[from].identity.node;
         self.input(machine, Input::Learned { from, snapshot });
-        known
+        Some(known)
     }
 
     /// A machine that asked to join has its answer.

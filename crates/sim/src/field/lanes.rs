@@ -9,7 +9,7 @@ use vfield_core::identity::Identity;
 use vfield_core::node::Input;
 
 /// Timeout for connecting, as in the daemon.
-const CONNECT: Duration = Duration::from_millis(500);
+pub(super) const CONNECT: Duration = Duration::from_millis(500);
 
 /// The id of a lane in the shell of the asked machine.
 pub(super) fn connection(owner: usize, epoch: u32) -> ConnectionId {
@@ -25,8 +25,12 @@ impl Field {
     /// Connects if need be; `None` if the other is unreachable, which breaks the requests in flight
     /// to it.
     pub(super) fn reach(&mut self, machine: usize, peer: Identity) -> Option<usize> {
-        let to = self.number(peer.node)?;
-        let open = self.machines[machine].lanes.get(&(to as u32)).is_some_and(|lane| lane.open);
+        let to = self.number(peer.node);
+        let open = to.is_some_and(|to| self.machines[machine].lanes.get(&(to as u32)).is_some_and(|lane| lane.open));
+        let Some(to) = to.filter(|to| open || self.lives_at(*to, peer.addr)) else {
+            self.dial_nobody(machine, peer);
+            return None;
+        };
         let round_trip = self.links.delay * 2;
         if self.machines[to].alive {
             if !open && (self.is_walled_off(machine, to) || self.is_walled_off(to, machine)) {

@@ -76,13 +76,19 @@ impl Field {
     /// A machine that runs, is well and has joined, if there is one.
     pub fn somebody(&self) -> Option<usize> {
         let joined = |machine: usize| !self.arrivals.contains_key(&(machine as u32));
-        (0..self.machines.len()).find(|&machine| self.machines[machine].is_well() && joined(machine))
+        (0..self.machines.len())
+            .find(|&machine| self.machines[machine].is_well() && self.machines[machine].is_honest() && joined(machine))
     }
 
     /// Machines that run and have joined.
     pub fn there(&self) -> Vec<usize> {
         let joined = |machine: &usize| !self.arrivals.contains_key(&(*machine as u32));
         (0..self.machines.len()).filter(|machine| self.machines[*machine].alive).filter(joined).collect()
+    }
+
+    /// The honest ones of them.
+    pub fn honest(&self) -> Vec<usize> {
+        self.there().into_iter().filter(|machine| self.machines[*machine].is_honest()).collect()
     }
 
     /// The number of steps in the trace.

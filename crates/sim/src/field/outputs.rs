@@ -52,6 +52,7 @@ impl Field {
     }
 
     fn perform(&mut self, machine: usize, output: Output) {
+        let now = self.now();
         match output {
             Output::Datagram(addr, bytes) => {
                 self.note(machine, "gossips", [bytes.len() as u64, 0]);
@@ -61,10 +62,16 @@ impl Field {
                 if let Some(to) = to.filter(|to| !lost && (*to as usize) < self.machines.len()) {
                     self.send(machine, to as usize, Message::Datagram(bytes));
                 } else {
+                    if place_of(addr).is_none() {
+                        self.machines[machine].abroad.at(now).datagrams += 1;
+                    }
                     self.machines[machine].traffic.control_sent += self.links.on_the_wire(bytes.len() as u64);
                 }
             }
             Output::Sync(identity) => {
+                if self.number(identity.node).is_none() {
+                    self.machines[machine].abroad.at(now).dials += 1;
+                }
                 if let Some(to) = self.reach(machine, identity) {
                     let mine = self.question(machine, to);
                     self.send(machine, to, Message::Sync(mine));
@@ -130,6 +137,9 @@ impl Field {
         }
         let Some(to) = self.number(peer.node).filter(|_| !hole) else {
             self.machines[machine].flights.insert(request, flight(machine));
+            if !hole {
+                self.dial_nobody(machine, peer);
+            }
             return self.after(self.links.delay, Event::Lost(machine as u32, request));
         };
         let host = &mut self.machines[machine];

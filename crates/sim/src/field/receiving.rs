@@ -9,7 +9,7 @@ use std::time::Duration;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
-use vfield_core::wire::Refusal;
+use vfield_core::wire::{Kind, Refusal};
 
 impl Field {
     /// Delivers a packet that has arrived completely.
@@ -87,12 +87,16 @@ impl Field {
                 }
             }
             Message::Sync(frame) => {
-                let known = self.learn(from, to, &frame);
-                let mine = self.notes(to, from, &known);
+                let Some(known) = self.learn(from, to, &frame) else {
+                    return self.broken_frame(from, to, Kind::Sync);
+                };
+                let mine = self.noise(to).unwrap_or_else(|| self.notes(to, from, &known));
                 self.send(to, from, Message::Synced(mine));
             }
             Message::Synced(frame) => {
-                self.learn(from, to, &frame);
+                if self.learn(from, to, &frame).is_none() {
+                    return self.broken_frame(from, to, Kind::Synced);
+                }
                 self.joined(to);
             }
             Message::Patience => {
@@ -101,8 +105,10 @@ impl Field {
             }
             Message::Datagram(bytes) => {
                 let source = self.machines[from].node.me().addr;
+                let bytes = self.read_datagram(to, bytes);
                 self.input(to, Input::Datagram(source, bytes));
             }
+            Message::Forged { source, bytes } => self.input(to, Input::Datagram(source, bytes)),
         }
     }
 
@@ -111,6 +117,9 @@ impl Field {
         let &Message::Get { request, image, chunk, priority, reach, insists } = message else { return };
         let asker = Asker { connection: connection(from, epoch), request: request.0, reach };
         let (peer, now, number) = (self.machines[from].identity.node, self.now(), usize::from(image));
+        if self.mistreats(from, to, epoch, message) {
+            return;
+        }
         self.begin_to_beat(to, from);
         if self.machines[to].fault == Fault::Boasting {
             return self.refuse(to, asker, Refusal::NotHeld);
@@ -126,7 +135,7 @@ impl Field {
         }
     }
 
-    fn redirect(&mut self, from: usize, to: usize, request: RequestId, node: NodeId) {
+    pub(super) fn redirect(&mut self, from: usize, to: usize, request: RequestId, node: NodeId) {
         self.machines[from].traffic.refusals += 1;
         self.send(from, to, Message::Redirect(request, node));
     }

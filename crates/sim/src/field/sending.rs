@@ -23,7 +23,10 @@ impl Field {
             Message::Get { .. } => wire::GET_FRAME as u64,
             Message::Cancel(_) | Message::Refuse(..) | Message::Patience => header,
             Message::Redirect(..) => header + 8,
-            Message::Sync(bytes) | Message::Synced(bytes) | Message::Datagram(bytes) => bytes.len() as u64,
+            Message::Sync(bytes)
+            | Message::Synced(bytes)
+            | Message::Datagram(bytes)
+            | Message::Forged { bytes, .. } => bytes.len() as u64,
             Message::Data { request, .. } => {
                 let _ = from;
                 let flight = self.machines[to].flights.get(*request);
@@ -254,6 +257,22 @@ impl Field {
         }
         self.machines[from].has_lied |= wrong;
         self.send_with(from, to, Message::Data { request, waited, wrong }, priority, Some(epoch));
+    }
+
+    /// Sends wrong bytes for a chunk, which is here or not.
+    pub(super) fn serve_wrong(
+        &mut self,
+        from: usize,
+        asker: Asker,
+        (image, chunk): (usize, Chunk),
+        priority: Priority,
+    ) {
+        let (_, epoch) = owner_of(asker.connection);
+        self.note(from, "serves", [asker.request, (image as u64) << 48 | chunk.0]);
+        self.machines[from].has_lied = true;
+        let (to, waited) = (owner_of(asker.connection).0, Duration::ZERO);
+        let message = Message::Data { request: RequestId(asker.request), waited, wrong: true };
+        self.send_with(from, to, message, priority, Some(epoch));
     }
 
     /// Refuses a request.

@@ -28,6 +28,7 @@ impl Field {
     /// Sets or heals a fault; a machine that comes out of a stall answers what it was asked
     /// meanwhile.
     pub fn set_fault(&mut self, machine: usize, fault: Fault) {
+        self.machines[machine].had_fault |= fault != Fault::None;
         let was = std::mem::replace(&mut self.machines[machine].fault, fault);
         if was == Fault::Stalled && fault != Fault::Stalled {
             let swallowed = std::mem::take(&mut self.swallowed);
@@ -62,6 +63,11 @@ impl Field {
     /// True if nothing goes from one machine to another.
     pub fn is_walled_off(&self, from: usize, to: usize) -> bool {
         self.walls.stop(self.machines[from].place, self.machines[to].place)
+    }
+
+    /// True if nothing keeps any machine from any other.
+    pub fn has_no_walls(&self) -> bool {
+        self.walls.is_empty()
     }
 
     /// A wall is gone: what waited for that comes through after a while, in the order in which it

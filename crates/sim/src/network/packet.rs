@@ -1,6 +1,7 @@
 //! Messages on the network, and the table of all packets on their way.
 
 use crate::machine::lane::Way;
+use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
@@ -50,6 +51,13 @@ pub enum Message {
     Patience,
     /// Gossip, on no connection.
     Datagram(Vec<u8>),
+    /// The same, from a source that its sender may have forged.
+    Forged {
+        /// The source that the receiver sees.
+        source: SocketAddr,
+        /// The bytes of the datagram.
+        bytes: Vec<u8>,
+    },
 }
 
 impl Message {
@@ -60,7 +68,7 @@ impl Message {
             Self::Data { .. } | Self::Refuse(..) | Self::Redirect(..) | Self::Synced(_) | Self::Patience => {
                 Some(Way::Back)
             }
-            Self::Datagram(_) => None,
+            Self::Datagram(_) | Self::Forged { .. } => None,
         }
     }
 }

@@ -2,19 +2,68 @@
 
 use crate::dice::Dice;
 use crate::faults::{Fault, Habits, Planned};
+use crate::malicious::{Attack, Plan};
 use crate::network::{Discipline, Links};
 use crate::original::Original;
 use crate::reader::Order;
-use serde::Serialize;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
+
+/// Which malicious members a field has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Malicious {
+    /// As many as the seed draws, mostly none or one, with attacks that it draws.
+    #[default]
+    Drawn,
+    /// No machine is malicious.
+    None,
+    /// At least one, and all with this attack.
+    Only(Attack),
+}
+
+impl FromStr for Malicious {
+    type Err = String;
+
+    /// `drawn`, `none`, or the name of an attack.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "drawn" => Ok(Self::Drawn),
+            "none" => Ok(Self::None),
+            name => Attack::from_str(name, false).map(Self::Only),
+        }
+    }
+}
+
+impl Malicious {
+    /// The option that asks for it, with a space before it; nothing if it is the default.
+    pub fn option(self) -> String {
+        let name = match self {
+            Self::Drawn => return String::new(),
+            Self::None => "none".to_owned(),
+            Self::Only(attack) => attack.name(),
+        };
+        format!(" --attack {name}")
+    }
+
+    /// All that can be asked for, by name.
+    pub fn names() -> Vec<String> {
+        let attacks = Attack::all().iter().map(|attack| attack.name());
+        ["drawn", "none"].into_iter().map(str::to_owned).chain(attacks).collect()
+    }
+}
 
 /// The plan of a trial.
 #[derive(Debug, Clone)]
 pub struct Chaos {
     /// The seed of all randomness.
     pub seed: u64,
+    /// Which malicious members were asked for.
+    pub malicious: Malicious,
     /// The image that all read.
     pub image: Original,
     /// When each place besides the origin's is switched on.
@@ -50,8 +99,23 @@ const CACHE_CHUNKS: u64 = 128;
 const FAULTS_FOR: u64 = 8_000;
 
 impl Chaos {
-    /// The chaos of a seed.
-    pub fn drawn_from(seed: u64) -> Self {
+    /// The chaos of a seed. Its malicious members come from a stream of their own: without them the
+    /// rest is the same.
+    pub fn drawn_from(seed: u64, malicious: Malicious) -> Self {
+        let mut chaos = Self::honest(seed);
+        chaos.malicious = malicious;
+        let mut dice = Dice::new(seed ^ 0xBAD_5EED);
+        turns(&mut dice, chaos.starts.len(), malicious, &mut chaos.faults);
+        chaos.faults.sort_by_key(|planned| planned.at);
+        chaos
+    }
+
+    /// True if it has malicious members.
+    pub fn has_malice(&self) -> bool {
+        self.faults.iter().any(|planned| matches!(planned.fault, Fault::Turn(..)))
+    }
+
+    fn honest(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0xC4A0_5000);
         let nodes = if dice.percent(70) { dice.among(2..12) } else { dice.among(12..41) } as usize;
         let image = image(&mut dice);
@@ -85,7 +149,7 @@ impl Chaos {
         let habits = Habits { stores, order, depth };
         let last = faults.last().map_or(Duration::ZERO, |planned| planned.at);
         let heals_at = last.max(Duration::from_millis(FAULTS_FOR)) + Duration::from_millis(500);
-        Self { seed, image, starts, habits, links, config, faults, heals_at }
+        Self { seed, malicious: Malicious::None, image, starts, habits, links, config, faults, heals_at }
     }
 
     /// The plan in words.
@@ -113,6 +177,36 @@ impl Chaos {
             self.starts,
         );
         Drawn { seed: self.seed, field, faults: self.faults.iter().map(ToString::to_string).collect() }
+    }
+}
+
+/// Adds the malicious members: mostly none or one, at most a third of all machines. Some turn at
+/// the start, some later. They go on to the end, or their processes die before the faults are
+/// mended.
+fn turns(dice: &mut Dice, nodes: usize, malicious: Malicious, faults: &mut Vec<Planned>) {
+    let most = ((nodes + 1) / 3).max(1) as u64;
+    let count = match dice.among(0..100) {
+        0..60 => 0,
+        60..85 => 1,
+        _ => dice.among(1..most + 1),
+    };
+    let count = match malicious {
+        Malicious::None => 0,
+        Malicious::Drawn => count,
+        Malicious::Only(_) => count.max(1),
+    };
+    let mut places: Vec<usize> = (1..=nodes).collect();
+    dice.shuffle(&mut places);
+    for place in places.into_iter().take(count as usize) {
+        let attack = dice.one_of(Attack::all());
+        let plan = Plan::drawn(if let Malicious::Only(attack) = malicious { attack } else { attack }, dice);
+        let at = if dice.percent(50) { 0 } else { dice.among(0..FAULTS_FOR) };
+        let until = dice.among(at..FAULTS_FOR + 1);
+        let mut add = |ms: u64, fault| faults.push(Planned { at: Duration::from_millis(ms), fault });
+        add(at, Fault::Turn(place, plan));
+        if dice.percent(25) {
+            add(until, Fault::PowerLoss(place));
+        }
     }
 }
 
