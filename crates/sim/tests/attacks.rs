@@ -166,8 +166,8 @@ fn a_bound_that_is_exceeded_is_found() {
     assert_eq!(field.violation.map(|found| found.checker), Some("bounds"));
 }
 
-/// A member claims all and holds nothing, and there is no other store. The claims say that the image
-/// is covered, and the checker sees that it is not. What nodes verified does not say so.
+/// A member claims all and holds nothing, and there is no other store. The claims say that the
+/// image is covered, and the checker sees that it is not. What nodes verified does not say so.
 #[test]
 fn coverage_that_is_only_claimed_is_found() {
     let words = |seed| {
