@@ -67,6 +67,27 @@ fn a_member_reported_dead_denies_it() {
     }
 }
 
+/// A first statement is a hint until another one differs. Nothing else is said of this member and
+/// of this record, and both are looked at all the same.
+#[test]
+fn forged_first_statements_are_forgotten_although_nobody_contradicts_them() {
+    let mut room = room(5);
+    let (addr, ghost) = (SocketAddr::from(([198, 51, 100, 200], 4000)), NodeId(99));
+    let stranger = Identity { addr, node: ghost, generation: 1012, zone: Zone::default() };
+    tell(&mut room, 3, vec![forged(stranger, 0, State::Alive)]);
+    let lie = Record { version: 5000, node: room.members[1].me().node, ..record(ghost, 1, 7) };
+    let key = lie.key();
+    let effects = room.members[3].learn(NodeId(7), Vec::new(), vec![lie], room.now);
+    room.apply(3, effects);
+    let believes = |member: &Membership| (member.live().contains_key(&ghost), member.records().get(&key).is_some());
+    assert_eq!(believes(&room.members[3]), (true, true));
+    let effects = room.members[3].verify_some(room.now);
+    assert_eq!(effects.down.len(), 1);
+    room.apply(3, effects);
+    assert_eq!(believes(&room.members[3]), (false, false));
+    assert!(room.members[3].verify_some(room.now).down.is_empty() && room.members[3].live().len() == 4);
+}
+
 /// Nobody else says where a member is, that it leaves, or which life it lives: not one member
 /// believes it for a moment.
 #[test]

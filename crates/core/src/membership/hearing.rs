@@ -4,22 +4,27 @@
 //! that is said about a member is a hint. This node suspects a member that others call suspect, and
 //! no more if they call it down, unless it has had time to deny the suspicion. Signatures are
 //! verified when two statements differ: one of them may be forged. A first statement is a hint too,
-//! until another one differs or somebody is to be blamed for it. So a room that is switched on
-//! verifies hardly any, and a forged one never outlives a true one.
+//! until another one differs, or somebody is to be blamed for it, or this node has time. So a room
+//! that is switched on verifies hardly any, and a forged one does not outlive a true one.
 
 use super::member::{Departed, Departure, Member, State};
 use super::message::Item;
 use super::news::Topic;
 use super::telling::{PARTNERS_EVERY, SMALL};
-use super::{GRACE, GRACE_HEARD, Membership};
+use super::{Effects, GRACE, GRACE_HEARD, Membership};
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey};
+use crate::time::Time;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
 /// How long a suspicion has to be known here before the word of others that the member is down is
 /// believed. The member that raised it waits for [`GRACE`]; the rest is for the way of the news.
 const SUSPECTED_FOR: Duration = Duration::from_millis(GRACE.as_millis() as u64 / 2);
+
+/// Statements, and records, that are verified at a time without need. At 50 us each they take 6 ms of
+/// a processor every ten seconds; those of a room of a hundred are verified in twenty seconds.
+const VERIFIED_AT_ONCE: usize = 64;
 
 impl Membership {
     /// Takes in a statement about a member from another one, if it can be believed.
@@ -99,6 +104,33 @@ impl Membership {
             self.records.remove(key);
         }
         genuine
+    }
+
+    /// Verifies some statements and records that were not compared with others so far, and forgets
+    /// forged ones: what is true comes with the next exchange of snapshots.
+    pub fn verify_some(&mut self, now: Time) -> Effects {
+        self.now = now;
+        let unverified = |member: &&Member| self.verified.get(&member.identity.node) != Some(&member.life());
+        let members: Vec<Member> = self.roster.iter().filter(unverified).take(VERIFIED_AT_ONCE).copied().collect();
+        for member in members {
+            let Identity { node, .. } = member.identity;
+            if member.is_genuine(&*self.keys) {
+                self.verified.insert(node, member.life());
+                continue;
+            }
+            self.roster.remove(node);
+            if member.state.is_live() {
+                self.effects.down.push(Departed { identity: member.identity, how: Departure::Replaced });
+            }
+        }
+        let (me, known) = (self.me().node, &self.verified_records);
+        let records = self.records.iter().filter(|record| record.node != me);
+        let records = records.filter(|record| known.get(&record.key()) != Some(&record.version));
+        let records: Vec<RecordKey> = records.map(Record::key).take(VERIFIED_AT_ONCE).collect();
+        for key in records {
+            self.confirms(&key);
+        }
+        self.finish()
     }
 
     /// Takes in a statement that is believed, or this node's own judgement.

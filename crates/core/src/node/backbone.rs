@@ -226,6 +226,8 @@ impl Node {
     pub(super) fn sweep_outside(&mut self) {
         if let Some(backbone) = &mut self.outside.backbone {
             backbone.sweep();
+            let effects = backbone.verify_some(self.now);
+            self.apply_outside(effects);
         }
     }
 

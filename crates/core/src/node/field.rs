@@ -165,6 +165,8 @@ impl Node {
     /// Forgets the state of departed nodes, and counts anew which peers may be asked again.
     pub(super) fn sweep(&mut self) {
         self.membership.sweep();
+        let effects = self.membership.verify_some(self.now);
+        self.apply(effects);
         self.sweep_outside();
         let (zone, backbone) = (self.membership.live(), self.outside.backbone.as_ref().map(Membership::live));
         let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
