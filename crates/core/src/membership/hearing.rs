@@ -22,8 +22,8 @@ use std::time::Duration;
 /// believed. The member that raised it waits for [`GRACE`]; the rest is for the way of the news.
 const SUSPECTED_FOR: Duration = Duration::from_millis(GRACE.as_millis() as u64 / 2);
 
-/// Statements, and records, that are verified at a time without need. At 50 us each they take 6 ms of
-/// a processor every ten seconds; those of a room of a hundred are verified in twenty seconds.
+/// Statements, and records, that are verified at a time without need. At 50 us each they take 6 ms
+/// of a processor every ten seconds. Those of a room of a hundred are verified in twenty seconds.
 const VERIFIED_AT_ONCE: usize = 64;
 
 impl Membership {
@@ -106,8 +106,8 @@ impl Membership {
         genuine
     }
 
-    /// Verifies some statements and records that were not compared with others so far, and forgets
-    /// forged ones: what is true comes with the next exchange of snapshots.
+    /// Verifies some statements and records that were not compared with others so far. It forgets
+    /// forged ones; the true ones come with the next exchange of snapshots.
     pub fn verify_some(&mut self, now: Time) -> Effects {
         self.now = now;
         let unverified = |member: &&Member| self.verified.get(&member.identity.node) != Some(&member.life());
