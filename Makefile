@@ -7,7 +7,7 @@ help:
 	@echo "make check   what to run before a commit: lints, unit tests, house rules (2 minutes)"
 	@echo "make test    install what the tests need and run all of them; without root: cargo test"
 	@echo "make test-boot  boot small machines under emulation and test the ublk export in them (a few minutes)"
-	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; three of the tests are part of .ci/run)"
+	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; two of the tests are part of .ci/run)"
 	@echo "make install  build vfield as one static program, and put it, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
 	@echo "make dist    the static program with all that belongs to it as an archive, with checksums: target/dist"
 	@echo "make static  only the static program: target/static/vfield"
