@@ -142,8 +142,8 @@ impl Fill {
         self.filled.count = self.pending.first().copied().unwrap_or(self.looked);
     }
 
-    fn offset(&self, chunk: Chunk) -> u64 {
-        if chunk.0 >= self.filled.from { chunk.0 - self.filled.from } else { chunk.0 + self.size - self.filled.from }
+    const fn offset(&self, chunk: Chunk) -> u64 {
+        self.filled.distance(chunk, self.size)
     }
 
     fn chunk_at(&self, offset: u64) -> Chunk {

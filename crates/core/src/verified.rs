@@ -77,7 +77,7 @@ impl Verified {
     /// Notes that a holder delivered a chunk of its claim about an image of `size` chunks; true if
     /// the claim is verified by it.
     pub fn delivered(&mut self, holding: &Holding, chunk: Chunk, size: u64, now: Time) -> bool {
-        let distance = (chunk.0 + size - holding.filled.from) % size;
+        let distance = holding.filled.distance(chunk, size);
         let shown = self.shown(holding);
         let begun = shown.begin(holding) && distance < shown.target;
         begun && shown.note(Part((u128::from(distance) * u128::from(PARTS) / u128::from(shown.target)) as u64), now)

@@ -212,7 +212,7 @@ impl Node {
             let Some(image) = self.images.get_mut(&id) else { return };
             let parts: Vec<_> = image.verified.open_parts(&holding, now).collect();
             for (part, distances) in parts {
-                let in_part = |chunk: Chunk| distances.contains(&((chunk.0 + size - holding.filled.from) % size));
+                let in_part = |chunk: Chunk| distances.contains(&holding.filled.distance(chunk, size));
                 if under_way.iter().any(|(peer, chunk)| *peer == holding.node && in_part(*chunk)) {
                     continue;
                 }
@@ -247,7 +247,7 @@ impl Node {
     fn draw(&self, id: ImageId, holding: &Holding, distances: &Range<u64>, dice: u64) -> Option<Chunk> {
         let image = self.images.get(&id)?;
         let (ring, size) = (image.map.ring(), image.map.ring().size());
-        let &Holding { arc, filled: Filled { from, .. }, .. } = holding;
+        let &Holding { arc, filled, .. } = holding;
         let length = distances.end.saturating_sub(distances.start);
         if length == 0 {
             return None;
@@ -255,13 +255,13 @@ impl Node {
         let chunk = |step: u64| {
             let dice = mix(dice ^ mix(step));
             if length < arc.length {
-                Chunk((from + distances.start + dice % length) % size)
+                Chunk((filled.from + distances.start + dice % length) % size)
             } else {
                 ring.chunk((arc.start + dice % arc.length) % size)
             }
         };
         let held = |chunk: &Chunk| {
-            distances.contains(&((chunk.0 + size - from) % size))
+            distances.contains(&filled.distance(*chunk, size))
                 && arc.contains(ring.place(*chunk), size)
                 && !image.inventory.is_zero(*chunk)
         };

@@ -66,6 +66,11 @@ fn inverse(step: u64, size: u64) -> u64 {
     t0.rem_euclid(i128::from(size)) as u64
 }
 
+/// Steps from one of `size` numbers in a circle to another one.
+const fn steps(from: u64, to: u64, size: u64) -> u64 {
+    if to >= from { to - from } else { to + size - from }
+}
+
 /// A run of places, around the ring: `length` of them from `start` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Arc {
@@ -78,8 +83,7 @@ pub struct Arc {
 impl Arc {
     /// True if `place` lies on this arc of a ring of `size` places.
     pub const fn contains(&self, place: u64, size: u64) -> bool {
-        let ahead = if place >= self.start { place - self.start } else { place + size - self.start };
-        ahead < self.length
+        steps(self.start, place, size) < self.length
     }
 
     /// True if it could be an arc of a ring of `size` places.
@@ -99,9 +103,15 @@ pub struct Filled {
 }
 
 impl Filled {
+    /// Chunk numbers from the first chunk to `chunk`, around an image of `size` chunks: below
+    /// `size`.
+    pub const fn distance(&self, chunk: Chunk, size: u64) -> u64 {
+        steps(self.from, chunk.0, size)
+    }
+
     /// True if `chunk` has been passed, in an image of `size` chunks.
     pub const fn contains(&self, chunk: Chunk, size: u64) -> bool {
-        Arc { start: self.from, length: self.count }.contains(chunk.0, size)
+        self.distance(chunk, size) < self.count
     }
 
     /// The chunk to look at next, if any is left.
