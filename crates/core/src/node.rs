@@ -287,6 +287,11 @@ impl Node {
         self.numbered[image.0 as usize]
     }
 
+    /// The ids of its images, for loops that change the images.
+    fn image_ids(&self) -> Vec<ImageId> {
+        self.images.keys().copied().collect()
+    }
+
     fn set(&mut self, after: Duration, timer: Timer) -> TimerKey {
         self.timers_set += 1;
         let key = (self.now + after, self.timers_set);

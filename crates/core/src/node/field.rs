@@ -180,7 +180,7 @@ impl Node {
         if std::mem::replace(&mut self.leaving, leaving) != leaving {
             self.announce_all();
             if leaving {
-                self.verify_anew();
+                self.image_ids().into_iter().for_each(|id| self.verify_anew(id));
             }
         }
     }
@@ -209,8 +209,7 @@ impl Node {
     }
 
     fn announce_all(&mut self) {
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        for id in ids {
+        for id in self.image_ids() {
             self.announce(id);
         }
     }
@@ -232,8 +231,7 @@ impl Node {
         if !std::mem::replace(&mut self.remap_set, true) {
             self.set(REMAP_EVERY, Timer::Remap);
         }
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        for id in ids {
+        for id in self.image_ids() {
             let Some(mut image) = self.images.remove(&id) else { continue };
             self.fill_map(id, &mut image.map);
             image.verified.keep(|node| image.map.holding(node).is_some());

@@ -237,8 +237,7 @@ impl Node {
 
     /// Retries all chunks that had no peer to ask.
     pub(super) fn retry_waiting(&mut self) {
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        for id in ids {
+        for id in self.image_ids() {
             let Some(image) = self.images.get_mut(&id) else { continue };
             let waiting = image.fetches.iter_mut().filter(|(_, fetch)| fetch.stage == Stage::Waiting);
             let chunks: Vec<Chunk> = waiting

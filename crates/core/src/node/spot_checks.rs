@@ -57,24 +57,22 @@ pub(super) struct Inquiry {
 impl Node {
     /// Somebody asks whether each chunk has `times` holders, or what would be lost with this node.
     pub(super) fn inquired(&mut self, times: u64, parts: bool) {
-        if parts {
-            self.verify_anew();
-        }
         let before = self.inquiry();
-        let (times, parts) = (times.max(before.times), parts || before.parts);
-        self.inquiry = Inquiry { until: self.now + INQUIRY, times, parts };
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.spot_check_soon(id));
+        let until = self.now + INQUIRY;
+        self.inquiry = Inquiry { until, times: times.max(before.times), parts: parts || before.parts };
+        for id in self.image_ids() {
+            if parts {
+                self.verify_anew(id);
+            }
+            self.spot_check_soon(id);
+        }
     }
 
     /// Verifies claims again before what hangs on them is given up.
-    pub(super) fn verify_anew(&mut self) {
+    pub(super) fn verify_anew(&mut self, id: ImageId) {
         let now = self.now;
-        let ids: Vec<ImageId> = self.images.keys().copied().collect();
-        for id in ids {
-            if let Some(image) = self.images.get_mut(&id) {
-                image.verified.forget_older(FRESH, now);
-            }
+        if let Some(image) = self.images.get_mut(&id) {
+            image.verified.forget_older(FRESH, now);
             self.recount_soon(id);
         }
     }
