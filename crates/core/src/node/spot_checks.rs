@@ -101,10 +101,14 @@ impl Node {
         image: &Image,
         verify: impl Fn(&Image, &Holding) -> Filled,
     ) -> Vec<Holding> {
+        let others = self.others(image).into_iter();
+        others.map(|holding| Holding { filled: verify(image, &holding), ..holding }).collect()
+    }
+
+    /// What other nodes claim to hold, as far as they count and can be asked.
+    fn others(&self, image: &Image) -> Vec<Holding> {
         let me = self.me().node;
-        let usable = |node| self.counts(node) && self.peers.is_usable(node, self.now);
-        let counting = image.map.staying(|node| node != me && usable(node));
-        counting.into_iter().map(|holding| Holding { filled: verify(image, &holding), ..holding }).collect()
+        image.map.staying(|node| node != me && self.counts(node) && self.peers.is_usable(node, self.now))
     }
 
     /// How well stores hold an image that showed it to this node, its own counted.
@@ -114,10 +118,7 @@ impl Node {
 
     /// True if those stores hold each chunk `times` times.
     pub(super) fn is_verified(&self, image: &Image, times: u64) -> bool {
-        match times {
-            0 | 1 => Coverage::is_whole(image.map.ring(), &self.verified_holdings(image)),
-            _ => self.verified_coverage(image).multiplicity_min >= times,
-        }
+        Coverage::lowest(image.map.ring(), &self.verified_holdings(image), times) >= times.max(1)
     }
 
     /// A holder delivered a chunk that it claims to hold.
@@ -174,12 +175,14 @@ impl Node {
             return;
         }
         let Some(image) = self.images.get(&id) else { return };
-        let claimed = image.map.coverage(|node| self.counts(node)).multiplicity_min;
+        let ring = image.map.ring();
+        let claimed = Coverage::lowest(ring, &image.map.staying(|node| self.counts(node)), times);
         if claimed == 0 && !inquiry.parts {
             return;
         }
-        if !self.is_verified(image, times.min(claimed.max(1))) {
-            self.spot_check_some(id, times, &under_way);
+        let verified = self.verified_holdings(image);
+        if Coverage::lowest(ring, &verified, times) < claimed.max(1) {
+            self.spot_check_some(id, times, &verified, &under_way);
             self.spot_check_later(id, AGAIN);
         } else if image.origin {
             let due = image.spot_check_next <= now;
@@ -193,15 +196,14 @@ impl Node {
         }
     }
 
-    /// Checks holders of which something is not verified yet, one after the other.
-    fn spot_check_some(&mut self, id: ImageId, times: u64, under_way: &[(NodeId, Chunk)]) {
+    /// Checks holders of which something is not `verified` yet, one after the other.
+    fn spot_check_some(&mut self, id: ImageId, times: u64, verified: &[Holding], under_way: &[(NodeId, Chunk)]) {
         let (me, now, mut dice) = (self.me().node, self.now, self.dice());
         let Some(image) = self.images.get(&id) else { return };
         let size = image.map.ring().size();
-        let verified = self.verified_holdings(image);
         let full: Vec<Arc> = verified.iter().filter(|h| h.filled.count == size).map(|h| h.arc).collect();
         let layers = Layers::of(&full, size);
-        let mut holdings = image.map.staying(|node| node != me && self.counts(node) && self.peers.is_usable(node, now));
+        let mut holdings = self.others(image);
         holdings.retain(|holding| layers.lowest(holding.arc) < times);
         // Nodes that check at the same time begin with different holders.
         holdings.sort_by_key(|holding| mix(holding.node.0 ^ mix(me.0)));

@@ -40,6 +40,14 @@ impl Coverage {
             |stretch: Stretch| if stretch.least == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         covers(&mut arcs, size) || Sweep::new(size, holdings).run(bare).is_continue()
     }
+
+    /// The lowest number of holders of any chunk, counted up to `enough`, at least 1.
+    pub fn lowest(ring: &Ring, holdings: &[Holding], enough: u64) -> u64 {
+        match enough {
+            0 | 1 => u64::from(Self::is_whole(ring, holdings)),
+            _ => Self::of(ring, holdings).multiplicity_min.min(enough),
+        }
+    }
 }
 
 /// A stretch of the ring, as a sweep comes by it.
@@ -299,6 +307,9 @@ mod tests {
             let (ring, plainly) = (Ring::new(size), plainly(size, &holdings));
             prop_assert_eq!(Coverage::of(&ring, &holdings), plainly);
             prop_assert_eq!(Coverage::is_whole(&ring, &holdings), plainly.multiplicity_min > 0);
+            for enough in 1..4 {
+                prop_assert_eq!(Coverage::lowest(&ring, &holdings, enough), plainly.multiplicity_min.min(enough));
+            }
         }
     }
 
