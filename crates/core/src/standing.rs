@@ -13,8 +13,9 @@ use std::time::Duration;
 const LIE: Ban = Ban { first: Duration::from_secs(60), longest: Duration::from_secs(86_400) };
 /// A peer that times out may have a bad link, which gets better.
 const TIMEOUT: Ban = Ban { first: Duration::from_secs(1), longest: Duration::from_secs(300) };
-/// A peer with false claims may have moved its store a moment ago.
-const CLAIM: Ban = Ban { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// A peer with false claims may have moved its store a moment ago: the news takes some tenths of a
+/// second.
+pub const CLAIM: Ban = Ban { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// Time within which a holder has to deliver something whole, plus that of [`RATE_MIN`]. It is
 /// above what chains and busy machines take, and as long as the wait for a hedge.
@@ -42,27 +43,31 @@ const _: () = assert!(UNPROVEN_FOR.as_secs() > CLAIM.longest.as_secs());
 
 /// The length of a ban: the first, doubled each time, and the longest.
 #[derive(Debug)]
-struct Ban {
-    first: Duration,
-    longest: Duration,
+pub struct Ban {
+    /// Of the first offence.
+    pub first: Duration,
+    /// The most that it grows to.
+    pub longest: Duration,
 }
 
 /// One kind of offence: how often, and until when it counts.
 #[derive(Debug, Clone, Copy, Default)]
-struct Offence {
+pub struct Offence {
     times: u32,
     until: Option<Time>,
 }
 
 impl Offence {
-    fn again(&mut self, ban: &Ban, now: Time) -> Duration {
+    /// Notes one more offence. Returns the length of its ban.
+    pub fn again(&mut self, ban: &Ban, now: Time) -> Duration {
         let ban = (ban.first * 2u32.saturating_pow(self.times.min(16))).min(ban.longest);
-        self.times += 1;
+        self.times = self.times.saturating_add(1);
         self.until = Some(now + ban);
         ban
     }
 
-    fn lasts(&self, now: Time) -> bool {
+    /// True while the ban of the last offence lasts.
+    pub fn lasts(&self, now: Time) -> bool {
         self.until.is_some_and(|until| until > now)
     }
 }

@@ -8,6 +8,7 @@
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::placement::{Arc, Filled, Holding};
+use crate::standing::{CLAIM, Offence};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,12 +19,6 @@ use std::time::Duration;
 const PARTS: u64 = 8;
 const ALL: u8 = u8::MAX;
 const _: () = assert!(ALL.count_ones() as u64 == PARTS);
-
-/// First pause after a failed check; it doubles with each. An honest store may have moved a moment
-/// ago: the news takes some tenths of a second.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest of these pauses: that of false claims of refused chunks in [`crate::standing`].
-const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The number of a part of a claim, below [`PARTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +38,8 @@ struct Shown {
     parts: u8,
     /// When it was verified.
     at: Time,
-    /// Failed checks since the last verified claim, and until when it is not checked again.
-    failures: u32,
-    pause_until: Option<Time>,
+    /// Failed checks since the last verified claim. While their ban lasts, it is not checked.
+    failed: Offence,
 }
 
 /// What the holders of one image have shown of their claims.
@@ -66,8 +60,8 @@ impl Verified {
     /// empty. None if all of the claim is verified, or a check of it failed a moment ago.
     pub fn open_parts(&mut self, holding: &Holding, now: Time) -> impl Iterator<Item = (Part, Range<u64>)> + use<> {
         let shown = self.shown(holding);
-        let paused = shown.pause_until.is_some_and(|until| until > now);
-        let (parts, target) = if !paused && shown.begin(holding) { (shown.parts, shown.target) } else { (ALL, 0) };
+        let (parts, target) =
+            if !shown.failed.lasts(now) && shown.begin(holding) { (shown.parts, shown.target) } else { (ALL, 0) };
         (0..PARTS).filter(move |part| parts & (1 << part) == 0).map(move |part| {
             let first = |part: u64| (u128::from(part) * u128::from(target)).div_ceil(u128::from(PARTS)) as u64;
             (Part(part), first(part)..first(part + 1))
@@ -94,8 +88,8 @@ impl Verified {
     /// counts as verified.
     pub fn failed(&mut self, node: NodeId, now: Time) {
         let shown = self.holders.entry(node).or_default();
-        let pause = (PAUSE * 2u32.saturating_pow(shown.failures.min(16))).min(PAUSE_MAX);
-        *shown = Shown { failures: shown.failures + 1, pause_until: Some(now + pause), ..Shown::default() };
+        shown.failed.again(&CLAIM, now);
+        *shown = Shown { failed: shown.failed, ..Shown::default() };
     }
 
     /// Forgets claims that were verified longer than `age` ago, so that they are verified again.
@@ -114,8 +108,8 @@ impl Verified {
     fn shown(&mut self, holding: &Holding) -> &mut Shown {
         let shown = self.holders.entry(holding.node).or_default();
         if !shown.is_of(holding) {
-            let &mut Shown { failures, pause_until, .. } = shown;
-            *shown = Shown { arc: holding.arc, from: holding.filled.from, failures, pause_until, ..Shown::default() };
+            let failed = shown.failed;
+            *shown = Shown { arc: holding.arc, from: holding.filled.from, failed, ..Shown::default() };
         }
         shown
     }
@@ -145,7 +139,7 @@ impl Shown {
         self.parts |= 1 << part.0;
         let verified = self.parts == ALL;
         if verified {
-            *self = Self { count: self.target, target: 0, parts: 0, at: now, failures: 0, pause_until: None, ..*self };
+            *self = Self { count: self.target, target: 0, parts: 0, at: now, failed: Offence::default(), ..*self };
         }
         verified
     }
