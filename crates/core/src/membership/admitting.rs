@@ -3,7 +3,7 @@
 //! A member that the list does not admit is forgotten with all that it said, and nothing that it
 //! says later is heard.
 
-use super::member::{Departed, Departure, Member};
+use super::member::{Departure, Member};
 use super::message::Level;
 use super::{Effects, Membership};
 use crate::admission::Admission;
@@ -25,13 +25,7 @@ impl Membership {
         let excluded: Vec<Member> =
             self.roster.iter().filter(|member| !self.admission.admits(&member.key)).copied().collect();
         for member in &excluded {
-            let identity = member.identity;
-            self.roster.remove(identity.node);
-            self.verified.remove(&identity.node);
-            self.doubts.remove(&identity.node);
-            if member.state.is_live() {
-                self.effects.down.push(Departed { identity, how: Departure::Excluded });
-            }
+            self.forget(member, Some(Departure::Excluded));
         }
         if !excluded.is_empty() {
             self.sweep();

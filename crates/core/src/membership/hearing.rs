@@ -77,17 +77,25 @@ impl Membership {
 
     /// Forgets a forged statement. True if its subject signed the other one, which takes its place.
     fn unmask(&mut self, forged: Member, member: &Member) -> bool {
-        let node = forged.identity.node;
-        self.roster.remove(node);
-        self.verified.remove(&node);
         let genuine = member.is_genuine(&*self.keys);
+        let goes_on = genuine && member.state.is_live();
+        self.forget(&forged, (!goes_on).then_some(Departure::Replaced));
         if genuine {
-            self.verified.insert(node, member.life());
-        }
-        if forged.state.is_live() && !(genuine && member.state.is_live()) {
-            self.effects.down.push(Departed { identity: forged.identity, how: Departure::Replaced });
+            self.verified.insert(member.identity.node, member.life());
         }
         genuine
+    }
+
+    /// Forgets a member. Unless another statement about it takes its place, it departs if it was
+    /// alive.
+    pub(super) fn forget(&mut self, member: &Member, how: Option<Departure>) {
+        let identity = member.identity;
+        self.roster.remove(identity.node);
+        self.verified.remove(&identity.node);
+        self.doubts.remove(&identity.node);
+        if member.state.is_live() {
+            self.effects.down.extend(how.map(|how| Departed { identity, how }));
+        }
     }
 
     /// True unless the record of this node about an image is forged. A forged one is forgotten, and
@@ -113,14 +121,10 @@ impl Membership {
         let unverified = |member: &&Member| self.verified.get(&member.identity.node) != Some(&member.life());
         let members: Vec<Member> = self.roster.iter().filter(unverified).take(VERIFIED_AT_ONCE).copied().collect();
         for member in members {
-            let Identity { node, .. } = member.identity;
             if member.is_genuine(&*self.keys) {
-                self.verified.insert(node, member.life());
-                continue;
-            }
-            self.roster.remove(node);
-            if member.state.is_live() {
-                self.effects.down.push(Departed { identity: member.identity, how: Departure::Replaced });
+                self.verified.insert(member.identity.node, member.life());
+            } else {
+                self.forget(&member, Some(Departure::Replaced));
             }
         }
         let (me, known) = (self.me().node, &self.verified_records);
