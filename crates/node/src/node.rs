@@ -42,7 +42,8 @@ use vfield_core::signing::Signatures as _;
 use vfield_trust::admission::Verified;
 use vfield_trust::{KeyRing, NodeKey};
 
-/// Interval at which a leaving node checks whether others have taken over.
+/// Interval at which a leaving node looks at what others hold: above the millisecond or so that
+/// counting takes, below what a person notices.
 const LEAVE_POLL: Duration = Duration::from_millis(50);
 /// Interval of checks for conditions without an event: counting copies takes a millisecond or so.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -256,12 +257,9 @@ impl Node {
 
     /// The same, once others had time, `bound` at most, to show what they hold.
     pub async fn verified_sole(&self, bound: Duration) -> Vec<Sole> {
-        let end = Instant::now() + bound;
         let unverified = || self.driver.look(|core| core.sole_chunks() > core.unclaimed_chunks());
-        while unverified() && Instant::now() < end {
-            self.driver.apply(Input::Inquire { times: 1, parts: true });
-            tokio::time::sleep(LEAVE_POLL).await;
-        }
+        let inquire = || self.driver.apply(Input::Inquire { times: 1, parts: true });
+        wait_while(|| unverified().then(inquire).is_some(), bound).await;
         self.sole()
     }
 
@@ -287,11 +285,7 @@ impl Node {
         // What others hold but did not show yet is not handed over.
         let before = self.driver.look(Core::unclaimed_chunks);
         self.driver.apply(Input::Leave);
-        let end = Instant::now() + bound;
-        // Announcements come with gossip; there is no single event to wait for.
-        while sole() > 0 && !alone() && Instant::now() < end {
-            tokio::time::sleep(LEAVE_POLL).await;
-        }
+        wait_while(|| sole() > 0 && !alone(), bound).await;
         let lost = sole();
         Leaving { handed_over: before.saturating_sub(lost), lost }
     }
@@ -324,6 +318,15 @@ impl Node {
         }
         tried.into_iter().for_each(|(addr, why)| self.driver.event(Event::BootstrapFailed { addr, why }));
         Ok(true)
+    }
+}
+
+/// Waits while something is so, for at most `bound`. What others hold is announced by gossip, so
+/// there is no single event to wait for.
+async fn wait_while(mut is_so: impl FnMut() -> bool, bound: Duration) {
+    let end = Instant::now() + bound;
+    while is_so() && Instant::now() < end {
+        tokio::time::sleep(LEAVE_POLL).await;
     }
 }
 
