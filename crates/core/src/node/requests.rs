@@ -81,7 +81,6 @@ impl Node {
     fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
         let Source { peer, reach, rank } = source;
         let Some(identity) = self.identity_of(peer).copied() else { return };
-        let request = RequestId(self.asked + 1);
         let Some(image) = self.images.get_mut(&id) else { return };
         let origin = image.map.origins().contains(&peer);
         let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
@@ -89,10 +88,13 @@ impl Node {
         refused.iter().for_each(|asker| self.asks.ended(asker, image.number, chunk));
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
-        fetch.requests.push(request);
         fetch.tried.push(peer);
         let (priority, insists) = (fetch.priority, fetch.insist && origin);
-        self.open_request(id, Asked { peer, chunk, priority, reach, hedge, check: false });
+        let asked = Asked { peer, chunk, priority, reach, hedge, check: false };
+        let Some(request) = self.open_request(id, asked) else { return };
+        if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
+            fetch.requests.push(request);
+        }
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
         let keep = true;
