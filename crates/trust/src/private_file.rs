@@ -5,7 +5,7 @@
 
 use rustix::process::geteuid;
 use std::fs::{File, OpenOptions};
-use std::io::{Error, Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -54,7 +54,10 @@ pub fn read(path: &Path) -> Result<(Zeroizing<String>, File), Unfit> {
     }
     let mut text = Zeroizing::new(String::with_capacity(LENGTH_MAX as usize));
     // Longer than it was a moment ago is no reason to read without end.
-    (&file).take(LENGTH_MAX).read_to_string(&mut text).map_err(|_| Unfit::NotText)?;
+    (&file).take(LENGTH_MAX).read_to_string(&mut text).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => Unfit::NotText,
+        _ => Unfit::Io(error),
+    })?;
     Ok((text, file))
 }
 
@@ -70,10 +73,30 @@ pub fn create(path: &Path, head: &str, line: &str) -> Result<(), Error> {
 
 /// A credential that the service manager gives to this service under this name, if it gives one.
 pub fn credential(name: &str) -> Option<PathBuf> {
-    credentials().map(|dir| dir.join(name)).filter(|path| path.exists())
+    credentials().and_then(|dir| given(&dir, name))
+}
+
+/// A file of a folder, unless it is missing. If it cannot be looked at, it counts as there: its
+/// reader then says why, and does not go on without a key.
+fn given(dir: &Path, name: &str) -> Option<PathBuf> {
+    Some(dir.join(name)).filter(|path| path.try_exists().unwrap_or(true))
 }
 
 /// The service manager's folder of credentials (systemd.exec(5)).
 fn credentials() -> Option<PathBuf> {
     std::env::var_os("CREDENTIALS_DIRECTORY").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_that_cannot_be_read_is_not_taken_for_none() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(given(dir.path(), "none"), None);
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        let path = given(dir.path(), "loop").expect("it is there");
+        assert!(matches!(read(&path), Err(Unfit::Io(_))));
+    }
 }
