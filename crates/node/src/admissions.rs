@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::log_limit::LogLimit;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -36,6 +36,8 @@ pub struct Admissions {
     /// Lists asked for within a second: since when, and how many.
     asked: Mutex<(Instant, u32)>,
     turned_away: AtomicU64,
+    /// A list that cannot be read here was logged.
+    unreadable: AtomicBool,
     log_limit: LogLimit,
 }
 
@@ -47,6 +49,7 @@ impl Admissions {
             in_force: watch::Sender::new(list.map(Arc::new)),
             asked: Mutex::new((Instant::now(), 0)),
             turned_away: AtomicU64::new(0),
+            unreadable: AtomicBool::new(false),
             log_limit: LogLimit::default(),
         }
     }
@@ -104,9 +107,12 @@ impl Admissions {
         match admission::verify(list, trusted) {
             Ok(list) => Ok(Some(list)),
             Err(BadAdmission::Signature(_)) => Err(WireError::Field("signature")),
-            // A later version of this program may have taken it up.
+            // A later version of this program may have taken it up. It comes with each exchange, so
+            // it is logged once.
             Err(BadAdmission::List(why)) => {
-                tracing::debug!(%why, "a signed list that this program cannot read");
+                if !self.unreadable.swap(true, Ordering::Relaxed) {
+                    tracing::warn!("a signed admission list is not enforced here, since it cannot be read: {why}");
+                }
                 Ok(None)
             }
         }
@@ -191,6 +197,17 @@ pub fn not_admitted(admission: &Admission, node: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Trust;
+    use crate::field_keys::FieldKeys;
+    use crate::gossip::Gossip;
+    use std::net::Ipv4Addr;
+    use tokio::net::UdpSocket;
+    use vfield_core::admission::{Line, Rule};
+    use vfield_core::config::Config;
+    use vfield_core::identity::Zone;
+    use vfield_core::membership::Member;
+    use vfield_core::node::Node as Core;
+    use vfield_trust::NodeKey;
     use vfield_trust::signature::Signed;
 
     /// The public key and the signature of "hello" are those of [`vfield_trust`]'s tests.
@@ -250,5 +267,27 @@ mod tests {
         let asked = (1..100).filter(|timestamp| here.asks_back(&claim(*timestamp))).count();
         // A busy machine may take more than a second for them.
         assert!((ASKED_MAX as usize..50).contains(&asked), "{asked}");
+    }
+
+    /// Two lists may come at once, and the later one reach the core first.
+    #[tokio::test]
+    async fn the_core_is_told_of_the_list_in_force() {
+        let (mine, lost) = (Arc::new(NodeKey::draw().unwrap()), NodeKey::draw().unwrap());
+        let at = |key: &NodeKey, port| {
+            let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            Identity { node: key.node(), addr, generation: 1, zone: Zone::default() }
+        };
+        let revoked = Line { rule: Rule::Revoke, key: lost.key(), name: String::new() };
+        let later = Verified { admission: Arc::new(Admission::new(&[revoked], NodeKey::id)), ..list(6) };
+        let keys = Arc::new(FieldKeys::new(None));
+        let gossip = Gossip::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap(), Arc::clone(&keys));
+        let (me, signs) = (at(&mine, 1), Arc::clone(&mine));
+        let core = |now| Core::new(me, signs, Config::default(), 1, now);
+        let trust = Trust { key: mine, lasting_key: false, admissions: admissions(Some(list(5))) };
+        let (driver, _hints) = Driver::new(core, gossip, keys, trust, true, false, Arc::new(|_| {}));
+        assert!(driver.enforce(later));
+        driver.apply(Input::Admission(Arc::default()));
+        driver.apply(Input::Met(Member::signed(at(&lost, 2), 0, false, &lost)));
+        assert_eq!(driver.look(|core| core.members().len()), 1, "a revoked node is a member");
     }
 }

@@ -383,7 +383,8 @@ impl Driver {
     }
 
     /// The input as it is true now, under the machine's lock. Chunks are evicted under that lock
-    /// only, so a chunk stored a moment ago may have gone meanwhile, and must not be counted.
+    /// only, so a chunk stored a moment ago may have gone meanwhile, and must not be counted. An
+    /// admission list may have been replaced by a later one.
     fn still_true(&self, core: &Core, input: Input) -> Input {
         let resident = |id: ImageId, chunk: Chunk| {
             self.image(id).is_some_and(|image| image.store().is_resident(chunk) || image.store().is_zero(chunk))
@@ -398,6 +399,8 @@ impl Driver {
                 chunks.retain(|chunk| resident(image, *chunk));
                 Input::Found { image, chunks, zeros }
             }
+            // Of two lists that came at once, the earlier one may come here last.
+            Input::Admission(_) => Input::Admission(self.admissions.admission()),
             other => other,
         }
     }

@@ -28,6 +28,7 @@ pub async fn look(driver: &Driver, addr: SocketAddr) -> Result<(), GreetError> {
     let frame = wire::snapshot_frame(Kind::Sync, 0, Snapshot::default());
     let (answer, body) = Guest::over(connection).ask(&frame).await?;
     if answer.kind != Kind::Synced {
+        // The member is too busy to tell; twins that both begin find each other later.
         return Ok(());
     }
     let (node, mine) = (driver.key.node(), me.member.identity.addr);
