@@ -127,7 +127,11 @@ impl Membership {
         let starved = now - self.watch.probe_at > PROBE_RTT;
         let period = PROBE_PERIOD * self.level.slowness();
         self.watch.probe_at = now + self.paced(period);
-        for probe in std::mem::take(&mut self.watch.probes) {
+        // Those sent a moment ago may be answered yet.
+        let probes = std::mem::take(&mut self.watch.probes).into_iter();
+        let (young, old): (Vec<Probe>, Vec<Probe>) = probes.partition(|probe| probe.relay_at.is_some());
+        self.watch.probes = young;
+        for probe in old {
             if !starved {
                 self.raise(probe.target);
             }
@@ -143,14 +147,18 @@ impl Membership {
         let silent = |node: &NodeId| self.watch.heard.get(node).is_none_or(|at| now - *at >= unwatched);
         let unwatching = self.news.partners().filter(|node| silent(node) && !watched.contains(node));
         watched.extend(unwatching.collect::<Vec<_>>());
-        watched.retain(|node| self.live().contains_key(node));
-        for target in watched {
-            let (number, relay_at) = (self.watch.number, Some(now + self.paced(PROBE_RTT)));
-            self.watch.probes.push(Probe { target, number, relay_at });
-            if let Some(to) = self.live().get(&target).copied() {
-                self.send(&to, Purpose::Ping(number));
-            }
+        watched.into_iter().for_each(|target| self.probe_at_once(target));
+    }
+
+    /// Probes a live member, unless a probe of it is under way.
+    pub(super) fn probe_at_once(&mut self, target: NodeId) {
+        let Some(to) = self.live().get(&target).copied() else { return };
+        if self.watch.probes.iter().any(|probe| probe.target == target) {
+            return;
         }
+        let (number, relay_at) = (self.watch.number, Some(self.now + self.paced(PROBE_RTT)));
+        self.watch.probes.push(Probe { target, number, relay_at });
+        self.send(&to, Purpose::Ping(number));
     }
 
     fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {
