@@ -70,11 +70,18 @@ impl Node {
     /// Asks a peer for a chunk. Without any peer to ask, the fetch waits unless a request is under
     /// way.
     fn request(&mut self, id: ImageId, chunk: Chunk) {
-        match self.choose(id, chunk) {
-            Choice::Ask(source) => self.ask(id, chunk, source, false),
-            Choice::Park(peer) => self.park(id, chunk, peer),
-            Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
-            Choice::Nobody => self.no_source(id, chunk),
+        loop {
+            match self.choose(id, chunk) {
+                Choice::Ask(source) => self.ask(id, chunk, source, false),
+                Choice::Park(peer) => self.park(id, chunk, peer),
+                Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
+                Choice::Nobody if self.goes_further(id, chunk) => continue,
+                Choice::Nobody => {
+                    self.end_round(id, chunk);
+                    self.no_source(id, chunk);
+                }
+            }
+            return;
         }
     }
 
