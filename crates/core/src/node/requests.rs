@@ -227,10 +227,10 @@ impl Node {
         let hedge_after = HEDGE_AFTER + (stall - STALL) / 2;
         if silent >= stall && age >= stall {
             if self.peers.stalled(peer, now) {
-                self.abandon(peer);
+                self.give_up(peer);
             }
         } else if self.peers.times_out(peer, reach, bytes, age, now) {
-            self.abandon(peer);
+            self.give_up(peer);
         } else if !orphan && !check && age >= hedge_after && self.is_lone_demand(id, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
@@ -251,6 +251,12 @@ impl Node {
         if let Choice::Ask(source) = self.choose(id, chunk) {
             self.ask(id, chunk, source, true);
         }
+    }
+
+    /// A peer does not answer: others are asked.
+    fn give_up(&mut self, peer: NodeId) {
+        self.abandon(peer);
+        self.look_at_gateways();
     }
 
     /// Moves all requests of a peer elsewhere.
