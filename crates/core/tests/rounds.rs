@@ -1,4 +1,4 @@
-//! A chunk that all refuse: it is asked for again after pauses that grow, whatever is new meanwhile.
+//! A chunk that all refuse is requested again after pauses that grow. News does not shorten them.
 
 mod signed;
 

@@ -320,8 +320,8 @@ fn a_stranger_introduces_itself() {
     assert!((1..=64).contains(&told), "{told} answers");
 }
 
-/// Other nodes are said to be at the address of a member, by one that says so again and again. Nobody
-/// speaks from there but the member, and no other misses it for a moment.
+/// Other nodes are said to be at the address of a member, again and again. Nobody speaks from there
+/// but the member, and no other misses it for a moment.
 #[test]
 fn hearsay_displaces_nobody() {
     for generation in [2000, CLAIM_MAX, LATEST - 1] {

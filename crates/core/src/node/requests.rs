@@ -98,11 +98,10 @@ impl Node {
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
         fetch.requests.push(request);
         fetch.tried.push(peer);
-        let (priority, insists) = (fetch.priority, fetch.insist && origin);
+        let (priority, insists, keep) = (fetch.priority, fetch.insist && origin, true);
         self.open_request(id, Asked { peer, chunk, priority, reach, hedge, check: false });
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
-        let keep = true;
         self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin, keep });
         self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
     }

@@ -1,8 +1,8 @@
 //! Rounds: a fetch asks each peer that it may ask once, and begins anew if all have refused.
 //!
 //! A new round begins with news of the field, or after some time. Members make news as often as
-//! they like. So each round in vain is followed by a pause, and the pause grows. [`super::requests`]
-//! and [`super::reads`] call this module; it sends no request.
+//! they like. So each round in vain is followed by a pause, and the pause grows.
+//! [`super::requests`] and [`super::reads`] call this module; it sends no request.
 
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;

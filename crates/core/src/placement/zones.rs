@@ -112,8 +112,8 @@ impl Zones {
         ways.filter_map(way).collect()
     }
 
-    /// The zones to ask once all [upstream](Zones::upstream) have refused, since what a zone says it
-    /// has may be wrong: first others that say so, the nearest first, then the rest.
+    /// The zones to ask once all [upstream](Zones::upstream) have refused: what a zone says may be
+    /// wrong. Those that say that they have all come first, the nearest before others.
     pub fn further(&self, zone: Zone) -> impl Iterator<Item = Way<'_>> {
         let me = place(zone);
         let mut others: Vec<(bool, u64, &Station)> = self
