@@ -160,7 +160,7 @@ impl Membership {
                 // The one that others find dead says nothing later.
                 Some(Occupant::Later(known)) => self.raise(known),
                 // The other one answers from there if it exists; this one, if it lives.
-                Some(Occupant::Earlier(known)) => self.probe_at_once(known),
+                Some(Occupant::Earlier(known)) => self.probe_claimed(known),
                 None => {}
             };
         }

@@ -29,6 +29,10 @@ const UNWATCHED: Duration = Duration::from_secs(3);
 /// it.
 const WARY_FOR: Duration = Duration::from_secs(2);
 
+/// Most members probed within a period because another is said to be at their address. One frame
+/// can name thousands; beyond it they wait for the next statement.
+const CLAIMED_MAX: u32 = 8;
+
 /// A probe under way.
 #[derive(Debug)]
 struct Probe {
@@ -45,6 +49,8 @@ pub(super) struct Watch {
     probes: Vec<Probe>,
     probe_at: Time,
     number: u32,
+    /// Members probed in this period because of a claim to their address.
+    claimed: u32,
     /// When each partner was last heard: a partner heard recently needs no probe.
     heard: BTreeMap<NodeId, Time>,
     wary_until: Time,
@@ -62,6 +68,7 @@ impl Watch {
             // Members that start together do not probe together.
             probe_at: now + PROBE_PERIOD.mul_f64((me.0 >> 32) as f64 / f64::from(u32::MAX)),
             number: 0,
+            claimed: 0,
             heard: BTreeMap::new(),
             wary_until: now,
             greet_at: now,
@@ -136,7 +143,7 @@ impl Membership {
                 self.raise(probe.target);
             }
         }
-        self.watch.number = self.watch.number.wrapping_add(1);
+        (self.watch.number, self.watch.claimed) = (self.watch.number.wrapping_add(1), 0);
         let mut watched: Vec<NodeId> = self.roster.partners_of(self.me()).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
@@ -150,8 +157,16 @@ impl Membership {
         watched.into_iter().for_each(|target| self.probe_at_once(target));
     }
 
+    /// Finds out whether a member is still at its address, where another one is said to be.
+    pub(super) fn probe_claimed(&mut self, node: NodeId) {
+        if self.watch.claimed < CLAIMED_MAX {
+            self.watch.claimed += 1;
+            self.probe_at_once(node);
+        }
+    }
+
     /// Probes a live member, unless a probe of it is under way.
-    pub(super) fn probe_at_once(&mut self, target: NodeId) {
+    fn probe_at_once(&mut self, target: NodeId) {
         let Some(to) = self.live().get(&target).copied() else { return };
         if self.watch.probes.iter().any(|probe| probe.target == target) {
             return;
