@@ -153,6 +153,8 @@ pub struct Fetch {
     pub source_changed: bool,
     /// Answers in a row that could not be used.
     pub setbacks: u32,
+    /// Rounds in which all who were asked refused, and until when the last one keeps it waiting.
+    pub rounds: (u32, Time),
     /// True if the store's fill wants it.
     pub fill: bool,
     /// True if it is fetched ahead of a reader that goes through the image in order.
@@ -182,6 +184,7 @@ impl Fetch {
             insist: false,
             source_changed: false,
             setbacks: 0,
+            rounds: (0, Time::ZERO),
             fill: false,
             stream: false,
             overdue: false,
@@ -219,6 +222,21 @@ impl Fetch {
             Stage::NeedsParent | Stage::Queued | Stage::Parked(_) | Stage::Paused => reach > Reach::HOLDER,
             Stage::Waiting => false,
         }
+    }
+
+    /// Begins a new round: all may be asked again.
+    pub fn begin_round(&mut self) {
+        self.tried.clear();
+        (self.advice, self.source_changed) = (None, false);
+    }
+
+    /// Removes the askers with the least reach, if others wait who may go further: those that had
+    /// more reach, or this machine. Empty if none of them holds it up.
+    pub fn refuse_the_nearest(&mut self) -> Vec<Asker> {
+        let least = self.askers.iter().map(|(asker, _)| asker.reach).min();
+        let others =
+            self.beneficiary > Beneficiary::Peers || self.askers.iter().any(|(asker, _)| Some(asker.reach) > least);
+        least.filter(|_| others).map_or_else(Vec::new, |least| self.refuse_out_of_reach(least))
     }
 
     /// Removes the askers that may not wait for a request of this rank. They joined before its

@@ -100,6 +100,8 @@ pub struct Membership {
     admission: Shared<Admission>,
     /// The sender of the statement being taken in.
     teller: Option<NodeId>,
+    /// The address from which that came, if it came in a datagram.
+    source: Option<SocketAddr>,
     /// Answers to strangers: since when they are counted, and how many.
     to_strangers: (Time, u32),
     effects: Effects,
@@ -133,6 +135,7 @@ impl Membership {
             rivals: 0,
             admission: Shared::default(),
             teller: None,
+            source: None,
             to_strangers: (now, 0),
             effects: Effects::default(),
         }
@@ -209,7 +212,7 @@ impl Membership {
             }
             return self.finish();
         }
-        self.teller = Some(from);
+        (self.teller, self.source) = (Some(from), Some(source));
         let mut introduced = purpose == Purpose::Introduce;
         for item in items {
             match item {
@@ -484,7 +487,7 @@ impl Membership {
     }
 
     fn finish(&mut self) -> Effects {
-        self.teller = None;
+        (self.teller, self.source) = (None, None);
         std::mem::take(&mut self.effects)
     }
 }

@@ -23,6 +23,7 @@ mod outside;
 mod reads;
 mod repair;
 mod requests;
+mod rounds;
 mod seeking;
 mod serving;
 mod spot_checks;

@@ -27,6 +27,9 @@ const STALL_MAX: Duration = Duration::from_secs(5);
 const STALL_RETRY: Duration = Duration::from_secs(5);
 /// A reply this much later than every recent reply is an outlier; hedge it.
 const LATE_ALONE: Duration = Duration::from_millis(200);
+/// How long a peer that stalled or timed out, and has answered nothing since, counts as given up.
+/// Longer than a machine that is only slow is silent. After it the peer is tried again.
+const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
 /// How long a peer with a broken link is not dialled. Membership forgets dead ones.
 const BROKEN_RETRY: Duration = Duration::from_millis(500);
 /// Most remembered peers. Beyond it, liars whose ban has ended are forgotten. A liar may choose new
@@ -67,6 +70,8 @@ pub struct Peer {
     /// When it last gave a whole answer, or got its first request.
     answered: Time,
     stalled_since: Option<Time>,
+    /// When it last stalled or timed out, unless it has answered since.
+    given_up: Option<Time>,
     broken_until: Option<Time>,
     standing: Standing,
     /// See [`Peer::window`]; 0 before anything was delivered.
@@ -167,6 +172,12 @@ impl Peers {
     /// True unless the peer is known to be stalled or broken, or banned.
     pub fn is_usable(&self, node: NodeId, now: Time) -> bool {
         self.peers.get(&node).is_none_or(|peer| peer.is_usable(now))
+    }
+
+    /// True if the peer did not answer lately, whatever signs of life it gives.
+    pub fn is_given_up(&self, node: NodeId, now: Time) -> bool {
+        let since = self.peers.get(&node).and_then(|peer| peer.given_up);
+        since.is_some_and(|since| now - since < GIVEN_UP_FOR)
     }
 
     /// True unless the peer refused announced chunks too often.
@@ -376,7 +387,7 @@ impl Peers {
                 peer.deviation_us = smooth(peer.deviation_us, off, DEVIATION_SHIFT);
                 peer.delay_us = smooth(peer.delay_us, us, MEAN_SHIFT);
             }
-            peer.answered = now;
+            (peer.answered, peer.given_up) = (now, None);
             self.progressed(node, now);
         }
     }
@@ -414,7 +425,7 @@ impl Peers {
         let peer = self.peers.entry(node).or_default();
         let news = peer.stalled_since.is_none_or(|since| now - since >= STALL_RETRY);
         if news {
-            peer.stalled_since = Some(now);
+            (peer.stalled_since, peer.given_up) = (Some(now), Some(now));
         }
         news
     }
@@ -447,6 +458,7 @@ impl Peers {
         }
         // Debts of the time of the ban do not count a second time.
         peer.answered = now + peer.standing.timed_out(now);
+        peer.given_up = Some(now);
         self.tally.add(Misdeed::Drags);
         true
     }

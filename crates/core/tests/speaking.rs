@@ -320,15 +320,60 @@ fn a_stranger_introduces_itself() {
     assert!((1..=64).contains(&told), "{told} answers");
 }
 
-/// A node does not believe a member, since another one is said to be at its address. It asks that
-/// member once to introduce itself. It does not ask again when the answer says the same, since each
+/// Other nodes are said to be at the address of a member, again and again. Nobody speaks from there
+/// but the member, and no other misses it for a moment.
+#[test]
+fn hearsay_displaces_nobody() {
+    for generation in [2000, CLAIM_MAX, LATEST - 1] {
+        let mut room = room(20);
+        let me = *room.members[12].me();
+        for round in 0..50 {
+            let claim = said(Identity { node: NodeId(round % 8 + 1), generation, ..me }, 0, State::Alive);
+            for to in 0..20 {
+                whisper(&mut room, to, &[Item::Member(claim)]);
+            }
+            for _ in 0..10 {
+                let others = room.members.iter().filter(|member| member.me().node != me.node);
+                assert!(others.clone().all(|other| other.live().contains_key(&me.node)), "round {round}");
+                room.run(Duration::from_millis(10));
+            }
+        }
+        room.run(Duration::from_secs(1));
+        assert!(room.agrees() && room.deaths.is_empty(), "{:?}", room.deaths);
+    }
+}
+
+/// A member dies, and another process starts at its address at once, with another key. It is known
+/// as soon as a death would be.
+#[test]
+fn a_process_that_starts_at_an_address_is_known_soon() {
+    for generation in [1500, 1_000_000] {
+        let mut room = room(40);
+        let addr = room.members[12].me().addr;
+        room.dead.insert(12);
+        let at = room.join();
+        let me = Identity { addr, generation, ..*room.members[at].me() };
+        room.members[at] = Membership::new(Level::Zone, me, keys(me.node), room.now);
+        let time = room.until_agreed(Duration::from_secs(10));
+        assert!(time < Duration::from_secs(3), "{time:?}");
+    }
+}
+
+/// A node does not believe a member, since another one spoke from its address. It asks that member
+/// once to introduce itself. It does not ask again when the answer says the same, since each
 /// question would bring the next, as fast as the network carries them.
 #[test]
 fn a_member_that_is_not_believed_is_asked_once() {
     let mut room = room(3);
     let (me, there) = (*room.members[2].me(), room.members[1].me().node);
-    let other = said(Identity { node: NodeId(8), generation: 5000, ..me }, 0, State::Alive);
-    whisper(&mut room, 1, &[Item::Member(other)]);
+    let speak = |room: &mut Room, identity: Identity| {
+        let life = (identity.generation, 0);
+        let mut draft =
+            Draft::new(&Head { level: Level::Zone, from: identity.node, life, to: there, purpose: Purpose::News });
+        assert!(draft.add(&Item::Member(said(identity, 0, State::Alive))));
+        room.members[1].datagram(me.addr, &draft.finish(), room.now);
+    };
+    speak(&mut room, Identity { node: NodeId(8), generation: 5000, ..me });
     assert!(!room.members[1].live().contains_key(&me.node));
     let mine = said(Identity { generation: 4000, ..me }, 0, State::Alive);
     let head = |purpose| Head { level: Level::Zone, from: me.node, life: (4000, 0), to: there, purpose };
@@ -343,7 +388,7 @@ fn a_member_that_is_not_believed_is_asked_once() {
     };
     assert_eq!((asked(&mut room, &asks), asked(&mut room, &introduces)), (1, 0));
     // Once it says more than the other, it is believed.
-    whisper(&mut room, 1, &[Item::Member(said(Identity { generation: 6000, ..me }, 0, State::Alive))]);
+    speak(&mut room, Identity { generation: 6000, ..me });
     assert!(room.members[1].live().contains_key(&me.node));
 }
 

@@ -18,6 +18,32 @@ use vfield_sim::trial;
 /// Seeds of each attack. More of them are for `scripts/seeds` and searches by hand.
 const SEEDS: [u64; 1] = [3];
 
+/// Seeds that once failed with an attack, each with its finding.
+const FAILED: [(Attack, u64, &str); 4] = [
+    (
+        Attack::Boasts,
+        101,
+        "a zone was asked for ever because of a false origin in it, and others that had the chunk never",
+    ),
+    (Attack::Headers, 101, "the same"),
+    (Attack::Versions, 101, "the same"),
+    (Attack::Silence, 51, "a machine whose zone's gateways were all silent got nothing"),
+];
+
+#[test]
+fn attacks_that_once_succeeded_do_not_succeed() {
+    for (attack, seed, once) in FAILED {
+        let found = trial::run(&Chaos::drawn_from(seed, Malicious::Only(attack))).violation;
+        let found = found.map(|violation| violation.to_string());
+        let attack = attack.name();
+        let end = seed + 1;
+        assert_eq!(
+            found, None,
+            "which failed before ({once}): cargo sim -- chaos --attack {attack} --seeds {seed}..{end}"
+        );
+    }
+}
+
 #[test]
 fn no_attack_breaks_a_promise() {
     for &attack in Attack::all() {

@@ -10,11 +10,13 @@
 use super::member::{Departed, Departure, Member, State};
 use super::message::Item;
 use super::news::Topic;
+use super::roster::Occupant;
 use super::telling::{PARTNERS_EVERY, SMALL};
 use super::{Effects, GRACE, GRACE_HEARD, Membership};
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey};
 use crate::time::Time;
+use std::net::SocketAddr;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
@@ -148,13 +150,23 @@ impl Membership {
         let was_suspect = self.suspects().contains_key(&identity.node);
         let was_lost = self.roster.lost().contains(&identity.node);
         let was = self.live().get(&identity.node).copied();
-        if self.teller == Some(identity.node) {
+        let by_itself = self.teller == Some(identity.node);
+        if by_itself {
             self.roster.meet(identity.node);
         }
-        let change = self.roster.learn(member, self.now, self.paced(grace));
+        let there = by_itself && self.source.is_some_and(|from| is_same(from, identity.addr));
+        let (now, grace) = (self.now, self.paced(grace));
+        let change =
+            if there { self.roster.learn_there(member, now, grace) } else { self.roster.learn(member, now, grace) };
         if !change.news {
-            // One of the two is not there. The one that others find dead says nothing later.
-            return change.rival.into_iter().for_each(|rival| self.raise(rival));
+            // One of the two is not there.
+            return match change.occupant {
+                // The one that others find dead says nothing later.
+                Some(Occupant::Later(known)) => self.raise(known),
+                // The other one answers from there if it exists; this one, if it lives.
+                Some(Occupant::Earlier(known)) => self.probe_claimed(known),
+                None => {}
+            };
         }
         self.effects.doubt |= was_suspect != self.suspects().contains_key(&identity.node);
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
@@ -237,4 +249,9 @@ impl Membership {
             }
         }
     }
+}
+
+/// True for one address in two spellings: a socket for both kinds of IP maps IPv4 into IPv6.
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip().to_canonical(), one.port()) == (other.ip().to_canonical(), other.port())
 }

@@ -1,8 +1,9 @@
 //! The roster: the known members of the field and their states.
 //!
-//! Of two processes at one address the later one is real. The roster remembers dead members for a
-//! while, so that old news does not bring them back. It is bounded, since any node may gossip any
-//! member. It does not verify signatures: [`super::hearing`] does before.
+//! Of two processes at one address the later one is real, once it speaks from there itself: hearsay
+//! displaces nobody. The roster remembers dead members for a while, so that old news does not bring
+//! them back. It is bounded, since any node may gossip any member. It does not verify signatures:
+//! [`super::hearing`] does before.
 
 use super::member::{Member, State};
 use super::rings::Partners;
@@ -72,9 +73,17 @@ pub struct Change {
     pub up: Option<Identity>,
     /// Members that were live and are no more: at most the subject, and another one at its address.
     pub down: Vec<Identity>,
-    /// The member because of which the statement did not count: it is said to be at its address,
-    /// and later.
-    pub rival: Option<NodeId>,
+    /// The member because of which the statement did not count: it is said to be at its address.
+    pub occupant: Option<Occupant>,
+}
+
+/// A live member at an address at which a statement says that another one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupant {
+    /// This member is the later one.
+    Later(NodeId),
+    /// This member is the earlier one, and the other has not spoken from there.
+    Earlier(NodeId),
 }
 
 /// All known members, live and dead.
@@ -110,14 +119,23 @@ impl Roster {
 
     /// Takes in a statement; suspects have `grace` to deny it.
     pub fn learn(&mut self, member: Member, now: Time, grace: Duration) -> Change {
-        let change = self.take(member, now, grace);
+        self.take(member, now, grace, false)
+    }
+
+    /// Takes in what a member says of itself, in a datagram from its address.
+    pub fn learn_there(&mut self, member: Member, now: Time, grace: Duration) -> Change {
+        self.take(member, now, grace, true)
+    }
+
+    fn take(&mut self, member: Member, now: Time, grace: Duration, there: bool) -> Change {
+        let change = self.change(member, now, grace, there);
         if !self.live.contains_key(&member.identity.node) {
             self.met.remove(&member.identity.node);
         }
         change
     }
 
-    fn take(&mut self, member: Member, now: Time, grace: Duration) -> Change {
+    fn change(&mut self, member: Member, now: Time, grace: Duration, there: bool) -> Change {
         let node = member.identity.node;
         let known = self.get(node);
         if known.is_some_and(|known| known.rank() >= member.rank()) || member.identity.generation > believed(known) {
@@ -134,10 +152,14 @@ impl Roster {
             let other = self.live[other];
             // A claim that the member at this address could not outbid takes no place either.
             let last = outbid::latest_believed(other.identity.generation);
-            if (other.identity.generation, other.identity.node) > (member.identity.generation, node)
-                || member.identity.generation >= last
-            {
-                return Change { rival: Some(other.identity.node), ..Change::default() };
+            let later = (other.identity.generation, other.identity.node) > (member.identity.generation, node)
+                || member.identity.generation >= last;
+            // Nor does hearsay keep a place from one that speaks from there.
+            if later && !(there && !self.met.contains(&other.identity.node)) {
+                return Change { occupant: Some(Occupant::Later(other.identity.node)), ..Change::default() };
+            }
+            if !there {
+                return Change { occupant: Some(Occupant::Earlier(other.identity.node)), ..Change::default() };
             }
             change.down.push(other.identity);
             self.put(Member { state: State::Replaced, ..other }, now, now + REMEMBER_LEFT);
@@ -357,7 +379,9 @@ mod tests {
         let older = member(2, 1, 4, 0, State::Alive);
         assert!(!roster.learn(older, Time::ZERO, GRACE).news);
         let newer = member(3, 1, 6, 0, State::Alive);
-        let change = roster.learn(newer, Time::ZERO, GRACE);
+        let hearsay = roster.learn(newer, Time::ZERO, GRACE);
+        assert_eq!((hearsay.news, hearsay.occupant), (false, Some(Occupant::Earlier(NodeId(1)))));
+        let change = roster.learn_there(newer, Time::ZERO, GRACE);
         assert_eq!(change.up, Some(newer.identity));
         assert_eq!(change.down, [member(1, 1, 5, 3, State::Alive).identity]);
         // A later node has the address of a dead one, whatever the clocks say.
@@ -430,11 +454,12 @@ mod tests {
         let last = outbid::latest_believed(7);
         for (generation, displaced) in [(8, true), (last - 1, true), (last, false), (outbid::FIRST_MAX, false)] {
             let mut roster = Roster::default();
+            roster.meet(NodeId(1));
             roster.learn(member(1, 1, 7, 0, State::Alive), Time::ZERO, GRACE);
             let said = member(2, 1, generation, 0, State::Alive);
-            assert_eq!(roster.learn(said, Time::ZERO, GRACE).news, displaced, "{generation}");
+            assert_eq!(roster.learn_there(said, Time::ZERO, GRACE).news, displaced, "{generation}");
             let answer = member(1, 1, (generation + 1).min(last), 0, State::Alive);
-            assert!(roster.learn(answer, Time::ZERO, GRACE).news && roster.live().contains_key(&NodeId(1)));
+            assert!(roster.learn_there(answer, Time::ZERO, GRACE).news && roster.live().contains_key(&NodeId(1)));
         }
     }
 

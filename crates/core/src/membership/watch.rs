@@ -29,6 +29,10 @@ const UNWATCHED: Duration = Duration::from_secs(3);
 /// it.
 const WARY_FOR: Duration = Duration::from_secs(2);
 
+/// Most members probed within a period because another is said to be at their address. One frame
+/// can name thousands; beyond it they wait for the next statement.
+const CLAIMED_MAX: u32 = 8;
+
 /// A probe under way.
 #[derive(Debug)]
 struct Probe {
@@ -45,6 +49,8 @@ pub(super) struct Watch {
     probes: Vec<Probe>,
     probe_at: Time,
     number: u32,
+    /// Members probed in this period because of a claim to their address.
+    claimed: u32,
     /// When each partner was last heard: a partner heard recently needs no probe.
     heard: BTreeMap<NodeId, Time>,
     wary_until: Time,
@@ -62,6 +68,7 @@ impl Watch {
             // Members that start together do not probe together.
             probe_at: now + PROBE_PERIOD.mul_f64((me.0 >> 32) as f64 / f64::from(u32::MAX)),
             number: 0,
+            claimed: 0,
             heard: BTreeMap::new(),
             wary_until: now,
             greet_at: now,
@@ -127,12 +134,16 @@ impl Membership {
         let starved = now - self.watch.probe_at > PROBE_RTT;
         let period = PROBE_PERIOD * self.level.slowness();
         self.watch.probe_at = now + self.paced(period);
-        for probe in std::mem::take(&mut self.watch.probes) {
+        // Those sent a moment ago may be answered yet.
+        let probes = std::mem::take(&mut self.watch.probes).into_iter();
+        let (young, old): (Vec<Probe>, Vec<Probe>) = probes.partition(|probe| probe.relay_at.is_some());
+        self.watch.probes = young;
+        for probe in old {
             if !starved {
                 self.raise(probe.target);
             }
         }
-        self.watch.number = self.watch.number.wrapping_add(1);
+        (self.watch.number, self.watch.claimed) = (self.watch.number.wrapping_add(1), 0);
         let mut watched: Vec<NodeId> = self.roster.partners_of(self.me()).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
@@ -143,14 +154,26 @@ impl Membership {
         let silent = |node: &NodeId| self.watch.heard.get(node).is_none_or(|at| now - *at >= unwatched);
         let unwatching = self.news.partners().filter(|node| silent(node) && !watched.contains(node));
         watched.extend(unwatching.collect::<Vec<_>>());
-        watched.retain(|node| self.live().contains_key(node));
-        for target in watched {
-            let (number, relay_at) = (self.watch.number, Some(now + self.paced(PROBE_RTT)));
-            self.watch.probes.push(Probe { target, number, relay_at });
-            if let Some(to) = self.live().get(&target).copied() {
-                self.send(&to, Purpose::Ping(number));
-            }
+        watched.into_iter().for_each(|target| self.probe_at_once(target));
+    }
+
+    /// Finds out whether a member is still at its address, where another one is said to be.
+    pub(super) fn probe_claimed(&mut self, node: NodeId) {
+        if self.watch.claimed < CLAIMED_MAX {
+            self.watch.claimed += 1;
+            self.probe_at_once(node);
         }
+    }
+
+    /// Probes a live member, unless a probe of it is under way.
+    fn probe_at_once(&mut self, target: NodeId) {
+        let Some(to) = self.live().get(&target).copied() else { return };
+        if self.watch.probes.iter().any(|probe| probe.target == target) {
+            return;
+        }
+        let (number, relay_at) = (self.watch.number, Some(self.now + self.paced(PROBE_RTT)));
+        self.watch.probes.push(Probe { target, number, relay_at });
+        self.send(&to, Purpose::Ping(number));
     }
 
     fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {

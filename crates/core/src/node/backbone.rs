@@ -2,7 +2,8 @@
 //!
 //! The eldest nodes of a zone are its gateways. They are members of the backbone and of their zone.
 //! In the backbone each announces the holdings of its zone's stores, as if the zone were one node.
-//! All members of a zone compute its gateways from what they know; there is no election.
+//! All members of a zone compute its gateways from what they know; there is no election. A member
+//! that got no answer from any of them is its own gateway: nobody has to agree to that.
 
 use super::images::Image;
 use super::{Node, Output, Timer};
@@ -49,7 +50,21 @@ impl Node {
             if record.node == me.node { Some(me) } else { self.membership.live().get(&record.node) }
         };
         let readers = Gateways::eldest(records().filter(|record| !record.origin).filter_map(member));
-        if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers }
+        let eldest = if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers };
+        let me = self.me().node;
+        let mute = |node: &NodeId| *node != me && self.peers.is_given_up(*node, self.now);
+        if !eldest.nodes().is_empty() && eldest.nodes().iter().all(mute) {
+            Gateways::of([me].into_iter())
+        } else {
+            eldest
+        }
+    }
+
+    /// A peer has been given up, or may be tried again: the gateways may be others.
+    pub(super) fn look_at_gateways(&mut self) {
+        if self.images.iter().any(|(id, image)| self.gateways(*id) != image.gateways) {
+            self.mapped = u64::MAX;
+        }
     }
 
     /// Becomes a gateway, or ceases to be one, and says in the backbone what the zone has.

@@ -11,7 +11,7 @@ use crate::fetch::Fetch;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::chain::Way;
-use crate::placement::{Chain, Holding, Place, mix};
+use crate::placement::{Chain, Holding, Place, mix, zones};
 use crate::reach::Reach;
 use crate::wire::Priority;
 
@@ -387,20 +387,24 @@ impl Choosing<'_> {
 
     /// A gateway of another zone, if this node is one.
     fn ask_outside(&self) -> Option<Choice> {
-        if !self.is_gateway() {
+        // Only nodes that announce the chunk are asked for a holder's answer.
+        if !self.is_gateway() || self.fetch.reach == Reach::HOLDER {
             return None;
         }
-        let ways = self.image.outside.upstream(self.node.me().zone, self.chunk);
+        let (zone, outside) = (self.node.me().zone, &self.image.outside);
+        let ways = outside.upstream(zone, self.chunk);
         let steps = ways.iter().filter_map(|way| {
             let peer = way.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
             Some(Step { peer, reach: Reach::outside(way.distance).min(self.fetch.reach), has: false })
         });
         self.along(steps).or_else(|| {
-            // No zone on the way is in step: ask the source directly.
-            let last = ways.last()?;
-            let reach = Reach::outside(last.distance).min(self.fetch.reach);
-            let peer = last.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
-            Some(self.ask_or_park(Source::passing(peer, reach)))
+            // No zone on the way is in step: ask the source directly, then any other.
+            let ask = |way: zones::Way<'_>| {
+                let reach = Reach::outside(way.distance).min(self.fetch.reach);
+                let peer = way.gateways.in_turn(self.chunk).find(|node| self.usable(*node))?;
+                Some(self.ask_or_park(Source::passing(peer, reach)))
+            };
+            ways.last().copied().into_iter().chain(outside.further(zone)).find_map(ask)
         })
     }
 

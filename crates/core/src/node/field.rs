@@ -171,6 +171,7 @@ impl Node {
         let (zone, backbone) = (self.membership.live(), self.outside.backbone.as_ref().map(Membership::live));
         let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
         self.peers.sweep(is_there);
+        self.look_at_gateways();
         self.recount_all();
         self.set(config::SYNC_EVERY, Timer::Sweep);
     }

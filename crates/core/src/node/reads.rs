@@ -213,10 +213,7 @@ impl Node {
             self.set_fill(id);
         }
         self.drop_unwanted(id, chunk);
-        if !self.retrying {
-            self.retrying = true;
-            self.set(crate::config::WAIT_RETRY, Timer::RetryWaiting);
-        }
+        self.retry_later();
     }
 
     /// Fails the readers of a chunk, and of all chunks whose hash is in it: the origin's file has
@@ -232,25 +229,6 @@ impl Node {
         }
         for child in children {
             self.fail(id, child);
-        }
-    }
-
-    /// Retries all chunks that had no peer to ask.
-    pub(super) fn retry_waiting(&mut self) {
-        for id in self.image_ids() {
-            let Some(image) = self.images.get_mut(&id) else { continue };
-            let waiting = image.fetches.iter_mut().filter(|(_, fetch)| fetch.stage == Stage::Waiting);
-            let chunks: Vec<Chunk> = waiting
-                .map(|(chunk, fetch)| {
-                    fetch.tried.clear();
-                    fetch.advice = None;
-                    fetch.source_changed = false;
-                    *chunk
-                })
-                .collect();
-            for chunk in chunks {
-                self.enqueue(id, chunk);
-            }
         }
     }
 

@@ -70,11 +70,18 @@ impl Node {
     /// Asks a peer for a chunk. Without any peer to ask, the fetch waits unless a request is under
     /// way.
     fn request(&mut self, id: ImageId, chunk: Chunk) {
-        match self.choose(id, chunk) {
-            Choice::Ask(source) => self.ask(id, chunk, source, false),
-            Choice::Park(peer) => self.park(id, chunk, peer),
-            Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
-            Choice::Nobody => self.no_source(id, chunk),
+        loop {
+            match self.choose(id, chunk) {
+                Choice::Ask(source) => self.ask(id, chunk, source, false),
+                Choice::Park(peer) => self.park(id, chunk, peer),
+                Choice::Nobody if self.stage(id, chunk) == Some(Stage::Requested) => {}
+                Choice::Nobody if self.goes_further(id, chunk) => continue,
+                Choice::Nobody => {
+                    self.end_round(id, chunk);
+                    self.no_source(id, chunk);
+                }
+            }
+            return;
         }
     }
 
@@ -89,7 +96,7 @@ impl Node {
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
         (fetch.stage, fetch.overdue) = (Stage::Requested, false);
         fetch.tried.push(peer);
-        let (priority, insists) = (fetch.priority, fetch.insist && origin);
+        let (priority, insists, keep) = (fetch.priority, fetch.insist && origin, true);
         let asked = Asked { peer, chunk, priority, reach, hedge, check: false };
         let Some(request) = self.open_request(id, asked) else { return };
         if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
@@ -97,7 +104,6 @@ impl Node {
         }
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
-        let keep = true;
         self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin, keep });
         self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
     }
@@ -222,10 +228,10 @@ impl Node {
         let hedge_after = HEDGE_AFTER + (stall - STALL) / 2;
         if silent >= stall && age >= stall {
             if self.peers.stalled(peer, now) {
-                self.abandon(peer);
+                self.give_up(peer);
             }
         } else if self.peers.times_out(peer, reach, bytes, age, now) {
-            self.abandon(peer);
+            self.give_up(peer);
         } else if !orphan && !check && age >= hedge_after && self.is_lone_demand(id, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
@@ -246,6 +252,12 @@ impl Node {
         if let Choice::Ask(source) = self.choose(id, chunk) {
             self.ask(id, chunk, source, true);
         }
+    }
+
+    /// A peer does not answer: others are asked.
+    fn give_up(&mut self, peer: NodeId) {
+        self.abandon(peer);
+        self.look_at_gateways();
     }
 
     /// Moves all requests of a peer elsewhere.

@@ -90,6 +90,8 @@ impl Node {
         }
         if takes {
             self.want(id, chunk, priority, Beneficiary::Peers);
+        } else if !self.may_be_asked_anew(id, chunk) {
+            return Err(Refusal::NotHeld);
         } else {
             // It asked a node of this zone before it knew what others know already: all of them may
             // wait for it.

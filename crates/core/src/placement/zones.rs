@@ -33,6 +33,13 @@ pub struct Stock {
     pub origin: bool,
 }
 
+impl Stock {
+    /// True if each chunk can be had in the zone.
+    const fn has_all(self) -> bool {
+        self.whole || self.origin
+    }
+}
+
 /// A zone and its holding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Station {
@@ -92,7 +99,7 @@ impl Zones {
     pub fn upstream(&self, zone: Zone, chunk: Chunk) -> Vec<Way<'_>> {
         let me = place(zone);
         let others = || self.stations.iter().filter(|(place, _)| **place != me);
-        let having = others().filter(|(_, station)| station.stock.whole || station.stock.origin);
+        let having = others().filter(|(_, station)| station.stock.has_all());
         let nearest = having.map(|(place, _)| *place).min_by_key(|place| me.0.wrapping_sub(place.0));
         let number = chunk.0 / self.tree_chunks % TREES;
         let parents = self.parents.get(number as usize).into_iter().flat_map(|parents| parents.iter().copied());
@@ -103,6 +110,20 @@ impl Zones {
         let ways = ways.chain(sources.into_iter().map(|place| (Distance(0), place)));
         let way = |(distance, place)| Some(Way { gateways: &self.stations.get(&place)?.gateways, distance });
         ways.filter_map(way).collect()
+    }
+
+    /// The zones to ask once all [upstream](Zones::upstream) have refused: what a zone says may be
+    /// wrong. Those that say that they have all come first, the nearest before others.
+    pub fn further(&self, zone: Zone) -> impl Iterator<Item = Way<'_>> {
+        let me = place(zone);
+        let mut others: Vec<(bool, u64, &Station)> = self
+            .stations
+            .iter()
+            .filter(|(place, _)| **place != me)
+            .map(|(place, station)| (!station.stock.has_all(), me.0.wrapping_sub(place.0), station))
+            .collect();
+        others.sort_unstable_by_key(|(lacks, distance, _)| (*lacks, *distance));
+        others.into_iter().map(|(_, _, station)| Way { gateways: &station.gateways, distance: Distance(0) })
     }
 
     /// True if all of the image is in stores of a zone other than `zone`.
@@ -232,5 +253,17 @@ mod tests {
         assert!(chunks().all(|chunk| asked(chunk) == BTreeSet::from([0, 1, 3, 4])));
         assert!(!map.hold_all(zone(2)));
         assert!(of(2, [(zone(2), NodeId(2), NONE)].into_iter()).upstream(zone(2), Chunk(0)).is_empty());
+    }
+
+    /// What a zone says may be wrong, so no other zone is left out for it.
+    #[test]
+    fn zones_that_say_nothing_are_asked_last() {
+        let map =
+            of(2, (0..6).map(|number| (zone(number), NodeId(number), if number % 3 == 1 { ORIGIN } else { NONE })));
+        let further: Vec<u64> = map.further(zone(2)).map(|way| gateway(&way)).collect();
+        assert_eq!(map.upstream(zone(2), Chunk(0)).last().map(gateway), Some(further[0]), "the nearest first");
+        let (having, rest) = further.split_at(2);
+        assert_eq!(having.iter().copied().collect::<BTreeSet<u64>>(), BTreeSet::from([1, 4]));
+        assert_eq!(rest.iter().copied().collect::<BTreeSet<u64>>(), BTreeSet::from([0, 3, 5]));
     }
 }

@@ -95,7 +95,8 @@ impl Room {
     pub fn apply(&mut self, at: usize, effects: Effects) {
         for (addr, bytes) in effects.datagrams {
             // Nobody is at the address of a member that was made up.
-            let Some(to) = self.members.iter().position(|member| member.me().addr == addr) else { continue };
+            let is_there = |at: &usize| self.members[*at].me().addr == addr && !self.dead.contains(at);
+            let Some(to) = (0..self.members.len()).find(is_there) else { continue };
             self.datagrams += 1;
             self.contacts[at].insert(to);
             self.contacts[to].insert(at);

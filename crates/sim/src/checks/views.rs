@@ -7,16 +7,10 @@
 
 use crate::field::Field;
 use crate::machine::number_of;
-use crate::malicious::Attack;
 use std::collections::{BTreeMap, BTreeSet};
 use vfield_core::identity::NodeId;
 
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
-    // Somebody else is said to be at an address, now and then. Each time its member is missed until
-    // it has outbid that: `expelled` bounds for how long.
-    if field.malicious().any(|(_, malice)| malice.plan.attack == Attack::Contests) {
-        return Ok(());
-    }
     let there: BTreeSet<usize> = field.honest().into_iter().collect();
     let running: BTreeSet<usize> = field.there().into_iter().collect();
     let malice = field.has_known_malice();
