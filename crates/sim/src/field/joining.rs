@@ -198,7 +198,7 @@ impl Field {
             let rate = self.links.zone_rate;
             self.zones.push(Zone { up: Pipe::new(rate), down: Pipe::new(rate), payload_came: 0 });
         }
-        self.machines.push(Machine::new(node, identity, place, zone, Port::new(self.links.rate)));
+        self.machines.push(Machine::new(node, identity, place, zone, Port::new(self.links.rates(place))));
         if self.places.len() <= place as usize {
             self.places.resize(place as usize + 1, u32::MAX);
         }

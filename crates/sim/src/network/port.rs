@@ -1,7 +1,7 @@
 //! The two ends of a link: outgoing packets wait in a queue, demand ones first; incoming ones are
 //! taken in order.
 
-use super::takes;
+use super::{Rates, takes};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use vfield_core::send_queue::SendQueue;
@@ -77,6 +77,8 @@ pub struct Port {
     pub up: Pipe,
     /// Towards the machine.
     pub down: Pipe,
+    /// Its rates when nothing slows it down.
+    own: Rates,
     /// True if an event will find it free.
     pub awaited: bool,
     /// Waiting packets, by receiver.
@@ -88,10 +90,22 @@ pub struct Port {
 }
 
 impl Port {
-    /// A link with this rate in bytes per second, for each direction.
-    pub const fn new(rate: u64) -> Self {
-        let (up, down) = (Pipe::new(rate), Pipe::new(rate));
-        Self { up, down, awaited: false, waiting: BTreeMap::new(), turns: VecDeque::new(), coming: VecDeque::new() }
+    /// An idle link.
+    pub fn new(own: Rates) -> Self {
+        let (up, down) = (Pipe::new(own.up), Pipe::new(own.down));
+        let (waiting, turns, coming) = (BTreeMap::new(), VecDeque::new(), VecDeque::new());
+        Self { up, down, own, awaited: false, waiting, turns, coming }
+    }
+
+    /// Divides the link's own rates by these factors, out and in; with 1 it is as it was.
+    pub fn slow(&mut self, up: u64, down: u64) {
+        let rates = self.own.divided(up, down);
+        (self.up.rate, self.down.rate) = (rates.up, rates.down);
+    }
+
+    /// True if nothing slows it down.
+    pub const fn is_at_its_own_rate(&self) -> bool {
+        self.up.rate == self.own.up && self.down.rate == self.own.down
     }
 
     /// Queues a packet of this many bytes.

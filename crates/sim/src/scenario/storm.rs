@@ -64,7 +64,7 @@ impl Storm {
     /// # Errors
     /// The reason why not, for the user.
     pub fn check(&self) -> Result<(), String> {
-        self.room.check()?;
+        self.room.check(self.machines() - 1 - self.room.nodes)?;
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
         refuse(self.machines() > 1 << 20, "--event: at most a million machines in all")?;
         refuse(self.depth == 0 || self.depth > 1024, "--depth: 1 to 1024 blocks")?;
