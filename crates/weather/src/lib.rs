@@ -5,11 +5,15 @@
 //! words. Invariant: an event or a list is read back as it is written. It has no dependencies and
 //! causes no fault.
 
+pub mod busy;
 pub mod each;
 pub mod link;
+pub mod think;
 
+pub use busy::{Busy, Share};
 pub use each::Each;
 pub use link::{Link, Links, Rate, Rates};
+pub use think::{Think, Thinks};
 
 use std::fmt;
 use std::str::FromStr;

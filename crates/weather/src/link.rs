@@ -162,6 +162,17 @@ impl FromStr for Link {
     }
 }
 
+/// The least time in seconds in which links bring all of an image to all readers, if no store has
+/// any of it: that of the slowest of the readers' `downlinks`, that of all `uplinks` together, and
+/// that of the `origin`'s uplink, if all of the image has to come from there. Rates are in bytes a
+/// second.
+pub fn bound_s(image_bytes: u64, downlinks: &[u64], uplinks: impl Iterator<Item = u64>, origin: Option<u64>) -> f64 {
+    let bytes = image_bytes as f64;
+    let slowest = downlinks.iter().map(|rate| bytes / *rate as f64).fold(0.0, f64::max);
+    let together = bytes * downlinks.len() as f64 / uplinks.sum::<u64>() as f64;
+    slowest.max(together).max(origin.map_or(0.0, |rate| bytes / rate as f64))
+}
+
 impl Links {
     /// The rates of a machine's link: its own, that of all, or else `usual` both ways.
     pub fn rates(&self, machine: usize, usual: Rate, seed: u64) -> Rates {

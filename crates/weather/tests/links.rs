@@ -134,6 +134,17 @@ fn drawn_links_are_spread_evenly_over_the_magnitudes() {
 }
 
 #[test]
+fn the_tightest_link_bounds_a_room() {
+    let bound = |down: &[u64], up: &[u64], origin| vfield_weather::link::bound_s(120, down, up.iter().copied(), origin);
+    let close = |bound: f64, expected: f64| assert!((bound - expected).abs() < 1e-9, "{bound}, not {expected}");
+    close(bound(&[10, 10, 10], &[10; 4], Some(10)), 12.0);
+    close(bound(&[10, 2, 10], &[10; 4], Some(10)), 60.0);
+    close(bound(&[10, 10, 10], &[4, 1, 1, 4], Some(4)), 36.0);
+    close(bound(&[10, 10, 10], &[1, 20, 20, 20], Some(1)), 120.0);
+    close(bound(&[10, 10, 10], &[1, 20, 20, 20], None), 12.0);
+}
+
+#[test]
 fn a_file_has_the_same_words() {
     let file = |name: &str, text: &str| {
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
