@@ -149,13 +149,17 @@ fn play(chaos: &Chaos, field: &mut Field) {
 }
 
 /// Time for stores to fill. The slowest use a tenth of their links, or of their time if an answer
-/// is longer on its way than on the link; they request two chunks at once.
+/// is longer on its way than on the link; they request two chunks at once. All may wait for the
+/// slowest link.
 fn filling(chaos: &Chaos) -> Duration {
     let chunks = chaos.image.chunks() as f64;
     let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
     let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;
-    Duration::from_secs_f64(FILLS * (bytes / chaos.links.rate as f64 + chunks * round_trip / 2.0) / share)
+    let places = 0..=chaos.starts.len() as u32;
+    let slowest = places.map(|place| chaos.links.rates(place)).map(|own| own.up.min(own.down)).min();
+    let rate = slowest.unwrap_or(chaos.links.rate) as f64;
+    Duration::from_secs_f64(FILLS * (bytes / rate + chunks * round_trip / 2.0) / share)
 }
 
 /// Mends all faults that can be mended; dead machines stay dead.
