@@ -56,6 +56,9 @@ pub struct Links {
     pub own: weather::Links,
     /// The seed of those that are drawn.
     pub seed: u64,
+    /// Bytes that pass a machine's link at once after idle time, in each direction; 0: a link that
+    /// has been idle is no faster.
+    pub burst: u64,
     /// From one end to the other, for one bit.
     pub delay: Duration,
     /// Most additional delay, drawn for each message.
@@ -82,6 +85,7 @@ impl Default for Links {
             rate: GIGABIT,
             own: weather::Links::default(),
             seed: 0,
+            burst: 0,
             delay: Duration::from_micros(150),
             jitter: Duration::from_micros(100),
             discipline: Discipline::Fifo,

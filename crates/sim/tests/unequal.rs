@@ -3,10 +3,12 @@
 use serde_json::Value;
 use std::process::Command;
 
-/// The report of a storm of a cold room with an image of 4 MiB.
+/// The report of a storm, with an image of 4 MiB unless another one is asked for.
 fn storm(args: &[&str]) -> Value {
+    let image = if args.contains(&"--image") { &[][..] } else { &["--image", "4M"] };
     let done = Command::new(env!("CARGO_BIN_EXE_vfield-sim"))
-        .args(["storm", "--image", "4M", "--json"])
+        .args(["storm", "--json"])
+        .args(image)
         .args(args)
         .output()
         .expect("the simulator runs");
@@ -71,4 +73,29 @@ fn events_divide_a_machines_own_rate() {
     let back = storm(&["-n", "1", "--links", "100M,10M@1", "--event", "0s:slow:1:2", "--event", "1s:back:1"]);
     let time = own_link(&back, 1);
     assert!((1.1..1.4).contains(&time), "{time} of its own link's time, a second of 3.4 at half of its rate");
+}
+
+/// An image that fits into the buckets of both links.
+#[test]
+fn a_burst_passes_at_once() {
+    let room = ["-n", "1", "--image", "2M", "--link", "1M", "--warm", "--store", "0"];
+    let time = |burst| number(&storm(&[&room[..], &["--burst", burst]].concat()), "finish_over_limit");
+    let (without, with) = (time("0"), time("4M"));
+    assert!(without >= 1.0 && with < 0.5, "{without} of the link's time without a burst, {with} with one");
+}
+
+#[test]
+fn a_busy_machine_takes_its_time() {
+    let time = |busy| own_link(&storm(&["-n", "1", "--link", "1G", "--busy", busy]), 1);
+    let (idle, busy) = (time("1@1"), time("100@1"));
+    // Two seconds for each GB that comes, a hundred times, beside 8 s for each GB on the link.
+    assert!(idle < 2.0 && (15.0..50.0).contains(&busy), "{idle} and {busy} of its own link's time");
+}
+
+/// Sixteen blocks of 256 KiB.
+#[test]
+fn a_reader_that_thinks_takes_as_long_as_that() {
+    let finish = |think| number(&storm(&["-n", "1", "--link", "1G", "--think", think]), "finish_s");
+    let (quick, slow) = (finish("0@1"), finish("1s@1"));
+    assert!(quick < 0.5 && (16.0..16.5).contains(&slow), "{quick} s and {slow} s");
 }

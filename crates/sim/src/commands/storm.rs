@@ -10,7 +10,7 @@ use crate::network::walls::Wall;
 use crate::reader::{Order, Reader};
 use crate::report::{Report as _, Spread, StormReport, cpu_s, peak_rss_bytes};
 use crate::scenario::storm::{Reading, Storm};
-use crate::scenario::weather::Trouble;
+use crate::scenario::weather::{Trouble, link};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -105,6 +105,7 @@ impl Counters {
 impl<'a> Run<'a> {
     fn new(storm: &'a Storm) -> Self {
         let mut field = storm.room.field();
+        field.think = storm.think.clone().unwrap_or_default();
         for &machine in &storm.trace_node {
             field.explain.watch(machine);
         }
@@ -254,13 +255,11 @@ impl<'a> Run<'a> {
 
     /// See [`StormReport::bound_s`].
     fn bound_s(&self) -> f64 {
-        let bytes = self.storm.room.image as f64;
-        let slowest = self.counted().map(|reader| self.rates(reader.machine).down).min().unwrap_or(u64::MAX);
+        let downlinks: Vec<u64> = self.counted().map(|reader| self.rates(reader.machine).down).collect();
         let senders = usize::from(self.storm.origin_gone)..self.field.machines.len();
-        let uplinks: u64 = senders.map(|machine| self.rates(machine).up).sum();
-        let together = bytes * self.counted().count() as f64 / uplinks as f64;
-        let origin = if self.storm.warm { 0.0 } else { bytes / self.rates(0).up as f64 };
-        (bytes / slowest as f64).max(together).max(origin)
+        let uplinks = senders.map(|machine| self.rates(machine).up);
+        let origin = (!self.storm.warm).then(|| self.rates(0).up);
+        link::bound_s(self.storm.room.image, &downlinks, uplinks, origin)
     }
 
     fn report(&self, began: Instant) -> StormReport {

@@ -41,6 +41,14 @@ pub struct Room {
     /// each machine on a logarithmic scale. Example: 100M,10M@3,1G/100M@5..9
     #[arg(long, value_parser = weather::Links::typed, value_name = "LINKS|FILE")]
     pub links: Option<weather::Links>,
+    /// Bytes that pass a machine's link at once after idle time, in each direction, as in a token
+    /// bucket; the laboratory's links have 64K
+    #[arg(long, default_value = "0", value_parser = units::bytes_or_none, value_name = "SIZE")]
+    pub burst: u64,
+    /// Machines whose node has a processor divided by FACTOR, or a file of them: FACTOR@I,
+    /// FACTOR@I..J or FACTOR@I..J/2; others are infinitely fast. Example: 20@3
+    #[arg(long, value_parser = weather::Busy::typed, value_name = "BUSY|FILE")]
+    pub busy: Option<weather::Busy>,
     /// Store of each node: a share, a size, or random
     #[arg(long, default_value = "100%", value_name = "STORE")]
     pub store: Store,
@@ -108,6 +116,7 @@ impl Room {
         refuse(self.limit.is_zero(), "--limit: some time")?;
         let machines = self.nodes.saturating_add(1).saturating_add(joiners);
         self.links.as_ref().map_or(Ok(()), |links| links.check(machines)).map_err(|why| format!("--links {why}"))?;
+        self.busy.as_ref().map_or(Ok(()), |busy| busy.check(machines)).map_err(|why| format!("--busy {why}"))?;
         refuse(self.delay > Duration::from_secs(10), "--delay: at most 10 s")
     }
 
@@ -133,6 +142,7 @@ impl Room {
             rate: self.usual_link(),
             own: self.links.clone().unwrap_or_default(),
             seed: self.seed,
+            burst: self.burst,
             delay: self.delay,
             jitter: self.delay / 2,
             zone_size: self.zone_size.unwrap_or(0),
@@ -142,6 +152,7 @@ impl Room {
             packet_payload,
             ..Links::default()
         };
+        field.busy = self.busy.clone().unwrap_or_default();
         field.config = self.config();
         field.checks = Checks::rare();
         field.keeps_notices = false;

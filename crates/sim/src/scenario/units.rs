@@ -31,6 +31,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     if bytes >= 1.0 && bytes < (1u64 << 50) as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
+/// The same, or `0`.
+///
+/// # Errors
+/// The reason, for the user.
+pub fn bytes_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { bytes(text) }
+}
+
 /// The bytes per second of a link rate in decimal bits per second: `100M`, `1G`, `2.5Gbit`.
 ///
 /// # Errors
