@@ -146,9 +146,8 @@ impl Reader {
         (self.ended && self.open.is_empty() && self.held.is_empty()) || self.failed.is_some()
     }
 
-    /// Takes out the blocks that are read. Without a think time it is done with them; else it works
-    /// on them one after the other, and their places are free only then: returns when that is for
-    /// each of them.
+    /// Takes out the blocks that are read. A reader with a think time works on them one after the
+    /// other, and their places are free only then. Returns the end of each of these times.
     pub fn take(&mut self, now: Time) -> Vec<Time> {
         let before = self.open.len();
         self.open.retain(|block| !block.left.is_empty());

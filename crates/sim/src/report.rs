@@ -62,8 +62,7 @@ pub struct StormReport {
     /// The same of each machine, listed like [`StormReport::nodes_over_limit`].
     pub nodes_own_link: Vec<(usize, f64)>,
     /// The least time in seconds in which the links of the machines bring all of the image to all
-    /// readers, if no store has any of it: that of the slowest downlink, that of all uplinks
-    /// together, and in a cold field that of the origin's uplink.
+    /// readers, if no store has any of it: see [`vfield_weather::link::bound_s`].
     pub bound_s: f64,
     /// Finish of the last reader, as a multiple of that.
     pub finish_over_bound: f64,

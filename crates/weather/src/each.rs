@@ -1,8 +1,8 @@
 //! What each machine has: entries such as `100M,10M@3,1G@5..9/2`, for all machines or for some.
 //!
-//! Owns the places after the `@`; what stands before it is a [`Trait`]. Invariants: no machine has
-//! two entries, at most one entry is for all, and a list is read back as it is written. Used
-//! through [`crate::Links`] and the other lists of this crate.
+//! Owns the places after the `@`; a [`Trait`] stands before it. Invariants: no machine has two
+//! entries, at most one entry is for all, and a list is read back as it is written. Used through
+//! [`crate::Links`] and the other lists of this crate.
 
 use std::fmt;
 use std::path::Path;
@@ -17,7 +17,7 @@ const FILE_MAX: u64 = 1 << 20;
 pub trait Trait: Copy + PartialEq + fmt::Display + FromStr<Err = String> {
     /// What a machine has one of, such as `link`.
     const NAME: &'static str;
-    /// Examples, for the one who typed something else.
+    /// Examples, for the error about something else.
     const EXAMPLE: &'static str;
 }
 
@@ -36,7 +36,7 @@ impl Machines {
         if first > last || last >= MACHINES_MAX || step == 0 { None } else { Some(Self { first, last, step }) }
     }
 
-    /// Their numbers.
+    /// The numbers of these machines, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (self.first..=self.last).step_by(self.step)
     }
@@ -135,7 +135,7 @@ impl<T: Trait> Each<T> {
     /// Checks that all machines of the list are there, which are numbered from 0.
     ///
     /// # Errors
-    /// The first entry with one that is not, for the one who typed it.
+    /// The first entry with a missing machine, in one line.
     pub fn check(&self, machines: usize) -> Result<(), String> {
         let beyond = self.others.iter().find(|(entry, _)| entry.iter().last().is_some_and(|last| last >= machines));
         let last = machines.saturating_sub(1);
@@ -148,7 +148,7 @@ impl<T: Trait> Each<T> {
     /// name of a file that has them.
     ///
     /// # Errors
-    /// In one line, for the one who typed it.
+    /// The first wrong entry, in one line.
     pub fn typed(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) {
             return text.parse();

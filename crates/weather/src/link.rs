@@ -1,7 +1,7 @@
 //! Links of unequal machines: `100M`, `1G/100M` with an uplink of its own, `1G:32` drawn.
 //!
-//! Invariants: each direction has at least [`Rate::MIN_BITS`], drawn or not, and the same seed
-//! gives a machine the same link in the laboratory and in the simulator.
+//! Invariants: each direction has at least [`Rate::MIN_BITS`], drawn or not. The same seed gives a
+//! machine the same link in the laboratory and in the simulator.
 
 use crate::each::{Each, Trait};
 use std::fmt;
@@ -100,9 +100,9 @@ impl Link {
         self.factor > 1
     }
 
-    /// The rates of a machine's link. A drawn one has a factor from 1 to the highest that is
-    /// equally likely on a logarithmic scale: real links differ by powers of ten, and as many are
-    /// divided by 1 to 2 as by 16 to 32. One factor divides both directions.
+    /// The rates of a machine's link. The factor of a drawn one is equally likely on a logarithmic
+    /// scale, since real links differ by powers of ten. As many links are divided by 1 to 2 as by
+    /// 16 to 32. One factor divides both directions.
     pub fn rates(self, machine: usize, seed: u64) -> Rates {
         if !self.is_drawn() {
             return self.rates;
@@ -163,9 +163,9 @@ impl FromStr for Link {
 }
 
 /// The least time in seconds in which links bring all of an image to all readers, if no store has
-/// any of it: that of the slowest of the readers' `downlinks`, that of all `uplinks` together, and
-/// that of the `origin`'s uplink, if all of the image has to come from there. Rates are in bytes a
-/// second.
+/// any of it. It is the longest of three times: that of the slowest of the readers' `downlinks`,
+/// that of all `uplinks` together, and that of the `origin`'s uplink. The last counts if all of the
+/// image has to come from there. Rates are in bytes a second.
 pub fn bound_s(image_bytes: u64, downlinks: &[u64], uplinks: impl Iterator<Item = u64>, origin: Option<u64>) -> f64 {
     let bytes = image_bytes as f64;
     let slowest = downlinks.iter().map(|rate| bytes / *rate as f64).fold(0.0, f64::max);

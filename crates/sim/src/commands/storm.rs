@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
         self.field.links.rates(self.field.machines[machine].place)
     }
 
-    /// See [`StormReport::bound_s`].
+    /// The bound of all readers that are to finish.
     fn bound_s(&self) -> f64 {
         let downlinks: Vec<u64> = self.counted().map(|reader| self.rates(reader.machine).down).collect();
         let senders = usize::from(self.storm.origin_gone)..self.field.machines.len();

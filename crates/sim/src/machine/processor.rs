@@ -3,9 +3,9 @@
 use std::time::Duration;
 use vfield_core::time::Time;
 
-/// Processor time of a message, whatever its length. The two costs together are 4 s for each GB
-/// that comes and goes on as chunks of 64 KiB, with their requests: what a node takes in storms of
-/// real processes (docs/benchmarks/storms.md). With too little a busy machine does not show.
+/// Processor time of a message, whatever its length. Together with [`KIB`] it is 4 s for each GB
+/// that comes and goes on in chunks of 64 KiB. Nodes of real processes take as much in storms
+/// (docs/benchmarks/storms.md). With too little a busy machine does not show.
 const MESSAGE: Duration = Duration::from_micros(15);
 /// Processor time of each KiB of a message, in or out.
 const KIB: Duration = Duration::from_nanos(1_800);

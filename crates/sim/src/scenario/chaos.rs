@@ -248,8 +248,8 @@ fn links(dice: &mut Dice) -> Links {
     }
 }
 
-/// The links of machines that are no equals: of a quarter of all seeds, where each machine has all,
-/// a quarter or a tenth of `rate`, in bytes a second.
+/// The links of machines that are no equals, in a quarter of all seeds. Each machine has all, a
+/// quarter or a tenth of `rate`, in bytes a second.
 fn unequal(dice: &mut Dice, nodes: usize, rate: u64) -> weather::Links {
     if !dice.percent(25) {
         return weather::Links::default();

@@ -35,10 +35,10 @@ pub struct Room {
     /// Rate of each machine's link, each way on its own, in bits a second
     #[arg(long, default_value = "1G", value_parser = units::rate, value_name = "RATE")]
     pub link: u64,
-    /// Links of unequal machines, or a file of them: RATE for all (it replaces --link), RATE@I for
-    /// one, RATE@I..J for a range with both ends, RATE@I..J/2 for every second of it (machine 0 is
-    /// the origin). RATE is as above; DOWN/UP; or RATE:FACTOR, divided by 1 to FACTOR, drawn for
-    /// each machine on a logarithmic scale. Example: 100M,10M@3,1G/100M@5..9
+    /// Links of unequal machines, or a file of them. RATE is for all and replaces --link; RATE@I is
+    /// for one machine, RATE@I..J for a range with both ends, RATE@I..J/2 for every second of it.
+    /// Machine 0 is the origin. DOWN/UP gives a link two rates. RATE:FACTOR is divided by 1 to
+    /// FACTOR, drawn for each machine on a logarithmic scale. Example: 100M,10M@3,1G/100M@5..9
     #[arg(long, value_parser = weather::Links::typed, value_name = "LINKS|FILE")]
     pub links: Option<weather::Links>,
     /// Bytes that pass a machine's link at once after idle time, in each direction, as in a token
