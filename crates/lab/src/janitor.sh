@@ -25,7 +25,8 @@ done
 for netns in /run/netns/"$tag"-*; do
     [ -e "$netns" ] && ip netns del "${netns##*/}"
 done
-for group in /sys/fs/cgroup/memory/"$tag"-memory /sys/fs/cgroup/"$tag"-memory; do
+for group in /sys/fs/cgroup/memory/"$tag"-memory /sys/fs/cgroup/cpu/"$tag"-cpu* /sys/fs/cgroup/"$tag"-memory \
+    /sys/fs/cgroup/"$tag"-cpu*; do
     [ -d "$group" ] && rmdir "$group"
 done
 # What the bounds of the kernel's table of neighbours were. Of nobody else's directory: anyone may make one.

@@ -75,13 +75,21 @@ impl Lab {
     /// # Errors
     /// Without root, or where the kernel has no namespaces, bridges or shapers.
     pub fn namespaces(count: usize, link: Link) -> Result<Self, LabError> {
+        Self::namespaces_with(count, |_| link)
+    }
+
+    /// The same, where each host has the link that its number is given.
+    ///
+    /// # Errors
+    /// Those of [`Lab::namespaces`].
+    pub fn namespaces_with(count: usize, link: impl Fn(usize) -> Link) -> Result<Self, LabError> {
         let mut lab = Self::start()?;
         let tag = lab.tag().to_owned();
         let switch = Switch::make(format!("{tag}-sw"))?;
         lab.add_hosts(count, |index| {
             let netns = format!("{tag}-{index}");
             let addr = Ipv4Addr::new(198, 18, 0, u8::try_from(index + 1).expect("bounded by HOSTS_MAX"));
-            switch.plug_in(&netns, &format!("p{index}"), addr, link)?;
+            switch.plug_in(&netns, &format!("p{index}"), addr, link(index))?;
             Ok((Some((netns, switch.clone())), SocketAddr::from((addr, PORT))))
         })?;
         Ok(lab)
@@ -212,13 +220,13 @@ impl Lab {
         host.switch().port(&host.port())
     }
 
-    /// Changes the rate of one host's link, both ways.
+    /// Changes the rates of one host's link.
     ///
     /// # Panics
     /// On a loopback lab.
     pub fn shape(&self, host: &Host, link: Link) -> Result<(), LabError> {
         host.switch().shape(&host.port(), link)?;
-        link.shape(host.netns().expect("a lab of namespaces"), "eth0")
+        link.shape_up(host.netns().expect("a lab of namespaces"), "eth0")
     }
 
     /// Traffic of each host's link, in the order of the hosts.

@@ -15,31 +15,49 @@ const _: () = assert!(GSO_BYTES <= BURST_BYTES);
 /// Maximum queue of a direction, in milliseconds of its rate: a switch port's buffer.
 const BUFFER_MS: u64 = 50;
 
-/// The kind of link that each host gets, the same in both directions.
+/// The kind of link that a host gets: a rate in kbit/s in each direction; `None`: as fast as the
+/// machine is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Rate in kbit/s; `None`: as fast as the machine is.
-    pub kbit: Option<u64>,
+    /// Towards the host.
+    pub down_kbit: Option<u64>,
+    /// Out of the host.
+    pub up_kbit: Option<u64>,
 }
 
 impl Link {
     /// A link without a limit.
-    pub const FAST: Self = Self { kbit: None };
+    pub const FAST: Self = Self { down_kbit: None, up_kbit: None };
 
     /// A link with a rate, in Mbit/s, for each direction on its own.
     pub const fn mbit(mbit: u64) -> Self {
-        Self { kbit: Some(mbit * 1000) }
+        Self::kbit(mbit * 1000, mbit * 1000)
     }
 
-    /// The same link at a part of its rate; one without a limit stays as it is.
+    /// A link with a rate for each direction, in kbit/s.
+    pub const fn kbit(down: u64, up: u64) -> Self {
+        Self { down_kbit: Some(down), up_kbit: Some(up) }
+    }
+
+    /// The same link at a part of its rates; a direction without a limit stays as it is.
     #[must_use]
     pub fn slower(self, factor: u64) -> Self {
-        Self { kbit: self.kbit.map(|kbit| (kbit / factor.max(1)).max(1)) }
+        let slower = |kbit: Option<u64>| kbit.map(|kbit| (kbit / factor.max(1)).max(1));
+        Self { down_kbit: slower(self.down_kbit), up_kbit: slower(self.up_kbit) }
     }
 
-    /// Puts the token bucket on what a device of a namespace sends.
-    pub(crate) fn shape(self, netns: &str, device: &str) -> Result<(), LabError> {
-        let Some(kbit) = self.kbit else { return Ok(()) };
+    /// Puts the downlink's token bucket on the switch's device.
+    pub(crate) fn shape_down(self, switch: &str, device: &str) -> Result<(), LabError> {
+        self.down_kbit.map_or(Ok(()), |kbit| Self::shape(kbit, switch, device))
+    }
+
+    /// Puts the uplink's token bucket on the host's device.
+    pub(crate) fn shape_up(self, host: &str, device: &str) -> Result<(), LabError> {
+        self.up_kbit.map_or(Ok(()), |kbit| Self::shape(kbit, host, device))
+    }
+
+    /// Puts a token bucket on what a device of a namespace sends.
+    fn shape(kbit: u64, netns: &str, device: &str) -> Result<(), LabError> {
         let limit_bytes = kbit * BUFFER_MS / 8 + BURST_BYTES;
         let (rate, burst, limit, gso) =
             (format!("{kbit}kbit"), BURST_BYTES.to_string(), limit_bytes.to_string(), GSO_BYTES.to_string());

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use vfield_lab::cgroup::{self, Cgroup};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
 use vfield_lab::{Lab, LabError, Link, wait_until};
@@ -81,6 +82,26 @@ fn a_link_has_the_rate_it_was_given() -> Result<(), LabError> {
     // Headers take four hundredths, the first burst is free; a busy machine may be slower, never
     // faster.
     assert!(mbit < 215.0, "{mbit} Mbit/s over a link of 200");
+    Ok(())
+}
+
+/// The kernel counts each time that it stopped the group.
+#[test]
+fn a_busy_host_has_a_part_of_a_processor() -> Result<(), LabError> {
+    if !have(&[Need::Root]) || !cgroup::of_processors_are_there() {
+        return Ok(());
+    }
+    let lab = Lab::loopback(1)?;
+    let tag = lab.dir().file_name().expect("a tag").to_string_lossy().into_owned();
+    let group = Cgroup::of_processor(&tag, 0, 20)?;
+    let worker = lab.host(0).spawn("worker", lab.host(0).command("sh").args(["-c", "while :; do :; done"]))?;
+    group.take(worker.pid())?;
+    let [path] = &cgroup::left(&tag)[..] else { panic!("one group: {:?}", cgroup::left(&tag)) };
+    let stopped = |line: &str| line.strip_prefix("nr_throttled ").is_some_and(|times| times.trim() != "0");
+    let said = || std::fs::read_to_string(path.join("cpu.stat")).unwrap_or_default();
+    wait_until("the group has used its part up", SOON, || said().lines().any(stopped))?;
+    drop((worker, lab, group));
+    assert!(cgroup::left(&tag).is_empty());
     Ok(())
 }
 

@@ -57,6 +57,26 @@ fn one_server_sends_everything_to_everyone() -> Result<(), LabError> {
 }
 
 #[test]
+fn hosts_have_links_of_their_own() -> Result<(), LabError> {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    let plan = |links: &str| {
+        let links = links.parse().expect("links");
+        Plan { system: System::Chain, readers: 3, links, size_bytes: 4 << 20, ..Plan::default() }
+    };
+    let slow_down = storm(&plan("50M,10M/50M@3"))?;
+    let own: Vec<_> = slow_down.nodes.iter().map(|node| node.own_link).collect();
+    // 3.4 s over the slow link, 0.7 s over the others. The burst of 64 KiB is free.
+    assert!(own[2] > 0.95 && own[0] < 3.0, "{own:?}: {}", slow_down.line());
+    assert!((slow_down.bound_s - 3.355).abs() < 0.01 && slow_down.makespan_s > 3.1, "{}", slow_down.line());
+    let slow_up = storm(&plan("50M,50M/10M@0"))?;
+    assert!(slow_up.nodes.iter().all(|node| node.own_link > 4.5), "{}", slow_up.line());
+    assert!((0.95..1.5).contains(&slow_up.finish_over_bound), "{}", slow_up.line());
+    Ok(())
+}
+
+#[test]
 fn trouble_befalls_whom_it_is_meant_for() -> Result<(), LabError> {
     if !have(&[Need::Root]) {
         return Ok(());

@@ -139,9 +139,8 @@ impl Fault {
             Self::Mend(from, to) => field.tear_down(&wall(from, to)),
             Self::Reset(a, b) => field.break_link(at(field, *a), at(field, *b)),
             Self::Slow(place, out, into) => {
-                let (machine, rate) = (at(field, *place), field.links.rate);
-                let port = &mut field.machines[machine].port;
-                (port.up.rate, port.down.rate) = ((rate / out).max(1), (rate / into).max(1));
+                let machine = at(field, *place);
+                field.machines[machine].port.slow(*out, *into);
             }
             Self::Jump(place, by) => field.jump(at(field, *place), *by),
             Self::Join(count, percent) => {

@@ -33,6 +33,8 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::node::{Input, Output};
 use vfield_core::time::Time;
+use vfield_core::wire::Priority;
+use vfield_weather::{Busy, Thinks};
 
 /// Interval at which a machine that owes an answer sends a sign of life.
 const BEAT: Duration = Duration::from_millis(50);
@@ -55,6 +57,10 @@ enum Event {
     Enter(u32),
     /// A packet has arrived completely.
     Deliver(u32),
+    /// A busy machine has read a packet.
+    Taken(u32),
+    /// A busy machine has made a packet.
+    Made(u32, Priority),
     /// The shell of a machine notices something.
     Tell(u32, Box<Input>),
     /// A request has ended without an answer.
@@ -94,6 +100,10 @@ pub struct Field {
     pub config: Config,
     /// The properties of the network.
     pub links: Links,
+    /// Machines that are busy with other things, by place; of those that are started from now on.
+    pub busy: Busy,
+    /// Think times of readers that begin from now on, by place.
+    pub think: Thinks,
     /// The uplinks of the zones, by number.
     pub zones: Vec<Zone>,
     /// The checkers in use.
@@ -149,6 +159,8 @@ impl Field {
             readers: Vec::new(),
             config,
             links: Links::default(),
+            busy: Busy::default(),
+            think: Thinks::default(),
             zones: Vec::new(),
             checks: Checks::all(),
             violation: None,
@@ -222,6 +234,8 @@ impl Field {
             Event::Hop(packet) => self.hop(packet),
             Event::Enter(machine) => self.enter(machine),
             Event::Deliver(packet) => self.deliver(packet),
+            Event::Taken(packet) => self.take(packet),
+            Event::Made(packet, priority) => self.put_out(packet, priority),
             Event::Tell(machine, input) => {
                 if self.machines[machine as usize].fault == Fault::Paused {
                     self.frozen.entry(machine).or_default().push(Event::Tell(machine, input));

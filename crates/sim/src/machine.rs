@@ -3,12 +3,14 @@
 
 pub mod flights;
 pub mod lane;
+pub mod processor;
 pub mod shelf;
 
 use crate::malicious::Malice;
 use crate::network::Port;
 use flights::Flights;
 use lane::Lane;
+use processor::Processor;
 use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -113,6 +115,8 @@ pub struct Machine {
     pub wake_at: Option<Time>,
     /// The machine's network link.
     pub port: Port,
+    /// Its processor, if it is a busy machine; others are infinitely fast.
+    pub processor: Option<Processor>,
     /// The traffic over its link.
     pub traffic: Traffic,
     /// The notices of its core, if the field keeps them.
@@ -186,6 +190,7 @@ impl Machine {
             callers: BTreeSet::new(),
             wake_at: None,
             port,
+            processor: None,
             traffic: Traffic::default(),
             notices: Vec::new(),
             admission: None,

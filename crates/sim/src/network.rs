@@ -14,6 +14,7 @@ pub use port::{Pipe, Port};
 pub use walls::Walls;
 
 use std::time::Duration;
+use vfield_weather as weather;
 
 /// Bytes a second of Gigabit Ethernet.
 pub const GIGABIT: u64 = 125_000_000;
@@ -28,12 +29,36 @@ pub enum Discipline {
     Fair,
 }
 
+/// The rates of a machine's link, in bytes a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// Out of the machine.
+    pub up: u64,
+    /// Towards the machine.
+    pub down: u64,
+}
+
+impl Rates {
+    /// The rates of this link at a part of its rate, for each direction.
+    #[must_use]
+    pub fn divided(self, up: u64, down: u64) -> Self {
+        Self { up: (self.up / up.max(1)).max(1), down: (self.down / down.max(1)).max(1) }
+    }
+}
+
 /// The properties of the links.
 #[derive(Debug, Clone)]
 pub struct Links {
-    /// Bytes a second of each machine's link, in each direction; of machines that are started from
-    /// now on.
+    /// Bytes a second of each machine's link, in each direction, unless [`Links::own`] says
+    /// otherwise; of machines that are started from now on.
     pub rate: u64,
+    /// The links of unequal machines, by place.
+    pub own: weather::Links,
+    /// The seed of those that are drawn.
+    pub seed: u64,
+    /// Bytes that pass a machine's link at once after idle time, in each direction; 0: a link that
+    /// has been idle is no faster.
+    pub burst: u64,
     /// From one end to the other, for one bit.
     pub delay: Duration,
     /// Most additional delay, drawn for each message.
@@ -58,6 +83,9 @@ impl Default for Links {
     fn default() -> Self {
         Self {
             rate: GIGABIT,
+            own: weather::Links::default(),
+            seed: 0,
+            burst: 0,
             delay: Duration::from_micros(150),
             jitter: Duration::from_micros(100),
             discipline: Discipline::Fifo,
@@ -79,6 +107,14 @@ impl Links {
     /// Bytes that `bytes` of payload take on the wire.
     pub const fn on_the_wire(&self, bytes: u64) -> u64 {
         if self.packet_payload == 0 { bytes } else { bytes + bytes.div_ceil(self.packet_payload) * self.packet_headers }
+    }
+
+    /// The rates of the link at a place.
+    pub fn rates(&self, place: u32) -> Rates {
+        self.own.of(place as usize).map_or(Rates { up: self.rate, down: self.rate }, |link| {
+            let weather::Rates { down, up } = link.rates(place as usize, self.seed);
+            Rates { up: up.bytes(), down: down.bytes() }
+        })
     }
 
     /// The zone of a place.

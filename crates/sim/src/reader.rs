@@ -2,6 +2,7 @@
 //! its waits.
 
 use crate::dice::Dice;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +108,10 @@ pub struct Reader {
     pub waits: u32,
     /// Why it gave up.
     pub failed: Option<ReadError>,
+    /// The time that it works on each block before it reads on.
+    pub think: Duration,
+    /// When it will be done with each block that it has read and works on, oldest first.
+    held: VecDeque<Time>,
     tokens: u64,
     ended: bool,
 }
@@ -129,6 +134,8 @@ impl Reader {
             times: None,
             waits: 0,
             failed: None,
+            think: Duration::ZERO,
+            held: VecDeque::new(),
             tokens: 0,
             ended: false,
         }
@@ -136,12 +143,31 @@ impl Reader {
 
     /// True if it has read all it wanted, or has given up.
     pub fn is_done(&self) -> bool {
-        (self.ended && self.open.is_empty()) || self.failed.is_some()
+        (self.ended && self.open.is_empty() && self.held.is_empty()) || self.failed.is_some()
+    }
+
+    /// Takes out the blocks that are read. A reader with a think time works on them one after the
+    /// other, and their places are free only then. Returns the end of each of these times.
+    pub fn take(&mut self, now: Time) -> Vec<Time> {
+        let before = self.open.len();
+        self.open.retain(|block| !block.left.is_empty());
+        while self.held.front().is_some_and(|done| *done <= now) {
+            self.held.pop_front();
+        }
+        if self.think.is_zero() {
+            return Vec::new();
+        }
+        let think = |_| {
+            let done = self.held.back().copied().unwrap_or(now) + self.think;
+            self.held.push_back(done);
+            done
+        };
+        (self.open.len()..before).map(think).collect()
     }
 
     /// Begins the next block, if there is one and fewer than its depth are in flight.
     pub fn begin(&mut self, now: Time) -> Option<Range<u64>> {
-        if self.ended || self.open.len() >= self.depth {
+        if self.ended || self.open.len() + self.held.len() >= self.depth {
             return None;
         }
         let next = self.order.next();

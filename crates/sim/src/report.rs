@@ -41,7 +41,7 @@ pub struct StormReport {
     pub nodes: usize,
     /// Length of the image.
     pub image_bytes: u64,
-    /// Bytes a second of a link.
+    /// Bytes a second towards a machine without a link of its own.
     pub link_bytes_per_s: u64,
     /// Finish of the last reader, as a multiple of the link's time for the image.
     pub finish_over_limit: f64,
@@ -56,6 +56,16 @@ pub struct StormReport {
     /// The same of each machine, in fields of up to 1000 of them; the machine's number and its
     /// time.
     pub nodes_over_limit: Vec<(usize, f64)>,
+    /// Each reader's own time, from its own start, as a multiple of the time that its own machine's
+    /// downlink needs for the image. It may be below 1 where a store has a part of the image.
+    pub own_link: Spread,
+    /// The same of each machine, listed like [`StormReport::nodes_over_limit`].
+    pub nodes_own_link: Vec<(usize, f64)>,
+    /// The least time in seconds in which the links of the machines bring all of the image to all
+    /// readers, if no store has any of it: see [`vfield_weather::link::bound_s`].
+    pub bound_s: f64,
+    /// Finish of the last reader, as a multiple of that.
+    pub finish_over_bound: f64,
     /// Readers that did not finish in time.
     pub unfinished: usize,
     /// Bytes of chunks that the origin sent, in images.
@@ -87,8 +97,8 @@ pub struct StormReport {
 impl Report for StormReport {
     fn line(&self) -> String {
         format!(
-            "N={} S={:.1} MB: last {:.3} of S/B ({:.2} s), median {:.3}, first {:.3}; own {:.2} {:.2} {:.2}; origin x{:.3}, \
-             zone x{}, control {:.2} %, longest stall {:.2} s, unfinished {}; {} events in {:.1} s, {} MiB",
+            "N={} S={:.1} MB: last {:.3} of S/B ({:.2} s), median {:.3}, first {:.3}; own {:.2} {:.2} {:.2}; \
+             own link: median {:.2}, worst {:.2}{}; bound {:.2} s, last {:.2} of it; origin x{:.3}, zone x{}, control {:.2} %, longest stall {:.2} s, unfinished {}; {} events in {:.1} s, {} MiB",
             self.nodes,
             self.image_bytes as f64 / 1e6,
             self.finish_over_limit,
@@ -98,6 +108,11 @@ impl Report for StormReport {
             self.own_over_limit.least,
             self.own_over_limit.median,
             self.own_over_limit.most,
+            self.own_link.median,
+            self.own_link.most,
+            worst(&self.nodes_own_link).map_or_else(String::new, |machine| format!(" (machine {machine})")),
+            self.bound_s,
+            self.finish_over_bound,
             self.origin_copies,
             self.zone_copies.map_or_else(|| "-".to_owned(), |copies| format!("{copies:.3}")),
             self.control_share * 100.0,
@@ -108,6 +123,11 @@ impl Report for StormReport {
             self.peak_rss_bytes >> 20,
         )
     }
+}
+
+/// The machine with the highest number.
+fn worst(nodes: &[(usize, f64)]) -> Option<usize> {
+    nodes.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(machine, _)| *machine)
 }
 
 /// The traffic between nodes while no machine reads.

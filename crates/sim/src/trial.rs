@@ -5,6 +5,7 @@ use crate::explain;
 use crate::faults::Fault;
 use crate::field::{Arrival, Field, Reads};
 use crate::machine::Fault as Illness;
+use crate::network::takes;
 use crate::scenario::chaos::Chaos;
 use std::any::Any;
 use std::cell::RefCell;
@@ -22,6 +23,8 @@ use vfield_core::time::Time;
 pub const MENDED_WITHIN: Duration = Duration::from_secs(45);
 /// Times that a store may be filled anew meanwhile, since arcs move until the image is covered.
 const FILLS: f64 = 3.0;
+/// Times that each machine asks stores for samples meanwhile, where that takes its time.
+const SAMPLED: u32 = 6;
 /// Ten times what the busiest trial of some thousand took.
 const EVENTS_MAX: u64 = 20_000_000;
 /// Interval of checks whether all is well.
@@ -144,18 +147,36 @@ fn play(chaos: &Chaos, field: &mut Field) {
     run_until(chaos, field, begin + chaos.heals_at, &mut pairs);
     if field.violation.is_none() {
         mend(chaos, field);
-        demand(chaos, field, MENDED_WITHIN + filling(chaos), &mut pairs);
+        demand(chaos, field, MENDED_WITHIN + filling(chaos) + sampling(chaos) * SAMPLED, &mut pairs);
     }
 }
 
 /// Time for stores to fill. The slowest use a tenth of their links, or of their time if an answer
-/// is longer on its way than on the link; they request two chunks at once.
+/// is longer on its way than on the link. They request two chunks at once. All may wait for the
+/// slowest link.
 fn filling(chaos: &Chaos) -> Duration {
     let chunks = chaos.image.chunks() as f64;
     let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
     let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;
-    Duration::from_secs_f64(FILLS * (bytes / chaos.links.rate as f64 + chunks * round_trip / 2.0) / share)
+    Duration::from_secs_f64(FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / share)
+}
+
+/// Interval at which a machine of a field with malicious members asks all stores for samples; zero
+/// if links are equal, which have time to spare. With unequal links samples take half of the
+/// slowest.
+fn sampling(chaos: &Chaos) -> Duration {
+    if !(chaos.has_malice() && chaos.links.own.is_unequal()) {
+        return Duration::ZERO;
+    }
+    let bytes = chaos.starts.len() as u64 * chaos.image.geometry.chunk_bytes();
+    takes(2 * bytes, slowest_link(chaos))
+}
+
+/// Bytes a second of the slowest direction of any link.
+fn slowest_link(chaos: &Chaos) -> u64 {
+    let links = (0..=chaos.starts.len() as u32).map(|place| chaos.links.rates(place));
+    links.map(|own| own.up.min(own.down)).min().unwrap_or(chaos.links.rate)
 }
 
 /// Mends all faults that can be mended; dead machines stay dead.
@@ -173,7 +194,9 @@ fn mend(chaos: &Chaos, field: &mut Field) {
 /// Now everything has to become well, and stay so.
 fn demand(chaos: &Chaos, field: &mut Field, within: Duration, pairs: &mut Pairs) {
     let deadline = field.now() + within;
-    let mut well_since = None;
+    // Machines take turns, or the slowest link would have all their samples at once.
+    let rounds = (sampling(chaos).as_nanos() / LOOK_EVERY.as_nanos()).max(1) as usize;
+    let (mut well_since, mut round) = (None, 0);
     loop {
         let amiss = converged(field);
         match (amiss, well_since) {
@@ -185,9 +208,11 @@ fn demand(chaos: &Chaos, field: &mut Field, within: Duration, pairs: &mut Pairs)
         }
         if chaos.has_malice() {
             // As before an origin leaves: stores were verified when their nodes were honest.
-            for machine in field.honest() {
+            let turn = |(nth, machine): (usize, usize)| (nth % rounds == round % rounds).then_some(machine);
+            for machine in field.honest().into_iter().enumerate().filter_map(turn) {
                 field.input(machine, Input::Inquire { times: 1, parts: true });
             }
+            round += 1;
         }
         run_until(chaos, field, field.now() + LOOK_EVERY, pairs);
         if field.violation.is_some() {

@@ -1,8 +1,19 @@
-//! Bad weather: the faults of a storm and their moments, typed as `3s:slow:2:10`.
+//! Bad weather: the faults of a storm and their moments, typed as `3s:slow:2:10`, and machines that
+//! are unequal from the start, typed as `100M,10M@3`.
 //!
 //! Owns the grammar, so that a storm in the laboratory and one in the simulator take the same
-//! words. Invariant: an event is read back as it is written. It has no dependencies and causes no
-//! fault.
+//! words. Invariant: an event or a list is read back as it is written. It has no dependencies and
+//! causes no fault.
+
+pub mod busy;
+pub mod each;
+pub mod link;
+pub mod think;
+
+pub use busy::{Busy, Share};
+pub use each::Each;
+pub use link::{Link, Links, Rate, Rates};
+pub use think::{Think, Thinks};
 
 use std::fmt;
 use std::str::FromStr;

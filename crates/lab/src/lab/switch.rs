@@ -41,7 +41,7 @@ impl Switch {
         ip(host, "link set eth0 up")?;
         ip(host, &format!("addr add {addr}/24 broadcast + dev eth0"))?;
         self.shape(port, link)?;
-        link.shape(host, "eth0")
+        link.shape_up(host, "eth0")
     }
 
     /// Connects another switch, whose `uplink` leads to a port of this one.
@@ -50,12 +50,12 @@ impl Switch {
         self.ip(&format!("link set {port} master br0 up"))?;
         other.ip("link set uplink master br0 up")?;
         self.shape(port, link)?;
-        other.shape("uplink", link)
+        link.shape_up(&other.netns, "uplink")
     }
 
-    /// Sets the rate at which a port sends.
+    /// Sets the rate at which a port sends: the downlink of the host behind it.
     pub fn shape(&self, port: &str, link: Link) -> Result<(), LabError> {
-        link.shape(&self.netns, port)
+        link.shape_down(&self.netns, port)
     }
 
     /// Takes a port away, or gives it back.

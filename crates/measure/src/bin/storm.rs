@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use vfield_measure::program;
 use vfield_measure::storm::plan::{Plan, bytes};
 use vfield_measure::storm::report::Spread;
+use vfield_measure::storm::weather::{Busy, Links, Thinks};
 use vfield_measure::storm::{Event, Mode, Programs, Sample, System, play_role, run};
 
 /// Race readers of one image in a field of shaped hosts on this machine.
@@ -27,6 +28,23 @@ struct Options {
     /// Rate of each host's link, each way on its own
     #[arg(long, short = 'b', default_value_t = 100)]
     mbit: u64,
+    /// Links of unequal hosts, or a file of them. RATE is for all and replaces -b; RATE@I is for
+    /// one host, RATE@I..J for a range with both ends, RATE@I..J/2 for every second of it. Host 0
+    /// is the origin. DOWN/UP gives a link two rates. RATE:FACTOR is divided by 1 to FACTOR, drawn
+    /// for each host on a logarithmic scale. Example: 100M,10M@3,1G/100M@5..9
+    #[arg(long, value_parser = Links::typed, value_name = "LINKS|FILE")]
+    links: Option<Links>,
+    /// Seed of links that are drawn: the simulator's, for the same ones
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Hosts whose node has a processor divided by FACTOR, or a file of them: FACTOR@I, FACTOR@I..J
+    /// or FACTOR@I..J/2. Example: 20@3
+    #[arg(long, value_parser = Busy::typed, value_name = "BUSY|FILE")]
+    busy: Option<Busy>,
+    /// Time that a reader works on each block before it reads on, or a file of them: TIME for all,
+    /// TIME@I, TIME@I..J or TIME@I..J/2. Example: 250ms@3
+    #[arg(long, value_parser = Thinks::typed, value_name = "THINK|FILE")]
+    think: Option<Thinks>,
     /// Length of the image, in binary units
     #[arg(long, short = 's', default_value = "64M", value_parser = bytes)]
     size: u64,
@@ -129,10 +147,12 @@ fn race(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
     if samples.len() > 1 {
         let median = |value: fn(&Sample) -> f64| Spread::of(samples.iter().map(value)).median;
         println!(
-            "median of {}: EFF {:.3}  last {:.1} s  origin x{:.2}  CPU s/GB {:.2}+{:.2} of {:.2}  slowest read {:.2} s",
+            "median of {}: EFF {:.3}  last {:.1} s  own link {:.2} (median), {:.2} (worst)  origin x{:.2}  CPU s/GB {:.2}+{:.2} of {:.2}  slowest read {:.2} s",
             samples.len(),
             median(|sample| sample.efficiency),
             median(|sample| sample.makespan_s),
+            median(|sample| sample.own_link.median),
+            median(|sample| sample.own_link.max),
             median(|sample| sample.origin_copies),
             median(|sample| sample.cpu_s_per_gb.daemons),
             median(|sample| sample.cpu_s_per_gb.readers),
@@ -158,6 +178,10 @@ impl Options {
             },
             readers: self.readers,
             mbit: self.mbit,
+            links: self.links.clone().unwrap_or_default(),
+            seed: self.seed,
+            busy: self.busy.clone().unwrap_or_default(),
+            think: self.think.clone().unwrap_or_default(),
             size_bytes: self.size,
             store: self.store.clone(),
             warm: self.warm,

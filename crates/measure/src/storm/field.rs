@@ -4,15 +4,18 @@
 use super::meter::Reading;
 use super::nbd::Target;
 use super::plan::{Mode, Plan, STORM_BLOCK_BYTES, STORM_DEPTH, System};
+use super::race::Helper;
 use super::reader::{self, Node, Random};
 use super::relay::{self, Source};
 use super::role::{Programs, Role};
-use super::{race::Helper, weather::Trouble};
+use super::weather::{Think, Trouble};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vfield_lab::cgroup::Cgroup;
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Deadline, Host, Lab, LabError, Link, Process, Vfield, bytes};
+use vfield_lab::{Daemon, Deadline, Host, Lab, LabError, Process, Vfield, bytes};
 
 /// The origin's goodbye: it waits for what it is sending.
 const LEAVE_LIMIT: Duration = Duration::from_secs(30);
@@ -29,6 +32,8 @@ pub(super) struct Field<'a> {
     fronts: Vec<Process>,
     pub(super) lab: Lab,
     image: Image,
+    /// The groups of busy hosts, after the lab: their processes end with it.
+    busy: BTreeMap<usize, Cgroup>,
 }
 
 #[derive(Debug)]
@@ -49,17 +54,24 @@ enum Origin {
 impl<'a> Field<'a> {
     /// Lays out the hosts, makes an image, and starts its origin.
     pub(super) fn lay_out(plan: &'a Plan, programs: &'a Programs, seed: u64) -> Result<Self, LabError> {
-        let lab = Lab::namespaces(1 + plan.hosts_max(), Link::mbit(plan.mbit))?;
+        let lab = Lab::namespaces_with(1 + plan.hosts_max(), |host| plan.link(host))?;
         lab.tcp_as_debian()?;
         if let Some(entries) = plan.arp_table {
             lab.arp_table(entries)?;
         }
         let path = bytes::random_file(&lab.dir().join("image"), plan.size_bytes, seed)?;
         let image = Image { hash: hash(&path)?, path };
-        let mut field = Self { plan, programs, origin: Origin::Gone, fronts: Vec::new(), lab, image };
+        let busy = busy(plan, &lab)?;
+        let mut field = Self { plan, programs, origin: Origin::Gone, fronts: Vec::new(), lab, image, busy };
         field.origin = field.start_origin()?;
+        field.origin_pid().map_or(Ok(()), |pid| field.confine(0, pid))?;
         field.fronts = (1..=plan.fronted).map(|host| field.start_front(host)).collect::<Result<_, _>>()?;
         Ok(field)
+    }
+
+    /// Gives the node of a host its part of a processor, if the host is busy.
+    pub(super) fn confine(&self, host: usize, pid: u32) -> Result<(), LabError> {
+        self.busy.get(&host).map_or(Ok(()), |group| group.take(pid))
     }
 
     /// The program between a host's node and all others.
@@ -127,6 +139,7 @@ impl<'a> Field<'a> {
             block_bytes: if random { plan.block_bytes } else { STORM_BLOCK_BYTES },
             depth: if random { plan.depth } else { STORM_DEPTH },
             random: random.then_some(Random { count: plan.count, seed: host as u64 }),
+            think: plan.think.of(host).map_or(Duration::ZERO, Think::time),
             node,
         })
     }
@@ -185,17 +198,23 @@ impl<'a> Field<'a> {
 
     /// What befalls a link; the rest is the race's.
     pub(super) fn befall_link(&self, trouble: Trouble) -> Result<(), LabError> {
-        let full = Link::mbit(self.plan.mbit);
         match trouble {
-            Trouble::Slow { host, factor } => self.lab.shape(self.lab.host(host), full.slower(factor)),
+            Trouble::Slow { host, factor } => self.lab.shape(self.lab.host(host), self.plan.link(host).slower(factor)),
             Trouble::Cut { host } => self.lab.cut(self.lab.host(host)),
             Trouble::Back { host } => {
                 self.lab.restore(self.lab.host(host))?;
-                self.lab.shape(self.lab.host(host), full)
+                self.lab.shape(self.lab.host(host), self.plan.link(host))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// A group for each busy host.
+fn busy(plan: &Plan, lab: &Lab) -> Result<BTreeMap<usize, Cgroup>, LabError> {
+    let tag = lab.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let hosts = (0..lab.hosts().len()).filter_map(|host| Some((host, plan.busy.of(host)?)));
+    hosts.map(|(host, share)| Ok((host, Cgroup::of_processor(&tag, host, share.divisor())?))).collect()
 }
 
 /// Where a node listens that stands behind something else.

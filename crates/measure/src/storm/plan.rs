@@ -1,10 +1,11 @@
 //! What a storm is made of: said before it starts, and recorded beside its result.
 
-use super::weather::{Event, Trouble};
+use super::weather::{Busy, Each, Event, Links, Rate, Rates, Thinks, Trouble, each::Trait};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use vfield_lab::Link;
 
 /// Bytes of payload for each byte that a link's shaper counts: 1448 of the 1514 of a full packet
 /// (IPv4, timestamps, Ethernet). No system gets beyond it.
@@ -47,8 +48,20 @@ pub struct Plan {
     pub system: System,
     /// Hosts that read, besides the origin's and those that [`Trouble::Join`] adds.
     pub readers: usize,
-    /// Rate of each host's link, each way on its own, in Mbit/s.
+    /// Rate of each host's link, each way on its own, in Mbit/s, unless [`Plan::links`] says
+    /// otherwise.
     pub mbit: u64,
+    /// The links of unequal hosts.
+    #[serde(serialize_with = "as_typed")]
+    pub links: Links,
+    /// The seed of links that are drawn: the simulator's, for the same ones.
+    pub seed: u64,
+    /// Hosts whose nodes have a part of a processor.
+    #[serde(serialize_with = "as_typed")]
+    pub busy: Busy,
+    /// Readers that work on what they have read.
+    #[serde(serialize_with = "as_typed")]
+    pub think: Thinks,
     /// Length of the image.
     pub size_bytes: u64,
     /// What each node holds, in the program's own words: `6%`, `64M`, `all`, `0`.
@@ -88,6 +101,10 @@ impl Default for Plan {
             system: System::Vfield,
             readers: 4,
             mbit: 100,
+            links: Links::default(),
+            seed: 1,
+            busy: Busy::default(),
+            think: Thinks::default(),
             size_bytes: 64 << 20,
             store: "100%".to_owned(),
             warm: false,
@@ -110,6 +127,10 @@ fn as_text<S: serde::Serializer>(events: &[Event], serializer: S) -> Result<S::O
     serializer.collect_seq(events.iter().map(ToString::to_string))
 }
 
+fn as_typed<T: Trait, S: serde::Serializer>(list: &Each<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(list)
+}
+
 impl Plan {
     /// Why this cannot be run, if it cannot.
     ///
@@ -119,6 +140,13 @@ impl Plan {
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
         refuse(self.readers == 0, "a storm has at least one reader")?;
         refuse(self.mbit == 0, "a link has a rate of at least 1 Mbit/s")?;
+        refuse(self.mbit > Rate::MAX_BITS / 1_000_000, "a link has a rate of at most 1 Tbit/s")?;
+        let hosts = self.hosts_max().saturating_add(1);
+        self.links.check(hosts).map_err(|why| format!("links {why}"))?;
+        self.busy.check(hosts).map_err(|why| format!("busy {why}"))?;
+        self.think.check(hosts).map_err(|why| format!("think {why}"))?;
+        refuse(!self.busy.is_empty() && self.system != System::Vfield, "only nodes of vfield are made busy")?;
+        refuse(!self.think.is_empty() && self.system == System::Chain, "a chain has no readers that think")?;
         refuse(self.size_bytes == 0, "an image has at least one byte")?;
         refuse(self.fronted > self.readers, "there are not so many readers to stand before")?;
         refuse(self.origin_gone && !self.warm, "the origin can be gone only if the nodes were warmed before")?;
@@ -159,10 +187,23 @@ impl Plan {
         if self.mode == Mode::Stagger { gaps * self.gap_s } else { 0.0 }
     }
 
-    /// Payload bytes per second that a link could carry if headers took nothing.
+    /// Payload bytes per second that could come over the link of a host without one of its own, if
+    /// headers took nothing.
     #[expect(clippy::cast_precision_loss, reason = "rates of links are small numbers")]
     pub fn link_bytes_per_s(&self) -> f64 {
-        self.mbit as f64 * 125_000.0
+        self.links.usual().map_or(self.mbit as f64 * 125_000.0, |link| link.nominal().down.bytes() as f64)
+    }
+
+    /// The rates of a host's link.
+    pub fn rates(&self, host: usize) -> Rates {
+        let usual = Rate::of_bits(self.mbit * 1_000_000).expect("checked");
+        self.links.rates(host, usual, self.seed)
+    }
+
+    /// The shaped link of a host.
+    pub(super) fn link(&self, host: usize) -> Link {
+        let Rates { down, up } = self.rates(host);
+        Link::kbit(down.bits() / 1000, up.bits() / 1000)
     }
 
     /// Bound of what happens before the start, and of the storm itself.
@@ -188,7 +229,8 @@ impl fmt::Display for Plan {
         };
         #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
         let size = self.size_bytes as f64 / 1e6;
-        write!(f, "{mode:<8}{start:<32}N={:<4}B={:<5}S={size:<7.1}", self.readers, self.mbit)
+        let link = if self.links.is_empty() { self.mbit.to_string() } else { format!("{} ", self.links) };
+        write!(f, "{mode:<8}{start:<32}N={:<4}B={link:<5}S={size:<7.1}", self.readers)
     }
 }
 
@@ -233,6 +275,35 @@ mod tests {
         assert!(plan(|plan| plan.events = vec!["1s:kill:5".parse().unwrap()]).is_err());
         let later = |plan: &mut Plan| plan.events = vec!["1s:join:1".parse().unwrap(), "2s:kill:5".parse().unwrap()];
         assert_eq!(plan(later), Ok(()));
+    }
+
+    #[test]
+    fn unequal_hosts_have_to_be_there_and_to_make_sense() {
+        let plan = |change: fn(&mut Plan)| {
+            let mut plan = Plan { readers: 5, ..Plan::default() };
+            change(&mut plan);
+            plan.check()
+        };
+        assert_eq!(plan(|plan| plan.links = "30M,3M@5".parse().unwrap()), Ok(()));
+        let line = plan(|plan| plan.links = "30M,3M@6".parse().unwrap()).unwrap_err();
+        assert!(line.contains("3M@6") && line.contains("the last one is 5"), "{line}");
+        assert!(plan(|plan| plan.busy = "20@6".parse().unwrap()).is_err());
+        assert!(plan(|plan| plan.think = "1s@6".parse().unwrap()).is_err());
+        let nbdkit = |plan: &mut Plan| (plan.system, plan.busy) = (System::Nbdkit, "20@1".parse().unwrap());
+        assert!(plan(nbdkit).is_err());
+        assert!(plan(|plan| plan.mbit = 2_000_000).is_err());
+    }
+
+    #[test]
+    fn a_host_has_its_own_link_both_ways() {
+        let plan = Plan { links: "30M,3M/1500K@2".parse().unwrap(), ..Plan::default() };
+        assert_eq!(plan.link(1), Link::mbit(30));
+        assert_eq!(plan.link(2), Link::kbit(3000, 1500));
+        assert_eq!(plan.link(2).slower(10), Link::kbit(300, 150));
+        assert_eq!(Plan::default().link(2), Link::mbit(100));
+        assert!((plan.link_bytes_per_s() - 3_750_000.0).abs() < 1e-6);
+        let json = serde_json::to_value(&plan).unwrap();
+        assert_eq!((&json["links"], &json["busy"]), (&"30M,3M/1.5M@2".into(), &"".into()));
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Race<'_> {
             let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
             let what = format!("host {} is ready", late.host);
             let (host, word) = self.heard.recv_timeout(left).map_err(|_| LabError::Late { what, limit })?;
-            self.hear(host, word);
+            self.hear(host, word)?;
             if let Some(runner) = self.runners.iter().find(|runner| runner.gone) {
                 return Err(runner.helper.ended());
             }
@@ -213,14 +213,18 @@ impl Race<'_> {
         Ok(())
     }
 
-    fn hear(&mut self, host: usize, word: Option<Word>) {
+    fn hear(&mut self, host: usize, word: Option<Word>) -> Result<(), LabError> {
         let runner = &mut self.runners[host - 1];
         match word {
             Some(Word::Ready) => runner.ready = true,
-            Some(Word::Node { pid }) => runner.node = Some(pid),
+            Some(Word::Node { pid }) => {
+                runner.node = Some(pid);
+                self.field.confine(host, pid)?;
+            }
             Some(Word::Done(outcome)) => runner.outcome = Some(outcome),
             None => runner.gone = true,
         }
+        Ok(())
     }
 
     /// Starts everybody, and looks at the meters before and after.
@@ -261,7 +265,7 @@ impl Race<'_> {
             let next_ns = events.front().map_or(end_ns, |event| start_ns + nanos(event.after.as_secs_f64()));
             let left = Duration::from_nanos(next_ns.min(end_ns).saturating_sub(now_ns()));
             match self.heard.recv_timeout(left) {
-                Ok((host, word)) => self.hear(host, word),
+                Ok((host, word)) => self.hear(host, word)?,
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if next_ns >= end_ns => break,
                 Err(RecvTimeoutError::Timeout) => {

@@ -38,6 +38,8 @@ pub struct Order {
     pub block_bytes: u32,
     /// Requests in flight.
     pub depth: usize,
+    /// The time that it works on each block before it reads on.
+    pub think: Duration,
     /// How many blocks at random places; `None`: all of it, in order.
     pub random: Option<Random>,
     /// The node to start, and how.
@@ -123,6 +125,7 @@ fn read(order: &Order, start_ns: u64, outcome: &mut Outcome) -> io::Result<()> {
                 hash.update(bytes);
                 outcome.bytes += bytes.len() as u64;
                 outcome.slowest_read_s = outcome.slowest_read_s.max(took.as_secs_f64());
+                std::thread::sleep(order.think);
                 Ok(())
             });
             let right = *hash.finalize().to_hex() == *order.hash;
@@ -136,6 +139,7 @@ fn read(order: &Order, start_ns: u64, outcome: &mut Outcome) -> io::Result<()> {
                 outcome.bytes += bytes.len() as u64;
                 outcome.slowest_read_s = outcome.slowest_read_s.max(took.as_secs_f64());
                 outcome.latencies_us.push(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+                std::thread::sleep(order.think);
                 (right == bytes).then_some(()).ok_or_else(wrong_bytes)
             });
             (read, window.client.longest_gap())
@@ -251,7 +255,8 @@ mod tests {
     fn order(size_bytes: u64, block_bytes: u32) -> Order {
         let target = Target::Unix(PathBuf::new());
         let (image, hash) = (PathBuf::new(), String::new());
-        Order { target, image, size_bytes, hash, block_bytes, depth: 1, random: None, node: None }
+        let think = Duration::ZERO;
+        Order { target, image, size_bytes, hash, block_bytes, depth: 1, think, random: None, node: None }
     }
 
     #[test]

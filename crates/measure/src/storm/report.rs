@@ -3,6 +3,7 @@
 use super::meter::{machine, processors};
 use super::plan::{Mode, Plan};
 use super::race::{Measured, Runner};
+use super::weather::link;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -32,6 +33,14 @@ pub struct Sample {
     pub seconds: Spread,
     /// The same over the time that its payload takes on a link without headers.
     pub over_ideal: Spread,
+    /// Each reader's own time over the time that its payload takes on its own host's downlink
+    /// without headers.
+    pub own_link: Spread,
+    /// The least time in seconds in which the links bring all of the image to the readers that got
+    /// it, if no store has any of it: see [`link::bound_s`].
+    pub bound_s: f64,
+    /// [`Sample::makespan_s`] over that.
+    pub finish_over_bound: f64,
     /// From a reader's start until it had its export open.
     pub attach_s: Spread,
     /// What the origin's link sent, headers included, in images.
@@ -101,6 +110,8 @@ pub struct NodeSample {
     pub bytes: u64,
     /// From its start until it had its export open.
     pub attach_s: f64,
+    /// Its own time over the time that its payload takes on its host's downlink without headers.
+    pub own_link: f64,
     /// The longest time that a request took.
     pub slowest_read_s: f64,
     /// The longest time without a byte.
@@ -114,7 +125,8 @@ pub struct NodeSample {
 }
 
 impl NodeSample {
-    fn of(runner: &Runner, measured: &Measured) -> Option<Self> {
+    #[expect(clippy::cast_precision_loss, reason = "five digits are kept")]
+    fn of(runner: &Runner, plan: &Plan, measured: &Measured) -> Option<Self> {
         let start_s = runner.start_s?;
         let sent = |reading: &super::meter::Reading| reading.links.get(runner.host).map_or(0, |link| link.sent_bytes);
         let outcome = runner.outcome.clone().unwrap_or_default();
@@ -124,6 +136,7 @@ impl NodeSample {
             start_s,
             seconds: tidy(outcome.seconds),
             bytes: outcome.bytes,
+            own_link: tidy(ratio(outcome.seconds * plan.rates(runner.host).down.bytes() as f64, outcome.bytes as f64)),
             attach_s: tidy(outcome.attach_s),
             slowest_read_s: tidy(outcome.slowest_read_s),
             longest_gap_s: tidy(outcome.longest_gap_s),
@@ -143,7 +156,7 @@ impl NodeSample {
 impl Sample {
     /// Puts together what readers said and meters showed.
     pub(super) fn of(plan: &Plan, runners: &[Runner], measured: &Measured, mut warnings: Vec<String>) -> Self {
-        let nodes: Vec<_> = runners.iter().filter_map(|runner| NodeSample::of(runner, measured)).collect();
+        let nodes: Vec<_> = runners.iter().filter_map(|runner| NodeSample::of(runner, plan, measured)).collect();
         let good: Vec<_> = nodes.iter().filter(|node| node.is_ok()).collect();
         let lost = nodes.iter().filter(|node| node.fate.is_none());
         let errors = lost.filter_map(|node| Some(format!("host {}: {}", node.host, node.error.as_ref()?))).collect();
@@ -161,6 +174,7 @@ impl Sample {
                 (4 * nodes.len() * nodes.len()).next_power_of_two()
             ));
         }
+        let bound_s = bound_s(plan, &good);
         let sent = |reading: &super::meter::Reading| reading.links.first().map_or(0, |link| link.sent_bytes);
         let origin_bytes = sent(&measured.after).saturating_sub(sent(&measured.before));
         let capacity = makespan_s * nodes.len() as f64 * plan.link_bytes_per_s();
@@ -176,6 +190,9 @@ impl Sample {
             mb_per_s: of_good(&|node| ratio(node.bytes as f64 / 1e6, node.seconds)),
             seconds: of_good(&|node| node.seconds),
             over_ideal: of_good(&|node| ratio(node.seconds * plan.link_bytes_per_s(), node.bytes as f64)),
+            own_link: of_good(&|node| node.own_link),
+            bound_s: tidy(bound_s),
+            finish_over_bound: tidy(ratio(makespan_s, bound_s)),
             attach_s: of_good(&|node| node.attach_s),
             origin_copies: tidy(origin_bytes as f64 / plan.size_bytes as f64),
             cpu_s_per_gb: Cpu {
@@ -214,6 +231,12 @@ impl Sample {
             self.slowest_read_s,
             self.longest_gap_s,
         );
+        let _ = write!(line, "  own link {:.2} (median), {:.2} (worst", self.own_link.median, self.own_link.max);
+        let good = self.nodes.iter().filter(|node| node.is_ok());
+        if let Some(worst) = good.max_by(|a, b| a.own_link.total_cmp(&b.own_link)) {
+            let _ = write!(line, ", host {}", worst.host);
+        }
+        let _ = write!(line, ")  bound {:.1} s, last x{:.2}", self.bound_s, self.finish_over_bound);
         if self.plan.mode == Mode::Stagger {
             let times = self.over_ideal;
             let _ = write!(line, "  time/(S/B) {:.2}/{:.2}/{:.2}", times.min, times.median, times.max);
@@ -248,6 +271,14 @@ impl Spread {
         let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
         Self { min: tidy(*min), median: tidy(median), max: tidy(*max) }
     }
+}
+
+/// The bound of the readers that got everything.
+fn bound_s(plan: &Plan, good: &[&NodeSample]) -> f64 {
+    let downlinks: Vec<u64> = good.iter().map(|node| plan.rates(node.host).down.bytes()).collect();
+    let uplinks = (usize::from(plan.origin_gone)..=plan.hosts_max()).map(|host| plan.rates(host).up.bytes());
+    let origin = (!plan.warm).then(|| plan.rates(0).up.bytes());
+    link::bound_s(plan.size_bytes, &downlinks, uplinks, origin)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some thousand reads")]

@@ -91,7 +91,7 @@ impl Pairs {
 /// and losses.
 fn is_undisturbed(field: &Field, machine: usize) -> bool {
     let host = &field.machines[machine];
-    let link = host.port.up.rate == field.links.rate && host.port.down.rate == field.links.rate;
+    let link = host.port.is_at_its_own_rate();
     host.is_well() && link && field.has_no_walls() && field.links.loss_percent == 0
 }
 

@@ -6,7 +6,7 @@ use crate::field::Field;
 use crate::machine::flights::Flight;
 use std::time::Duration;
 
-/// Age from which a request counts as forgotten.
+/// Age from which a request counts as forgotten, over links with the field's rate.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
@@ -23,7 +23,8 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         // A chunk without a holder is requested of all in turn, and they ask others for the waiting
         // askers.
         let is_had = |flight: &Flight| !holders(field, flight.chunk).is_empty();
-        let is_old = |flight: &Flight| field.now() - flight.sent > FORGOTTEN && lasts(flight) && is_had(flight);
+        let forgotten = |flight: &Flight| FORGOTTEN * slowness(field, [machine, flight.to as usize]);
+        let is_old = |flight: &Flight| field.now() - flight.sent > forgotten(flight) && lasts(flight) && is_had(flight);
         let old = host.flights.iter().find(|(_, flight)| is_old(flight));
         if let Some((request, flight)) = old {
             let what = format!("has no end of {request:?} for {} to machine {}", flight.chunk, flight.to);
@@ -31,4 +32,11 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         }
     }
     Ok(())
+}
+
+/// How many times slower the slowest own link of these machines is than the field's rate.
+fn slowness(field: &Field, machines: [usize; 2]) -> u32 {
+    let own = machines.map(|machine| field.links.rates(field.machines[machine].place));
+    let slowest = own.iter().map(|own| own.up.min(own.down)).min().unwrap_or(field.links.rate);
+    (field.links.rate / slowest.max(1)).max(1) as u32
 }

@@ -38,7 +38,7 @@ const START_WITHIN: Duration = Duration::from_millis(50);
 /// Options that make no sense; readers that do not finish.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let room = &options.room;
-    room.check().map_err(Failure::Usage)?;
+    room.check(0).map_err(Failure::Usage)?;
     room.fits(options.percent as f64 / 100.0).map_err(Failure::Usage)?;
     let began = Instant::now();
     let (mut field, mut dice) = (room.field(), Dice::new(room.seed ^ 0xB0_07));
@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
     let delay = (room.delay * 2 + field.links.jitter).as_secs_f64();
-    let chunk = takes(field.links.on_the_wire(room.chunk), room.link).as_secs_f64();
+    let chunk = takes(field.links.on_the_wire(room.chunk), room.usual_link()).as_secs_f64();
     let report = BootReport {
         nodes: room.nodes,
         zone_size: room.zone_size,

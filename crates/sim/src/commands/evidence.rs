@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use vfield_core::wire;
 
 /// The format of these files and of the draw from a seed: both sides of a replay must agree on it.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The content of a trace file.
 #[derive(Debug, Serialize)]

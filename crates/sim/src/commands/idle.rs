@@ -28,7 +28,7 @@ pub struct Options {
 /// Options that make no sense; stores that do not fill.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let room = &options.room;
-    room.check().map_err(Failure::Usage)?;
+    room.check(0).map_err(Failure::Usage)?;
     if options.watched < Duration::from_secs(1) {
         return Err(Failure::Usage("--for: at least a second".to_owned()));
     }

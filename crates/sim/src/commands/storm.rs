@@ -5,11 +5,12 @@ use crate::dice::Dice;
 use crate::explain;
 use crate::field::{Field, Reads};
 use crate::machine::Fault;
+use crate::network::Rates;
 use crate::network::walls::Wall;
 use crate::reader::{Order, Reader};
 use crate::report::{Report as _, Spread, StormReport, cpu_s, peak_rss_bytes};
 use crate::scenario::storm::{Reading, Storm};
-use crate::scenario::weather::Trouble;
+use crate::scenario::weather::{Trouble, link};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -104,6 +105,7 @@ impl Counters {
 impl<'a> Run<'a> {
     fn new(storm: &'a Storm) -> Self {
         let mut field = storm.room.field();
+        field.think = storm.think.clone().unwrap_or_default();
         for &machine in &storm.trace_node {
             field.explain.watch(machine);
         }
@@ -246,26 +248,46 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The rates of a machine's own link.
+    fn rates(&self, machine: usize) -> Rates {
+        self.field.links.rates(self.field.machines[machine].place)
+    }
+
+    /// The bound of all readers that are to finish.
+    fn bound_s(&self) -> f64 {
+        let downlinks: Vec<u64> = self.counted().map(|reader| self.rates(reader.machine).down).collect();
+        let senders = usize::from(self.storm.origin_gone)..self.field.machines.len();
+        let uplinks = senders.map(|machine| self.rates(machine).up);
+        let origin = (!self.storm.warm).then(|| self.rates(0).up);
+        link::bound_s(self.storm.room.image, &downlinks, uplinks, origin)
+    }
+
     fn report(&self, began: Instant) -> StormReport {
         let storm = &self.storm.room;
         let limit = storm.limit_s();
         let after = Counters::of(&self.field);
         let finished: Vec<&Reader> = self.counted().filter(|reader| reader.is_done()).collect();
         let ends: Vec<f64> = finished.iter().map(|reader| (reader.since - self.start).as_secs_f64() / limit).collect();
-        let own = |reader: &&Reader| (reader.since - self.starts[reader.machine]).as_secs_f64() / limit;
-        let whole = Spread::of(ends.iter().copied());
+        let own_s = |reader: &&Reader| (reader.since - self.starts[reader.machine]).as_secs_f64();
+        let own = |reader: &&Reader| own_s(reader) / limit;
+        let own_link = |reader: &&Reader| own_s(reader) * self.rates(reader.machine).down as f64 / storm.image as f64;
+        let (whole, bound_s) = (Spread::of(ends.iter().copied()), self.bound_s());
         let payload = (after.payload - self.before.payload).max(1) as f64;
         let per_chunk = |count: u64| count as f64 * storm.chunk as f64 / payload;
         StormReport {
             nodes: storm.nodes,
             image_bytes: storm.image,
-            link_bytes_per_s: storm.link,
+            link_bytes_per_s: storm.usual_link(),
             finish_over_limit: whole.most,
             median_over_limit: whole.median,
             first_over_limit: whole.least,
             finish_s: whole.most * limit,
             own_over_limit: Spread::of(finished.iter().map(own)),
             nodes_over_limit: finished.iter().take(LISTED).map(|reader| (reader.machine, own(reader))).collect(),
+            own_link: Spread::of(finished.iter().map(own_link)),
+            nodes_own_link: finished.iter().take(LISTED).map(|reader| (reader.machine, own_link(reader))).collect(),
+            bound_s,
+            finish_over_bound: whole.most * limit / bound_s,
             unfinished: self.counted().count() - finished.len() + self.field.waiting_to_join(),
             origin_copies: (after.origin - self.before.origin) as f64 / storm.image as f64,
             zone_copies: storm.zone_size.map(|_| (after.zone - self.before.zone) as f64 / storm.image as f64),

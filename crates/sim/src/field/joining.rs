@@ -2,6 +2,7 @@
 //! network.
 
 use super::{Event, Field, Zone};
+use crate::machine::processor::Processor;
 use crate::machine::shelf::Shelf;
 use crate::machine::{self, Machine};
 use crate::network::{Message, Pipe, Port};
@@ -196,9 +197,12 @@ impl Field {
         let node = Node::new(identity, keys, self.config.clone(), self.dice.roll(), self.now());
         while self.zones.len() <= zone as usize {
             let rate = self.links.zone_rate;
-            self.zones.push(Zone { up: Pipe::new(rate), down: Pipe::new(rate), payload_came: 0 });
+            self.zones.push(Zone { up: Pipe::new(rate, 0), down: Pipe::new(rate, 0), payload_came: 0 });
         }
-        self.machines.push(Machine::new(node, identity, place, zone, Port::new(self.links.rate)));
+        let port = Port::new(self.links.rates(place), self.links.burst);
+        self.machines.push(Machine::new(node, identity, place, zone, port));
+        let share = self.busy.of(place as usize);
+        self.machines[machine].processor = share.map(|share| Processor::new(share.divisor()));
         if self.places.len() <= place as usize {
             self.places.resize(place as usize + 1, u32::MAX);
         }

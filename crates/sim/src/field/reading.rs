@@ -11,6 +11,7 @@ use vfield_core::fetch::Token;
 use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
 use vfield_core::wire::Priority;
+use vfield_weather::Think;
 
 /// Chunks requested at once, as by a client with requests of 128 KiB.
 const READ_CHUNKS: u64 = 8;
@@ -34,6 +35,7 @@ impl Field {
         let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
         let mut reader = Reader::new(machine, image, order, depth, ahead, self.now());
         reader.times = self.keeps_times.then(Vec::new);
+        reader.think = self.think.of(self.machines[machine].place as usize).map_or(Duration::ZERO, Think::time);
         self.readers.push(reader);
         let reader = self.readers.len() - 1;
         self.machines[machine].readers.push(reader as u32);
@@ -70,7 +72,9 @@ impl Field {
             if let Some(times) = &mut reader.times {
                 times.extend(reader.open.iter().filter(|block| block.left.is_empty()).map(|block| now - block.begun));
             }
-            reader.open.retain(|block| !block.left.is_empty());
+            for done in reader.take(now) {
+                self.queue.push(done, Event::GoOn(at as u32));
+            }
             let Some(block) = reader.begin(now) else { break };
             let ahead = reader.ahead.note(block);
             if !ahead.is_empty() {

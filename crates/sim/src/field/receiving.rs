@@ -53,8 +53,33 @@ impl Field {
                 self.queue.push(self.queue.now(), Event::Deliver(early));
             }
         }
+        let bytes = self.packets.at(at).bytes;
+        match &mut self.machines[to as usize].processor {
+            None => {
+                let packet = self.packets.remove(at);
+                self.receive(packet);
+            }
+            Some(processor) => {
+                let taken = processor.work(bytes, self.queue.now());
+                self.queue.push(taken, Event::Taken(at));
+            }
+        }
+    }
+
+    /// A busy machine has read a packet, whose lane may be gone by now.
+    pub(super) fn take(&mut self, at: u32) {
+        let &mut Packet { from, to, epoch, ref message, .. } = self.packets.at(at);
+        if self.machines[to as usize].fault == Fault::Paused {
+            self.frozen.entry(to).or_default().push(Event::Taken(at));
+            return;
+        }
+        let (owner, other) = if message.way() == Some(Way::Back) { (to, from) } else { (from, to) };
+        let lane = self.machines[owner as usize].lanes.get(&other);
+        let goes_on = message.way().is_none() || lane.is_some_and(|lane| lane.open && lane.epoch == epoch);
         let packet = self.packets.remove(at);
-        self.receive(packet);
+        if goes_on && self.machines[to as usize].alive {
+            self.receive(packet);
+        }
     }
 
     /// The shell of a machine reads a message.

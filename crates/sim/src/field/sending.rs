@@ -63,7 +63,21 @@ impl Field {
         let (from, to) = (from as u32, to as u32);
         let packet = Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, last: Time::ZERO, message };
         let packet = self.packets.insert(packet);
-        if bytes < SMALL && !data {
+        let now = self.now();
+        match &mut self.machines[from as usize].processor {
+            None => self.put_out(packet, priority),
+            Some(processor) => {
+                let made = processor.work(bytes as u32, now);
+                self.queue.push(made, Event::Made(packet, priority));
+            }
+        }
+    }
+
+    /// Puts a packet into the queue of its machine's link.
+    pub(super) fn put_out(&mut self, packet: u32, priority: Priority) {
+        let &mut Packet { from, to, bytes, ref message, .. } = self.packets.at(packet);
+        let data = matches!(message, Message::Data { .. });
+        if u64::from(bytes) < SMALL && !data {
             return self.squeeze(packet);
         }
         let now = self.now();
@@ -72,10 +86,10 @@ impl Field {
             Discipline::Fair => (to, priority),
         };
         let port = &mut self.machines[from as usize].port;
-        port.enqueue(packet, bytes as u32, line, priority);
+        port.enqueue(packet, bytes, line, priority);
         if !port.awaited {
             port.awaited = true;
-            let at = port.up.free.max(now);
+            let at = port.up.ready().max(now);
             self.queue.push(at, Event::Leave(from));
         }
     }
@@ -121,7 +135,7 @@ impl Field {
         let now = self.now();
         let host = machine as usize;
         self.machines[host].port.awaited = false;
-        while self.machines[host].port.up.free <= now {
+        while self.machines[host].port.up.ready() <= now {
             let Some(packet) = self.machines[host].port.next_packet() else { return };
             if !self.machines[host].alive || !self.is_wanted(packet) {
                 self.packets.remove(packet);
@@ -140,7 +154,7 @@ impl Field {
         let port = &mut self.machines[host].port;
         if !port.is_idle() {
             port.awaited = true;
-            self.queue.push(port.up.free, Event::Leave(machine));
+            self.queue.push(port.up.ready(), Event::Leave(machine));
         }
     }
 
@@ -209,7 +223,7 @@ impl Field {
                 let port = &mut self.machines[to].port;
                 port.coming.push_back(at);
                 if port.coming.len() == 1 {
-                    let free = port.down.free;
+                    let free = port.down.ready();
                     self.queue.push(free, Event::Enter(to as u32));
                 }
             }
@@ -220,7 +234,7 @@ impl Field {
     pub(super) fn enter(&mut self, machine: u32) {
         let now = self.now();
         let host = machine as usize;
-        while self.machines[host].port.down.free <= now
+        while self.machines[host].port.down.ready() <= now
             && let Some(at) = self.machines[host].port.coming.pop_front()
         {
             let &mut Packet { bytes, last, .. } = self.packets.at(at);
@@ -229,7 +243,7 @@ impl Field {
         }
         let port = &self.machines[host].port;
         if !port.coming.is_empty() {
-            let free = port.down.free;
+            let free = port.down.ready();
             self.queue.push(free, Event::Enter(machine));
         }
     }

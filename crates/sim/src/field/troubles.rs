@@ -90,11 +90,9 @@ impl Field {
         }
     }
 
-    /// A machine's link becomes slower by a factor, both ways, or as it was with 1.
+    /// A machine's own link becomes slower by a factor, both ways, or as it was with 1.
     pub fn slow(&mut self, machine: usize, factor: u64) {
-        let rate = (self.links.rate / factor.max(1)).max(1);
-        let port = &mut self.machines[machine].port;
-        (port.up.rate, port.down.rate) = (rate, rate);
+        self.machines[machine].port.slow(factor, factor);
     }
 
     /// Sets a machine's clock ahead by this much more.

@@ -1,38 +1,53 @@
 //! The two ends of a link: outgoing packets wait in a queue, demand ones first; incoming ones are
 //! taken in order.
 
-use super::takes;
+use super::{Rates, takes};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use vfield_core::send_queue::SendQueue;
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
 
-/// One direction of a link that carries one message after the other.
+/// One direction of a link that carries one message after the other: a token bucket.
 #[derive(Debug, Clone, Copy)]
 pub struct Pipe {
     /// Bytes a second.
     pub rate: u64,
-    /// Until when it is busy with what it has.
-    pub free: Time,
+    /// Bytes that pass at once after idle time.
+    burst: u64,
+    /// Until when its rate is used up by what it has carried; the bucket is full then.
+    free: Time,
     /// Bytes it has carried.
     pub carried: u64,
 }
 
 impl Pipe {
-    /// An idle one.
-    pub const fn new(rate: u64) -> Self {
-        Self { rate, free: Time::ZERO, carried: 0 }
+    /// An idle one, with a burst in bytes.
+    pub const fn new(rate: u64, burst: u64) -> Self {
+        Self { rate, burst, free: Time::ZERO, carried: 0 }
+    }
+
+    /// When the first byte of the next message can pass.
+    pub fn ready(&self) -> Time {
+        self.less_a_burst(self.free)
+    }
+
+    /// Earlier by the time of as many bytes as the bucket has.
+    fn less_a_burst(&self, at: Time) -> Time {
+        if self.burst == 0 {
+            return at;
+        }
+        Time::after_start(at.since_start().saturating_sub(takes(self.burst, self.rate)))
     }
 
     /// Takes in a message whose first byte is here now and whose last comes at `last`. Returns when
     /// its first and its last byte come out.
     pub fn carry(&mut self, bytes: u64, last: Time, now: Time) -> (Time, Time) {
-        let start = self.free.max(now);
+        let start = self.ready().max(now);
         // A message that trickles in does not keep others from using what it leaves.
-        self.free = start + takes(bytes, self.rate);
+        self.free = self.free.max(now) + takes(bytes, self.rate);
         self.carried += bytes;
-        (start, self.free.max(last))
+        (start, self.ready().max(start).max(last))
     }
 
     /// A short message takes its share, and does not wait. Returns how long it takes.
@@ -40,7 +55,7 @@ impl Pipe {
         let takes = takes(bytes, self.rate);
         self.free = self.free.max(now) + takes;
         self.carried += bytes;
-        takes
+        if self.burst == 0 { takes } else { takes.min(self.ready().since(now)) }
     }
 }
 
@@ -77,6 +92,8 @@ pub struct Port {
     pub up: Pipe,
     /// Towards the machine.
     pub down: Pipe,
+    /// Its rates when nothing slows it down.
+    own: Rates,
     /// True if an event will find it free.
     pub awaited: bool,
     /// Waiting packets, by receiver.
@@ -88,10 +105,22 @@ pub struct Port {
 }
 
 impl Port {
-    /// A link with this rate in bytes per second, for each direction.
-    pub const fn new(rate: u64) -> Self {
-        let (up, down) = (Pipe::new(rate), Pipe::new(rate));
-        Self { up, down, awaited: false, waiting: BTreeMap::new(), turns: VecDeque::new(), coming: VecDeque::new() }
+    /// An idle link, whose directions have a burst in bytes each.
+    pub fn new(own: Rates, burst: u64) -> Self {
+        let (up, down) = (Pipe::new(own.up, burst), Pipe::new(own.down, burst));
+        let (waiting, turns, coming) = (BTreeMap::new(), VecDeque::new(), VecDeque::new());
+        Self { up, down, own, awaited: false, waiting, turns, coming }
+    }
+
+    /// Divides the link's own rates by these factors, out and in; with 1 it is as it was.
+    pub fn slow(&mut self, up: u64, down: u64) {
+        let rates = self.own.divided(up, down);
+        (self.up.rate, self.down.rate) = (rates.up, rates.down);
+    }
+
+    /// True if nothing slows it down.
+    pub const fn is_at_its_own_rate(&self) -> bool {
+        self.up.rate == self.own.up && self.down.rate == self.own.down
     }
 
     /// Queues a packet of this many bytes.
@@ -123,5 +152,52 @@ impl Port {
     /// True if nothing waits.
     pub fn is_idle(&self) -> bool {
         self.turns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::after_start(Duration::from_millis(ms))
+    }
+
+    /// When messages that come at their times, in milliseconds, have passed a pipe of a byte in
+    /// each millisecond.
+    fn passed<const N: usize>(burst: u64, messages: [(u64, u64); N]) -> [(Time, Time); N] {
+        let mut pipe = Pipe::new(1000, burst);
+        messages.map(|(bytes, ms)| pipe.carry(bytes, at(ms), at(ms)))
+    }
+
+    #[test]
+    fn a_pipe_without_a_burst_carries_one_message_after_the_other() {
+        let passed = passed(0, [(100, 1000), (50, 1000), (10, 2000)]);
+        assert_eq!(passed, [(at(1000), at(1100)), (at(1100), at(1150)), (at(2000), at(2010))]);
+    }
+
+    #[test]
+    fn a_burst_passes_at_once_after_idle_time() {
+        let passed = passed(100, [(100, 1000), (50, 1000), (30, 1070), (100, 5000)]);
+        // The second one finds an empty bucket, the third twenty bytes in it, the last a full one.
+        assert_eq!(passed[0], (at(1000), at(1000)));
+        assert_eq!(passed[1], (at(1000), at(1050)));
+        assert_eq!(passed[2], (at(1070), at(1080)));
+        assert_eq!(passed[3], (at(5000), at(5000)));
+    }
+
+    #[test]
+    fn a_burst_is_no_rate() {
+        let mut pipe = Pipe::new(1000, 100);
+        let last = (0..100).map(|_| pipe.carry(100, at(1000), at(1000)).1).max();
+        assert_eq!(last, Some(at(1000 + 10_000 - 100)));
+    }
+
+    #[test]
+    fn short_messages_take_their_share_of_the_bucket() {
+        let mut pipe = Pipe::new(1000, 100);
+        assert_eq!(pipe.squeeze(100, at(1000)), Duration::ZERO);
+        assert_eq!(pipe.squeeze(20, at(1000)), Duration::from_millis(20));
+        assert_eq!(Pipe::new(1000, 0).squeeze(20, at(1000)), Duration::from_millis(20));
     }
 }

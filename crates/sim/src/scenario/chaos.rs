@@ -12,6 +12,8 @@ use std::str::FromStr;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
+use vfield_weather::each::Machines;
+use vfield_weather::{self as weather, Link, Rate};
 
 /// Which malicious members a field has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,14 +101,15 @@ const CACHE_CHUNKS: u64 = 128;
 const FAULTS_FOR: u64 = 8_000;
 
 impl Chaos {
-    /// The chaos of a seed. Its malicious members come from a stream of their own: without them the
-    /// rest is the same.
+    /// The chaos of a seed. Its malicious members and its unequal links come from streams of their
+    /// own: without them the rest is the same.
     pub fn drawn_from(seed: u64, malicious: Malicious) -> Self {
         let mut chaos = Self::honest(seed);
         chaos.malicious = malicious;
         let mut dice = Dice::new(seed ^ 0xBAD_5EED);
         turns(&mut dice, chaos.starts.len(), malicious, &mut chaos.faults);
         chaos.faults.sort_by_key(|planned| planned.at);
+        chaos.links.own = unequal(&mut Dice::new(seed ^ 0x0DD_11E5), chaos.starts.len(), chaos.links.rate);
         chaos
     }
 
@@ -156,7 +159,8 @@ impl Chaos {
     pub fn in_words(&self) -> Drawn {
         let Self { links, config, .. } = self;
         let field = format!(
-            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, read-ahead {}, boost {}, \
+            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
+             read-ahead {}, boost {}, \
              {} reads of {:?} at a time, starts {:?}",
             self.starts.len(),
             links.zone_size,
@@ -164,6 +168,7 @@ impl Chaos {
             self.image.geometry.chunk_bytes(),
             &self.habits.stores[1..],
             links.rate,
+            links.own.to_string(),
             links.zone_rate,
             links.delay,
             links.jitter,
@@ -241,6 +246,19 @@ fn links(dice: &mut Dice) -> Links {
         zone_rate: dice.one_of(&[12_500_000, 1_250_000_000]),
         ..Links::default()
     }
+}
+
+/// The links of machines that are no equals, in a quarter of all seeds. Each machine has all, a
+/// quarter or a tenth of `rate`, in bytes a second.
+fn unequal(dice: &mut Dice, nodes: usize, rate: u64) -> weather::Links {
+    if !dice.percent(25) {
+        return weather::Links::default();
+    }
+    let link = |place| {
+        let rate = Rate::of_bits(rate * 8 / dice.one_of(&[1, 4, 10]))?;
+        Some((Machines::new(place, place, 1), Link::new(rate, rate, 1)?))
+    };
+    weather::Links::new((0..=nodes).filter_map(link)).expect("one for each place")
 }
 
 /// Adds a fault, and its repair, if that comes before the general one.

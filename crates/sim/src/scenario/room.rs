@@ -1,6 +1,7 @@
 //! A room: an origin and machines on one network, the common part of all scenarios with flags.
 
 use super::units::{self, Boost, Store};
+use super::weather;
 use crate::checks::Checks;
 use crate::commands::Failure;
 use crate::dice::Dice;
@@ -34,6 +35,20 @@ pub struct Room {
     /// Rate of each machine's link, each way on its own, in bits a second
     #[arg(long, default_value = "1G", value_parser = units::rate, value_name = "RATE")]
     pub link: u64,
+    /// Links of unequal machines, or a file of them. RATE is for all and replaces --link; RATE@I is
+    /// for one machine, RATE@I..J for a range with both ends, RATE@I..J/2 for every second of it.
+    /// Machine 0 is the origin. DOWN/UP gives a link two rates. RATE:FACTOR is divided by 1 to
+    /// FACTOR, drawn for each machine on a logarithmic scale. Example: 100M,10M@3,1G/100M@5..9
+    #[arg(long, value_parser = weather::Links::typed, value_name = "LINKS|FILE")]
+    pub links: Option<weather::Links>,
+    /// Bytes that pass a machine's link at once after idle time, in each direction, as in a token
+    /// bucket; the laboratory's links have 64K
+    #[arg(long, default_value = "0", value_parser = units::bytes_or_none, value_name = "SIZE")]
+    pub burst: u64,
+    /// Machines whose node has a processor divided by FACTOR, or a file of them: FACTOR@I,
+    /// FACTOR@I..J or FACTOR@I..J/2; others are infinitely fast. Example: 20@3
+    #[arg(long, value_parser = weather::Busy::typed, value_name = "BUSY|FILE")]
+    pub busy: Option<weather::Busy>,
     /// Store of each node: a share, a size, or random
     #[arg(long, default_value = "100%", value_name = "STORE")]
     pub store: Store,
@@ -84,11 +99,11 @@ const START_APART: Duration = Duration::from_millis(5);
 const SETTLE: Duration = Duration::from_secs(5);
 
 impl Room {
-    /// Checks whether this room can be built.
+    /// Checks whether this room can be built, with some machines that join later.
     ///
     /// # Errors
     /// The reason why not, for the user.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self, joiners: usize) -> Result<(), String> {
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
         refuse(self.nodes == 0, "--nodes: there is at least one")?;
         refuse(self.nodes >= 1 << 20, "--nodes: at most a million")?;
@@ -99,12 +114,21 @@ impl Room {
         refuse(self.zone_size == Some(0), "--zone-size: a zone has at least one machine")?;
         refuse(self.image / self.chunk >= 1 << 32, "--image: at most four thousand million chunks")?;
         refuse(self.limit.is_zero(), "--limit: some time")?;
+        let machines = self.nodes.saturating_add(1).saturating_add(joiners);
+        self.links.as_ref().map_or(Ok(()), |links| links.check(machines)).map_err(|why| format!("--links {why}"))?;
+        self.busy.as_ref().map_or(Ok(()), |busy| busy.check(machines)).map_err(|why| format!("--busy {why}"))?;
         refuse(self.delay > Duration::from_secs(10), "--delay: at most 10 s")
     }
 
-    /// The link's time for the whole image without headers, in seconds.
+    /// Bytes a second towards a machine without a link of its own, before chance divides them.
+    pub fn usual_link(&self) -> u64 {
+        let said = self.links.as_ref().and_then(weather::Links::usual);
+        said.map_or(self.link, |link| link.nominal().down.bytes())
+    }
+
+    /// The usual link's time for the whole image without headers, in seconds.
     pub fn limit_s(&self) -> f64 {
-        self.image as f64 / self.link as f64
+        self.image as f64 / self.usual_link() as f64
     }
 
     /// The field, with an origin (machine 0) and nobody else.
@@ -115,7 +139,10 @@ impl Room {
         let mut field = Field::new(self.seed, vec![image]);
         let (packet_headers, packet_payload) = if self.no_headers { (0, 0) } else { Links::ETHERNET };
         field.links = Links {
-            rate: self.link,
+            rate: self.usual_link(),
+            own: self.links.clone().unwrap_or_default(),
+            seed: self.seed,
+            burst: self.burst,
             delay: self.delay,
             jitter: self.delay / 2,
             zone_size: self.zone_size.unwrap_or(0),
@@ -125,6 +152,7 @@ impl Room {
             packet_payload,
             ..Links::default()
         };
+        field.busy = self.busy.clone().unwrap_or_default();
         field.config = self.config();
         field.checks = Checks::rare();
         field.keeps_notices = false;

@@ -3,7 +3,7 @@
 
 use super::room::Room;
 use super::units;
-use super::weather::{Event, Trouble};
+use super::weather::{Event, Thinks, Trouble};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,6 +45,10 @@ pub struct Storm {
     /// Blocks that a reader asks for at once
     #[arg(long, default_value_t = 8)]
     pub depth: usize,
+    /// Time that a reader works on each block before it reads on, or a file of them: TIME for all,
+    /// TIME@I, TIME@I..J or TIME@I..J/2. Example: 250ms@3
+    #[arg(long, value_parser = Thinks::typed, value_name = "THINK|FILE")]
+    pub think: Option<Thinks>,
     /// Trouble: 3s:slow:MACHINE:FACTOR, 3s:stop|kill|leave|cut|back:MACHINE, 3s:join:COUNT (machine
     /// 0 is the origin); repeatable
     #[arg(long, value_name = "EVENT")]
@@ -64,10 +68,12 @@ impl Storm {
     /// # Errors
     /// The reason why not, for the user.
     pub fn check(&self) -> Result<(), String> {
-        self.room.check()?;
+        self.room.check(self.machines() - 1 - self.room.nodes)?;
         let refuse = |yes: bool, why: &str| if yes { Err(why.to_owned()) } else { Ok(()) };
         refuse(self.machines() > 1 << 20, "--event: at most a million machines in all")?;
         refuse(self.depth == 0 || self.depth > 1024, "--depth: 1 to 1024 blocks")?;
+        let think = self.think.as_ref().map_or(Ok(()), |think| think.check(self.machines()));
+        think.map_err(|why| format!("--think {why}"))?;
         let wait = self.stagger.unwrap_or_default().saturating_mul(self.room.nodes as u32);
         refuse(wait > self.room.limit, "--stagger: the last would start after --limit")?;
         let mut events = self.event.clone();

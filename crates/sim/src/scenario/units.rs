@@ -31,23 +31,20 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     if bytes >= 1.0 && bytes < (1u64 << 50) as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
+/// The same, or `0`.
+///
+/// # Errors
+/// The reason, for the user.
+pub fn bytes_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { bytes(text) }
+}
+
 /// The bytes per second of a link rate in decimal bits per second: `100M`, `1G`, `2.5Gbit`.
 ///
 /// # Errors
 /// The reason, for the user.
 pub fn rate(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no rate in bits a second, from 64K to 1T, such as 1G");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
-    let times = match unit.trim_end_matches("bit/s").trim_end_matches("bit") {
-        "" => 1.0,
-        "K" | "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        _ => return Err(wrong()),
-    };
-    let bits = number * times;
-    if (64e3..=1e12).contains(&bits) { Ok((bits / 8.0) as u64) } else { Err(wrong()) }
+    text.parse().map(weather::Rate::bytes)
 }
 
 /// A time: `100us`, `1.5s`, `2m`, `1h`; without a unit in seconds.
