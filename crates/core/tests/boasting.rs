@@ -226,7 +226,11 @@ fn a_holder_of_nothing_is_never_verified_and_seldom_asked() {
 fn an_origin_verifies_claims_by_itself_and_goes_on() {
     let mut bench = Bench::of(true);
     bench.delivers = true;
-    bench.pass(Duration::from_secs(2));
+    // Readers need the links now: one check in 4 s.
+    bench.pass(Duration::from_secs(20));
+    assert_eq!(bench.covered(), (true, false));
+    assert!((5..=6).contains(&bench.boaster_asked), "{}", bench.boaster_asked);
+    bench.pass(Duration::from_secs(20));
     assert_eq!(bench.covered(), (true, true));
     let first = bench.boaster_asked;
     assert!((8..=9).contains(&first), "{first}");
@@ -237,6 +241,17 @@ fn an_origin_verifies_claims_by_itself_and_goes_on() {
     bench.delivers = false;
     bench.pass(Duration::from_secs(65));
     assert!(!bench.covered().1);
+}
+
+#[test]
+fn an_origin_that_is_asked_verifies_claims_at_once() {
+    let mut bench = Bench::of(true);
+    bench.delivers = true;
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.covered(), (true, false));
+    bench.inquire();
+    bench.pass(Duration::from_millis(100));
+    assert_eq!(bench.covered(), (true, true));
 }
 
 #[test]

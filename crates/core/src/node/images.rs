@@ -73,8 +73,8 @@ pub(super) struct Image {
     pub notified_covered: bool,
     pub verified: Verified,
     pub spot_check_timer: Option<TimerKey>,
-    /// When the next check is due while all is verified.
-    pub spot_check_next: Time,
+    /// When a holder was last checked.
+    pub spot_checked: Option<Time>,
     /// The shell still looks at what an earlier process has left: see [`super::found`].
     pub surveying: bool,
 }
@@ -161,7 +161,7 @@ impl Node {
             notified_covered: false,
             verified: Verified::default(),
             spot_check_timer: None,
-            spot_check_next: Time::ZERO,
+            spot_checked: None,
             surveying: image.kept.is_some(),
         };
         self.images.insert(image.id, Box::new(entry));
