@@ -51,17 +51,17 @@ impl Identity {
     }
 }
 
-/// A place in the order in which nodes joined. The order is a circle of 139 years. Nodes that
-/// joined in the same millisecond follow the order of their ids.
+/// A place in the order in which nodes joined. The order is a circle of 34 years. Nodes that joined
+/// in the same millisecond follow the order of their ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arrival(pub u64);
 
 impl Arrival {
     /// The number of bits that are used.
-    pub const BITS: u32 = 62;
+    pub const BITS: u32 = 57;
     /// Bits taken from an id. Of 10 000 nodes that join within a second, two share a place once in
-    /// twenty times.
-    const DRAWN_BITS: u32 = 20;
+    /// three times; one of them then asks the next upstream node instead.
+    const DRAWN_BITS: u32 = 17;
     const MASK: u64 = (1 << Self::BITS) - 1;
 
     /// Before all others.

@@ -339,7 +339,7 @@ impl Membership {
         if let Some(last) = last {
             record = record.after(last);
         }
-        if record.progress == 0 {
+        if record.is_first() {
             record = record.signed(&*self.keys);
         }
         self.learn_record(record.clone(), None);

@@ -20,12 +20,14 @@ pub mod hearsay;
 mod images;
 mod load;
 mod outside;
+mod parking;
 mod reads;
 mod repair;
 mod requests;
 mod rounds;
 mod seeking;
 mod serving;
+mod speeds;
 mod spot_checks;
 mod view;
 
@@ -47,6 +49,7 @@ use crate::membership::{Level, Member, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::signing::Signatures;
+use crate::speed::OwnSpeed;
 use crate::time::Time;
 use crate::wire::Refusal;
 use images::Image;
@@ -104,6 +107,7 @@ pub struct Node {
     /// at once.
     mapped: u64,
     peers: Peers,
+    speed: OwnSpeed,
     images: BTreeMap<ImageId, Box<Image>>,
     /// The images' ids, by [`ImageNumber`]; [`dropping::NONE`] stands for each dropped image.
     numbered: Vec<ImageId>,
@@ -164,6 +168,7 @@ impl Node {
             member_at: None,
             mapped: 0,
             peers: Peers::new(config.round_robin),
+            speed: OwnSpeed::default(),
             window_bytes: config.window_bytes,
             config,
             now,
@@ -245,7 +250,8 @@ impl Node {
                 self.outputs.extend(gone.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
             }
             Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
-            Input::Arrived { request, waited, zeros } => self.arrived(request, waited, &zeros),
+            Input::Arrived { request, waited, transit, zeros } => self.arrived(request, waited, transit, &zeros),
+            Input::Delivers(node, speed) => self.delivers(node, speed),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
             Input::Corrupt(request) => self.corrupt(request),

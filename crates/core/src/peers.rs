@@ -10,6 +10,8 @@ use crate::misdeed::{Misdeed, Tally};
 use crate::pace::Pace;
 use crate::placement::map::mix;
 use crate::reach::Reach;
+use crate::slowest::Slowest;
+use crate::speed::{Meter, Speed, Transit, Window};
 use crate::standing::{Standing, whole_within};
 use crate::time::Time;
 use crate::wire::Priority;
@@ -49,6 +51,10 @@ const OWN_FAULT: Duration = Duration::from_secs(30);
 /// Candidates up to which all are compared: chunks often have three holders. Among more, two
 /// choices do most of the good, and nodes that fill do not ask ever more of their peers.
 const ALL_COMPARED_MAX: usize = 3;
+/// Steps by which the speed of a peer's answers has to change before it is told so again.
+const TOLD_STEPS: u8 = 4;
+/// Time after which it is told so in any case: the other side forgets measurements after a second.
+const TOLD_EVERY: Duration = Duration::from_millis(900);
 /// Weight of a new delay in the mean (RFC 6298: 1/8 for the mean, 1/4 for the deviation).
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
@@ -77,6 +83,9 @@ pub struct Peer {
     /// See [`Peer::window`]; 0 before anything was delivered.
     window: u64,
     pace: Pace,
+    meter: Meter,
+    /// The speed that it was told last, and when.
+    told: Option<(Speed, Time)>,
     /// Times it has lagged.
     lags: u32,
     /// True if it has passed chunks on and not refused since.
@@ -128,33 +137,6 @@ pub struct Peers {
     laggard: Option<(NodeId, Time)>,
     slowest: Slowest,
     tally: Tally,
-}
-
-/// The longest answer time in this span of [`STALL`], and in the one before it.
-#[derive(Debug, Default)]
-struct Slowest {
-    since: Time,
-    now: Duration,
-    before: Duration,
-}
-
-impl Slowest {
-    fn came(&mut self, delay: Duration, now: Time) {
-        let age = now - self.since;
-        if age >= STALL {
-            self.before = if age < STALL * 2 { self.now } else { Duration::ZERO };
-            (self.since, self.now) = (now, Duration::ZERO);
-        }
-        self.now = self.now.max(delay);
-    }
-
-    fn lately(&self, now: Time) -> Duration {
-        match now - self.since {
-            age if age < STALL => self.now.max(self.before),
-            age if age < STALL * 2 => self.now,
-            _ => Duration::ZERO,
-        }
-    }
 }
 
 impl Peers {
@@ -299,6 +281,21 @@ impl Peers {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.pace.came(bytes, ready, now);
         }
+    }
+
+    /// Notes an answer of `bytes`, whose last byte came now. At the end of each window of the
+    /// peer's [`Meter`] returns the speed of all that came meanwhile, and the peer's if it is to be
+    /// told.
+    pub fn carried(&mut self, node: NodeId, bytes: u64, transit: Transit, now: Time) -> (Option<Speed>, Option<Speed>) {
+        let Some(peer) = self.peers.get_mut(&node) else { return (None, None) };
+        let Some(Window { all, peers }) = peer.meter.came(bytes, transit, now) else { return (None, None) };
+        let told = peer.told;
+        let is_news = |speed: &Speed| {
+            told.is_none_or(|(told, at)| speed.0.abs_diff(told.0) >= TOLD_STEPS || now - at >= TOLD_EVERY)
+        };
+        let news = peers.filter(is_news);
+        peer.told = news.map(|speed| (speed, now)).or(told);
+        (Some(all), news)
     }
 
     /// True if a peer that others wait for has become much slower; it then backs off.

@@ -12,6 +12,7 @@ use crate::names::Names;
 use crate::placement::{Arc, Filled};
 use crate::signing::{Context, PublicKey, Signature, Signatures};
 use crate::small_list::SmallList;
+use crate::speed::Speed;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc as Shared;
@@ -34,7 +35,8 @@ pub struct Record {
     pub node: NodeId,
     /// The version; it grows with each change of the signed part.
     pub version: u64,
-    /// Grows with each change of `filled`, and begins at 0 in each version.
+    /// Grows with each change of `filled` or of the node's speed, which it carries: see
+    /// [`Record::speed`]. Without a speed it begins at 0 in each version.
     pub progress: u64,
     /// The image, its names and its header.
     pub subject: Shared<Subject>,
@@ -106,6 +108,30 @@ impl Record {
         RecordKey { node: self.node, image: self.image() }
     }
 
+    /// The speed of the node's link, as it measured: a hint as `filled` is. It is part of the
+    /// progress. The highest bit says that there is a speed, which is in the lowest eight bits. The
+    /// count is in between. Programs that know nothing of it compare and pass on the whole number.
+    pub const fn speed(&self) -> Speed {
+        if self.progress & HAS_SPEED == 0 { Speed::UNKNOWN } else { Speed(self.progress as u8) }
+    }
+
+    /// The changes of progress in this version.
+    const fn count(&self) -> u64 {
+        if self.progress & HAS_SPEED == 0 { self.progress } else { (self.progress & !HAS_SPEED) >> u8::BITS }
+    }
+
+    /// True for the first one of its version, which is to be signed.
+    pub const fn is_first(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// The progress of a record: this many changes, and the node's speed.
+    pub const fn progress(count: u64, speed: Speed) -> u64 {
+        let most = !HAS_SPEED >> u8::BITS;
+        let count = if count < most { count } else { most };
+        if speed.is_known() { HAS_SPEED | count << u8::BITS | speed.0 as u64 } else { count }
+    }
+
     /// Of two records of one key the one with the higher rank counts.
     pub const fn rank(&self) -> (u64, u64) {
         (self.version, self.progress)
@@ -138,11 +164,11 @@ impl Record {
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
         if self.subject == last.subject && same(&self) == same(last) {
-            let progress = last.progress.saturating_add(1);
+            let progress = Self::progress(last.count().saturating_add(1), self.speed());
             return Self { version: last.version, progress, signature: last.signature, ..self };
         }
         let version = self.version.max(last.version.saturating_add(1));
-        Self { version, progress: 0, ..self }
+        Self { version, progress: Self::progress(0, self.speed()), ..self }
     }
 
     /// True if the node announces that it has nothing of the image: it has dropped the image, or
@@ -167,6 +193,9 @@ impl Record {
         (rest.is_empty() && record.is_sound()).then_some(record)
     }
 }
+
+/// Set in a progress that carries a speed.
+const HAS_SPEED: u64 = 1 << 63;
 
 /// The key of a record: node and image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -77,8 +77,8 @@ impl Verified {
         begun && shown.note(Part((u128::from(distance) * u128::from(PARTS) / u128::from(shown.target)) as u64), now)
     }
 
-    /// Notes that an open part has no chunk to ask for, since they are zeros, or on other arcs. True
-    /// if the claim is verified by it.
+    /// Notes that an open part has no chunk to ask for, since they are zeros, or on other arcs.
+    /// True if the claim is verified by it.
     pub fn has_none(&mut self, holding: &Holding, part: Part, now: Time) -> bool {
         let shown = self.shown(holding);
         shown.target > 0 && shown.note(part, now)
@@ -149,12 +149,20 @@ impl Shown {
 mod tests {
     use super::*;
     use crate::identity::Arrival;
+    use crate::speed::Class;
 
     const SIZE: u64 = 100;
 
     fn holding(from: u64, count: u64) -> Holding {
         let arc = Arc { start: 0, length: SIZE };
-        Holding { node: NodeId(1), arrival: Arrival(1), arc, filled: Filled { from, count }, leaving: false }
+        Holding {
+            node: NodeId(1),
+            class: Class::default(),
+            arrival: Arrival(1),
+            arc,
+            filled: Filled { from, count },
+            leaving: false,
+        }
     }
 
     /// Delivers the first chunk of each open part, and returns how many there were.

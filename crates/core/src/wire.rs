@@ -21,6 +21,7 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::snapshot::{self, Snapshot};
+use crate::speed::Speed;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_block::source::Urgency;
@@ -42,6 +43,7 @@ const GET_PAYLOAD: usize = 48;
 const REDIRECT_PAYLOAD: u32 = 8;
 const PROVE_PAYLOAD: u32 = 32;
 const DIAL_BACK_PAYLOAD: u32 = 1;
+const SPEED_PAYLOAD: u32 = 1;
 const HEADER_PAYLOAD: u32 = 32;
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
@@ -123,6 +125,9 @@ pub enum Kind {
     AdmissionQuestion,
     /// The answer to [`Kind::AdmissionQuestion`]: a [`SignedList`].
     AdmissionList,
+    /// The speed at which the receiver's answers come to the sender: a [`Speed`] of one byte. It is
+    /// not answered.
+    Speed,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -218,6 +223,7 @@ impl FrameHeader {
             Kind::HeaderProof => 14,
             Kind::AdmissionQuestion => 15,
             Kind::AdmissionList => 16,
+            Kind::Speed => 17,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -262,6 +268,7 @@ impl FrameHeader {
             14 => (Kind::HeaderProof, HeaderProof::BYTES_MAX as u32),
             15 => (Kind::AdmissionQuestion, lists::QUESTION_MAX),
             16 => (Kind::AdmissionList, SNAPSHOT_MAX),
+            17 => (Kind::Speed, SPEED_PAYLOAD),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -290,7 +297,7 @@ impl FrameHeader {
         // Of these kinds only the greatest length is valid.
         let fixed = matches!(
             kind,
-            Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack | Kind::Header
+            Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack | Kind::Header | Kind::Speed
         );
         if fixed && length != max {
             return Err(WireError::Field("length"));
@@ -408,6 +415,19 @@ pub fn redirect_frame(request: u64, node: NodeId) -> Vec<u8> {
 pub fn decode_redirect(payload: &[u8]) -> Result<NodeId, WireError> {
     let payload: &[u8; REDIRECT_PAYLOAD as usize] = payload.try_into().map_err(|_| WireError::Payload)?;
     Ok(NodeId(u64_at(payload, 0)))
+}
+
+/// A whole frame that tells a peer the speed at which its answers come.
+pub fn speed_frame(speed: Speed) -> [u8; HEADER + SPEED_PAYLOAD as usize] {
+    let mut out = [speed.0; HEADER + SPEED_PAYLOAD as usize];
+    out[..HEADER].copy_from_slice(&FrameHeader::new(Kind::Speed, 0, SPEED_PAYLOAD).encode());
+    out
+}
+
+/// Reads the payload of a [`Kind::Speed`] frame. Any byte is a speed.
+pub fn decode_speed(payload: &[u8]) -> Result<Speed, WireError> {
+    let &[speed] = payload else { return Err(WireError::Payload) };
+    Ok(Speed(speed))
 }
 
 /// A whole frame that carries a snapshot; records that do not fit are left out (they will be

@@ -17,6 +17,7 @@ use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
+use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::Refusal;
 
@@ -141,7 +142,7 @@ impl Bench {
         if peer == BOASTER && chunk.0 < DATA && !self.delivers {
             Input::Refused(request, Refusal::NotHeld)
         } else {
-            Input::Arrived { request, waited: Duration::ZERO, zeros: Vec::new() }
+            Input::Arrived { request, waited: Duration::ZERO, transit: Transit::default(), zeros: Vec::new() }
         }
     }
 

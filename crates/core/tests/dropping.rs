@@ -14,6 +14,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Notice, Output};
 use vfield_core::reach::Reach;
+use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
@@ -90,6 +91,7 @@ impl Pair {
                         outputs.extend(self.input(Input::Arrived {
                             request,
                             waited: Duration::ZERO,
+                            transit: Transit::default(),
                             zeros: Vec::new(),
                         }));
                     }
@@ -164,7 +166,12 @@ fn late_answers_of_a_dropped_image_belong_to_nothing_and_it_can_be_joined_again(
     let now = pair.now;
     pair.node.add_image(now, image(DROPPED, false, CHUNKS + 8));
     assert_ne!(pair.node.asked_for(late).map(|(image, _)| image), Some(DROPPED), "it was for what is no more");
-    pair.input(Input::Arrived { request: late, waited: Duration::ZERO, zeros: Vec::new() });
+    pair.input(Input::Arrived {
+        request: late,
+        waited: Duration::ZERO,
+        transit: Transit::default(),
+        zeros: Vec::new(),
+    });
     let view = pair.node.images().into_iter().find(|view| view.id == DROPPED).expect("it is back");
     assert_eq!((view.stored, view.transient), (0, 0), "nothing of it is here");
     assert!(pair.fills(DROPPED));

@@ -14,6 +14,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::reach::Reach;
+use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
 
@@ -132,7 +133,7 @@ impl Bench {
 }
 
 fn arrived(request: RequestId) -> Input {
-    Input::Arrived { request, waited: Duration::ZERO, zeros: Vec::new() }
+    Input::Arrived { request, waited: Duration::ZERO, transit: Transit::default(), zeros: Vec::new() }
 }
 
 #[test]

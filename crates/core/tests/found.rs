@@ -16,6 +16,7 @@ use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::{Commitment, ImageConfig, Input, Node, Notice, Output};
 use vfield_core::placement::Ring;
 use vfield_core::record::Record;
+use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 
 const IMAGE: ImageId = ImageId([7; 32]);
@@ -82,8 +83,15 @@ impl Bench {
                     self.asked.push(chunk);
                     if answers {
                         self.here.insert(chunk);
-                        self.node
-                            .handle(self.now, Input::Arrived { request, waited: Duration::ZERO, zeros: Vec::new() });
+                        self.node.handle(
+                            self.now,
+                            Input::Arrived {
+                                request,
+                                waited: Duration::ZERO,
+                                transit: Transit::default(),
+                                zeros: Vec::new(),
+                            },
+                        );
                     }
                 }
                 Output::CancelRequest(..) => self.called_off += 1,

@@ -19,6 +19,7 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::Signature;
 use vfield_core::snapshot::Snapshot;
+use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
@@ -303,7 +304,8 @@ impl Bench {
                 let children = Geometry::new(header(0)).children(chunk);
                 let first = children.start..children.start + 1;
                 let zeros = std::iter::once(first).filter(|_| kind > 9 && !children.is_empty()).collect();
-                Input::Arrived { request, waited, zeros }
+                let transit = Transit { took: Duration::from_nanos(node >> 20), beside: node };
+                Input::Arrived { request, waited, transit, zeros }
             }
         }
     }

@@ -6,6 +6,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::identity::{Arrival, NodeId};
 use vfield_core::placement::coverage::{Coverage, Layers};
 use vfield_core::placement::{Arc, Filled, Holding, Map, Ring};
+use vfield_core::speed::Class;
 
 /// The places of an arc, one by one.
 fn places(arc: Arc, size: u64) -> BTreeSet<u64> {
@@ -13,7 +14,7 @@ fn places(arc: Arc, size: u64) -> BTreeSet<u64> {
 }
 
 fn holding(node: u64, arc: Arc, filled: Filled) -> Holding {
-    Holding { node: NodeId(node), arrival: Arrival(node), arc, filled, leaving: false }
+    Holding { node: NodeId(node), class: Class::default(), arrival: Arrival(node), arc, filled, leaving: false }
 }
 
 fn full(node: u64, arc: Arc, size: u64) -> Holding {

@@ -20,7 +20,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -37,6 +37,7 @@ const KINDS: [Kind; 16] = [
     Kind::HeaderProof,
     Kind::AdmissionQuestion,
     Kind::AdmissionList,
+    Kind::Speed,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -313,7 +314,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::Get => FrameHeader::new(kind, 1, 48),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         Kind::Prove | Kind::Header => FrameHeader::new(kind, 1, 32),
-        Kind::DialBack | Kind::DialledBack => FrameHeader::new(kind, 1, 1),
+        Kind::DialBack | Kind::DialledBack | Kind::Speed => FrameHeader::new(kind, 1, 1),
         _ => FrameHeader::new(kind, 1, 0),
     }
 }
@@ -328,7 +329,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (17..=255).chain([0]) {
+        for later in (18..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {

@@ -15,6 +15,7 @@ use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::reach::Reach;
 use vfield_core::signing::Simulated;
+use vfield_core::speed::{Speed, Transit};
 use vfield_core::time::Time;
 use vfield_core::wire::{self, Priority, Refusal};
 
@@ -108,6 +109,7 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
         10 => Input::Broken(node(input.arbitrary()?)),
         11 => Input::Misbehaved(node(input.arbitrary()?)),
         12 => Input::Progress(node(input.arbitrary()?)),
+        14 => Input::Delivers(node(input.arbitrary()?), Speed(input.arbitrary()?)),
         13 if input.arbitrary::<u8>()? % 16 == 0 => Input::Leave,
         _ if open.is_empty() => Input::Wake,
         _ => {
@@ -119,7 +121,12 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
                 3 => Input::Refused(request, Refusal::SourceChanged),
                 4 => Input::Redirected(request, node(input.arbitrary()?)),
                 5 => Input::Lost(request),
-                _ => Input::Arrived { request, waited: Duration::from_millis(input.arbitrary()?), zeros: Vec::new() },
+                _ => {
+                    let waited = Duration::from_millis(input.arbitrary()?);
+                    let took = Duration::from_micros(input.arbitrary::<u32>()?.into());
+                    let transit = Transit { took, beside: input.arbitrary()? };
+                    Input::Arrived { request, waited, transit, zeros: Vec::new() }
+                }
             }
         }
     })

@@ -98,6 +98,10 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let Ok(list) = wire::decode_list(payload) else { return };
             assert_eq!(wire::decode_list(&wire::list_frame(request, &list)[HEADER..]), Ok(list));
         }
+        Kind::Speed => {
+            let speed = wire::decode_speed(payload).expect("its length was checked");
+            assert_eq!(wire::speed_frame(speed)[HEADER..], *payload);
+        }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
         Kind::Data | Kind::Unknown(_) => {}

@@ -96,6 +96,14 @@ impl Links {
         self.lane(driver, peer, Purpose::Demand).send(frame);
     }
 
+    /// Sends a peer a frame that is not answered, if there is a connection.
+    pub fn tell(&self, peer: NodeId, frame: &[u8]) {
+        let lanes = [Purpose::Bulk, Purpose::Demand].map(|purpose| self.lanes().get(&(peer, purpose)).cloned());
+        if let Some(lane) = lanes.into_iter().flatten().next() {
+            lane.send(frame);
+        }
+    }
+
     /// Tells a peer that an answer is no longer wanted, if it was asked over a pooled lane.
     pub fn cancel(&self, peer: NodeId, request: RequestId) {
         for purpose in [Purpose::Demand, Purpose::Bulk] {

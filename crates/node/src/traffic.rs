@@ -1,4 +1,5 @@
-//! Counters of transferred bytes, in all and by peer. Relaxed atomics, for display only.
+//! Counters of transferred bytes, in all and by peer. Relaxed atomics, for display and for the
+//! measurement of speeds.
 
 use crate::status::{PeerTraffic, Traffic};
 use std::collections::BTreeMap;
@@ -24,6 +25,11 @@ impl PeerCounters {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes of chunks that came.
+    pub fn came(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
     /// Bytes of a chunk went out.
     pub fn sent(&self, bytes: u64) {
         self.sent.fetch_add(bytes, Ordering::Relaxed);
@@ -37,6 +43,7 @@ const PEERS_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Counters {
     from_store: AtomicU64,
+    received: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -67,6 +74,16 @@ impl Table {
 }
 
 impl Counters {
+    /// A chunk came, from any peer.
+    pub fn received(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of chunks that came, from all peers.
+    pub fn came(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
     /// Counts bytes that a local reader got without any request to a peer.
     pub fn from_store(&self, bytes: u64) {
         self.from_store.fetch_add(bytes, Ordering::Relaxed);

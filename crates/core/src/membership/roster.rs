@@ -155,7 +155,7 @@ impl Roster {
             let later = (other.identity.generation, other.identity.node) > (member.identity.generation, node)
                 || member.identity.generation >= last;
             // Nor does hearsay keep a place from one that speaks from there.
-            if later && !(there && !self.met.contains(&other.identity.node)) {
+            if later && (!there || self.met.contains(&other.identity.node)) {
                 return Change { occupant: Some(Occupant::Later(other.identity.node)), ..Change::default() };
             }
             if !there {

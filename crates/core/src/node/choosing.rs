@@ -13,6 +13,7 @@ use crate::image::ImageId;
 use crate::placement::chain::Way;
 use crate::placement::{Chain, Holding, Place, mix, zones};
 use crate::reach::Reach;
+use crate::speed::Class;
 use crate::wire::Priority;
 
 /// Nodes that may have read a hash page, and are asked for it at once if no home and no origin has
@@ -133,9 +134,23 @@ impl Choosing<'_> {
         having.filter(|home| self.usable(home.node)).nth(1).is_some()
     }
 
-    /// True if a home announces the chunk, and is believed.
+    /// True if a home announces the chunk, is believed, and is as fast as the others that have it.
     fn has(&self, home: &Holding) -> bool {
-        self.image.map.has(home, self.chunk) && self.is_believed(home.node)
+        self.image.map.has(home, self.chunk) && self.is_believed(home.node) && !self.is_bypassed(home)
+    }
+
+    /// True for a home that is slower than this node and than an origin. Chunks that only slow
+    /// nodes hold enter the chain at the origin.
+    fn is_bypassed(&self, home: &Holding) -> bool {
+        let origins =
+            || self.image.map.origins().iter().filter(|node| self.node.peers.is_usable(**node, self.node.now));
+        home.class > Class::default()
+            && self.class(self.me()) < home.class
+            && origins().any(|origin| self.class(*origin) < home.class)
+    }
+
+    fn class(&self, node: NodeId) -> Class {
+        self.place_of(node).map_or(Class::default(), |place| place.class)
     }
 
     fn is_believed(&self, node: NodeId) -> bool {
@@ -162,9 +177,11 @@ impl Choosing<'_> {
         self.fetch.reach >= Reach::GATEWAY
     }
 
-    /// The peer that an origin advised, or an origin if the asker insists.
+    /// The peer that an origin advised, or an origin if the asker insists. Advice to ask a slower
+    /// node is no help.
     fn advised(&self) -> Option<Choice> {
-        if let Some(peer) = self.fetch.advice.filter(|node| self.usable(*node)) {
+        let mine = self.class(self.me());
+        if let Some(peer) = self.fetch.advice.filter(|node| self.usable(*node) && self.class(*node) <= mine) {
             return Some(Choice::Ask(Source::holder(peer)));
         }
         let mut origins = self.image.map.origins().iter().copied().filter(|node| self.usable(*node));
@@ -177,13 +194,13 @@ impl Choosing<'_> {
         let (map, me, source) = (&self.image.map, self.me(), way.source.node);
         let (gateway, origins) = (entry.and_then(EntryPoint::gateway), map.origins());
         // The entry point serves only chunks that no other node of the zone has yet.
-        let had = || map.homes(self.chunk).any(|home| home.node != me && map.has(home, self.chunk));
+        let had = || map.homes(self.chunk).any(|home| home.node != me && self.has(home));
         let shut = |peer: NodeId| {
             (origins.contains(&peer) && had())
                 || (gateway == Some(peer) && !map.holds(peer, self.chunk) && self.full().any(|home| home.node != me))
         };
         let at_source = if gateway == Some(source) { Reach::GATEWAY } else { Reach::HOLDER };
-        let upstream = self.image.chain.upstream(self.place(), way).filter(|(peer, _)| !shut(*peer));
+        let upstream = self.image.chain.upstream(self.place_of(me)?, way).filter(|(peer, _)| !shut(*peer));
         let steps = upstream.map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance) },
@@ -194,7 +211,7 @@ impl Choosing<'_> {
 
     /// The way of the chunk along the chain to this node.
     fn way(&self, entry: Option<EntryPoint>) -> Option<Way> {
-        let (map, chain, me) = (&self.image.map, &self.image.chain, self.place());
+        let (map, chain, me) = (&self.image.map, &self.image.chain, self.place_of(self.me())?);
         match entry {
             Some(EntryPoint::Here) => None,
             Some(EntryPoint::Gateway(gateway)) => Some(chain.way_from(self.place_of(gateway)?, me, self.full())),
@@ -218,17 +235,13 @@ impl Choosing<'_> {
     /// earlier than others, so only full holders count.
     fn full(&self) -> impl Iterator<Item = Place> + '_ {
         let (size, has_chain) = (self.image.map.ring().size(), self.has_chain());
-        let full = self.image.map.homes(self.chunk).filter(move |home| has_chain && home.filled.count == size);
+        let full = self.image.map.homes(self.chunk);
+        let full = full.filter(move |home| has_chain && home.filled.count == size && !self.is_bypassed(home));
         full.map(Holding::place)
     }
 
-    /// This node's place in the chain.
-    fn place(&self) -> Place {
-        Place::from(self.node.me())
-    }
-
     fn place_of(&self, node: NodeId) -> Option<Place> {
-        self.node.identity_of(node).map(Place::from)
+        self.node.place_of(self.image, node)
     }
 
     /// The first upstream node that is in step and has room.
@@ -300,19 +313,18 @@ impl Choosing<'_> {
         upstream.into_iter().filter(usable).take(UPSTREAM_MAX).collect()
     }
 
-    /// A holder. Holders take turns once stores are full. While stores fill it is the latest joiner
-    /// before this node, and is waited for. Of readers that began one after the other, each then
-    /// takes from its predecessor, and from no node that another needs.
+    /// A holder. Holders take turns once stores are full. While stores fill it is the nearest one
+    /// upstream of this node, and is waited for. Of readers that began one after the other, each
+    /// then takes from its predecessor, and from no node that another needs.
     fn ask_holder(&self) -> Option<Choice> {
         let map = &self.image.map;
         let mut holders: Vec<Holding> = map.homes_in_turn(self.chunk);
         holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
-            let me = self.place();
-            holders.sort_by_key(|home| me.arrival.since(home.place().arrival));
-            let mut latest_joiners =
-                holders.iter().filter(|home| self.node.peers.may_be_in_step(home.node, self.node.now));
-            if let Some(last) = latest_joiners.next() {
+            let me = self.place_of(self.me())?;
+            holders.sort_by_key(|home| me.behind(&home.place()));
+            let mut nearest = holders.iter().filter(|home| self.node.peers.may_be_in_step(home.node, self.node.now));
+            if let Some(last) = nearest.next() {
                 return Some(self.ask_or_park(Source::holder(last.node)));
             }
         }
@@ -328,8 +340,17 @@ impl Choosing<'_> {
         self.node.peers.choose(nodes, self.dice).map(|peer| self.ask_or_park(source(peer)))
     }
 
+    /// Asks a peer that has room, or that keeps a chunk waiting while it delivers nothing. One that
+    /// delivers will have room: more at once would only wait on this node's own link.
     fn ask_or_park(&self, source: Source) -> Choice {
-        if self.has_room(source.peer) || self.fetch.overdue { Choice::Ask(source) } else { Choice::Park(source.peer) }
+        let Source { peer, .. } = source;
+        let waits = self.fetch.overdue && !self.delivers(peer);
+        if self.has_room(peer) || waits { Choice::Ask(source) } else { Choice::Park(peer) }
+    }
+
+    /// True if the peer owes something and sent some of it a moment ago.
+    fn delivers(&self, peer: NodeId) -> bool {
+        self.node.peers.owed(peer) > 0 && self.node.peers.silent_for(peer, self.node.now) < OVERDUE_AFTER
     }
 
     /// The first home, which relays chunks without a holder: homes ask as one, so that two never

@@ -12,6 +12,7 @@ use crate::image::ImageId;
 use crate::membership::{Departed, Member, Rival};
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
+use crate::speed::{Speed, Transit};
 use crate::wire::{Priority, Refusal};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -88,12 +89,16 @@ pub enum Input {
     CancelAsked(ConnectionId, u64),
     /// A peer's connection to us has ended.
     AskerGone(ConnectionId),
+    /// A peer says at which speed this node's answers come to it.
+    Delivers(NodeId, Speed),
     /// The answer to a request has come, has been verified, and is in the shell's store.
     Arrived {
         /// The answered request.
         request: RequestId,
         /// How long the peer itself waited for the chunk, by its own account.
         waited: Duration,
+        /// How the answer came over this node's link.
+        transit: Transit,
         /// For a hash page: the runs of its children that are all zeros.
         zeros: Vec<Range<u64>>,
     },
@@ -187,6 +192,8 @@ pub enum Output {
         /// False for a spot check: the chunk is to be verified and forgotten.
         keep: bool,
     },
+    /// Tell a peer the speed at which its answers come.
+    TellSpeed(NodeId, Speed),
     /// Cancel a request; its answer may still come.
     CancelRequest(RequestId, NodeId),
     /// Send a stored chunk to a peer that requested it.

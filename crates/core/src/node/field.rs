@@ -9,6 +9,7 @@ use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Member, Membership};
 use crate::placement::{Chain, Holding, Map, Place};
 use crate::record::Record;
+use crate::speed::{Class, Classes};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -209,7 +210,7 @@ impl Node {
         !self.leaving && !self.unreachable
     }
 
-    fn announce_all(&mut self) {
+    pub(super) fn announce_all(&mut self) {
         for id in self.image_ids() {
             self.announce(id);
         }
@@ -232,23 +233,33 @@ impl Node {
         if !std::mem::replace(&mut self.remap_set, true) {
             self.set(REMAP_EVERY, Timer::Remap);
         }
+        let mut reordered = false;
         for id in self.image_ids() {
             let Some(mut image) = self.images.remove(&id) else { continue };
-            self.fill_map(id, &mut image.map);
+            image.classes = self.classes(id);
+            self.fill_map(id, &image.classes, &mut image.map);
             image.verified.keep(|node| image.map.holding(node).is_some());
             let gateways = self.gateways(id);
             let turns = gateways != image.gateways && self.now < image.warm_up_until;
             image.gateways = gateways;
             let ends = |node| image.gateways.contains(node);
-            let identity = |node| if node == self.me().node { Some(self.me()) } else { self.identity_of(node) };
-            let known = image.map.participants().iter().filter_map(|node| identity(*node));
-            image.chain = Chain::of(known.map(Place::from), ends);
+            let place = |node: &NodeId| self.place_of(&image, *node);
+            let places: Vec<Place> = image.map.participants().iter().filter_map(place).collect();
+            let slow: Vec<(NodeId, Class)> =
+                places.iter().filter(|place| place.class > Class::default()).map(|p| (p.node, p.class)).collect();
+            reordered |= slow != image.slow;
+            image.slow = slow;
+            image.chain = Chain::of(places.into_iter(), ends);
             self.images.insert(id, image);
             if turns {
                 self.ask_anew(id);
             }
             self.recount_soon(id);
             self.repair_soon(id);
+        }
+        if reordered {
+            // Others may stand before this node now than those for whose room chunks wait.
+            self.unpark_all();
         }
         self.update_gateway_role();
         self.seek_soon();
@@ -273,7 +284,7 @@ impl Node {
     }
 
     /// Puts into a map what live members, and this node, have said of an image.
-    pub(super) fn fill_map(&self, id: ImageId, map: &mut Map) {
+    pub(super) fn fill_map(&self, id: ImageId, classes: &Classes, map: &mut Map) {
         let (me, live) = (self.me().node, self.membership.live());
         let arrival = |node| live.get(&node).unwrap_or_else(|| self.me()).arrival();
         let records = self.membership.records();
@@ -282,6 +293,7 @@ impl Node {
         let suspects = self.membership.suspects();
         let holding = |r: &Record| Holding {
             node: r.node,
+            class: classes.class(r.speed()),
             arrival: arrival(r.node),
             arc: r.arc,
             filled: r.filled,

@@ -5,6 +5,7 @@ use crate::chunk::Chunk;
 use crate::config;
 use crate::fetch::{Beneficiary, Fetch, ImageNumber, Stage};
 use crate::fill::{Fill, Look};
+use crate::identity::NodeId;
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
 use crate::names::Names;
@@ -12,6 +13,7 @@ use crate::placement::map::mix;
 use crate::placement::{Arc, Chain, Filled, Gateways, Map, Ring, Zones};
 use crate::record::{Record, Subject};
 use crate::signing::Signature;
+use crate::speed::{Class, Classes};
 use crate::time::Time;
 use crate::verified::Verified;
 use crate::wire::Priority;
@@ -45,6 +47,10 @@ pub(super) struct Image {
     pub subject: Shared<Subject>,
     pub origin: bool,
     pub map: Map,
+    /// The classes of the speeds of those who take part.
+    pub classes: Classes,
+    /// The nodes that are not in the fastest class.
+    pub slow: Vec<(NodeId, Class)>,
     /// The lockstep readers of this zone.
     pub chain: Chain,
     /// The gateways through which chunks enter this zone; none in a field without zones.
@@ -124,7 +130,7 @@ impl Node {
         let transient = self.config.transient_chunks(chunk_bytes);
         self.window_bytes = self.window_bytes.max(self.config.window_for(chunk_bytes));
         let mut map = Map::new(Ring::new(geometry.chunks()));
-        self.fill_map(image.id, &mut map);
+        self.fill_map(image.id, &self.classes(image.id), &mut map);
         let (me, is_origin) = (self.me().node, image.origin);
         let (length, size) = (arc_length(&geometry, capacity), geometry.chunks());
         let kept = image.kept.filter(|kept| kept.fits(size));
@@ -142,6 +148,8 @@ impl Node {
             subject: Shared::new(Subject { image: image.id, names: image.names, header: image.header.encode() }),
             origin: is_origin,
             map,
+            classes: Classes::default(),
+            slow: Vec::new(),
             chain: Chain::default(),
             gateways: Gateways::default(),
             outside: Zones::new(geometry.header().chunk_size()),
@@ -192,7 +200,7 @@ impl Node {
         let record = Record {
             node,
             version: image.version,
-            progress: 0,
+            progress: Record::progress(0, self.speed.announced()),
             subject: Shared::clone(&image.subject),
             origin: image.origin && !nothing,
             arc,

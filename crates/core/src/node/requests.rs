@@ -3,13 +3,14 @@
 use super::choosing::{Choice, Source};
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
-use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
+use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX};
 use crate::fetch::{Fetch, Request, RequestId, Stage, Turn};
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::peers::STALL;
 use crate::reach::Reach;
 use crate::record::RecordKey;
+use crate::speed::Transit;
 use crate::wire::{Priority, Refusal};
 use std::ops::Range;
 use std::time::Duration;
@@ -24,6 +25,12 @@ const UNUSABLE_PAUSE: Duration = Duration::from_millis(10);
 /// The longest of these pauses: a reader goes on within two seconds after its cause is gone
 /// (promise P3).
 const UNUSABLE_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Time that this node's own link may take for all that it requested. More would queue on the way
+/// to it, where nothing can be called off, and every peer would seem to be late. Above
+/// [`crate::config::PEER_DELAY`], so that one peer can fill the link.
+const OWN_DELAY: Duration = Duration::from_secs(1);
+const _: () = assert!(OWN_DELAY.as_millis() > 2 * crate::config::PEER_DELAY.as_millis());
 
 /// A request to be opened; see [`Request`].
 pub(super) struct Asked {
@@ -58,7 +65,7 @@ impl Node {
         if !self.config.parallel {
             return self.outstanding_bytes == 0;
         }
-        let window = self.window_bytes;
+        let window = self.window_bytes.min(self.speed.carries_in(OWN_DELAY));
         let limit = match priority {
             Priority::Demand => window,
             Priority::ReadAhead => window / 4 * 3,
@@ -125,82 +132,6 @@ impl Node {
             self.set(CHECK_EVERY, Timer::Check);
         }
         Some(RequestId(self.asked))
-    }
-
-    /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see
-    /// [`OVERDUE_AFTER`].
-    fn park(&mut self, id: ImageId, chunk: Chunk, peer: NodeId) {
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let number = image.number;
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        if fetch.stage == Stage::Requested {
-            return;
-        }
-        fetch.stage = Stage::Parked(peer);
-        let (priority, turn) = (fetch.priority, fetch.turn());
-        self.parked.entry(peer).or_default()[turn as usize].insert((number, chunk));
-        self.peers.waited_for(peer, priority);
-        let wait = if self.peers.may_begin(peer, self.now) {
-            self.peers.backoff_left(peer, self.now)
-        } else if priority == Priority::Demand {
-            OVERDUE_AFTER
-        } else {
-            OVERDUE_AFTER_AT_LEISURE
-        };
-        // A chunk may be parked a thousand times in a second: it has one timer, the earliest.
-        let at = self.now + wait;
-        let pending = fetch.overdue_timer;
-        if pending.is_none_or(|(set, _)| at < set) {
-            self.cancel(pending);
-            let timer = self.set(wait, Timer::Overdue(number, chunk));
-            let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk));
-            fetch.expect("it has just been parked").overdue_timer = Some(timer);
-        }
-    }
-
-    /// A chunk has been parked for too long: others may be asked, or more of the same.
-    pub(super) fn overdue(&mut self, id: ImageId, chunk: Chunk) {
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        fetch.overdue_timer = None;
-        if matches!(fetch.stage, Stage::Parked(_)) {
-            (fetch.stage, fetch.overdue) = (Stage::Queued, true);
-            self.lines[fetch.turn() as usize].push_front((image.number, chunk));
-        }
-    }
-
-    /// Queues the chunks parked for a peer again, as its window has room: a batch, or all.
-    pub(super) fn unpark(&mut self, peer: NodeId, all: bool) {
-        let Some(mut parked) = self.parked.remove(&peer) else { return };
-        let mut taken = 0;
-        for (queue, turn) in parked.iter_mut().zip(Turn::ALL) {
-            let (before, priority) = (taken, turn.priority());
-            let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
-            let mut back = Vec::new();
-            while let Some(&(number, chunk)) = queue.first() {
-                let image = self.images.get_mut(&self.id_of(number));
-                let bytes = image.as_ref().map_or(0, |image| image.inventory.geometry().length(chunk));
-                if taken + bytes > room {
-                    break;
-                }
-                queue.pop_first();
-                let Some(fetch) = image.and_then(|image| image.fetches.get_mut(&chunk)) else { continue };
-                if fetch.stage == Stage::Parked(peer) && fetch.turn() == turn {
-                    fetch.stage = Stage::Queued;
-                    taken += bytes;
-                    back.push((number, chunk));
-                }
-            }
-            back.into_iter().rev().for_each(|entry| self.lines[turn as usize].push_front(entry));
-            if queue.is_empty() {
-                self.peers.set_credit(peer, priority, None);
-            } else if taken > before {
-                self.peers.set_credit(peer, priority, Some(taken - before));
-            }
-        }
-        if parked.iter().any(|queue| !queue.is_empty()) {
-            self.parked.insert(peer, parked);
-        }
     }
 
     /// Checks all requests under way.
@@ -344,9 +275,14 @@ impl Node {
         Some((self.id_of(entry.image), entry))
     }
 
-    pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, zeros: &[Range<u64>]) {
+    pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, transit: Transit, zeros: &[Range<u64>]) {
         let Some((id, entry)) = self.end(request, true) else { return };
         let (chunk, now) = (entry.chunk, self.now);
+        let (window, told) = self.peers.carried(entry.peer, entry.bytes, transit, now);
+        self.outputs.extend(told.map(|speed| Output::TellSpeed(entry.peer, speed)));
+        if let Some(speed) = window {
+            self.delivers(entry.peer, speed);
+        }
         let (boost, window) = (self.config.join_boost, self.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
         self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);

@@ -12,6 +12,7 @@ use crate::placement::Arc;
 use crate::placement::coverage::Coverage;
 use crate::reach::Reach;
 use crate::signing::PublicKey;
+use crate::speed::Speed;
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +100,8 @@ pub struct MemberView {
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
+    /// What its link carries, as it announces.
+    pub speed: Speed,
 }
 
 /// A node's view of the zones.
@@ -237,7 +240,8 @@ impl Node {
                 }
             }
             let key = self.membership.statement(identity.node).map_or_else(|| self.keys.key(), |member| member.key);
-            MemberView { identity, key, state, capacity_bytes, held_bytes, origin_of }
+            let speed = self.announced_speed(identity.node);
+            MemberView { identity, key, state, capacity_bytes, held_bytes, origin_of, speed }
         };
         // Of itself a node knows more than its records say.
         let own = |bytes: fn(&Image) -> u64| self.images.values().map(|image| bytes(image)).sum();

@@ -13,16 +13,26 @@
 //! machines began 20 to 300 ms apart took two to four times as long. Each node was asked for chunks
 //! that it had not come to yet, fetched them out of turn, and fell back itself.)
 //!
-//! The gateways of a zone have more to send than their part of the chain. They are at its end,
-//! where one of them has nothing to pass on; for chunks that enter elsewhere it is another one.
+//! A pipeline is as fast as its slowest part. So faster nodes stand before slower ones
+//! ([`crate::speed`]), and the order of joins counts among equals: no node takes from a slower one.
+//! A chunk that enters at a slow node goes on to the fastest, and passes no slow one on the way to
+//! them. (In the order of joins alone, one slow machine of ten made all those behind it as slow as
+//! itself.)
+//!
+//! The gateways of a zone have more to send than their part of the chain. They are at the end of
+//! their class, where one of them has nothing to pass on to equals. For chunks that enter elsewhere
+//! it is another one.
 //!
 //! Between zones the order is a tree: see [`super::zones`].
 
 use crate::identity::{Arrival, Identity, NodeId};
+use crate::speed::Class;
 
 /// The place of a node in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
+    /// The class of the node's speed, which comes first.
+    pub class: Class,
     /// The node's place in the order of joins.
     pub arrival: Arrival,
     /// The node at this place.
@@ -30,38 +40,42 @@ pub struct Place {
 }
 
 impl Place {
-    /// The distance around the circle from `start`; unique for each node.
-    const fn since(&self, start: Arrival) -> (u64, NodeId) {
-        (self.arrival.since(start), self.node)
+    /// The place of a node of this class.
+    pub const fn of(identity: &Identity, class: Class) -> Self {
+        Self { class, arrival: identity.arrival(), node: identity.node }
+    }
+
+    /// How far upstream of this node another one is. Nodes of its class come first, around the
+    /// circle. Those of faster classes follow, from the end of the next one, and then slower ones.
+    pub fn behind(&self, other: &Self) -> (bool, u8, u64) {
+        let around = if self.class == other.class {
+            self.arrival.since(other.arrival)
+        } else {
+            u64::MAX - other.arrival.since(Arrival::FIRST)
+        };
+        (other.class > self.class, self.class.0.abs_diff(other.class.0), around)
+    }
+
+    /// The distance on the way that begins at `start`, apart from the end of a class. Unique for
+    /// each node.
+    fn since(&self, start: Arrival) -> (Distance, NodeId) {
+        (Distance::of(self.class, false, self.arrival.since(start)), self.node)
     }
 }
 
-impl From<&Identity> for Place {
-    fn from(identity: &Identity) -> Self {
-        Self { arrival: identity.arrival(), node: identity.node }
-    }
-}
-
-/// How far downstream of the chain's beginning a node is; 0 for the source. It counts joins and not
-/// nodes, so nodes with different views still agree. It counts from the beginning and not from the
-/// current holders, since nodes hear of those one after the other.
+/// How far downstream of the chain's beginning a node is; 0 for the source. It counts classes and
+/// joins and not nodes, so nodes with different views still agree. It counts from the beginning and
+/// not from the current holders, since nodes hear of those one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Distance(pub u64);
 
 impl Distance {
     /// The number of bits that are used.
-    pub const BITS: u32 = Arrival::BITS + 1;
-    /// Lowest distance of the nodes at the end of the chain.
-    const END: u64 = 1 << Arrival::BITS;
+    pub const BITS: u32 = Class::BITS + 1 + Arrival::BITS;
 
-    /// From the beginning to a place on the way around.
-    const fn between(start: Arrival, place: Place) -> Self {
-        Self(place.arrival.since(start))
-    }
-
-    /// From the beginning to a place at the end of the chain.
-    const fn to_end(start: Arrival, place: Place) -> Self {
-        Self(Self::END + place.arrival.since(start))
+    /// Of a place that is so far around the circle of its class, or of the end of its class.
+    const fn of(class: Class, at_end: bool, around: u64) -> Self {
+        Self((class.0 as u64) << (Arrival::BITS + 1) | (at_end as u64) << Arrival::BITS | around)
     }
 }
 
@@ -82,38 +96,40 @@ pub struct Way {
 /// The order of the nodes of one zone.
 #[derive(Debug, Clone, Default)]
 pub struct Chain {
-    /// The nodes that are not at the end, ascending.
-    places: Vec<Place>,
-    /// The nodes at the end, ascending.
-    end: Vec<Place>,
+    /// All nodes, class by class, those at the end of a class last, ascending.
+    places: Vec<(Class, bool, Place)>,
+    /// The nodes at the end of their class, by id.
+    ending: Vec<NodeId>,
 }
 
 impl Chain {
-    /// A chain of nodes, given in any order, some of them at the end. A source need not be one of
-    /// them.
+    /// A chain of nodes, given in any order, some of them at the end of their class. A source need
+    /// not be one of them.
     pub fn of(places: impl Iterator<Item = Place>, stands_at_end: impl Fn(NodeId) -> bool) -> Self {
-        let mut places: Vec<Place> = places.collect();
+        let mut places: Vec<_> = places.map(|place| (place.class, stands_at_end(place.node), place)).collect();
         places.sort_unstable();
         places.dedup();
-        let (end, places) = places.into_iter().partition(|place| stands_at_end(place.node));
-        Self { places, end }
+        let mut ending: Vec<NodeId> = places.iter().filter(|(_, at_end, _)| *at_end).map(|(.., p)| p.node).collect();
+        ending.sort_unstable();
+        Self { places, ending }
     }
 
     /// The way from a root, which precedes all others, to `me`. It begins at the nearest upstream
     /// among `sources`.
     pub fn way_from(&self, root: Place, me: Place, sources: impl Iterator<Item = Place>) -> Way {
         let start = Arrival::FIRST;
-        let mine = self.last_before(me, start);
+        let mine = self.distance(me, start, root.arrival);
         let upstream = sources.filter(|source| *source != me && *source != root && source.since(start) < mine);
         let source = upstream.max_by_key(|source| source.since(start)).unwrap_or(root);
         Way { start, root: Some(root), source }
     }
 
-    /// The way to `me` from the nearest of several sources, around; `None` without any other than
-    /// `me`.
+    /// The way to `me` from the nearest of several sources, around; from a slow source only if none
+    /// is faster. `None` without any other than `me`.
     pub fn way_around(me: Place, sources: impl Iterator<Item = Place>) -> Option<Way> {
         let others = sources.filter(|source| source.node != me.node);
-        let source = others.min_by_key(|source| (me.arrival.since(source.arrival), source.node))?;
+        let distance = |source: &Place| (source.class, me.arrival.since(source.arrival), source.node);
+        let source = others.min_by_key(distance)?;
         Some(Way { start: source.arrival, root: None, source })
     }
 
@@ -121,40 +137,34 @@ impl Chain {
     /// nearest first, the source last. `me` need not be in the chain.
     pub fn upstream(&self, me: Place, way: Way) -> impl Iterator<Item = (NodeId, Distance)> + '_ {
         let Way { start, root, source } = way;
-        let end = if self.is_at_end(me) { &self.end[..] } else { &[] };
-        let after = (root != Some(source)).then(|| source.since(start));
+        // A source at which the way begins precedes all others, whatever its class.
+        let after = root.filter(|root| *root != source).map(|_| source.since(start));
         // The nodes at the end are in an order that begins with the root, so each is the last for
         // some chunks.
         let turn = root.map_or(start, |root| root.arrival);
-        let ending = before(end, turn, me.since(turn), None).map(move |place| (place, Distance::to_end(turn, place)));
-        let others = before(&self.places, start, self.last_before(me, start), after)
-            .map(move |place| (place, Distance::between(start, place)));
-        let between =
-            ending.chain(others).filter(move |(place, _)| *place != source && Some(*place) != root).take(LOOK);
-        between.map(|(place, distance)| (place.node, distance)).chain([(source.node, Distance(0))])
+        let last = self.distance(me, start, turn);
+        let equals = self.places.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1));
+        let back = equals.rev().flat_map(move |equal| {
+            let start = if equal[0].1 { turn } else { start };
+            let (around, ahead) = equal.split_at(equal.partition_point(|(.., place)| place.arrival < start));
+            let distance = move |&(class, at_end, place): &(Class, bool, Place)| {
+                (Distance::of(class, at_end, place.arrival.since(start)), place.node)
+            };
+            let before = move |places: &'_ [_]| places.partition_point(|place| distance(place) < last);
+            let upstream = around[..before(around)].iter().rev().chain(ahead[..before(ahead)].iter().rev());
+            upstream.map(move |place| (distance(place), place.2))
+        });
+        let between = back.take_while(move |(distance, _)| after.is_none_or(|after| *distance > after));
+        let between = between.filter(move |(_, place)| *place != source && Some(*place) != root).take(LOOK);
+        between.map(|((distance, node), _)| (node, distance)).chain([(source.node, Distance(0))])
     }
 
-    fn is_at_end(&self, me: Place) -> bool {
-        self.end.binary_search(&me).is_ok()
+    /// The distance of a node on a way, with its own `turn` at the end of a class.
+    fn distance(&self, of: Place, start: Arrival, turn: Arrival) -> (Distance, NodeId) {
+        let at_end = self.ending.binary_search(&of.node).is_ok();
+        let from = if at_end { turn } else { start };
+        (Distance::of(of.class, at_end, of.arrival.since(from)), of.node)
     }
-
-    /// Where the way along the nodes before the end leads: to `me`, or past all of them.
-    fn last_before(&self, me: Place, start: Arrival) -> (u64, NodeId) {
-        if self.is_at_end(me) { (u64::MAX, me.node) } else { me.since(start) }
-    }
-}
-
-/// Of the sorted `places` those on the way back from before `last` to after `first`, or to `start`.
-fn before(
-    places: &[Place],
-    start: Arrival,
-    last: (u64, NodeId),
-    first: Option<(u64, NodeId)>,
-) -> impl Iterator<Item = Place> + '_ {
-    let (around, ahead) = places.split_at(places.partition_point(|place| place.arrival < start));
-    let up_to = move |places: &[Place]| places.partition_point(|place| place.since(start) < last);
-    let back = around[..up_to(around)].iter().rev().chain(ahead[..up_to(ahead)].iter().rev()).copied();
-    back.take_while(move |place| first.is_none_or(|first| place.since(start) > first))
 }
 
 #[cfg(test)]
@@ -163,7 +173,8 @@ mod tests {
     use crate::placement::map::mix;
 
     fn places(count: u64) -> Vec<Place> {
-        let place = |node| Place { arrival: Arrival(mix(node + 1) >> (u64::BITS - Arrival::BITS)), node: NodeId(node) };
+        let arrival = |node| Arrival(mix(node + 1) >> (u64::BITS - Arrival::BITS));
+        let place = |node| Place { class: Class(0), arrival: arrival(node), node: NodeId(node) };
         let mut places: Vec<Place> = (0..count).map(place).collect();
         places.sort_unstable();
         places
@@ -185,7 +196,7 @@ mod tests {
         for count in [1, 2, 10, 500] {
             let places = places(count);
             let chain = Chain::of(places.iter().copied(), |_| false);
-            let root = Place { arrival: Arrival(Arrival::BITS.into()), node: NodeId(u64::MAX) };
+            let root = Place { class: Class(0), arrival: Arrival(Arrival::BITS.into()), node: NodeId(u64::MAX) };
             for me in &places {
                 let line: Vec<_> = chain.upstream(*me, chain.way_from(root, *me, [].into_iter())).collect();
                 assert!(line.is_sorted_by(|a, b| a.1 > b.1), "{line:?}");
@@ -248,5 +259,24 @@ mod tests {
         assert_eq!(line(&chain, &places, 5, around(&places, 5, &[8])), [4, 3, 2, 1, 0, 9, 8]);
         assert_eq!(line(&chain, &places, 5, around(&places, 5, &[8, 2, 7])), [4, 3, 2]);
         assert!(Chain::way_around(places[5], [places[5]].into_iter()).is_none());
+    }
+
+    #[test]
+    fn faster_nodes_come_before_slower_ones() {
+        let mut places = places(10);
+        for (slow, class) in [(2, 1), (5, 2), (7, 1)] {
+            places[slow].class = Class(class);
+        }
+        let chain = Chain::of(places.iter().copied(), |_| false);
+        let from = |me: usize| line(&chain, &places, me, chain.way_from(places[0], places[me], [].into_iter()));
+        assert_eq!(from(3), [1, 0]);
+        assert_eq!(from(8), [6, 4, 3, 1, 0]);
+        assert_eq!(from(2), [9, 8, 6, 4, 3, 1, 0]);
+        assert_eq!(from(7), [2, 9, 8, 6, 4, 3, 1, 0]);
+        assert_eq!(from(5), [7, 2, 9, 8, 6, 4, 3, 1, 0]);
+        // Around, a slow holder is a source only if no other is, and is passed by.
+        assert_eq!(line(&chain, &places, 3, around(&places, 3, &[2, 8])), [1, 0, 9, 8]);
+        assert_eq!(line(&chain, &places, 3, around(&places, 3, &[7])), [1, 0, 9, 8, 7]);
+        assert_eq!(line(&chain, &places, 2, around(&places, 2, &[7])), [6, 4, 3, 1, 0, 9, 8, 7]);
     }
 }

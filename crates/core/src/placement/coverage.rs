@@ -265,11 +265,13 @@ mod tests {
     use super::*;
     use crate::identity::{Arrival, NodeId};
     use crate::placement::{Filled, mix};
+    use crate::speed::Class;
     use proptest::prelude::*;
 
     fn holding(node: u64, arc: (u64, u64), filled: (u64, u64)) -> Holding {
         Holding {
             node: NodeId(node),
+            class: Class::default(),
             arrival: Arrival(node),
             arc: Arc { start: arc.0, length: arc.1 },
             filled: Filled { from: filled.0, count: filled.1 },

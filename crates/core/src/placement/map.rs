@@ -6,6 +6,7 @@ use super::loss::Losses;
 use super::ring::{Arc, Filled, Ring};
 use crate::chunk::Chunk;
 use crate::identity::{Arrival, NodeId};
+use crate::speed::Class;
 use std::cmp::Reverse;
 
 /// One node's announcement about one image.
@@ -13,6 +14,8 @@ use std::cmp::Reverse;
 pub struct Holding {
     /// The node that holds it.
     pub node: NodeId,
+    /// The class of its speed.
+    pub class: Class,
     /// Its place in the order of joins.
     pub arrival: Arrival,
     /// The arc that its store is to hold.
@@ -26,7 +29,7 @@ pub struct Holding {
 impl Holding {
     /// The node's place in the chain.
     pub const fn place(&self) -> Place {
-        Place { arrival: self.arrival, node: self.node }
+        Place { class: self.class, arrival: self.arrival, node: self.node }
     }
 }
 

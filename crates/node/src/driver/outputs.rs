@@ -17,6 +17,7 @@ use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::membership::{Departed, Rival};
 use vfield_core::node::{Commitment, Input, Notice, Output};
+use vfield_core::wire;
 
 impl Driver {
     pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
@@ -94,6 +95,7 @@ impl Driver {
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::Offer(identity) => self.ask_list(identity),
             Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
+            Output::TellSpeed(peer, speed) => self.links.tell(peer, &wire::speed_frame(speed)),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve(serve) => self.reply(serve.asker.connection, Reply::Chunk(serve)),
             Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),

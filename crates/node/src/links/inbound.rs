@@ -64,6 +64,11 @@ impl Inbound {
         self.mark > 1
     }
 
+    /// True if a part of a frame has come.
+    pub fn is_under_way(&self) -> bool {
+        self.header.is_some() || self.incoming.content().len() > self.given
+    }
+
     /// Reads the available bytes, up to the end of a frame. With `unasked`, reads even though the
     /// socket has not reported data.
     ///

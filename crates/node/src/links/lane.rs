@@ -31,6 +31,7 @@ use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
+use vfield_core::speed::Transit;
 use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
 use vfield_trust::KeyId;
 
@@ -215,7 +216,9 @@ impl Lane {
             return Broken::Lost.into();
         }
         let (inbound, now) = (Inbound::new(incoming), Instant::now());
-        let mut receiver = Receiver { driver, peer: self.peer, counters, inbound, progress: now, last_byte: now };
+        let begun = Begun { at: now, all: 0, peers: 0 };
+        let mut receiver =
+            Receiver { driver, peer: self.peer, counters, inbound, progress: now, last_byte: now, begun };
         let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
         let mut silence = Silence::new(|| Box::pin(self.dial(driver)));
         loop {
@@ -355,18 +358,32 @@ struct Receiver<'a> {
     progress: Instant,
     /// When the last byte came.
     last_byte: Instant,
+    begun: Begun,
+}
+
+/// The moment at which an answer began to come, and the bytes of chunks until then: from all peers,
+/// and from this one.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    all: u64,
+    peers: u64,
 }
 
 impl Receiver<'_> {
     /// Receives all available bytes.
     fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
         let mut answered = false;
+        if !self.inbound.is_under_way() {
+            self.begin();
+        }
         for _ in 0..FRAMES_MAX {
             match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
                     self.last_byte = self.progress;
                     answered |= self.frame(lane, header)?;
+                    self.begin();
                 }
                 Came::Nothing(some) => {
                     if some {
@@ -382,6 +399,20 @@ impl Receiver<'_> {
             }
         }
         Ok(Received { answered, all: false })
+    }
+
+    /// The next answer begins to come, or has begun.
+    fn begin(&mut self) {
+        let (all, peers) = (self.driver.counters.came(), self.counters.came());
+        self.begun = Begun { at: Instant::now(), all, peers };
+    }
+
+    /// How the answer came that is complete now.
+    fn transit(&self) -> Transit {
+        let (all, peers) = (self.driver.counters.came(), self.counters.came());
+        // The two counters are not read at one moment.
+        let beside = (all - self.begun.all).saturating_sub(peers - self.begun.peers);
+        Transit { took: self.begun.at.elapsed(), beside }
     }
 
     fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
@@ -418,7 +449,7 @@ impl Receiver<'_> {
 
     /// Verifies a chunk and puts it into the store.
     fn chunk(&self, ask: &Ask, waited: Duration) -> Input {
-        let bytes = self.inbound.payload();
+        let (bytes, transit) = (self.inbound.payload(), self.transit());
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
         match image.check(ask.chunk, bytes) {
@@ -427,8 +458,9 @@ impl Receiver<'_> {
             Check::Good => {}
         }
         self.counters.received(bytes.len() as u64, ask.origin);
+        self.driver.counters.received(bytes.len() as u64);
         if !ask.keep {
-            return Input::Arrived { request: ask.request, waited, zeros: Vec::new() };
+            return Input::Arrived { request: ask.request, waited, transit, zeros: Vec::new() };
         }
         match store.insert(ask.chunk, bytes) {
             Ok(Inserted::New | Inserted::Already) => {
@@ -437,7 +469,7 @@ impl Receiver<'_> {
                 }
                 let zeros: Vec<Range<u64>> =
                     hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
-                Input::Arrived { request: ask.request, waited, zeros }
+                Input::Arrived { request: ask.request, waited, transit, zeros }
             }
             Ok(Inserted::Busy) => Input::Unusable(ask.request),
             Err(error) => {

@@ -293,6 +293,10 @@ impl<'a> Serving<'a> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::AdmissionList(question));
             }
+            Kind::Speed => {
+                let speed = wire::decode_speed(payload)?;
+                self.driver.apply(Input::Delivers(self.peer.node, speed));
+            }
             Kind::DialBack => {
                 let lost = wire::decode_dial_back(payload)?;
                 self.dial_back(header.request, lost);

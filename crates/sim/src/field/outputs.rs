@@ -85,6 +85,11 @@ impl Field {
             }
             Output::Call(addr) => self.call(machine, addr),
             Output::Request { .. } => self.ask(machine, output),
+            Output::TellSpeed(node, speed) => {
+                if let Some(to) = self.number(node) {
+                    self.send(machine, to, Message::Speed(speed));
+                }
+            }
             Output::CancelRequest(request, _) => self.cancel(machine, request),
             Output::Serve(Serve { asker, image, chunk, priority, waited }) => {
                 let image = self.image(image);

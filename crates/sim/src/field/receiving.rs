@@ -9,6 +9,8 @@ use std::time::Duration;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
+use vfield_core::speed::Transit;
+use vfield_core::time::Time;
 use vfield_core::wire::{Kind, Refusal};
 
 impl Field {
@@ -89,7 +91,8 @@ impl Field {
             self.swallowed.push(packet);
             return;
         }
-        let Packet { from, to, epoch, message, .. } = packet;
+        let Packet { from, to, epoch, first, message, .. } = packet;
+        let transit = self.transit(to, from, first);
         let (from, to) = (from as usize, to as usize);
         match message {
             Message::Get { .. } => self.asked(from, to, epoch, &message),
@@ -99,7 +102,9 @@ impl Field {
                 }
                 self.input(to, Input::CancelAsked(connection(from, epoch), request.0));
             }
-            Message::Data { request, waited, wrong } => self.arrive_chunk((from, to), request, waited, wrong),
+            Message::Data { request, waited, wrong } => {
+                self.arrive_chunk((from, to), request, (waited, transit), wrong)
+            }
             Message::Refuse(request, refusal) => {
                 if self.land(to, request).is_some() {
                     self.explain.refused(to, from);
@@ -128,6 +133,10 @@ impl Field {
                 let node = self.machines[from].identity.node;
                 self.input(to, Input::Progress(node));
             }
+            Message::Speed(speed) => {
+                let node = self.machines[from].identity.node;
+                self.input(to, Input::Delivers(node, speed));
+            }
             Message::Datagram(bytes) => {
                 let source = self.machines[from].node.me().addr;
                 let bytes = self.read_datagram(to, bytes);
@@ -135,6 +144,12 @@ impl Field {
             }
             Message::Forged { source, bytes } => self.input(to, Input::Datagram(source, bytes)),
         }
+    }
+
+    /// How a message came that began at `first`.
+    fn transit(&self, to: u32, from: u32, (first, all, of_sender): (Time, u64, u64)) -> Transit {
+        let came = &self.machines[to as usize].port.came;
+        Transit { took: self.now() - first, beside: (came.all - all) - (came.of(from) - of_sender) }
     }
 
     /// A request comes: the shell answers it if it can, else the core sees it.
@@ -166,7 +181,13 @@ impl Field {
     }
 
     /// A chunk has come: verified with its parent, which has to be here, then kept.
-    fn arrive_chunk(&mut self, (from, machine): (usize, usize), request: RequestId, waited: Duration, wrong: bool) {
+    fn arrive_chunk(
+        &mut self,
+        (from, machine): (usize, usize),
+        request: RequestId,
+        (waited, transit): (Duration, Transit),
+        wrong: bool,
+    ) {
         let Some(flight) = self.land(machine, request) else { return };
         let (image, chunk) = (usize::from(flight.image), flight.chunk);
         let original = &self.images[image];
@@ -181,13 +202,13 @@ impl Field {
         } else if wrong {
             self.input(machine, Input::Corrupt(request));
         } else if flight.check {
-            self.input(machine, Input::Arrived { request, waited, zeros: Vec::new() });
+            self.input(machine, Input::Arrived { request, waited, transit, zeros: Vec::new() });
         } else {
             let zeros = original.zero_children(chunk);
             if let Some(shelf) = host.shelf_mut(image) {
                 shelf.keep(original, chunk);
             }
-            self.input(machine, Input::Arrived { request, waited, zeros });
+            self.input(machine, Input::Arrived { request, waited, transit, zeros });
         }
     }
 }

@@ -23,6 +23,7 @@ impl Field {
             Message::Get { .. } => wire::GET_FRAME as u64,
             Message::Cancel(_) | Message::Refuse(..) | Message::Patience => header,
             Message::Redirect(..) => header + 8,
+            Message::Speed(_) => header + 1,
             Message::Sync(bytes)
             | Message::Synced(bytes)
             | Message::Datagram(bytes)
@@ -61,7 +62,17 @@ impl Field {
         }
         let hop = if self.machines[from].zone == self.machines[to].zone { Hop::Down } else { Hop::ZoneOut };
         let (from, to) = (from as u32, to as u32);
-        let packet = Packet { from, to, epoch, number: 0, hop, bytes: bytes as u32, last: Time::ZERO, message };
+        let packet = Packet {
+            from,
+            to,
+            epoch,
+            number: 0,
+            hop,
+            bytes: bytes as u32,
+            last: Time::ZERO,
+            first: (Time::ZERO, 0, 0),
+            message,
+        };
         let packet = self.packets.insert(packet);
         let now = self.now();
         match &mut self.machines[from as usize].processor {
@@ -221,6 +232,7 @@ impl Field {
             }
             Hop::Down => {
                 let port = &mut self.machines[to].port;
+                packet.first = (now, port.came.all, port.came.of(packet.from));
                 port.coming.push_back(at);
                 if port.coming.len() == 1 {
                     let free = port.down.ready();
@@ -237,8 +249,10 @@ impl Field {
         while self.machines[host].port.down.ready() <= now
             && let Some(at) = self.machines[host].port.coming.pop_front()
         {
-            let &mut Packet { bytes, last, .. } = self.packets.at(at);
-            let (_, end) = self.machines[host].port.down.carry(u64::from(bytes), last, now);
+            let &mut Packet { from, bytes, last, .. } = self.packets.at(at);
+            let port = &mut self.machines[host].port;
+            let (_, end) = port.down.carry(u64::from(bytes), last, now);
+            port.came.add(from, u64::from(bytes));
             self.queue.push(end, Event::Deliver(at));
         }
         let port = &self.machines[host].port;

@@ -7,6 +7,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::reach::Reach;
+use vfield_core::speed::Speed;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
@@ -49,6 +50,8 @@ pub enum Message {
     Synced(Vec<u8>),
     /// A sign of life: the answer will come.
     Patience,
+    /// The speed at which the receiver's answers come.
+    Speed(Speed),
     /// Gossip, on no connection.
     Datagram(Vec<u8>),
     /// The same, from a source that its sender may have forged.
@@ -64,7 +67,7 @@ impl Message {
     /// The direction on its lane; `None` for messages without a lane.
     pub const fn way(&self) -> Option<Way> {
         match self {
-            Self::Get { .. } | Self::Cancel(_) | Self::Sync(_) => Some(Way::Forward),
+            Self::Get { .. } | Self::Cancel(_) | Self::Sync(_) | Self::Speed(_) => Some(Way::Forward),
             Self::Data { .. } | Self::Refuse(..) | Self::Redirect(..) | Self::Synced(_) | Self::Patience => {
                 Some(Way::Back)
             }
@@ -90,6 +93,9 @@ pub struct Packet {
     pub bytes: u32,
     /// When its last byte reaches that link.
     pub last: Time,
+    /// When its first byte reached the receiver's link, and the bytes that had come then: from all,
+    /// and from its sender.
+    pub first: (Time, u64, u64),
     /// The content of the packet.
     pub message: Message,
 }

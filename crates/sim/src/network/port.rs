@@ -84,6 +84,27 @@ impl Outgoing {
     }
 }
 
+/// Bytes that have come in, of all machines together and of each.
+#[derive(Debug, Default)]
+pub struct Came {
+    /// Bytes of all machines.
+    pub all: u64,
+    of: BTreeMap<u32, u64>,
+}
+
+impl Came {
+    /// Those of one machine.
+    pub fn of(&self, machine: u32) -> u64 {
+        self.of.get(&machine).copied().unwrap_or(0)
+    }
+
+    /// Counts a message.
+    pub fn add(&mut self, from: u32, bytes: u64) {
+        self.all += bytes;
+        *self.of.entry(from).or_default() += bytes;
+    }
+}
+
 /// A machine's link. Connections share the way out fairly, message by message; within one
 /// connection demand packets go first.
 #[derive(Debug)]
@@ -100,6 +121,8 @@ pub struct Port {
     waiting: BTreeMap<u32, Outgoing>,
     /// Receivers with waiting packets, in turn.
     turns: VecDeque<u32>,
+    /// Bytes that have come in.
+    pub came: Came,
     /// Arrived packets that wait to get in, first come, first served.
     pub coming: VecDeque<u32>,
 }
@@ -108,8 +131,8 @@ impl Port {
     /// An idle link, whose directions have a burst in bytes each.
     pub fn new(own: Rates, burst: u64) -> Self {
         let (up, down) = (Pipe::new(own.up, burst), Pipe::new(own.down, burst));
-        let (waiting, turns, coming) = (BTreeMap::new(), VecDeque::new(), VecDeque::new());
-        Self { up, down, own, awaited: false, waiting, turns, coming }
+        let (waiting, turns, came, coming) = (BTreeMap::new(), VecDeque::new(), Came::default(), VecDeque::new());
+        Self { up, down, own, awaited: false, waiting, turns, came, coming }
     }
 
     /// Divides the link's own rates by these factors, out and in; with 1 it is as it was.

@@ -1,0 +1,328 @@
+//! Speed: what a node's link carries, as the node measures it itself, and the classes of a room.
+//!
+//! A chain is as fast as its slowest link before the end. So the order of a chain begins with the
+//! fastest nodes, and each node announces its speed. It measures that itself: a chunk is whole at
+//! its sender before its first byte leaves. So the time from the first byte to the last is the time
+//! of the links, whatever the sender waited for. The way out is taken to be as fast as the way in.
+//!
+//! A slow answer may also be the fault of its sender. So a node announces a speed only once two
+//! senders were measured, and the faster one counts.
+
+use crate::identity::NodeId;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A speed in steps of an eighth of an octave (9 %); 0 while it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Speed(pub u8);
+
+impl Speed {
+    /// Not known. Such a node is taken for one of the fastest.
+    pub const UNKNOWN: Self = Self(0);
+    /// Steps in which a speed doubles.
+    const OCTAVE: u32 = 8;
+    /// Bytes a second of the speed before the first step: 32 kbit/s, below which a node is of no
+    /// use. The last step is at 15 Tbit/s.
+    const LEAST: u64 = 4 << 10;
+
+    /// Of a link that carries this many bytes a second.
+    pub fn of(bytes_per_s: u64) -> Self {
+        let ratio = u128::from((bytes_per_s / Self::LEAST).max(1));
+        let octaves = ratio.ilog2();
+        // Rounding is left to the finer part: the eighth power of the rest doubles with each step.
+        let mut rest = ((u128::from(bytes_per_s.max(Self::LEAST)) << 20) / u128::from(Self::LEAST)) >> octaves;
+        let mut steps = octaves;
+        for _ in 0..Self::OCTAVE.ilog2() {
+            rest = (rest * rest) >> 20;
+            let doubled = rest >= 2 << 20;
+            steps = steps * 2 + u32::from(doubled);
+            rest >>= u32::from(doubled);
+        }
+        Self(u8::try_from(steps + 1).unwrap_or(u8::MAX))
+    }
+
+    /// True if it has been measured.
+    pub const fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
+    /// The least rate of this step, in bytes a second; `None` while it is not known.
+    pub fn bytes_per_s(self) -> Option<u64> {
+        let steps = u32::from(self.0.checked_sub(1)?);
+        let whole = (Self::LEAST as f64) * 2f64.powf(f64::from(steps) / f64::from(Self::OCTAVE));
+        Some(whole as u64)
+    }
+}
+
+/// Place of a node in the order of a chain, by its speed: 0 for the fastest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(pub u8);
+
+impl Class {
+    /// The number of bits that are used.
+    pub const BITS: u32 = 5;
+    const MAX: u8 = (1 << Self::BITS) - 1;
+}
+
+/// Steps by which nodes of one class differ at most: 30 %. Measurements of equal links differ by
+/// less, and a node that takes from one of its class loses no more than that.
+const CLASS_STEPS: u8 = 3;
+
+/// The classes of the nodes of a room. All nodes that know the same speeds have the same classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Classes {
+    /// The slowest speed of each class, fastest class first.
+    least: Vec<Speed>,
+}
+
+impl Classes {
+    /// The classes of nodes with these speeds. Each begins with the fastest speed that is left.
+    pub fn of(speeds: impl Iterator<Item = Speed>) -> Self {
+        let mut speeds: Vec<Speed> = speeds.filter(|speed| speed.is_known()).collect();
+        speeds.sort_unstable();
+        let mut least: Vec<Speed> = Vec::new();
+        for speed in speeds.into_iter().rev() {
+            if least.last().is_none_or(|least| speed < *least) {
+                least.push(Speed(speed.0.saturating_sub(CLASS_STEPS).max(1)));
+            }
+        }
+        Self { least }
+    }
+
+    /// The class of a node with this speed.
+    pub fn class(&self, speed: Speed) -> Class {
+        if !speed.is_known() {
+            return Class::default();
+        }
+        let faster = self.least.partition_point(|least| *least > speed);
+        Class(u8::try_from(faster).unwrap_or(u8::MAX).min(Class::MAX))
+    }
+}
+
+/// Bytes of a window: four chunks of the default size. A single one may pass in the burst that a
+/// shaped link allows after a pause.
+const WINDOW_BYTES: u64 = 256 << 10;
+/// A window also ends when answers have come for so long. In that time a burst makes no difference,
+/// and a link of which four chunks take longer is found out sooner.
+const WINDOW_BUSY: Duration = Duration::from_millis(100);
+
+/// How an answer came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transit {
+    /// The time from its first byte to its last.
+    pub took: Duration,
+    /// Bytes that came from other nodes meanwhile.
+    pub beside: u64,
+}
+
+/// The rate at which the answers of one peer come while they come.
+#[derive(Clone, Debug, Default)]
+pub struct Meter {
+    bytes: u64,
+    beside: u64,
+    busy: Duration,
+    /// The length of the window so far.
+    whole: Duration,
+    /// The end of the last answer.
+    until: Time,
+}
+
+/// The result of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The rate from all nodes while the peer's answers came: this node's link carries it.
+    pub all: Speed,
+    /// The rate that the peer's link carries; `None` if so much came from others that it may be
+    /// more.
+    pub peers: Option<Speed>,
+}
+
+impl Meter {
+    /// Notes an answer of `bytes`, whose last byte came now. Returns the result at the end of each
+    /// window in which answers came most of the time: a shaped link that had a pause lets some of
+    /// them pass at any speed.
+    pub fn came(&mut self, bytes: u64, transit: Transit, now: Time) -> Option<Window> {
+        let Transit { took, beside } = transit;
+        // An answer may begin before the end of another from the same peer.
+        let own = took.min(now - self.until);
+        self.whole += if self.bytes == 0 { own } else { now - self.until };
+        let share = |bytes: u64| u128::from(bytes) * own.as_nanos() / took.as_nanos().max(1);
+        self.beside = self.beside.saturating_add(u64::try_from(share(beside)).unwrap_or(u64::MAX));
+        self.busy += own;
+        self.until = now;
+        self.bytes += bytes;
+        if self.bytes < WINDOW_BYTES && self.busy < WINDOW_BUSY {
+            return None;
+        }
+        let Self { bytes, beside, busy, whole, .. } = std::mem::replace(self, Self { until: now, ..Self::default() });
+        if busy * BUSY.1 < whole * BUSY.0 {
+            return None;
+        }
+        let us = busy.as_micros().max(1);
+        let speed = |bytes: u64| Speed::of(u64::try_from(u128::from(bytes) * 1_000_000 / us).unwrap_or(u64::MAX));
+        let alone = beside <= bytes / ALONE;
+        Some(Window { all: speed(bytes.saturating_add(beside)), peers: alone.then(|| speed(bytes)) })
+    }
+}
+
+/// The part of a window in which answers have to come: three quarters. A link that is shaped by a
+/// token bucket then seems at most a third faster than it is.
+const BUSY: (u32, u32) = (3, 4);
+
+/// Bytes from others are no reason for a low rate if they are below this part of the peer's.
+const ALONE: u64 = 4;
+
+/// For how long the best measurement counts, at least; twice as long at most. Within it a node also
+/// hears from others than the one it takes most from.
+const LATELY: Duration = Duration::from_secs(1);
+/// For how long another partner is remembered.
+const PARTNERS_FOR: Duration = Duration::from_secs(10);
+/// Steps between two speeds that certainly differ: twice. Where several senders share a link, a
+/// measurement is half as much again at times, and each change of an order costs a moment.
+const DIFFER: u8 = 8;
+
+/// A measurement between this node and another, in either direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// The other node.
+    pub partner: NodeId,
+    /// What the partner announces of itself.
+    pub announced: Speed,
+    /// What both links together carried.
+    pub speed: Speed,
+}
+
+impl Sample {
+    /// True if the partner's own link explains why it is not higher.
+    const fn is_partners(&self) -> bool {
+        self.announced.is_known() && self.announced.0 < self.speed.0.saturating_add(DIFFER)
+    }
+
+    /// True if it can only be this node's own link that kept it from being higher.
+    const fn is_own(&self) -> bool {
+        self.announced.is_known() && !self.is_partners()
+    }
+}
+
+/// This node's own speed.
+#[derive(Debug, Default)]
+pub struct OwnSpeed {
+    since: Time,
+    best: Speed,
+    best_before: Speed,
+    /// The partners of the last samples, the latest first, and when that was.
+    partners: [Option<(NodeId, Time)>; 2],
+    announced: Speed,
+}
+
+impl OwnSpeed {
+    /// Notes a sample. True if the announced speed has changed.
+    pub fn measured(&mut self, sample: Sample, now: Time) -> bool {
+        let Sample { partner, speed, .. } = sample;
+        // Nothing follows from it but that this node is not slower.
+        if !speed.is_known() || (sample.is_partners() && speed < self.announced) {
+            return false;
+        }
+        if now - self.since >= LATELY {
+            let lately = now - self.since < LATELY * 2;
+            self.best_before = if lately { self.best } else { Speed::UNKNOWN };
+            (self.since, self.best) = (now, Speed::UNKNOWN);
+        }
+        self.best = self.best.max(speed);
+        if self.partners[0].is_some_and(|(node, _)| node != partner) {
+            self.partners.swap(0, 1);
+        }
+        self.partners[0] = Some((partner, now));
+        let lately = |partner: &Option<(NodeId, Time)>| partner.is_some_and(|(_, at)| now - at < PARTNERS_FOR);
+        let tells = sample.is_own() || self.partners.iter().all(lately);
+        let (Speed(now_is), Speed(said)) = (self.best.max(self.best_before), self.announced);
+        let changes = tells && (said == 0 || now_is.abs_diff(said) >= DIFFER);
+        if changes {
+            self.announced = Speed(now_is);
+        }
+        changes
+    }
+
+    /// Bytes that the link carries within a time; all if its speed is not known.
+    pub fn carries_in(&self, time: Duration) -> u64 {
+        let rate = self.best.max(self.best_before).bytes_per_s();
+        rate.map_or(u64::MAX, |rate| u64::try_from(u128::from(rate) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX))
+    }
+
+    /// What it announces.
+    pub const fn announced(&self) -> Speed {
+        self.announced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u64 = 64 << 10;
+
+    #[test]
+    fn a_speed_has_steps_of_an_eighth_octave() {
+        assert_eq!(Speed::of(0), Speed(1));
+        assert_eq!(Speed::of(4 << 10), Speed(1));
+        assert_eq!(Speed::of(8 << 10), Speed(9));
+        assert_eq!(Speed::of(12_500_000).0 - Speed::of(1_250_000).0, 26, "ten times is 26.6 steps");
+        assert_eq!(Speed::of(u64::MAX), Speed(u8::MAX));
+        for rate in [5000, 1_250_000, 11_900_000, 125_000_000, 12_500_000_000] {
+            let back = Speed::of(rate).bytes_per_s().unwrap() as f64;
+            assert!((0.91..=1.001).contains(&(back / rate as f64)), "{rate}: {back}");
+        }
+    }
+
+    #[test]
+    fn equal_links_are_one_class_and_the_others_follow_by_speed() {
+        let speed = |mbit: u64| Speed::of(mbit * 125_000);
+        let classes = Classes::of([94, 90, 10, 88, 9, 1000, 850].map(speed).into_iter());
+        let class = |mbit| classes.class(speed(mbit)).0;
+        assert_eq!([1000, 850, 94, 90, 88, 10, 9].map(class), [0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(classes.class(Speed::UNKNOWN), Class(0));
+        assert_eq!(Classes::default().class(speed(5)), Class(0));
+    }
+
+    /// Answers of a chunk each, from one sender, at this rate.
+    fn answers(own: &mut OwnSpeed, meter: &mut Meter, sender: u64, count: u32, rate: u64, now: &mut Time) -> bool {
+        let took = Duration::from_micros(CHUNK * 1_000_000 / rate);
+        (0..count).fold(false, |changed, _| {
+            *now = *now + took * 5 / 4;
+            let window = meter.came(CHUNK, Transit { took, beside: 0 }, *now);
+            let sample =
+                window.map(|window| Sample { partner: NodeId(sender), announced: Speed::UNKNOWN, speed: window.all });
+            sample.is_some_and(|sample| own.measured(sample, *now)) | changed
+        })
+    }
+
+    #[test]
+    fn a_slow_sender_does_not_make_its_receiver_slow() {
+        let (mut own, mut now) = (OwnSpeed::default(), Time::ZERO);
+        let (mut slow, mut fast) = (Meter::default(), Meter::default());
+        assert!(!answers(&mut own, &mut slow, 1, 40, 1_250_000, &mut now));
+        assert!(!own.announced().is_known());
+        assert!(answers(&mut own, &mut fast, 2, 4, 12_500_000, &mut now));
+        assert_eq!(own.announced(), Speed::of(12_500_000));
+        // The fast sender has nothing more for it: the slow one alone is no reason within seconds.
+        answers(&mut own, &mut slow, 1, 4, 1_250_000, &mut now);
+        assert_eq!(own.announced(), Speed::of(12_500_000));
+    }
+
+    #[test]
+    fn a_link_that_falls_back_and_recovers_is_announced() {
+        let (mut own, mut now) = (OwnSpeed::default(), Time::ZERO);
+        let mut meters = [Meter::default(), Meter::default()];
+        let mut both = |own: &mut OwnSpeed, count, rate, now: &mut Time| {
+            for _ in 0..count {
+                answers(own, &mut meters[0], 1, 4, rate, now);
+                answers(own, &mut meters[1], 2, 4, rate, now);
+            }
+            own.announced()
+        };
+        assert_eq!(both(&mut own, 9, 12_500_000, &mut now), Speed::of(12_500_000));
+        assert_eq!(both(&mut own, 9, 1_250_000, &mut now), Speed::of(1_250_000));
+        assert_eq!(both(&mut own, 9, 12_500_000, &mut now), Speed::of(12_500_000));
+    }
+}
