@@ -283,3 +283,24 @@ fn the_json_has_the_promised_names() {
     let back: DaemonStatus = serde_json::from_value(json).unwrap();
     assert_eq!(back, origin());
 }
+
+#[test]
+fn a_slow_link_is_named() {
+    let node = |addr: &str, link_bytes_per_s| NodeStatus {
+        id: "1a".repeat(8),
+        addr: addr.to_owned(),
+        link_bytes_per_s,
+        ..NodeStatus::default()
+    };
+    let link = |mbit: u64| Some(mbit * 125_000);
+    let nodes = [
+        node("198.18.0.1:4440", link(94)),
+        node("198.18.0.2:4440", link(90)),
+        node("198.18.0.3:4440", link(10)),
+        node("198.18.0.4:4440", None),
+        node("198.18.0.5:4440", link(50)),
+    ];
+    let line = "198.18.0.3:4440 has a link of 10 Mbit/s, others 90: cable, port or a busy machine?";
+    assert_eq!(slow_links(&nodes), [line]);
+    assert!(slow_links(&nodes[3..4]).is_empty());
+}

@@ -161,6 +161,7 @@ fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
         capacity_bytes: member.capacity_bytes,
         held_bytes: member.held_bytes,
         origin_of: member.origin_of,
+        link_bytes_per_s: member.speed.bytes_per_s(),
         ..node(&member.identity, member.state)
     });
     let far = zones.far.iter().map(|(gateway, state)| NodeStatus { gateway: true, ..node(gateway, state) });
