@@ -100,3 +100,26 @@ fn a_reader_that_thinks_takes_as_long_as_that() {
     let (quick, slow) = (finish("0@1"), finish("1s@1"));
     assert!(quick < 0.5 && (16.0..16.5).contains(&slow), "{quick} s and {slow} s");
 }
+
+/// One machine of ten has a tenth of the others' link. In the order of joining, all behind it in the
+/// chain took ten times as long.
+#[test]
+fn a_slow_machine_slows_no_other_down() {
+    for place in ["100M,10M@2", "100M,10M@5"] {
+        let report = storm(&["-n", "10", "--image", "32M", "--links", place, "--stagger", "10ms"]);
+        let times: Vec<f64> = (1..=10).map(|machine| own_link(&report, machine)).collect();
+        assert!(times.iter().all(|time| *time < 1.5), "{place}: {times:?} of their own links' times");
+        assert!(number(&report, "origin_copies") < 1.3, "{place}: the origin sent {}", report["origin_copies"]);
+    }
+}
+
+/// The same once stores are filled, each chunk in three of them: nobody takes chunks from it.
+#[test]
+fn a_slow_holder_slows_no_other_down() {
+    let warm = |links| storm(&["-n", "10", "--image", "32M", "--links", links, "--warm", "--store", "30%"]);
+    let (equal, report) = (warm("100M"), warm("100M,10M@3"));
+    let usual = own_link(&equal, 1);
+    let others = (1..=10).filter(|machine| *machine != 3).map(|machine| own_link(&report, machine));
+    let worst = others.fold(0.0, f64::max);
+    assert!(worst < usual * 1.4, "{worst} of the link's time, {usual} if all are equal");
+}
