@@ -11,7 +11,11 @@ use crate::speed::{Classes, Sample, Speed};
 
 impl Node {
     /// The links between this node and a peer have this speed together, as one of the two measured.
+    /// A guest, which is no member, may say anything.
     pub(super) fn delivers(&mut self, node: NodeId, speed: Speed) {
+        if self.identity_of(node).is_none() {
+            return;
+        }
         let sample = self.sample(node, speed);
         if self.speed.measured(sample, self.now) {
             self.announce_all();

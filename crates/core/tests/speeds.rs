@@ -1,0 +1,87 @@
+//! Speeds that peers tell a node: they count from members, a single partner proves nothing, and no
+//! number of them does harm.
+
+mod signed;
+
+use signed::{alive, keys};
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
+use vfield_core::config::Config;
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::image::{Header, ImageId};
+use vfield_core::node::{ImageConfig, Input, Node};
+use vfield_core::record::Record;
+use vfield_core::speed::Speed;
+use vfield_core::time::Time;
+
+const SLOW: Speed = Speed(66);
+
+fn identity(node: u64) -> Identity {
+    let addr = SocketAddr::from(([198, 18, 0, node as u8], 4000));
+    Identity { addr, node: NodeId(node), generation: 1, zone: Zone::default() }
+}
+
+/// A node with one image and the members 2 to 4.
+fn node() -> (Node, Time) {
+    let now = Time::after_start(Duration::from_secs(1));
+    let mut node = Node::new(identity(1), keys(NodeId(1)), Config::default(), 1, now);
+    for member in 2..=4 {
+        node.handle(now, Input::Met(alive(identity(member))));
+    }
+    let header = Header::new(1 << 20, ChunkSize::MIN, 64).expect("a header");
+    let id = ImageId([7; 32]);
+    node.add_image(now, ImageConfig { id, names: "image".into(), header, origin: true, capacity_bytes: 0, kept: None });
+    (node, now)
+}
+
+fn announced(node: &Node) -> Speed {
+    node.members()[0].speed
+}
+
+#[test]
+fn two_members_that_say_the_same_are_believed() {
+    let (mut node, now) = node();
+    node.handle(now, Input::Delivers(NodeId(2), SLOW));
+    assert_eq!(announced(&node), Speed::UNKNOWN, "the other's link may be the slow one");
+    node.handle(now, Input::Delivers(NodeId(3), SLOW));
+    assert_eq!(announced(&node), SLOW);
+}
+
+#[test]
+fn strangers_are_not_believed() {
+    let (mut node, now) = node();
+    for stranger in [8, 9] {
+        node.handle(now, Input::Delivers(NodeId(stranger), SLOW));
+    }
+    assert_eq!(announced(&node), Speed::UNKNOWN);
+}
+
+/// A member that says something else each time changes what the node announces twice a second at
+/// most, for else it would make it talk without end.
+#[test]
+fn a_member_that_lies_causes_few_announcements() {
+    let (mut node, mut now) = node();
+    node.handle(now, Input::Delivers(NodeId(2), SLOW));
+    let mut changes = 0;
+    for turn in 0..10_000_u32 {
+        now = now + Duration::from_millis(1);
+        let before = announced(&node);
+        let speed = if turn % 2 == 0 { Speed(u8::MAX) } else { Speed(1) };
+        node.handle(now, Input::Delivers(NodeId(3), speed));
+        changes += u32::from(announced(&node) != before);
+    }
+    assert!(changes <= 20, "{changes} changes in ten seconds");
+}
+
+#[test]
+fn a_progress_carries_a_speed_and_grows_with_its_count() {
+    let speeds = [Speed::UNKNOWN, Speed(1), SLOW, Speed(u8::MAX)];
+    for count in [0, 1, 300, u64::MAX >> 9] {
+        let progress = speeds.map(|speed| Record::progress(count, speed));
+        // Programs that know nothing of speeds compare the whole number.
+        let next = speeds.map(|speed| Record::progress(count.saturating_add(1), speed));
+        assert!(progress[1..].iter().all(|now| next[1..].iter().all(|next| now <= next || count == u64::MAX >> 9)));
+        assert!(progress[0] < progress[1], "the first speed is news");
+    }
+}
