@@ -16,7 +16,6 @@ use crate::placement::zones::Stock;
 use crate::placement::{Arc, Filled, Gateways};
 use crate::record::Record;
 use crate::signing::Signature;
-use crate::speed::Class;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
@@ -46,14 +45,13 @@ impl Node {
             return Gateways::default();
         }
         let records = || self.membership.records().iter().filter(|record| record.image() == id && !record.leaving);
+        let classes = self.classes(id);
         let member = |record: &Record| {
             let me = self.me();
-            if record.node == me.node { Some(me) } else { self.membership.live().get(&record.node) }
+            let known = if record.node == me.node { me } else { self.membership.live().get(&record.node)? };
+            Some((classes.class(record.speed()), known))
         };
-        // All that a zone reads passes them.
-        let classes = self.classes(id);
-        let is_fast = |record: &&Record| classes.class(record.speed()) == Class::default();
-        let readers = Gateways::eldest(records().filter(|record| !record.origin).filter(is_fast).filter_map(member));
+        let readers = Gateways::eldest(records().filter(|record| !record.origin).filter_map(member));
         let eldest = if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers };
         let me = self.me().node;
         let mute = |node: &NodeId| *node != me && self.peers.is_given_up(*node, self.now);

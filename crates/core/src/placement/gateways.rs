@@ -3,6 +3,7 @@
 use super::map::turn;
 use crate::chunk::Chunk;
 use crate::identity::{Identity, NodeId};
+use crate::speed::Class;
 
 /// The gateways of a zone for one image, sorted by node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,12 +15,14 @@ impl Gateways {
     /// no faster.
     pub const COUNT: usize = 3;
 
-    /// The eldest of the nodes that take part in an image: so no newcomer displaces a gateway.
-    pub fn eldest<'a>(nodes: impl Iterator<Item = &'a Identity>) -> Self {
-        let mut nodes: Vec<(u64, NodeId)> = nodes.map(Identity::age).collect();
+    /// The eldest of the nodes that take part in an image, so no newcomer displaces a gateway; of
+    /// the fastest class, as long as it has enough, since all that a zone reads passes them.
+    pub fn eldest<'a>(nodes: impl Iterator<Item = (Class, &'a Identity)>) -> Self {
+        let is_slow = |class| class > Class::default();
+        let mut nodes: Vec<_> = nodes.map(|(class, node)| (is_slow(class), node.age())).collect();
         nodes.sort_unstable();
         nodes.truncate(Self::COUNT);
-        Self::of(nodes.into_iter().map(|(_, node)| node))
+        Self::of(nodes.into_iter().map(|(_, (_, node))| node))
     }
 
     /// The gateways with these ids.
@@ -59,7 +62,14 @@ mod tests {
         let addr = ([198, 18, 0, 1], 4000).into();
         let node = |node: u64| Identity { addr, node: NodeId(node), generation: 100 - node, zone: Zone::default() };
         let nodes: Vec<Identity> = (0..10).map(node).collect();
-        let gateways = Gateways::eldest(nodes.iter());
+        // Slow nodes are gateways only where there are too few others.
+        let with_slow = |slow: &[u64]| {
+            let class = |node: &Identity| Class(u8::from(slow.contains(&node.node.0)));
+            Gateways::eldest(nodes.iter().map(|node| (class(node), node)))
+        };
+        assert_eq!(with_slow(&[8, 3]).nodes(), [6, 7, 9].map(NodeId));
+        assert_eq!(with_slow(&[1, 2, 3, 4, 5, 6, 7, 8]).nodes(), [0, 8, 9].map(NodeId));
+        let gateways = with_slow(&[]);
         assert_eq!(gateways.nodes(), [7, 8, 9].map(NodeId));
         let mut first = BTreeMap::<NodeId, u32>::new();
         for chunk in 0..1000 {

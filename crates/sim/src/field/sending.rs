@@ -232,6 +232,9 @@ impl Field {
             }
             Hop::Down => {
                 let port = &mut self.machines[to].port;
+                if port.down.ready() <= now {
+                    port.came.next(None);
+                }
                 packet.first = (now, port.came.all, port.came.of(packet.from));
                 port.coming.push_back(at);
                 if port.coming.len() == 1 {
@@ -251,8 +254,8 @@ impl Field {
         {
             let &mut Packet { from, bytes, last, .. } = self.packets.at(at);
             let port = &mut self.machines[host].port;
+            port.came.next(Some((from, u64::from(bytes))));
             let (_, end) = port.down.carry(u64::from(bytes), last, now);
-            port.came.add(from, u64::from(bytes));
             self.queue.push(end, Event::Deliver(at));
         }
         let port = &self.machines[host].port;

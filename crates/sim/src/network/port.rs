@@ -89,6 +89,8 @@ impl Outgoing {
 pub struct Came {
     /// Bytes of all machines.
     pub all: u64,
+    /// The message that comes in now, and counts once it has.
+    coming: Option<(u32, u64)>,
     of: BTreeMap<u32, u64>,
 }
 
@@ -98,10 +100,13 @@ impl Came {
         self.of.get(&machine).copied().unwrap_or(0)
     }
 
-    /// Counts a message.
-    pub fn add(&mut self, from: u32, bytes: u64) {
-        self.all += bytes;
-        *self.of.entry(from).or_default() += bytes;
+    /// Counts the message that came in, and begins with the next one, if there is one: its sender
+    /// and its bytes.
+    pub fn next(&mut self, next: Option<(u32, u64)>) {
+        if let Some((from, bytes)) = std::mem::replace(&mut self.coming, next) {
+            self.all += bytes;
+            *self.of.entry(from).or_default() += bytes;
+        }
     }
 }
 
