@@ -277,9 +277,9 @@ mod tests {
     #[test]
     fn equal_links_are_one_class_and_the_others_follow_by_speed() {
         let speed = |mbit: u64| Speed::of(mbit * 125_000);
-        let classes = Classes::of([94, 60, 10, 88, 9, 1000, 600].map(speed).into_iter());
+        let classes = Classes::of([94, 70, 10, 88, 9, 1000, 750].map(speed).into_iter());
         let class = |mbit| classes.class(speed(mbit)).0;
-        assert_eq!([1000, 600, 94, 60, 88, 10, 9].map(class), [0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!([1000, 750, 94, 70, 88, 10, 9].map(class), [0, 0, 1, 1, 1, 2, 2]);
         assert_eq!(classes.class(Speed::UNKNOWN), Class(0));
         assert_eq!(Classes::default().class(speed(5)), Class(0));
     }
