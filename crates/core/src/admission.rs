@@ -5,6 +5,7 @@
 //! The list is a text that its owner signs; the shell verifies signatures. The text has one key in
 //! a line: `allow KEY NAME` or `revoke KEY NAME`, and `#` begins a comment.
 
+use crate::hex::{hex, unhex};
 use crate::identity::NodeId;
 use crate::signing::PublicKey;
 use serde::{Deserialize, Serialize};
@@ -135,7 +136,7 @@ pub fn add(text: Option<&str>, line: &Line) -> Result<String, BadList> {
             about.iter().any(|said| said.key == line.key && (line.rule, said.rule) != (Rule::Revoke, Rule::Allow));
         let _ = writeln!(new, "{}{old}", if superseded { "# " } else { "" });
     }
-    let _ = writeln!(new, "{} {} {}", line.rule.word(), hex(&line.key), line.name);
+    let _ = writeln!(new, "{} {} {}", line.rule.word(), hex(&line.key.0), line.name);
     parse(text.unwrap_or(FIRST)).and_then(|_| parse(&new)).map(|_| new)
 }
 
@@ -144,24 +145,9 @@ pub fn is_name(name: &str) -> bool {
     name.len() <= NAME_MAX && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte))
 }
 
-/// The 64 hexadecimal digits of a key.
-pub fn hex(key: &PublicKey) -> String {
-    key.0.iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The inverse of [`hex`].
+/// The key with these 64 hexadecimal digits.
 pub fn key(text: &str) -> Option<PublicKey> {
-    let mut key = PublicKey([0; 32]);
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, digits) in key.0.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(key)
+    unhex(text).map(PublicKey)
 }
 
 /// The nodes that are admitted. The default admits each node.

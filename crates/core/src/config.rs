@@ -78,34 +78,6 @@ impl Config {
     }
 }
 
-/// Silence of a peer after which a demand request is hedged: half of the stall timeout. The value
-/// is above TCP's shortest retransmission timeout (200 ms), and well below the second that a read
-/// may take.
-pub const HEDGE_AFTER: Duration = Duration::from_millis(300);
-/// Age at which a demand request is hedged although the peer delivers other chunks, if it also
-/// exceeds the peer's usual delay. In a chain all requests are late together, and a shorter time
-/// would only add load.
-pub const HEDGE_LATE: Duration = Duration::from_secs(2);
-/// Most hedges for each hundred requests, in percent, unless the peer is silent altogether. Retries
-/// must not double the traffic of a field that is merely busy.
-pub const HEDGE_PERCENT: u64 = 1;
-/// Most hedges under way at once, also if a peer is silent. The readers that wait behind a stopped
-/// peer must not all turn to the next one at once.
-pub const HEDGES_MAX: u64 = 4;
-/// Target delay of an answer. The bytes requested of a peer at once follow from it and the peer's
-/// rate. It is above the time that a chunk takes through a chain on a slow link, so requests never
-/// run dry. It is well below the time that a read-ahead covers.
-pub const PEER_DELAY: Duration = Duration::from_millis(400);
-/// Bytes that may be requested of a peer before it has delivered any.
-pub const PEER_WINDOW_FIRST: u64 = 128 << 10;
-/// Age at which a parked demand request may go to another peer. It was parked because the best
-/// peers' windows were full.
-pub const OVERDUE_AFTER: Duration = Duration::from_millis(300);
-/// The same for chunks that no reader waits for yet.
-pub const OVERDUE_AFTER_AT_LEISURE: Duration = Duration::from_secs(2);
-/// Interval of retries for chunks without a live holder. Each change of the field causes a retry
-/// too.
-pub const WAIT_RETRY: Duration = Duration::from_millis(250);
 /// Interval at which a node exchanges snapshots with a random other node.
 pub const SYNC_EVERY: Duration = Duration::from_secs(10);
 /// The same interval for each member of the field, at least: snapshots grow with the members, and

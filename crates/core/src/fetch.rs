@@ -2,9 +2,13 @@
 //! peers.
 //!
 //! A [`Fetch`] is the single flight of its chunk: readers, peers and the store's own fill that want
-//! the same chunk share it. It stays in the table of its image until the chunk is here or unwanted.
-//! A [`Request`] is one ask to one peer for it. Both are plain data; [`crate::node`] moves them
-//! along.
+//! the same chunk share it. It stays in the table ([`Fetches`]) until the chunk is here or
+//! unwanted, and only the table moves it from stage to stage. A [`Request`] is one ask to one peer
+//! for it. [`crate::node`] decides about both.
+
+mod table;
+
+pub use table::{Fetches, Goal};
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
@@ -123,11 +127,11 @@ impl Turn {
 #[derive(Debug)]
 pub struct Fetch {
     /// The current state.
-    pub stage: Stage,
+    stage: Stage,
     /// The nearest beneficiary, past ones included.
-    pub beneficiary: Beneficiary,
+    beneficiary: Beneficiary,
     /// The highest priority among its beneficiaries.
-    pub priority: Priority,
+    priority: Priority,
     /// Readers of this machine that wait for it.
     pub waiters: SmallList<Token>,
     /// Peers that wait for it, and since when.
@@ -135,7 +139,7 @@ pub struct Fetch {
     /// Fetches that need this page: the chunks whose hash is in it.
     pub children: Vec<Chunk>,
     /// Requests under way.
-    pub requests: SmallList<RequestId>,
+    requests: SmallList<RequestId>,
     /// Peers that failed this time round.
     pub tried: SmallList<NodeId>,
     /// The most reach that a request for it may have: less than that of any asker.
@@ -152,7 +156,7 @@ pub struct Fetch {
     /// An origin said that its file has changed.
     pub source_changed: bool,
     /// Answers in a row that could not be used.
-    pub setbacks: u32,
+    setbacks: u32,
     /// Rounds in which all who were asked refused, and until when the last one keeps it waiting.
     pub rounds: (u32, Time),
     /// True if the store's fill wants it.
@@ -160,9 +164,9 @@ pub struct Fetch {
     /// True if it is fetched ahead of a reader that goes through the image in order.
     pub stream: bool,
     /// True if the fetch has been parked for so long that others than the best peer may be asked.
-    pub overdue: bool,
+    overdue: bool,
     /// The timer with which it may become so: when it is due, and its number.
-    pub(crate) overdue_timer: Option<TimerKey>,
+    overdue_timer: Option<TimerKey>,
 }
 
 impl Fetch {
@@ -190,6 +194,36 @@ impl Fetch {
             overdue: false,
             overdue_timer: None,
         }
+    }
+
+    /// The current state.
+    pub const fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// The highest priority among its beneficiaries.
+    pub const fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// The nearest beneficiary, past ones included.
+    pub const fn beneficiary(&self) -> Beneficiary {
+        self.beneficiary
+    }
+
+    /// Requests under way.
+    pub fn requests(&self) -> &[RequestId] {
+        &self.requests
+    }
+
+    /// True if the fetch has been parked for so long that others than the best peer may be asked.
+    pub const fn is_overdue(&self) -> bool {
+        self.overdue
+    }
+
+    /// The timer of its parking, if one is set.
+    pub(crate) const fn timer(&self) -> Option<TimerKey> {
+        self.overdue_timer
     }
 
     /// The class that decides when this fetch gets a request.

@@ -7,6 +7,7 @@
 //! data, and does not check the top page: [`ImageId::of`] does.
 
 use crate::chunk::{Chunk, ChunkSize, HASH_BYTES};
+use crate::hex::write_hex;
 use crate::image::{BadHeader, Geometry, Header, ImageId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -28,13 +29,13 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(f, &self.0)
     }
 }
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0[..6].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(f, &self.0[..6])
     }
 }
 

@@ -5,6 +5,7 @@
 //! hash pages, parents, lengths. Pure arithmetic; it holds no bytes.
 
 use crate::chunk::{BadChunkSize, Chunk, ChunkSize, HASH_BYTES};
+use crate::hex::write_hex;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -33,7 +34,7 @@ impl ImageId {
 
 impl fmt::Display for ImageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(f, &self.0)
     }
 }
 

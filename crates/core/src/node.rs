@@ -20,7 +20,10 @@ pub mod hearsay;
 mod images;
 mod load;
 mod outside;
+mod own_way;
 mod parking;
+pub mod picture;
+mod probing;
 mod reads;
 mod repair;
 mod requests;
@@ -42,9 +45,10 @@ pub use view::{ImageView, LongestWait, MemberView, Waited, ZonesView};
 use crate::admission::Admission;
 use crate::chunk::Chunk;
 use crate::config::Config;
-use crate::fetch::{ImageNumber, Request, Token, Turn};
+use crate::fetch::{Fetch, Fetches, Goal, ImageNumber, Request, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
+use crate::inquiry::{Allowance, Inquiries};
 use crate::membership::{Level, Member, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
@@ -78,6 +82,7 @@ enum Timer {
     MapOutside,
     GatewayRole,
     Gather,
+    OwnWay,
     Fill(ImageNumber),
     Announce(ImageNumber),
     Recount(ImageNumber),
@@ -108,6 +113,7 @@ pub struct Node {
     mapped: u64,
     peers: Peers,
     speed: OwnSpeed,
+    probes: probing::Probes,
     images: BTreeMap<ImageId, Box<Image>>,
     /// The images' ids, by [`ImageNumber`]; [`dropping::NONE`] stands for each dropped image.
     numbered: Vec<ImageId>,
@@ -124,11 +130,7 @@ pub struct Node {
     window_bytes: u64,
     /// Until when it sends no requests for chunks, in a field of zones.
     gathers_until: Time,
-    /// Queued chunks, by [`Turn`]; entries may be out of date.
-    lines: [VecDeque<(ImageNumber, Chunk)>; Turn::ALL.len()],
-    /// Parked chunks, by peer and [`Turn`], in the order of the image, since readers come in that
-    /// order. Entries may be out of date.
-    parked: BTreeMap<NodeId, [BTreeSet<(ImageNumber, Chunk)>; Turn::ALL.len()]>,
+    fetches: Fetches,
     /// The open requests of peers.
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
@@ -152,7 +154,8 @@ pub struct Node {
     unreachable_members: BTreeSet<NodeId>,
     former: former::FormerMembers,
     seeking: seeking::Seeking,
-    inquiry: spot_checks::Inquiry,
+    inquiries: Inquiries,
+    allowance: Allowance,
     outputs: VecDeque<Output>,
 }
 
@@ -169,6 +172,7 @@ impl Node {
             mapped: 0,
             peers: Peers::new(config.round_robin),
             speed: OwnSpeed::default(),
+            probes: probing::Probes::default(),
             window_bytes: config.window_bytes,
             config,
             now,
@@ -182,8 +186,7 @@ impl Node {
             checking: false,
             outstanding_bytes: 0,
             gathers_until: Time::ZERO,
-            lines: Default::default(),
-            parked: BTreeMap::new(),
+            fetches: Fetches::default(),
             asks: serving::Asks::default(),
             reads: BTreeMap::new(),
             expire_at: None,
@@ -200,7 +203,8 @@ impl Node {
             unreachable_members: BTreeSet::new(),
             former: former::FormerMembers::default(),
             seeking: seeking::Seeking::default(),
-            inquiry: spot_checks::Inquiry::default(),
+            inquiries: Inquiries::default(),
+            allowance: Allowance::default(),
             outputs: VecDeque::new(),
         };
         node.set(Duration::from_millis(100), Timer::Sync);
@@ -267,7 +271,7 @@ impl Node {
             Input::Misbehaved(node) => self.misbehaved(node),
             Input::Admission(admission) => self.admit(admission),
             Input::Drop(image) => self.drop_image(image),
-            Input::Inquire { times, parts } => self.inquired(times, parts),
+            Input::Inquire { times, purpose } => self.inquired(times, purpose),
             Input::Leave => self.leave(true),
             Input::Stay => self.leave(false),
             Input::Gone => self.gone(),
@@ -292,6 +296,20 @@ impl Node {
 
     fn id_of(&self, image: ImageNumber) -> ImageId {
         self.numbered[image.0 as usize]
+    }
+
+    /// The goal of a fetch; `None` for an image that is not here.
+    fn goal(&self, id: ImageId, chunk: Chunk) -> Option<Goal> {
+        self.images.get(&id).map(|image| (image.number, chunk))
+    }
+
+    /// The fetch of a chunk, if there is one.
+    fn fetch_of(&self, id: ImageId, chunk: Chunk) -> Option<&Fetch> {
+        self.fetches.get(self.goal(id, chunk)?)
+    }
+
+    fn fetch_mut(&mut self, id: ImageId, chunk: Chunk) -> Option<&mut Fetch> {
+        self.fetches.get_mut(self.goal(id, chunk)?)
     }
 
     /// The ids of its images, for loops that change the images.
@@ -335,11 +353,12 @@ impl Node {
                 // Another was set instead.
                 Timer::Member | Timer::Backbone | Timer::SeekOutside | Timer::Seek => {}
                 Timer::Check => self.check(),
-                Timer::Overdue(image, chunk) => self.overdue(self.id_of(image), chunk),
+                Timer::Overdue(image, chunk) => self.fetches.overdue((image, chunk)),
                 Timer::Resume(image, chunk) => self.resume(self.id_of(image), chunk),
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),
+                Timer::OwnWay => self.look_at_gateways(),
                 Timer::GatewayRole => self.update_gateway_role(),
                 Timer::Fill(image) => self.fill(self.id_of(image)),
                 Timer::Announce(image) => self.announce(self.id_of(image)),

@@ -9,23 +9,8 @@
 //! stream. So the peer is compared with what it has delivered too.
 
 use crate::time::Time;
+use crate::tuning::{BEST_SHIFT, BURST, SLOW_BELOW, SLOW_SPANS, SPAN, SPAN_ANSWERS};
 use std::time::Duration;
-
-/// Length of a span, and its fewest answers. A machine that was busy for a moment delivers late,
-/// and all at once, so answers are judged together.
-const SPAN: Duration = Duration::from_millis(200);
-const SPAN_ANSWERS: u32 = 3;
-/// In each span that is not slow, the best rate decays by 2 to the power of minus this: by half in
-/// two seconds.
-const BEST_SHIFT: u32 = 4;
-/// A peer is slow below this part of its best rate. A link that falls back to the next slower kind
-/// is ten times as slow. The rates of nodes that share a link with a few others differ by less.
-const SLOW_BELOW: u64 = 6;
-/// Bound of the best rate, as a multiple of what the peer delivered meanwhile. With a busy link it
-/// is hardly more than that.
-const BURST: u64 = 2;
-/// Slow spans in a row that make a peer slow: about half a second.
-const SLOW_SPANS: u32 = 2;
 
 /// The measured pace of one peer.
 #[derive(Debug, Clone, Default)]

@@ -4,60 +4,30 @@
 //! stalls, broken links and each peer's [`Standing`]. It decides only between given peers;
 //! placement says which peers have a chunk.
 
-use crate::config::{PEER_DELAY, PEER_WINDOW_FIRST};
 use crate::identity::NodeId;
 use crate::misdeed::{Misdeed, Tally};
 use crate::pace::Pace;
 use crate::placement::map::mix;
 use crate::reach::Reach;
 use crate::slowest::Slowest;
-use crate::speed::{Meter, Speed, Transit, Window};
+use crate::speed::{Meter, Shown, Speed, Transit, Window};
 use crate::standing::{Standing, whole_within};
 use crate::time::Time;
+use crate::tuning::{
+    BACKOFF, BEGINNINGS, BROKEN_RETRY, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, LAGGARD, LATE_ALONE,
+    LOOKS, OWN_FAULT, PEER_DELAY, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALL_RETRY,
+};
 use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Silence after which a peer with open requests gets no more until it delivers again. Below a
-/// second, so that a read that hung on it is answered elsewhere within one (promise P2).
-pub const STALL: Duration = Duration::from_millis(600);
-/// Longest stall timeout. On a link that has become slow all peers are silent for longer; see
-/// [`Peers::stall`].
-const STALL_MAX: Duration = Duration::from_secs(5);
-/// A stalled peer is tried again after this, in case that all it owed us was lost with a
-/// connection.
-const STALL_RETRY: Duration = Duration::from_secs(5);
-/// A reply this much later than every recent reply is an outlier; hedge it.
-const LATE_ALONE: Duration = Duration::from_millis(200);
-/// How long a peer that stalled or timed out, and has answered nothing since, counts as given up.
-/// Longer than a machine that is only slow is silent. After it the peer is tried again.
-const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
-/// How long a peer with a broken link is not dialled. Membership forgets dead ones.
-const BROKEN_RETRY: Duration = Duration::from_millis(500);
 /// Most remembered peers. Beyond it, liars whose ban has ended are forgotten. A liar may choose new
 /// ids freely.
 const PEERS_MAX: usize = 4096;
-/// First backoff after an upstream in the chain was out of step; it doubles each time.
-const BACKOFF: Duration = Duration::from_millis(10);
-/// Refusals that may mean that the upstream has not begun: nodes that start together wait for each
-/// other.
-const BEGINNINGS: u32 = 4;
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// First backoff of a peer that has become slow; it doubles each time.
-const LAGGARD: Duration = Duration::from_secs(4);
-const LAGGARD_MAX: Duration = Duration::from_secs(30);
-/// If two lag within this, it is this node's own link that is slow.
-const OWN_FAULT: Duration = Duration::from_secs(30);
-/// Candidates up to which all are compared: chunks often have three holders. Among more, two
-/// choices do most of the good, and nodes that fill do not ask ever more of their peers.
-const ALL_COMPARED_MAX: usize = 3;
 /// Steps by which the speed of a peer's answers has to change before it is told so again.
 const TOLD_STEPS: u8 = 4;
 /// Time after which it is told so in any case: the other side forgets measurements after a second.
 const TOLD_EVERY: Duration = Duration::from_millis(900);
-/// Weight of a new delay in the mean (RFC 6298: 1/8 for the mean, 1/4 for the deviation).
-const MEAN_SHIFT: u32 = 3;
-const DEVIATION_SHIFT: u32 = 2;
 
 /// The state of one peer.
 #[derive(Debug, Clone, Default)]
@@ -100,7 +70,7 @@ pub struct Peer {
 impl Peer {
     /// Later than this after being sent, an answer is unusually late.
     pub fn patience(&self) -> Duration {
-        Duration::from_micros(self.delay_us + 4 * self.deviation_us)
+        Duration::from_micros(self.delay_us + DEVIATIONS * self.deviation_us)
     }
 
     /// Most bytes to request of it at once.
@@ -118,7 +88,7 @@ impl Peer {
     /// Bytes of a batch: once the window is full, requests without a waiting reader go out in
     /// batches. A request for each answer would be a packet each, and wake the receiver.
     fn batch(&self) -> u64 {
-        self.window() / 8
+        self.window() >> GAIN_SHIFT
     }
 
     fn is_usable(&self, now: Time) -> bool {
@@ -198,7 +168,7 @@ impl Peers {
         };
         let mut left = candidates.to_vec();
         let mut best: Option<(u64, NodeId)> = None;
-        let looks = if candidates.len() <= ALL_COMPARED_MAX { ALL_COMPARED_MAX } else { 2 };
+        let looks = if candidates.len() <= LOOKS { LOOKS } else { 2 };
         for look in 0..looks.min(candidates.len()) {
             let node = left.swap_remove((mix(dice.wrapping_add(look as u64)) % left.len() as u64) as usize);
             if best.is_none_or(|(least, _)| cost(node) < least) {
@@ -273,7 +243,7 @@ impl Peers {
         let window = peer.window();
         let delay_us = delay.as_micros().max(1);
         let target = u64::try_from(u128::from(owed) * PEER_DELAY.as_micros() / delay_us).unwrap_or(u64::MAX);
-        peer.window = target.clamp(window - window / 8, window + bytes).clamp(bytes, window_max.max(bytes));
+        peer.window = target.clamp(window - (window >> GAIN_SHIFT), window + bytes).clamp(bytes, window_max.max(bytes));
     }
 
     /// Notes `bytes` delivered, which the peer could have begun to send at `ready`.
@@ -283,19 +253,19 @@ impl Peers {
         }
     }
 
-    /// Notes an answer of `bytes`, whose last byte came now. At the end of each window of the
-    /// peer's [`Meter`] returns the speed of all that came meanwhile, and the peer's if it is to be
-    /// told.
-    pub fn carried(&mut self, node: NodeId, bytes: u64, transit: Transit, now: Time) -> (Option<Speed>, Option<Speed>) {
+    /// Notes an answer of `bytes`, whose last byte came now. Returns what the peer's [`Meter`]
+    /// shows at the end of each window, and the peer's speed if it is to be told.
+    pub fn carried(&mut self, node: NodeId, bytes: u64, transit: Transit, now: Time) -> (Option<Shown>, Option<Speed>) {
         let Some(peer) = self.peers.get_mut(&node) else { return (None, None) };
-        let Some(Window { all, peers }) = peer.meter.came(bytes, transit, now) else { return (None, None) };
+        let shown = peer.meter.came(bytes, transit, now);
+        let Some(Shown::Rate(Window { peers, .. })) = shown else { return (shown, None) };
         let told = peer.told;
         let is_news = |speed: &Speed| {
             told.is_none_or(|(told, at)| speed.0.abs_diff(told.0) >= TOLD_STEPS || now - at >= TOLD_EVERY)
         };
         let news = peers.filter(is_news);
         peer.told = news.map(|speed| (speed, now)).or(told);
-        (Some(all), news)
+        (shown, news)
     }
 
     /// True if a peer that others wait for has become much slower; it then backs off.
@@ -307,7 +277,7 @@ impl Peers {
             peer.pace.accept();
             return false;
         }
-        let pause = (LAGGARD * 2u32.saturating_pow(peer.lags.min(16))).min(LAGGARD_MAX);
+        let pause = LAGGARD.pause(peer.lags);
         peer.lags += 1;
         (peer.in_step, peer.backoff_until) = (false, Some(now + pause));
         peer.pace.try_again();
@@ -341,7 +311,7 @@ impl Peers {
     /// Notes that it refused to pass a chunk on.
     pub fn out_of_step(&mut self, node: NodeId, now: Time) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        let pause = (BACKOFF * 2u32.saturating_pow(peer.out_of_step.min(16))).min(BACKOFF_MAX);
+        let pause = BACKOFF.pause(peer.out_of_step);
         // The refusals of one burst count once.
         if peer.backoff_until.is_none_or(|until| until <= now) {
             peer.in_step = false;
@@ -382,7 +352,7 @@ impl Peers {
             } else {
                 let off = us.abs_diff(peer.delay_us);
                 peer.deviation_us = smooth(peer.deviation_us, off, DEVIATION_SHIFT);
-                peer.delay_us = smooth(peer.delay_us, us, MEAN_SHIFT);
+                peer.delay_us = smooth(peer.delay_us, us, GAIN_SHIFT);
             }
             (peer.answered, peer.given_up) = (now, None);
             self.progressed(node, now);

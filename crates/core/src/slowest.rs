@@ -1,7 +1,7 @@
 //! The longest answer time of all peers lately: a later answer is late on this node's link too.
 
-use crate::peers::STALL;
 use crate::time::Time;
+use crate::tuning::STALL;
 use std::time::Duration;
 
 /// The longest answer time in this span of [`STALL`], and in the one before it.

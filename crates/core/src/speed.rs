@@ -5,12 +5,13 @@
 //! its sender before its first byte leaves. So the time from the first byte to the last is the time
 //! of the links, whatever the sender waited for. The way out is taken to be as fast as the way in.
 //!
-//! A slow answer may also be the fault of its sender. So a node announces a speed only once two
-//! senders were measured, and the faster one counts.
+//! A slow answer may also be the fault of the other side. So a node announces a speed only once two
+//! partners were measured, in either direction, and the faster one counts.
 
 use crate::identity::NodeId;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A speed in steps of an eighth of an octave (9 %); 0 while it is not known.
@@ -25,6 +26,18 @@ impl Speed {
     /// Bytes a second of the speed before the first step: 32 kbit/s, below which a node is of no
     /// use. The last step is at 15 Tbit/s.
     const LEAST: u64 = 4 << 10;
+
+    /// The powers of two between 1 and 2 in these steps, times 2^56.
+    const PART_OF_OCTAVE: [u64; 8] = [
+        0x100_0000_0000_0000,
+        0x117_2B83_C7D5_17AE,
+        0x130_6FE0_A31B_7153,
+        0x14B_FDAD_5362_A272,
+        0x16A_09E6_67F3_BCC9,
+        0x18A_CE54_22AA_0DB6,
+        0x1AE_89F9_95AD_3AD6,
+        0x1D5_818D_CFBA_4872,
+    ];
 
     /// Of a link that carries this many bytes a second.
     pub fn of(bytes_per_s: u64) -> Self {
@@ -47,11 +60,17 @@ impl Speed {
         self.0 != 0
     }
 
+    /// True if the other is certainly faster; never if one of them is not known.
+    pub const fn is_below(self, other: Self) -> bool {
+        self.is_known() && self.0.saturating_add(DIFFER) <= other.0
+    }
+
     /// The least rate of this step, in bytes a second; `None` while it is not known.
     pub fn bytes_per_s(self) -> Option<u64> {
         let steps = u32::from(self.0.checked_sub(1)?);
-        let whole = (Self::LEAST as f64) * 2f64.powf(f64::from(steps) / f64::from(Self::OCTAVE));
-        Some(whole as u64)
+        let part = u128::from(Self::PART_OF_OCTAVE[(steps % Self::OCTAVE) as usize]);
+        let whole = ((part * u128::from(Self::LEAST)) << (steps / Self::OCTAVE)) >> 56;
+        u64::try_from(whole).ok()
     }
 }
 
@@ -68,9 +87,11 @@ impl Class {
 /// Steps between two speeds that certainly differ: twice. Where several senders share a link, a
 /// measurement is half as much again at times, and each change of an order costs a moment.
 const DIFFER: u8 = 8;
-/// Steps by which nodes of one class differ at most: 1.5 times, so equal links are one class. (With
-/// 1.3 times, equal rooms whose stores were full took 1.4 times as long.)
-const CLASS_STEPS: u8 = 5;
+/// Steps by which nodes of one class differ at most: 2.8 times. More than [`DIFFER`], since what a
+/// node announces may be off by so much: with 1.5 times, rooms of equal machines that were short of
+/// processors fell into classes and took 1.4 times as long.
+const CLASS_STEPS: u8 = 12;
+const _: () = assert!(CLASS_STEPS > DIFFER, "equal links are one class");
 
 /// The classes of the nodes of a room. All nodes that know the same speeds have the same classes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,11 +124,8 @@ impl Classes {
     }
 }
 
-/// Bytes of a window: four chunks of the default size. A single one may pass in the burst that a
-/// shaped link allows after a pause.
-const WINDOW_BYTES: u64 = 256 << 10;
-/// A window also ends when answers have come for so long. In that time a burst makes no difference,
-/// and a link of which four chunks take longer is found out sooner.
+/// A window ends when answers have come for so long. In that time a burst makes no difference, and
+/// neither does when a busy machine let this node read.
 const WINDOW_BUSY: Duration = Duration::from_millis(100);
 
 /// How an answer came.
@@ -131,6 +149,19 @@ pub struct Meter {
     until: Time,
 }
 
+/// A window without a result also ends when it has lasted for so long, and answers came for less
+/// than half of it: chunks of 64 KiB pass a link of 10 Mbit/s four times within it.
+const WINDOW_IDLE: Duration = Duration::from_millis(200);
+
+/// What a window shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The rate of links that were busy.
+    Rate(Window),
+    /// The links were idle most of the time, and may carry more.
+    Idle,
+}
+
 /// The result of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -145,7 +176,7 @@ impl Meter {
     /// Notes an answer of `bytes`, whose last byte came now. Returns the result at the end of each
     /// window in which answers came most of the time: a shaped link that had a pause lets some of
     /// them pass at any speed.
-    pub fn came(&mut self, bytes: u64, transit: Transit, now: Time) -> Option<Window> {
+    pub fn came(&mut self, bytes: u64, transit: Transit, now: Time) -> Option<Shown> {
         let Transit { took, beside } = transit;
         // An answer may begin before the end of another from the same peer.
         let own = took.min(now - self.until);
@@ -155,18 +186,24 @@ impl Meter {
         self.busy += own;
         self.until = now;
         self.bytes += bytes;
-        if self.bytes < WINDOW_BYTES && self.busy < WINDOW_BUSY {
+        let is_idle = self.whole >= WINDOW_IDLE && self.busy < self.whole / 2;
+        if self.busy < WINDOW_BUSY && !is_idle {
             return None;
         }
         let Self { bytes, beside, busy, whole, .. } = std::mem::replace(self, Self { until: now, ..Self::default() });
         if busy * BUSY.1 < whole * BUSY.0 {
-            return None;
+            return Some(Shown::Idle);
         }
         let us = busy.as_micros().max(1);
         let speed = |bytes: u64| Speed::of(u64::try_from(u128::from(bytes) * 1_000_000 / us).unwrap_or(u64::MAX));
         let alone = beside <= bytes / ALONE;
-        Some(Window { all: speed(bytes.saturating_add(beside)), peers: alone.then(|| speed(bytes)) })
+        Some(Shown::Rate(Window { all: speed(bytes.saturating_add(beside)), peers: alone.then(|| speed(bytes)) }))
     }
+}
+
+/// Bytes that pass within a time, at a rate in bytes a second.
+pub fn bytes_in(rate: u64, time: Duration) -> u64 {
+    u64::try_from(u128::from(rate) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
 }
 
 /// The part of a window in which answers have to come: three quarters. A link that is shaped by a
@@ -176,11 +213,19 @@ const BUSY: (u32, u32) = (3, 4);
 /// Bytes from others are no reason for a low rate if they are below this part of the peer's.
 const ALONE: u64 = 4;
 
-/// For how long the best measurement counts, at least; twice as long at most. Within it a node also
-/// hears from others than the one it takes most from.
-const LATELY: Duration = Duration::from_secs(1);
 /// For how long another partner is remembered.
 const PARTNERS_FOR: Duration = Duration::from_secs(10);
+/// For how long a sample counts. Within it a node also hears from others than the one it takes most
+/// from.
+const LATELY: Duration = Duration::from_secs(1);
+/// Samples that have to reach a speed. On a machine that is short of processors a single one may
+/// be twice of what its link carries. With three, a node behind a slow one is taken for slow
+/// itself.
+pub const ENOUGH: usize = 2;
+/// Most samples that are kept: a second of windows of six partners at once. Of more, the last tell
+/// as much.
+const SAMPLES_MAX: usize = 64;
+
 /// A measurement between this node and another, in either direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
@@ -207,46 +252,62 @@ impl Sample {
 /// This node's own speed.
 #[derive(Debug, Default)]
 pub struct OwnSpeed {
-    since: Time,
-    best: Speed,
-    best_before: Speed,
-    /// The partners of the last samples, the latest first, and when that was.
-    partners: [Option<(NodeId, Time)>; 2],
+    /// The samples that count, and when they were taken, the oldest first.
+    samples: VecDeque<(Time, Sample)>,
+    /// The partners of the last samples, the latest first: when that was, and the speed.
+    partners: [Option<(NodeId, Time, Speed)>; 2],
+    /// The speed that enough of them reach.
+    reached: Speed,
     announced: Speed,
 }
 
 impl OwnSpeed {
     /// Notes a sample. True if the announced speed has changed.
     pub fn measured(&mut self, sample: Sample, now: Time) -> bool {
-        let Sample { partner, speed, .. } = sample;
         // Nothing follows from it but that this node is not slower.
-        if !speed.is_known() || (sample.is_partners() && speed < self.announced) {
+        if !sample.speed.is_known() || (sample.is_partners() && sample.speed < self.announced) {
             return false;
         }
-        if now - self.since >= LATELY {
-            let lately = now - self.since < LATELY * 2;
-            self.best_before = if lately { self.best } else { Speed::UNKNOWN };
-            (self.since, self.best) = (now, Speed::UNKNOWN);
+        while self.samples.front().is_some_and(|(at, _)| now - *at >= LATELY) || self.samples.len() >= SAMPLES_MAX {
+            self.samples.pop_front();
         }
-        self.best = self.best.max(speed);
-        if self.partners[0].is_some_and(|(node, _)| node != partner) {
+        self.samples.push_back((now, sample));
+        self.reached = self.reached();
+        if self.partners[0].is_some_and(|(node, ..)| node != sample.partner) {
             self.partners.swap(0, 1);
         }
-        self.partners[0] = Some((partner, now));
-        let lately = |partner: &Option<(NodeId, Time)>| partner.is_some_and(|(_, at)| now - at < PARTNERS_FOR);
-        let tells = sample.is_own() || self.partners.iter().all(lately);
-        let (Speed(now_is), Speed(said)) = (self.best.max(self.best_before), self.announced);
-        let changes = tells && (said == 0 || now_is.abs_diff(said) >= DIFFER);
+        self.partners[0] = Some((sample.partner, now, sample.speed));
+        // A partner that is slower, and whose link others use too, does not show how slow this node
+        // is; nor does one that saw it fast.
+        let falls = self.reached.is_below(self.announced);
+        let is_own = sample.is_own() && !sample.announced.is_below(self.announced);
+        let saw_it = |&(_, at, speed): &(NodeId, Time, Speed)| {
+            now - at < PARTNERS_FOR && (!falls || speed.is_below(self.announced))
+        };
+        let tells = is_own || self.partners.iter().all(|partner| partner.as_ref().is_some_and(saw_it));
+        let (Speed(now_is), Speed(said)) = (self.reached, self.announced);
+        let changes = (said == 0 || now_is.abs_diff(said) >= DIFFER) && now_is != 0 && tells;
         if changes {
-            self.announced = Speed(now_is);
+            self.announced = self.reached;
         }
         changes
     }
 
+    /// The speed that [`ENOUGH`] samples reach; unknown before there are so many.
+    fn reached(&self) -> Speed {
+        let mut speeds: Vec<Speed> = self.samples.iter().map(|(_, sample)| sample.speed).collect();
+        speeds.sort_unstable_by(|a, b| b.cmp(a));
+        speeds.get(ENOUGH - 1).copied().unwrap_or_default()
+    }
+
     /// Bytes that the link carries within a time; all if its speed is not known.
     pub fn carries_in(&self, time: Duration) -> u64 {
-        let rate = self.best.max(self.best_before).bytes_per_s();
-        rate.map_or(u64::MAX, |rate| u64::try_from(u128::from(rate) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX))
+        self.bytes_per_s().map_or(u64::MAX, |rate| bytes_in(rate, time))
+    }
+
+    /// The rate that the link carries lately; `None` if nothing was measured.
+    pub fn bytes_per_s(&self) -> Option<u64> {
+        self.reached.bytes_per_s()
     }
 
     /// What it announces.
@@ -272,6 +333,10 @@ mod tests {
             let back = Speed::of(rate).bytes_per_s().unwrap() as f64;
             assert!((0.91..=1.001).contains(&(back / rate as f64)), "{rate}: {back}");
         }
+        for step in 1..=u8::MAX {
+            let exact = Speed::LEAST as f64 * 2f64.powf(f64::from(step - 1) / 8.0);
+            assert_eq!(Speed(step).bytes_per_s(), Some(exact as u64), "{step}");
+        }
     }
 
     #[test]
@@ -290,9 +355,9 @@ mod tests {
         (0..count).fold(false, |changed, _| {
             *now = *now + took * 5 / 4;
             let window = meter.came(CHUNK, Transit { took, beside: 0 }, *now);
-            let sample =
-                window.map(|window| Sample { partner: NodeId(sender), announced: Speed::UNKNOWN, speed: window.all });
-            sample.is_some_and(|sample| own.measured(sample, *now)) | changed
+            let Some(Shown::Rate(window)) = window else { return changed };
+            let sample = Sample { partner: NodeId(sender), announced: Speed::UNKNOWN, speed: window.all };
+            own.measured(sample, *now) | changed
         })
     }
 
@@ -302,11 +367,24 @@ mod tests {
         let (mut slow, mut fast) = (Meter::default(), Meter::default());
         assert!(!answers(&mut own, &mut slow, 1, 40, 1_250_000, &mut now));
         assert!(!own.announced().is_known());
-        assert!(answers(&mut own, &mut fast, 2, 4, 12_500_000, &mut now));
+        assert!(answers(&mut own, &mut fast, 2, 40, 12_500_000, &mut now));
         assert_eq!(own.announced(), Speed::of(12_500_000));
         // The fast sender has nothing more for it: the slow one alone is no reason within seconds.
         answers(&mut own, &mut slow, 1, 4, 1_250_000, &mut now);
         assert_eq!(own.announced(), Speed::of(12_500_000));
+    }
+
+    #[test]
+    fn a_single_burst_is_no_speed() {
+        let (mut own, mut now) = (OwnSpeed::default(), Time::ZERO);
+        let mut meters = [Meter::default(), Meter::default()];
+        for _ in 0..9 {
+            answers(&mut own, &mut meters[0], 1, 10, 6_250_000, &mut now);
+            answers(&mut own, &mut meters[1], 2, 10, 6_250_000, &mut now);
+        }
+        assert_eq!(own.announced(), Speed::of(6_250_000));
+        assert!(!answers(&mut own, &mut meters[0], 1, 39, 25_000_000, &mut now), "one window of it");
+        assert_eq!(own.announced(), Speed::of(6_250_000));
     }
 
     #[test]
@@ -315,13 +393,46 @@ mod tests {
         let mut meters = [Meter::default(), Meter::default()];
         let mut both = |own: &mut OwnSpeed, count, rate, now: &mut Time| {
             for _ in 0..count {
-                answers(own, &mut meters[0], 1, 4, rate, now);
-                answers(own, &mut meters[1], 2, 4, rate, now);
+                answers(own, &mut meters[0], 1, 40, rate, now);
+                answers(own, &mut meters[1], 2, 40, rate, now);
             }
             own.announced()
         };
         assert_eq!(both(&mut own, 9, 12_500_000, &mut now), Speed::of(12_500_000));
         assert_eq!(both(&mut own, 9, 1_250_000, &mut now), Speed::of(1_250_000));
         assert_eq!(both(&mut own, 9, 12_500_000, &mut now), Speed::of(12_500_000));
+    }
+
+    #[test]
+    fn a_window_of_an_idle_link_shows_no_rate() {
+        let (mut meter, mut now) = (Meter::default(), Time::ZERO);
+        let mut came = |every: u64| {
+            now = now + Duration::from_millis(every);
+            meter.came(CHUNK, Transit { took: Duration::from_millis(5), beside: 0 }, now)
+        };
+        let shown: Vec<Shown> = (0..12).filter_map(|_| came(50)).collect();
+        assert!(!shown.is_empty() && shown.iter().all(|shown| *shown == Shown::Idle), "{shown:?}");
+        let shown: Vec<Shown> = (0..60).filter_map(|_| came(5)).collect();
+        assert!(matches!(shown.last(), Some(Shown::Rate(_))), "{shown:?}");
+    }
+
+    #[test]
+    fn a_slow_partner_does_not_show_how_slow_a_fast_node_is() {
+        let speed = |mbit: u64| Speed::of(mbit * 125_000);
+        let mut own = OwnSpeed::default();
+        let mut now = Time::ZERO;
+        let mut measured = |partner, announced, mbit| {
+            now = now + LATELY / 2;
+            for _ in 0..ENOUGH {
+                own.measured(Sample { partner: NodeId(partner), announced, speed: speed(mbit) }, now);
+            }
+            own.announced()
+        };
+        measured(1, Speed::UNKNOWN, 94);
+        assert_eq!(measured(2, Speed::UNKNOWN, 94), speed(94));
+        for _ in 0..4 {
+            assert_eq!(measured(3, speed(13), 6), speed(94), "others use its link too");
+        }
+        (0..4).for_each(|_| assert!(measured(1, speed(94), 10) <= speed(10), "a fast one shows it"));
     }
 }

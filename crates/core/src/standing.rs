@@ -5,50 +5,12 @@
 //! these times double with each offence. They start small where an honest peer may be slow, or its
 //! news out of date.
 
+use crate::doubling::Doubling;
 use crate::reach::Reach;
 use crate::time::Time;
+use crate::tuning::field::{DELIVERIES_TO_PROVE, FALSE_CLAIMS, RATE_MIN};
+use crate::tuning::{AT_ONCE, CLAIM, LIE, RELAYED_WITHIN, TIMEOUT, UNPROVEN_FOR, WHOLE_WITHIN};
 use std::time::Duration;
-
-/// The first lie costs a minute, each later one twice as long, up to a day.
-const LIE: Ban = Ban { first: Duration::from_secs(60), longest: Duration::from_secs(86_400) };
-/// A peer that times out may have a bad link, which gets better.
-const TIMEOUT: Ban = Ban { first: Duration::from_secs(1), longest: Duration::from_secs(300) };
-/// A peer with false claims may have moved its store a moment ago: the news takes some tenths of a
-/// second.
-pub const CLAIM: Ban = Ban { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
-
-/// Time within which a holder has to deliver something whole, plus that of [`RATE_MIN`]. It is
-/// above what chains and busy machines take, and as long as the wait for a hedge.
-const WHOLE_WITHIN: Duration = Duration::from_secs(2);
-/// The same for a relaying peer, which may wait for others, and they for others.
-const RELAYED_WITHIN: Duration = Duration::from_secs(8);
-/// Bytes a second, below which a peer is of no use: half a megabit.
-const RATE_MIN: u64 = 64 << 10;
-/// On each of two lanes a chunk may be under way.
-const AT_ONCE: u64 = 2;
-
-/// Net refusals of announced chunks that make a peer's claims false. News of a moved store is late
-/// by some tenths of a second; in that time a reader requests no more on most links.
-const FALSE_CLAIMS: u32 = 32;
-
-/// Announced chunks that a peer with false claims has to deliver before it counts as a holder
-/// again: as many as the refusals that make claims false.
-const DELIVERIES_TO_PROVE: u32 = FALSE_CLAIMS;
-/// Time after which it counts again without them: an honest peer whose store has moved may not be
-/// asked again. Longer than the longest [`CLAIM`], or an empty peer would count whenever it is not
-/// asked.
-const UNPROVEN_FOR: Duration = Duration::from_secs(600);
-
-const _: () = assert!(UNPROVEN_FOR.as_secs() > CLAIM.longest.as_secs());
-
-/// The length of a ban: the first, doubled each time, and the longest.
-#[derive(Debug)]
-pub struct Ban {
-    /// Of the first offence.
-    pub first: Duration,
-    /// The most that it grows to.
-    pub longest: Duration,
-}
 
 /// One kind of offence: how often, and until when it counts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,8 +21,8 @@ pub struct Offence {
 
 impl Offence {
     /// Notes one more offence. Returns the length of its ban.
-    pub fn again(&mut self, ban: &Ban, now: Time) -> Duration {
-        let ban = (ban.first * 2u32.saturating_pow(self.times.min(16))).min(ban.longest);
+    pub fn again(&mut self, bans: &Doubling, now: Time) -> Duration {
+        let ban = bans.pause(self.times);
         self.times = self.times.saturating_add(1);
         self.until = Some(now + ban);
         ban

@@ -8,8 +8,9 @@
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::placement::{Arc, Filled, Holding};
-use crate::standing::{CLAIM, Offence};
+use crate::standing::Offence;
 use crate::time::Time;
+use crate::tuning::CLAIM;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;

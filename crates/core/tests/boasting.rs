@@ -11,6 +11,7 @@ use vfield_core::config::Config;
 use vfield_core::fetch::{RequestId, Token};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::inquiry::Purpose;
 use vfield_core::membership::Member;
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
@@ -147,8 +148,16 @@ impl Bench {
     }
 
     fn inquire(&mut self) {
-        self.node.handle(self.now, Input::Inquire { times: 1, parts: false });
+        self.node.handle(self.now, Input::Inquire { times: 1, purpose: Purpose::Look });
         self.settle();
+    }
+
+    /// The boaster's store has another first chunk, and is as full as before.
+    fn moves(&mut self, version: u64) {
+        let mut moved = record(BOASTER, false);
+        (moved.version, moved.filled.from) = (version + 1, version);
+        let snapshot = Snapshot { records: vec![signed(moved)], ..Snapshot::default() };
+        self.node.handle(self.now, Input::Learned { from: BOASTER, snapshot });
     }
 
     fn read(&mut self, chunks: std::ops::Range<u64>) {
@@ -253,6 +262,36 @@ fn an_origin_that_is_asked_verifies_claims_at_once() {
     bench.inquire();
     bench.pass(Duration::from_millis(100));
     assert_eq!(bench.covered(), (true, true));
+}
+
+/// `watch vfield status` in a field whose claims change all the time.
+#[test]
+fn questions_without_end_cost_a_small_share_of_the_link() {
+    let mut bench = Bench::new();
+    bench.delivers = true;
+    for tenth in 1..=600 {
+        bench.moves(tenth);
+        if tenth % 10 == 0 {
+            bench.inquire();
+        }
+        bench.pass(Duration::from_millis(100));
+    }
+    // A 128th of 100 Mbit/s for a minute, and of the four seconds before.
+    let most = 64 * 12_500_000 / 128 / ChunkSize::MIN.bytes() as usize;
+    assert!((most / 2..=most).contains(&bench.boaster_asked), "{} checks, not {most}", bench.boaster_asked);
+}
+
+#[test]
+fn questions_without_end_verify_nothing_twice() {
+    let mut bench = Bench::new();
+    bench.delivers = true;
+    for _ in 0..300 {
+        bench.inquire();
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(bench.covered(), (true, true));
+    // Eight parts, and pages of hashes.
+    assert!(bench.boaster_asked <= 16, "{}", bench.boaster_asked);
 }
 
 #[test]

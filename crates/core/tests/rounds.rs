@@ -81,16 +81,21 @@ fn a_member_that_makes_news_is_not_asked_more_often_than_others() {
 /// refused before they are.
 #[test]
 fn the_asker_with_the_least_reach_is_refused_first() {
-    let mut fetch = Fetch::new(Priority::Fill, Beneficiary::Peers);
-    for (request, reach) in [(1, Reach(1)), (2, Reach::GATEWAY), (3, Reach(1))] {
-        fetch.askers.push((Asker { connection: ConnectionId(1), request, reach }, Time::ZERO));
-        fetch.reach = fetch.reach.min(reach.less());
-    }
+    let fetch = |beneficiary, askers: &[(u64, Reach)]| {
+        let mut fetch = Fetch::new(Priority::Fill, beneficiary);
+        for &(request, reach) in askers {
+            fetch.askers.push((Asker { connection: ConnectionId(1), request, reach }, Time::ZERO));
+            fetch.reach = fetch.reach.min(reach.less());
+        }
+        fetch
+    };
+    let askers = [(1, Reach(1)), (2, Reach::GATEWAY), (3, Reach(1))];
+    let mut of_peers = fetch(Beneficiary::Peers, &askers);
     let refused =
         |fetch: &mut Fetch| fetch.refuse_the_nearest().iter().map(|asker| asker.request).collect::<Vec<u64>>();
-    assert_eq!((refused(&mut fetch), fetch.reach), (vec![1, 3], Reach::GATEWAY.less()));
-    assert_eq!(refused(&mut fetch), Vec::<u64>::new(), "nobody else waits");
+    assert_eq!((refused(&mut of_peers), of_peers.reach), (vec![1, 3], Reach::GATEWAY.less()));
+    assert_eq!(refused(&mut of_peers), Vec::<u64>::new(), "nobody else waits");
     // This machine's own store does.
-    fetch.beneficiary = Beneficiary::Store;
-    assert_eq!((refused(&mut fetch), fetch.reach), (vec![2], Reach::READER));
+    let mut of_store = fetch(Beneficiary::Store, &askers[1..2]);
+    assert_eq!((refused(&mut of_store), of_store.reach), (vec![2], Reach::READER));
 }

@@ -186,6 +186,26 @@ fn news_goes_to_members_only() {
     assert!(told.into_iter().any(|item| matches!(item, Item::Record(said) if said == mine)), "it is still to be told");
 }
 
+/// A request for a relay names a member, and no address. One datagram causes one, of a few
+/// bytes, where that member lives; a stranger's name causes none.
+#[test]
+fn relays_go_to_members_where_they_live() {
+    let mut room = room(4);
+    let [asker, to, target] = [2, 1, 3].map(|at| *room.members[at].me());
+    let life = room.members[2].myself().life();
+    let source = SocketAddr::from(([198, 51, 100, 200], 4000));
+    let stranger = NodeId(99);
+    let mut sent_to = |purpose| -> Vec<(SocketAddr, Purpose)> {
+        let ask = Draft::new(&Head { level: Level::Zone, from: asker.node, life, to: to.node, purpose }).finish();
+        let sent = room.members[1].datagram(source, &ask, room.now).datagrams;
+        sent.into_iter().map(|(addr, bytes)| (addr, message::parse(&bytes).expect("a datagram").0.purpose)).collect()
+    };
+    assert_eq!(sent_to(Purpose::Relay(stranger, 1)), []);
+    assert_eq!(sent_to(Purpose::AckFor(stranger, 2)), []);
+    assert_eq!(sent_to(Purpose::Relay(target.node, 3)), [(target.addr, Purpose::PingFor(asker.node, 3))]);
+    assert_eq!(sent_to(Purpose::AckFor(target.node, 4)), [(target.addr, Purpose::Vouch(asker.node, 4))]);
+}
+
 /// An earlier process with the same key, whose clock was ahead, left statements: the present one
 /// goes on from there.
 #[test]

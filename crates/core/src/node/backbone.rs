@@ -3,9 +3,10 @@
 //! The eldest nodes of a zone are its gateways. They are members of the backbone and of their zone.
 //! In the backbone each announces the holdings of its zone's stores, as if the zone were one node.
 //! All members of a zone compute its gateways from what they know; there is no election. A member
-//! that got no answer from any of them is its own gateway: nobody has to agree to that.
+//! that gets nothing from any of them is its own gateway: nobody has to agree to that.
 
 use super::images::Image;
+use super::own_way::OwnWay;
 use super::{Node, Output, Timer};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
@@ -16,6 +17,7 @@ use crate::placement::zones::Stock;
 use crate::placement::{Arc, Filled, Gateways};
 use crate::record::Record;
 use crate::signing::Signature;
+use crate::speed::Classes;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
@@ -39,13 +41,12 @@ const EARLY_SYNCS: [Duration; 5] = [
 ];
 
 impl Node {
-    /// Computes the gateways of an image from the members of the zone.
-    pub(super) fn gateways(&self, id: ImageId) -> Gateways {
+    /// Computes the gateways of an image from the members of the zone and their classes.
+    pub(super) fn gateways(&self, id: ImageId, classes: &Classes, own_way: &OwnWay) -> Gateways {
         if !self.is_zoned() {
             return Gateways::default();
         }
         let records = || self.membership.records().iter().filter(|record| record.image() == id && !record.leaving);
-        let classes = self.classes(id);
         let member = |record: &Record| {
             let me = self.me();
             let known = if record.node == me.node { me } else { self.membership.live().get(&record.node)? };
@@ -55,16 +56,16 @@ impl Node {
         let eldest = if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers };
         let me = self.me().node;
         let mute = |node: &NodeId| *node != me && self.peers.is_given_up(*node, self.now);
-        if !eldest.nodes().is_empty() && eldest.nodes().iter().all(mute) {
-            Gateways::of([me].into_iter())
-        } else {
-            eldest
-        }
+        let are_mute = !eldest.nodes().is_empty() && eldest.nodes().iter().all(mute);
+        if are_mute || own_way.replaces(&eldest, self.now) { Gateways::of([me].into_iter()) } else { eldest }
     }
 
     /// A peer has been given up, or may be tried again: the gateways may be others.
     pub(super) fn look_at_gateways(&mut self) {
-        if self.images.iter().any(|(id, image)| self.gateways(*id) != image.gateways) {
+        let zoned = self.is_zoned();
+        let classes = |id| if zoned { self.classes(id) } else { Classes::default() };
+        let differs = |id: &ImageId, image: &Image| self.gateways(*id, &classes(*id), &image.own_way) != image.gateways;
+        if self.images.iter().any(|(id, image)| differs(id, image)) {
             self.mapped = u64::MAX;
         }
     }

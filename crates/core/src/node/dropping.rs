@@ -4,7 +4,7 @@
 //! Its number is never reused and means no image from then on. So queues, parked chunks, timers and
 //! answers that still name it lead nowhere.
 
-use super::{Node, Output};
+use super::Node;
 use crate::fetch::{Asker, RequestId};
 use crate::image::ImageId;
 use crate::placement::{Arc, Filled};
@@ -32,11 +32,10 @@ impl Node {
         for request in open {
             self.orphan(request);
         }
-        for (chunk, fetch) in image.fetches {
-            self.cancel(fetch.overdue_timer);
+        for (chunk, fetch) in self.fetches.end_all(number) {
+            self.cancel(fetch.timer());
             let askers: Vec<Asker> = fetch.askers.iter().map(|(asker, _)| *asker).collect();
-            askers.iter().for_each(|asker| self.asks.ended(asker, number, chunk));
-            self.outputs.extend(askers.into_iter().map(|asker| Output::Refuse(asker, Refusal::NoSuchImage)));
+            self.refuse(askers, (number, chunk), Refusal::NoSuchImage);
         }
         self.end_reads(id);
         self.numbered[number.0 as usize] = NONE;

@@ -9,6 +9,7 @@ use crate::chunk::Chunk;
 use crate::fetch::{Asker, ConnectionId, RequestId, Token};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
+use crate::inquiry::Purpose;
 use crate::membership::{Departed, Member, Rival};
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
@@ -142,9 +143,8 @@ pub enum Input {
     Inquire {
         /// The wanted number of holders of each chunk.
         times: u64,
-        /// True if claims are checked even while they do not cover an image: the question is what
-        /// would be lost with this node.
-        parts: bool,
+        /// What hangs on the answer.
+        purpose: Purpose,
     },
     /// The node is about to leave: others are to take over chunks that only it holds.
     Leave,

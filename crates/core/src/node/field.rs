@@ -7,9 +7,9 @@ use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
 use crate::membership::{Effects, Member, Membership};
-use crate::placement::{Chain, Holding, Map, Place};
+use crate::placement::{Chain, Holding, Map};
 use crate::record::Record;
-use crate::speed::{Class, Classes};
+use crate::speed::Classes;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -239,17 +239,14 @@ impl Node {
             image.classes = self.classes(id);
             self.fill_map(id, &image.classes, &mut image.map);
             image.verified.keep(|node| image.map.holding(node).is_some());
-            let gateways = self.gateways(id);
+            let gateways = self.gateways(id, &image.classes, &image.own_way);
             let turns = gateways != image.gateways && self.now < image.warm_up_until;
             image.gateways = gateways;
             let ends = |node| image.gateways.contains(node);
             let place = |node: &NodeId| self.place_of(&image, *node);
-            let places: Vec<Place> = image.map.participants().iter().filter_map(place).collect();
-            let slow: Vec<(NodeId, Class)> =
-                places.iter().filter(|place| place.class > Class::default()).map(|p| (p.node, p.class)).collect();
-            reordered |= slow != image.slow;
-            image.slow = slow;
-            image.chain = Chain::of(places.into_iter(), ends);
+            let chain = Chain::of(image.map.participants().iter().filter_map(place), ends);
+            reordered |= chain.slow() != image.chain.slow();
+            image.chain = chain;
             self.images.insert(id, image);
             if turns {
                 self.ask_anew(id);
@@ -260,6 +257,7 @@ impl Node {
         if reordered {
             // Others may stand before this node now than those for whose room chunks wait.
             self.unpark_all();
+            self.leave_slower();
         }
         self.update_gateway_role();
         self.seek_soon();

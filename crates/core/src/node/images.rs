@@ -1,11 +1,11 @@
-//! One image on a node: its part of the map, the inventory, the fetches, the fill.
+//! One image on a node: its part of the map, the inventory, the fill.
 
+use super::own_way::OwnWay;
 use super::{Commitment, Node, Output, Timer, TimerKey};
 use crate::chunk::Chunk;
 use crate::config;
-use crate::fetch::{Beneficiary, Fetch, ImageNumber, Stage};
+use crate::fetch::{Beneficiary, ImageNumber, Stage};
 use crate::fill::{Fill, Look};
-use crate::identity::NodeId;
 use crate::image::{Geometry, Header, ImageId};
 use crate::inventory::Inventory;
 use crate::names::Names;
@@ -13,11 +13,10 @@ use crate::placement::map::mix;
 use crate::placement::{Arc, Chain, Filled, Gateways, Map, Ring, Zones};
 use crate::record::{Record, Subject};
 use crate::signing::Signature;
-use crate::speed::{Class, Classes};
+use crate::speed::Classes;
 use crate::time::Time;
 use crate::verified::Verified;
 use crate::wire::Priority;
-use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
@@ -49,12 +48,12 @@ pub(super) struct Image {
     pub map: Map,
     /// The classes of the speeds of those who take part.
     pub classes: Classes,
-    /// The nodes that are not in the fastest class.
-    pub slow: Vec<(NodeId, Class)>,
     /// The lockstep readers of this zone.
     pub chain: Chain,
     /// The gateways through which chunks enter this zone; none in a field without zones.
     pub gateways: Gateways,
+    /// The gateways that failed, and the way around them.
+    pub own_way: OwnWay,
     /// The other zones, as a gateway knows them.
     pub outside: Zones,
     /// Until then nodes switched on together with this one may still be about to begin.
@@ -64,7 +63,6 @@ pub(super) struct Image {
     /// From when on it may be a gateway.
     pub gateway_from: Time,
     pub inventory: Inventory,
-    pub fetches: BTreeMap<Chunk, Box<Fetch>>,
     pub fill: Fill,
     /// The version of our record about it.
     pub version: u64,
@@ -149,15 +147,14 @@ impl Node {
             origin: is_origin,
             map,
             classes: Classes::default(),
-            slow: Vec::new(),
             chain: Chain::default(),
             gateways: Gateways::default(),
+            own_way: OwnWay::default(),
             outside: Zones::new(geometry.header().chunk_size()),
             warm_up_until: self.now + WARM_UP,
             discovery_until: self.now + DISCOVERY,
             gateway_from: self.now + GATHER,
             inventory: Inventory::new(geometry, capacity, transient),
-            fetches: BTreeMap::new(),
             fill: Fill::new(size, arc, from, start),
             version: self.me().generation,
             announce_set: false,
@@ -255,7 +252,8 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
         // Chunks without a holder do not hold up the others, within a bound.
-        let waits = |chunk| image.fetches.get(&chunk).is_some_and(|fetch| fetch.stage == Stage::Waiting);
+        let (fetches, number) = (&self.fetches, image.number);
+        let waits = |chunk| fetches.get((number, chunk)).is_some_and(|fetch| fetch.stage() == Stage::Waiting);
         let waiting = image.fill.iter_pending().filter(|chunk| waits(*chunk)).count();
         let limit = chunks as usize + waiting.min(WAITING_MAX);
         loop {
@@ -307,7 +305,7 @@ impl Node {
             return;
         }
         self.want(id, chunk, Priority::Fill, Beneficiary::Store);
-        if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
+        if let Some(fetch) = self.fetch_mut(id, chunk) {
             fetch.fill = true;
         }
     }
@@ -356,9 +354,7 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill = Fill::new(image.map.ring().size(), arc, from, now);
         image.notified_filled = false;
-        for fetch in image.fetches.values_mut() {
-            fetch.fill = false;
-        }
+        self.fetches.of_mut(image.number).for_each(|(_, fetch)| fetch.fill = false);
         self.commit(id);
         self.announce(id);
         self.set_fill(id);

@@ -42,14 +42,14 @@ impl Load {
 impl Node {
     /// See [`Load`]; looks at each fetch.
     pub fn load(&self) -> Load {
-        let fetches = || self.images.values().flat_map(|image| image.fetches.values());
+        let (lines, parked) = self.fetches.entries();
         Load {
-            fetches: self.images.values().map(|image| image.fetches.len()).sum(),
-            askers: fetches().map(|fetch| fetch.askers.len()).sum(),
+            fetches: self.fetches.iter().count(),
+            askers: self.fetches.iter().map(|fetch| fetch.askers.len()).sum(),
             readers: self.reads.len(),
             requests: self.requests.len(),
-            lines: self.lines.iter().map(std::collections::VecDeque::len).sum(),
-            parked: self.parked.values().flatten().map(std::collections::BTreeSet::len).sum(),
+            lines,
+            parked,
             timers: self.timers.len(),
             contacts: self.outside.contacts(),
             outputs: self.outputs.len(),

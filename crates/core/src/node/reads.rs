@@ -2,11 +2,11 @@
 
 use super::{Node, Output, Serve, Timer};
 use crate::chunk::Chunk;
-use crate::fetch::{Beneficiary, Fetch, Stage, Token, Why};
+use crate::fetch::{Asker, Beneficiary, Fetch, Stage, Token, Why};
 use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::time::Time;
-use crate::wire::Priority;
+use crate::wire::{Priority, Refusal};
 use std::ops::Range;
 use std::time::Duration;
 use vfield_block::extent::Extent;
@@ -31,11 +31,11 @@ impl Node {
             self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
         let chunk = Chunk(chunks.start);
-        let Some(image) = self.images.get_mut(&id) else {
+        let Some(goal) = self.goal(id, chunk) else {
             self.out(Output::Answer(token, Err(ReadError::Dropped)));
             return;
         };
-        let Some(fetch) = image.fetches.get_mut(&chunk) else {
+        let Some(fetch) = self.fetches.get_mut(goal) else {
             self.out(Output::Answer(token, Ok(())));
             return;
         };
@@ -65,7 +65,7 @@ impl Node {
 
     pub(super) fn cancel_read(&mut self, token: Token) {
         let Some(reader) = self.reads.remove(&token) else { return };
-        if let Some(fetch) = self.images.get_mut(&reader.image).and_then(|image| image.fetches.get_mut(&reader.chunk)) {
+        if let Some(fetch) = self.fetch_mut(reader.image, reader.chunk) {
             fetch.waiters.retain(|waiter| *waiter != token);
             self.drop_unwanted(reader.image, reader.chunk);
         }
@@ -75,7 +75,7 @@ impl Node {
         for chunk in chunks.map(Chunk) {
             self.want(id, chunk, priority, Beneficiary::Store);
             if priority == Priority::ReadAhead
-                && let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk))
+                && let Some(fetch) = self.fetch_mut(id, chunk)
             {
                 fetch.stream = true;
             }
@@ -88,7 +88,7 @@ impl Node {
         if image.inventory.geometry().chunk(chunk.0).is_none() {
             return;
         }
-        let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
+        let (goal, parent) = ((image.number, chunk), image.inventory.geometry().parent(chunk).map(|(page, _)| page));
         if let Some(page) = parent {
             image.inventory.touch(page);
         }
@@ -96,44 +96,29 @@ impl Node {
             image.inventory.touch(chunk);
             return;
         }
-        if let Some(fetch) = image.fetches.get_mut(&chunk) {
-            let before = fetch.turn();
-            fetch.priority = fetch.priority.min(priority);
-            fetch.beneficiary = fetch.beneficiary.max(beneficiary);
-            if fetch.turn() < before {
-                match fetch.stage {
-                    Stage::Queued | Stage::Parked(_) => {
-                        fetch.stage = Stage::Queued;
-                        self.lines[fetch.turn() as usize].push_back((image.number, chunk));
-                    }
-                    Stage::NeedsParent => {
-                        parent.into_iter().for_each(|page| self.want(id, page, priority, beneficiary));
-                    }
-                    Stage::Requested | Stage::Waiting | Stage::Paused => {}
-                }
+        if self.fetches.get(goal).is_some() {
+            if self.fetches.urge(goal, priority, beneficiary) {
+                parent.into_iter().for_each(|page| self.want(id, page, priority, beneficiary));
             }
             return;
         }
-        image.fetches.insert(chunk, Box::new(Fetch::new(priority, beneficiary)));
+        self.fetches.begin(goal, priority, beneficiary);
         self.enqueue(id, chunk);
     }
 
     /// Queues a fetch, or its parent first if that is not here.
     pub(super) fn enqueue(&mut self, id: ImageId, chunk: Chunk) {
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
+        let Some(image) = self.images.get(&id) else { return };
+        let (goal, parent) = ((image.number, chunk), image.inventory.geometry().parent(chunk).map(|(page, _)| page));
         let missing = parent.filter(|page| !image.inventory.is_here(*page));
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        let (priority, beneficiary) = (fetch.priority, fetch.beneficiary);
+        let Some(fetch) = self.fetches.get(goal) else { return };
+        let (priority, beneficiary) = (fetch.priority(), fetch.beneficiary());
         match missing {
-            None => {
-                fetch.stage = Stage::Queued;
-                self.lines[fetch.turn() as usize].push_back((image.number, chunk));
-            }
+            None => self.fetches.queue(goal),
             Some(page) => {
-                fetch.stage = Stage::NeedsParent;
+                self.fetches.await_parent(goal);
                 self.want(id, page, priority, beneficiary);
-                let parent = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&page));
+                let parent = self.fetches.get_mut((goal.0, page));
                 parent.expect("a chunk that is not here and is wanted has a fetch").children.push(chunk);
             }
         }
@@ -141,8 +126,8 @@ impl Node {
 
     /// Takes a fetch off the table, and its timer.
     fn end_fetch(&mut self, id: ImageId, chunk: Chunk) -> Option<Box<Fetch>> {
-        let fetch = self.images.get_mut(&id)?.fetches.remove(&chunk)?;
-        self.cancel(fetch.overdue_timer);
+        let fetch = self.fetches.end(self.goal(id, chunk)?)?;
+        self.cancel(fetch.timer());
         Some(fetch)
     }
 
@@ -161,13 +146,14 @@ impl Node {
         }
         self.after_fill(id);
         let Some(fetch) = fetch else { return };
-        for request in fetch.requests {
-            self.orphan(request);
+        for request in fetch.requests() {
+            self.orphan(*request);
         }
-        let Some(number) = self.images.get(&id).map(|image| image.number) else { return };
+        let Some(goal) = self.goal(id, chunk) else { return };
+        let priority = fetch.priority();
         for (asker, since) in fetch.askers {
-            self.asks.ended(&asker, number, chunk);
-            let (priority, waited) = (fetch.priority, self.now - since);
+            self.asks.ended(&asker, goal);
+            let waited = self.now - since;
             self.out(Output::Serve(Serve { asker, image: id, chunk, priority, waited }));
         }
         for token in fetch.waiters {
@@ -188,28 +174,23 @@ impl Node {
     pub(super) fn no_source(&mut self, id: ImageId, chunk: Chunk) {
         let now = self.now;
         let Some(image) = self.images.get_mut(&id) else { return };
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        fetch.stage = Stage::Waiting;
+        let goal = (image.number, chunk);
+        let Some(fetch) = self.fetches.get_mut(goal) else { return };
         // An origin asks others only for what its own file no longer has.
         let why = match (fetch.source_changed || image.origin, fetch.tried.is_empty()) {
             (true, _) => Why::SourceChanged,
             (false, false) => Why::Refused,
             (false, true) => Why::NoHolder,
         };
-        let since = fetch.waiting.map_or(now, |(since, _)| since);
-        fetch.waiting = Some((since, why));
-        let (askers, number) = (std::mem::take(&mut fetch.askers), image.number);
+        let askers: Vec<Asker> = std::mem::take(&mut fetch.askers).into_iter().map(|(asker, _)| asker).collect();
         fetch.reach = Reach::READER;
-        let refusal =
-            if why == Why::SourceChanged { crate::wire::Refusal::SourceChanged } else { crate::wire::Refusal::NotHeld };
-        for (asker, _) in askers {
-            self.asks.ended(&asker, number, chunk);
-            self.out(Output::Refuse(asker, refusal));
-        }
+        let refusal = if why == Why::SourceChanged { Refusal::SourceChanged } else { Refusal::NotHeld };
+        self.fetches.wait(goal, why, now);
+        self.refuse(askers, goal, refusal);
         if why == Why::SourceChanged {
             self.fail(id, chunk);
         }
-        if self.images.get(&id).and_then(|image| image.fetches.get(&chunk)).is_some_and(|fetch| fetch.fill) {
+        if self.fetches.get(goal).is_some_and(|fetch| fetch.fill) {
             self.set_fill(id);
         }
         self.drop_unwanted(id, chunk);
@@ -221,7 +202,7 @@ impl Node {
     fn fail(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get_mut(&id) else { return };
         let extent = image.inventory.geometry().extent(chunk);
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
+        let Some(fetch) = self.fetches.get_mut((image.number, chunk)) else { return };
         let children = fetch.children.clone();
         for token in std::mem::take(&mut fetch.waiters) {
             self.reads.remove(&token);
@@ -261,19 +242,18 @@ impl Node {
 
     /// The stage of a chunk's fetch.
     pub(super) fn stage(&self, id: ImageId, chunk: Chunk) -> Option<Stage> {
-        self.images.get(&id)?.fetches.get(&chunk).map(|fetch| fetch.stage)
+        self.fetch_of(id, chunk).map(Fetch::stage)
     }
 
     /// Drops an unwanted fetch, and so on up the tree.
     pub(super) fn drop_unwanted(&mut self, id: ImageId, chunk: Chunk) {
-        let Some(image) = self.images.get_mut(&id) else { return };
-        if !image.fetches.get(&chunk).is_some_and(|fetch| fetch.is_unwanted()) {
+        if !self.fetch_of(id, chunk).is_some_and(Fetch::is_unwanted) {
             return;
         }
         self.end_fetch(id, chunk);
-        let Some(image) = self.images.get_mut(&id) else { return };
+        let Some(image) = self.images.get(&id) else { return };
         if let Some((page, _)) = image.inventory.geometry().parent(chunk) {
-            if let Some(parent) = image.fetches.get_mut(&page) {
+            if let Some(parent) = self.fetches.get_mut((image.number, page)) {
                 parent.children.retain(|child| *child != chunk);
             }
             self.drop_unwanted(id, page);

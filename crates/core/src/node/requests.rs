@@ -1,36 +1,20 @@
 //! Requests to peers: when they are sent, when another peer is asked, and how answers are handled.
 
-use super::choosing::{Choice, Source};
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
-use crate::config::{HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX};
 use crate::fetch::{Fetch, Request, RequestId, Stage, Turn};
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::peers::STALL;
+use crate::plan::{Choice, Source};
 use crate::reach::Reach;
 use crate::record::RecordKey;
-use crate::speed::Transit;
+use crate::speed::{Shown, Transit};
+use crate::tuning::{
+    CHECK_EVERY, HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OWN_DELAY, STALL, UNUSABLE_PAUSE, share_of,
+};
 use crate::wire::{Priority, Refusal};
 use std::ops::Range;
 use std::time::Duration;
-
-/// Interval at which requests under way are checked.
-const CHECK_EVERY: Duration = Duration::from_millis(50);
-
-/// First pause after an answer that could not be used; it doubles each time. A hash page that was
-/// evicted is back within it on a LAN. Without a pause a node with a full memory or a held slot
-/// would ask at the speed of its link.
-const UNUSABLE_PAUSE: Duration = Duration::from_millis(10);
-/// The longest of these pauses: a reader goes on within two seconds after its cause is gone
-/// (promise P3).
-const UNUSABLE_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Time that this node's own link may take for all that it requested. More would queue on the way
-/// to it, where nothing can be called off, and every peer would seem to be late. Above
-/// [`crate::config::PEER_DELAY`], so that one peer can fill the link.
-const OWN_DELAY: Duration = Duration::from_secs(1);
-const _: () = assert!(OWN_DELAY.as_millis() > 2 * crate::config::PEER_DELAY.as_millis());
 
 /// A request to be opened; see [`Request`].
 pub(super) struct Asked {
@@ -51,12 +35,8 @@ impl Node {
         }
         for turn in Turn::ALL {
             while self.has_window(turn.priority()) {
-                let Some((image, chunk)) = self.lines[turn as usize].pop_front() else { break };
-                let id = self.id_of(image);
-                let fetch = self.images.get(&id).and_then(|image| image.fetches.get(&chunk));
-                if fetch.is_some_and(|fetch| fetch.stage == Stage::Queued && fetch.turn() == turn) {
-                    self.request(id, chunk);
-                }
+                let Some((image, chunk)) = self.fetches.next(turn) else { break };
+                self.request(self.id_of(image), chunk);
             }
         }
     }
@@ -66,12 +46,7 @@ impl Node {
             return self.outstanding_bytes == 0;
         }
         let window = self.window_bytes.min(self.speed.carries_in(OWN_DELAY));
-        let limit = match priority {
-            Priority::Demand => window,
-            Priority::ReadAhead => window / 4 * 3,
-            Priority::Fill => window / 2,
-        };
-        self.outstanding_bytes < limit
+        self.outstanding_bytes < share_of(window, priority)
     }
 
     /// Asks a peer for a chunk. Without any peer to ask, the fetch waits unless a request is under
@@ -86,6 +61,7 @@ impl Node {
                 Choice::Nobody => {
                     self.end_round(id, chunk);
                     self.no_source(id, chunk);
+                    self.found_nobody(id, chunk);
                 }
             }
             return;
@@ -95,24 +71,18 @@ impl Node {
     fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
         let Source { peer, reach, rank } = source;
         let Some(identity) = self.identity_of(peer).copied() else { return };
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let origin = image.map.origins().contains(&peer);
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
+        let Some(image) = self.images.get(&id) else { return };
+        let (goal, origin) = ((image.number, chunk), image.map.origins().contains(&peer));
+        let Some(fetch) = self.fetches.get_mut(goal) else { return };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
-        refused.iter().for_each(|asker| self.asks.ended(asker, image.number, chunk));
-        fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
-        (fetch.stage, fetch.overdue) = (Stage::Requested, false);
-        fetch.tried.push(peer);
-        let (priority, insists, keep) = (fetch.priority, fetch.insist && origin, true);
+        let (priority, insists, keep) = (fetch.priority(), fetch.insist && origin, true);
         let asked = Asked { peer, chunk, priority, reach, hedge, check: false };
         let Some(request) = self.open_request(id, asked) else { return };
-        if let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) {
-            fetch.requests.push(request);
-        }
+        self.fetches.requested(goal, request, peer, rank);
         self.hedging += u64::from(hedge);
         self.hedged += u64::from(hedge);
         self.out(Output::Request { request, peer: identity, image: id, chunk, priority, reach, insists, origin, keep });
-        self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
+        self.refuse(refused, goal, Refusal::NotHeld);
     }
 
     /// Puts a request on the books, with the next number.
@@ -175,8 +145,8 @@ impl Node {
 
     /// True for a demand chunk with a single request under way.
     fn is_lone_demand(&self, id: ImageId, chunk: Chunk) -> bool {
-        let fetch = self.images.get(&id).and_then(|image| image.fetches.get(&chunk));
-        fetch.is_some_and(|fetch| fetch.priority == Priority::Demand && fetch.requests.len() == 1)
+        let fetch = self.fetch_of(id, chunk);
+        fetch.is_some_and(|fetch| fetch.priority() == Priority::Demand && fetch.requests().len() == 1)
     }
 
     fn hedge(&mut self, id: ImageId, chunk: Chunk) {
@@ -218,8 +188,7 @@ impl Node {
 
     /// Cancels all requests under way for a chunk, which is to be requested elsewhere.
     pub(super) fn supersede(&mut self, id: ImageId, chunk: Chunk) {
-        let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else { return };
-        let requests = std::mem::take(&mut fetch.requests);
+        let Some(requests) = self.goal(id, chunk).and_then(|goal| self.fetches.supersede(goal)) else { return };
         for request in requests {
             self.orphan(request);
         }
@@ -230,17 +199,17 @@ impl Node {
     /// changed.
     pub(super) fn ask_anew(&mut self, id: ImageId) {
         self.peers.begin();
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let in_zone = |fetch: &Fetch| match fetch.stage {
+        let Some(number) = self.images.get(&id).map(|image| image.number) else { return };
+        let in_zone = |fetch: &Fetch| match fetch.stage() {
             Stage::Parked(_) => true,
             Stage::Requested => fetch.rank.is_some_and(|rank| rank >= Reach::GATEWAY),
             Stage::NeedsParent | Stage::Queued | Stage::Waiting | Stage::Paused => false,
         };
-        let anew = image.fetches.iter_mut().filter(|(_, fetch)| in_zone(fetch));
+        let anew = self.fetches.of_mut(number).filter(|(_, fetch)| in_zone(fetch));
         let anew: Vec<Chunk> = anew
             .map(|(chunk, fetch)| {
                 fetch.tried.clear();
-                *chunk
+                chunk
             })
             .collect();
         for chunk in anew {
@@ -249,13 +218,9 @@ impl Node {
     }
 
     /// A request has failed: its fetch goes to the front of its line, unless another is under way.
-    fn try_another(&mut self, request: RequestId, id: ImageId, chunk: Chunk) {
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return };
-        fetch.requests.retain(|other| *other != request);
-        if fetch.requests.is_empty() && fetch.stage == Stage::Requested {
-            fetch.stage = Stage::Queued;
-            self.lines[fetch.turn() as usize].push_front((image.number, chunk));
+    pub(super) fn try_another(&mut self, request: RequestId, id: ImageId, chunk: Chunk) {
+        if let Some(goal) = self.goal(id, chunk) {
+            self.fetches.failed(goal, request);
         }
     }
 
@@ -278,10 +243,12 @@ impl Node {
     pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, transit: Transit, zeros: &[Range<u64>]) {
         let Some((id, entry)) = self.end(request, true) else { return };
         let (chunk, now) = (entry.chunk, self.now);
-        let (window, told) = self.peers.carried(entry.peer, entry.bytes, transit, now);
+        let (shown, told) = self.peers.carried(entry.peer, entry.bytes, transit, now);
         self.outputs.extend(told.map(|speed| Output::TellSpeed(entry.peer, speed)));
-        if let Some(speed) = window {
-            self.delivers(entry.peer, speed);
+        match shown {
+            Some(Shown::Rate(window)) => self.delivers(entry.peer, window.all),
+            Some(Shown::Idle) => self.probe(id, entry.peer),
+            None => {}
         }
         let (boost, window) = (self.config.join_boost, self.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
@@ -293,13 +260,16 @@ impl Node {
         if entry.reach.is_chain() {
             self.peers.in_step(entry.peer);
         }
-        let is_waited_for = entry.reach.is_chain() || self.parked.contains_key(&entry.peer);
+        let is_waited_for = entry.reach.is_chain() || self.fetches.has_parked(entry.peer);
         if is_waited_for && self.peers.lags(entry.peer, now) {
             self.abandon(entry.peer);
         }
         if entry.check {
+            self.probed(entry.peer, entry.bytes, transit.took);
             return;
         }
+        self.probes.came(entry.peer, entry.image, chunk);
+        self.note_way(id, chunk, entry.peer);
         let Some(image) = self.images.get_mut(&id) else { return };
         if entry.priority == Priority::Fill {
             let parallel = (window / 2 / entry.bytes.max(1)).clamp(1, 64) as u32;
@@ -324,8 +294,9 @@ impl Node {
     /// Evicts transient chunks above the bound.
     pub(super) fn trim(&mut self, id: ImageId) {
         while let Some(image) = self.images.get_mut(&id) {
-            let fetches = &image.fetches;
-            let Some(chunk) = image.inventory.overflow(|chunk| fetches.contains_key(&chunk)) else { return };
+            let (fetches, number) = (&self.fetches, image.number);
+            let is_fetched = |chunk| fetches.get((number, chunk)).is_some();
+            let Some(chunk) = image.inventory.overflow(is_fetched) else { return };
             self.out(Output::Evict(id, chunk));
         }
     }
@@ -348,18 +319,15 @@ impl Node {
             return;
         }
         self.try_another(request, id, entry.chunk);
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let Some(fetch) = image.fetches.get_mut(&entry.chunk) else { return };
+        let Some(goal) = self.goal(id, entry.chunk) else { return };
+        let Some(fetch) = self.fetches.get_mut(goal) else { return };
         fetch.tried.retain(|node| *node != entry.peer);
         // Without the parent no other answer could be used either.
-        let others = std::mem::take(&mut fetch.requests);
-        let pause = (UNUSABLE_PAUSE * 2u32.saturating_pow(fetch.setbacks)).min(UNUSABLE_PAUSE_MAX);
-        (fetch.stage, fetch.setbacks) = (Stage::Paused, fetch.setbacks.saturating_add(1));
-        let timer = Timer::Resume(image.number, entry.chunk);
+        let Some((others, before)) = self.fetches.pause(goal) else { return };
         for other in others {
             self.orphan(other);
         }
-        self.set(pause, timer);
+        self.set(UNUSABLE_PAUSE.pause(before), Timer::Resume(goal.0, goal.1));
     }
 
     /// Requests a chunk again after an unusable answer.
@@ -388,9 +356,7 @@ impl Node {
         if entry.check {
             return;
         }
-        if let Some(image) = self.images.get_mut(&id)
-            && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
-        {
+        if let Some(fetch) = self.fetch_mut(id, entry.chunk) {
             fetch.source_changed |= refusal == Refusal::SourceChanged;
         }
         // A fill may be anywhere; an upstream elsewhere is not out of step with readers.
@@ -399,10 +365,10 @@ impl Node {
             self.unpark(entry.peer, true);
             // An upstream that may only just begin is asked once more.
             let begins = self.peers.may_begin(entry.peer, self.now);
-            if let Some(image) = self.images.get_mut(&id)
-                && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
+            let warms_up = self.images.get(&id).is_some_and(|image| self.now < image.warm_up_until);
+            if let Some(fetch) = self.fetch_mut(id, entry.chunk)
                 && begins
-                && (fetch.priority != Priority::Demand || self.now < image.warm_up_until)
+                && (fetch.priority() != Priority::Demand || warms_up)
             {
                 fetch.tried.retain(|tried| *tried != entry.peer);
             }
@@ -418,10 +384,7 @@ impl Node {
 
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
         let Some((id, entry)) = self.end(request, true) else { return };
-        if let Some(image) = self.images.get_mut(&id)
-            && let Some(fetch) = image.fetches.get_mut(&entry.chunk)
-            && !fetch.insist
-        {
+        if let Some(fetch) = self.fetch_mut(id, entry.chunk).filter(|fetch| !fetch.insist) {
             (fetch.advice, fetch.insist) = (Some(node), true);
             // If that node turns out not to have it, the origin is asked once more, and insisted
             // upon.

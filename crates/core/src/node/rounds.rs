@@ -4,32 +4,21 @@
 //! they like. So each round in vain is followed by a pause, and the pause grows.
 //! [`super::requests`] and [`super::reads`] call this module; it sends no request.
 
-use super::{Node, Output, Timer};
+use super::{Node, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Fetch, Stage};
 use crate::image::ImageId;
-use crate::time::Time;
+use crate::tuning::{ROUND_PAUSE, WAIT_RETRY};
 use crate::wire::Refusal;
-use std::time::Duration;
-
-/// First pause after a round in which all refused; it doubles each time. News of the field ends the
-/// wait for a chunk, and a member may make news all the time. Shorter than the interval of news, so
-/// that a room that is switched on does not notice it.
-const ROUND_PAUSE: Duration = Duration::from_millis(10);
-/// The longest of these pauses. With [`crate::config::WAIT_RETRY`] it is below a second: readers go
-/// on within that after a holder's return.
-const ROUND_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 impl Node {
     /// Refuses the askers that keep a fetch from asking further on behalf of others. False if there
     /// are none.
     pub(super) fn goes_further(&mut self, id: ImageId, chunk: Chunk) -> bool {
-        let Some(image) = self.images.get_mut(&id) else { return false };
-        let Some(fetch) = image.fetches.get_mut(&chunk) else { return false };
-        let refused = fetch.refuse_the_nearest();
-        refused.iter().for_each(|asker| self.asks.ended(asker, image.number, chunk));
+        let Some(goal) = self.goal(id, chunk) else { return false };
+        let refused = self.fetches.get_mut(goal).map_or_else(Vec::new, Fetch::refuse_the_nearest);
         let any = !refused.is_empty();
-        self.outputs.extend(refused.into_iter().map(|asker| Output::Refuse(asker, Refusal::NotHeld)));
+        self.refuse(refused, goal, Refusal::NotHeld);
         any
     }
 
@@ -37,19 +26,17 @@ impl Node {
     /// whatever becomes known meanwhile.
     pub(super) fn end_round(&mut self, id: ImageId, chunk: Chunk) {
         let now = self.now;
-        let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk));
-        if let Some(fetch) = fetch.filter(|fetch| !fetch.tried.is_empty()) {
+        if let Some(fetch) = self.fetch_mut(id, chunk).filter(|fetch| !fetch.tried.is_empty()) {
             let (before, _) = fetch.rounds;
-            let pause = (ROUND_PAUSE * 2u32.saturating_pow(before)).min(ROUND_PAUSE_MAX);
-            fetch.rounds = (before.saturating_add(1), now + pause);
+            fetch.rounds = (before.saturating_add(1), now + ROUND_PAUSE.pause(before));
         }
     }
 
     /// Somebody else wants a chunk too: if it waits, a round begins. False during the pause.
     pub(super) fn may_be_asked_anew(&mut self, id: ImageId, chunk: Chunk) -> bool {
         let now = self.now;
-        let fetch = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk));
-        let Some(fetch) = fetch.filter(|fetch| fetch.stage == Stage::Waiting) else { return true };
+        let fetch = self.fetch_mut(id, chunk).filter(|fetch| fetch.stage() == Stage::Waiting);
+        let Some(fetch) = fetch else { return true };
         let is_due = fetch.rounds.1 <= now;
         if is_due {
             fetch.begin_round();
@@ -61,29 +48,27 @@ impl Node {
     pub(super) fn retry_later(&mut self) {
         if !self.retrying {
             self.retrying = true;
-            self.set(crate::config::WAIT_RETRY, Timer::RetryWaiting);
+            self.set(WAIT_RETRY, Timer::RetryWaiting);
         }
     }
 
     /// Retries the chunks that had no peer to ask, and whose pause is over.
     pub(super) fn retry_waiting(&mut self) {
-        let (ids, now): (Vec<ImageId>, Time) = (self.images.keys().copied().collect(), self.now);
-        for id in ids {
-            let Some(image) = self.images.get_mut(&id) else { continue };
-            let waiting = || image.fetches.values().filter(|fetch| fetch.stage == Stage::Waiting);
-            if waiting().any(|fetch| fetch.rounds.1 > now) {
+        let now = self.now;
+        for id in self.image_ids() {
+            let Some(number) = self.images.get(&id).map(|image| image.number) else { continue };
+            let waiting = self.fetches.of_mut(number).filter(|(_, fetch)| fetch.stage() == Stage::Waiting);
+            let (due, pausing): (Vec<_>, Vec<_>) = waiting.partition(|(_, fetch)| fetch.rounds.1 <= now);
+            let pauses = !pausing.is_empty();
+            let begun = due.into_iter().map(|(chunk, fetch)| {
+                fetch.begin_round();
+                chunk
+            });
+            let due: Vec<Chunk> = begun.collect();
+            if pauses {
                 self.retry_later();
             }
-            let Some(image) = self.images.get_mut(&id) else { continue };
-            let is_due = |fetch: &Fetch| fetch.stage == Stage::Waiting && fetch.rounds.1 <= now;
-            let waiting = image.fetches.iter_mut().filter(|(_, fetch)| is_due(fetch));
-            let chunks: Vec<Chunk> = waiting
-                .map(|(chunk, fetch)| {
-                    fetch.begin_round();
-                    *chunk
-                })
-                .collect();
-            for chunk in chunks {
+            for chunk in due {
                 self.enqueue(id, chunk);
             }
         }

@@ -3,9 +3,10 @@
 use super::images::Image;
 use super::{Node, Output, Serve};
 use crate::chunk::Chunk;
-use crate::fetch::{Asker, Beneficiary, ConnectionId, ImageNumber};
+use crate::fetch::{Asker, Beneficiary, ConnectionId, Goal, ImageNumber};
 use crate::image::ImageId;
 use crate::reach::Reach;
+use crate::tuning::field;
 use crate::wire::{Priority, Refusal};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,9 +20,6 @@ const FETCHES_MAX: usize = 1 << 16;
 
 /// Most fetches before a chunk that are checked for whether this node comes by it: mostly all.
 const COMES_BY_LOOK: usize = 256;
-/// A node that is to keep a chunk comes by it soon if its upstream passes that much on within this
-/// many [`crate::config::PEER_DELAY`]. Less than a second: a later starter forms another chain.
-const BEHIND: u64 = 2;
 
 /// The chunks that peers' open requests wait for. A cancel, or the end of a connection, costs only
 /// its own requests and no scan of all fetches. It is bounded like the askers of all fetches.
@@ -29,17 +27,17 @@ const BEHIND: u64 = 2;
 pub(super) struct Asks(BTreeSet<(ConnectionId, u64, ImageNumber, Chunk)>);
 
 impl Asks {
-    fn opened(&mut self, asker: &Asker, image: ImageNumber, chunk: Chunk) {
+    fn opened(&mut self, asker: &Asker, (image, chunk): Goal) {
         self.0.insert((asker.connection, asker.request, image, chunk));
     }
 
     /// The asker no longer waits.
-    pub(super) fn ended(&mut self, asker: &Asker, image: ImageNumber, chunk: Chunk) {
+    pub(super) fn ended(&mut self, asker: &Asker, (image, chunk): Goal) {
         self.0.remove(&(asker.connection, asker.request, image, chunk));
     }
 
     /// The chunks that a connection waits for, with one of its requests or all.
-    fn of(&self, connection: ConnectionId, request: Option<u64>) -> Vec<(ImageNumber, Chunk)> {
+    fn of(&self, connection: ConnectionId, request: Option<u64>) -> Vec<Goal> {
         let (first, last) = request.map_or((0, u64::MAX), |request| (request, request));
         let least = (connection, first, ImageNumber(0), Chunk(0));
         let most = (connection, last, ImageNumber(u32::MAX), Chunk(u64::MAX));
@@ -56,6 +54,14 @@ impl Node {
         }
     }
 
+    /// Refuses askers of a chunk, which wait no longer.
+    pub(super) fn refuse(&mut self, askers: Vec<Asker>, goal: Goal, refusal: Refusal) {
+        for asker in askers {
+            self.asks.ended(&asker, goal);
+            self.out(Output::Refuse(asker, refusal));
+        }
+    }
+
     /// True if it is here, false if the asker waits for it now.
     fn join(&mut self, asker: Asker, id: ImageId, chunk: Chunk, priority: Priority) -> Result<bool, Refusal> {
         let me = self.me().node;
@@ -67,8 +73,10 @@ impl Node {
             image.inventory.touch(chunk);
             return Ok(true);
         }
-        let known = image.fetches.get(&chunk);
-        let full = known.map_or(image.fetches.len() >= FETCHES_MAX, |fetch| fetch.askers.len() >= ASKERS_MAX);
+        let goal = (image.number, chunk);
+        let known = self.fetches.get(goal);
+        let full =
+            known.map_or_else(|| self.fetches.count(goal.0) >= FETCHES_MAX, |fetch| fetch.askers.len() >= ASKERS_MAX);
         if full {
             return Err(Refusal::Busy);
         }
@@ -81,7 +89,6 @@ impl Node {
             }
         };
         let image = self.images.get(&id).ok_or(Refusal::NoSuchImage)?;
-        let known = image.fetches.get(&chunk);
         let waits_for_home = known.is_some_and(|fetch| fetch.rank.is_some_and(Reach::is_relay));
         let is_turned_to = (asker.reach.is_gateway() && image.gateways.contains(me))
             || (asker.reach.is_chain() && waits_for_home && !image.gateways.nodes().is_empty());
@@ -97,9 +104,8 @@ impl Node {
             // wait for it.
             self.supersede(id, chunk);
         }
-        let image = self.images.get_mut(&id).ok_or(Refusal::NotHeld)?;
-        let fetch = image.fetches.get_mut(&chunk).ok_or(Refusal::NotHeld)?;
-        self.asks.opened(&asker, image.number, chunk);
+        let fetch = self.fetches.get_mut(goal).ok_or(Refusal::NotHeld)?;
+        self.asks.opened(&asker, goal);
         fetch.reach = fetch.reach.min(asker.reach.less());
         fetch.askers.push((asker, self.now));
         Ok(false)
@@ -124,10 +130,11 @@ impl Node {
             }
             // A node that has fallen behind must not be bypassed: it would get half of its
             // upstream's link, and stay behind.
-            chunks += BEHIND * self.peers.passing(image.map.origins()) / chunk_bytes;
+            chunks += field::BEHIND * self.peers.passing(image.map.origins()) / chunk_bytes;
         }
-        let before = image.fetches.range(Chunk(chunk.0.saturating_sub(chunks))..chunk).rev().take(COMES_BY_LOOK);
-        before.map(|(_, fetch)| fetch).any(|fetch| fetch.stream || (reach.is_outside() && !fetch.askers.is_empty()))
+        let before = self.fetches.back_from(image.number, Chunk(chunk.0.saturating_sub(chunks))..chunk);
+        let mut before = before.take(COMES_BY_LOOK);
+        before.any(|fetch| fetch.stream || (reach.is_outside() && !fetch.askers.is_empty()))
     }
 
     /// True if another zone can get the chunk from this one: a node here has announced it.
@@ -141,18 +148,15 @@ impl Node {
     pub(super) fn forget_askers(&mut self, connection: ConnectionId, request: Option<u64>) -> Vec<Asker> {
         let gone = |asker: &Asker| asker.connection == connection && request.is_none_or(|one| asker.request == one);
         let mut left = Vec::new();
-        for (number, chunk) in self.asks.of(connection, request) {
-            let id = self.id_of(number);
-            let Some(fetch) = self.images.get_mut(&id).and_then(|image| image.fetches.get_mut(&chunk)) else {
-                continue;
-            };
+        for goal in self.asks.of(connection, request) {
+            let Some(fetch) = self.fetches.get_mut(goal) else { continue };
             let before = left.len();
             left.extend(fetch.askers.iter().filter(|(asker, _)| gone(asker)).map(|(asker, _)| *asker));
             fetch.askers.retain(|(asker, _)| !gone(asker));
             for asker in &left[before..] {
-                self.asks.ended(asker, number, chunk);
+                self.asks.ended(asker, goal);
             }
-            self.drop_unwanted(id, chunk);
+            self.drop_unwanted(self.id_of(goal.0), goal.1);
         }
         left
     }

@@ -3,6 +3,8 @@
 
 use super::Node;
 use super::images::Image;
+use crate::chunk::Chunk;
+use crate::fetch::RequestId;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::Place;
@@ -43,5 +45,29 @@ impl Node {
         let identity = if node == self.me().node { self.me() } else { self.identity_of(node)? };
         let record = self.membership.records().get(&RecordKey { node, image: image.subject.image });
         Some(Place::of(identity, image.classes.class(record.map_or(Speed::UNKNOWN, Record::speed))))
+    }
+
+    /// Requests elsewhere what slower nodes owe, if an origin is faster: all behind this node would
+    /// wait for it.
+    pub(super) fn leave_slower(&mut self) {
+        for id in self.image_ids() {
+            let Some(image) = self.images.get(&id) else { continue };
+            let class = |node| self.place_of(image, node).map(|place| place.class);
+            let Some(mine) = class(self.me().node) else { continue };
+            let mut origins = image.map.origins().iter().filter(|node| self.peers.is_usable(**node, self.now));
+            if !origins.any(|origin| class(*origin).is_some_and(|class| class <= mine)) {
+                continue;
+            }
+            let owed = self.requests.iter().filter(|(_, request)| request.image == image.number && !request.orphan);
+            let slower = |node| class(node).is_some_and(|class| class > mine);
+            let owed = owed.filter(|(_, request)| !request.check && slower(request.peer));
+            let mut owed: Vec<(Chunk, RequestId)> = owed.map(|(id, request)| (request.chunk, RequestId(id))).collect();
+            // Each goes to the front of its line, the first one last.
+            owed.sort_unstable_by(|one, other| other.cmp(one));
+            for (chunk, request) in owed {
+                self.orphan(request);
+                self.try_another(request, id, chunk);
+            }
+        }
     }
 }

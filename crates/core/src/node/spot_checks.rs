@@ -6,7 +6,8 @@
 //! any size costs a few checks for each store that is needed. After that an origin goes on with one
 //! check at a time.
 //!
-//! While nobody asks, an origin checks slowly. Its checks take the links of holders, which serve
+//! While nobody asks, an origin checks slowly, and a node that somebody only looks at in a small
+//! share of its link ([`crate::inquiry`]). Their checks take the links of holders, which serve
 //! readers just then: in a room that reads at once, each of them delays all the readers behind a
 //! holder.
 //!
@@ -19,11 +20,11 @@ use crate::chunk::Chunk;
 use crate::fetch::Beneficiary;
 use crate::identity::NodeId;
 use crate::image::ImageId;
+use crate::inquiry::{Purpose, Wanted};
 use crate::placement::coverage::{Coverage, Layers};
 use crate::placement::map::mix;
 use crate::placement::{Arc, Filled, Holding};
 use crate::reach::Reach;
-use crate::time::Time;
 use crate::wire::Priority;
 use std::ops::Range;
 use std::time::Duration;
@@ -43,9 +44,6 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Interval of checks once all is verified. 64 KiB in that time are 1 KB/s, half of the 2 KB/s that
 /// an idle node may cost.
 const LATER: Duration = Duration::from_secs(64);
-/// Time in which a node checks after a question for coverage: longer than the pause between two
-/// questions of a person.
-const INQUIRY: Duration = Duration::from_secs(60);
 /// Age from which a verified claim is verified again before this node leaves: a store may have been
 /// lost since. It is below the pause between two attempts to leave, and above the time that the
 /// checks of a large room take.
@@ -54,25 +52,12 @@ const FRESH: Duration = Duration::from_secs(10);
 /// smaller. An eighth of a full store is in a part, so all draws miss once in 5 000 times.
 const DRAWS: u64 = 64;
 
-/// A question how well the images are covered.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Inquiry {
-    /// Until when it is answered by checks.
-    until: Time,
-    /// The wanted number of holders of each chunk.
-    times: u64,
-    /// Claims count even if together they do not cover an image.
-    parts: bool,
-}
-
 impl Node {
     /// Somebody asks whether each chunk has `times` holders, or what would be lost with this node.
-    pub(super) fn inquired(&mut self, times: u64, parts: bool) {
-        let before = self.inquiry();
-        let until = self.now + INQUIRY;
-        self.inquiry = Inquiry { until, times: times.max(before.times), parts: parts || before.parts };
+    pub(super) fn inquired(&mut self, times: u64, purpose: Purpose) {
+        self.inquiries.ask(times, purpose, self.now);
         for id in self.image_ids() {
-            if parts {
+            if purpose == Purpose::Leave {
                 self.verify_anew(id);
             }
             self.spot_check_soon(id);
@@ -88,19 +73,13 @@ impl Node {
         }
     }
 
-    /// The open question; none has a `times` of 0.
-    fn inquiry(&self) -> Inquiry {
-        if self.leaving {
-            Inquiry { times: 1, parts: true, ..self.inquiry }
-        } else if self.inquiry.until > self.now {
-            self.inquiry
-        } else {
-            Inquiry::default()
-        }
+    /// What somebody wants to know, or this node itself.
+    fn wanted(&self) -> Wanted {
+        if self.leaving { Wanted { times: 1, waits: true, parts: true } } else { self.inquiries.wanted(self.now) }
     }
 
     /// The holdings that count, each as far as it is verified; this node's own needs no proof.
-    fn verified_holdings(&self, image: &Image) -> Vec<Holding> {
+    pub(super) fn verified_holdings(&self, image: &Image) -> Vec<Holding> {
         let me = self.me().node;
         let own = image.map.staying(|node| node == me);
         own.into_iter().chain(self.holdings_elsewhere(image, |image, holding| image.verified.of(holding))).collect()
@@ -172,35 +151,43 @@ impl Node {
 
     /// Asks holders for chunks that they claim to hold, as far as that is wanted.
     pub(super) fn spot_check(&mut self, id: ImageId) {
-        let (inquiry, now) = (self.inquiry(), self.now);
+        let (wanted, now) = (self.wanted(), self.now);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.spot_check_timer = None;
-        let (times, number) = (inquiry.times.max(u64::from(image.origin)), image.number);
+        let (times, number) = (wanted.times.max(u64::from(image.origin)), image.number);
         if times == 0 {
             return;
         }
         let under_way = self.requests.iter().map(|(_, request)| request);
         let under_way = under_way.filter(|request| request.check && !request.orphan && request.image == number);
         let under_way: Vec<(NodeId, Chunk)> = under_way.map(|request| (request.peer, request.chunk)).collect();
-        let (at_once, every) =
-            if inquiry.times > 0 { (AT_ONCE, Duration::ZERO) } else { (UNASKED_AT_ONCE, UNASKED_EVERY) };
+        let at_once = if wanted.times > 0 { AT_ONCE } else { UNASKED_AT_ONCE };
         if under_way.len() > at_once / 2 {
             return;
         }
         let Some(image) = self.images.get(&id) else { return };
         let ring = image.map.ring();
         let claimed = Coverage::lowest(ring, &image.map.staying(|node| self.counts(node)), times);
-        if claimed == 0 && !inquiry.parts {
+        if claimed == 0 && !wanted.parts {
             return;
         }
         let verified = self.verified_holdings(image);
         if Coverage::lowest(ring, &verified, times) < claimed.max(1) {
-            let due = image.spot_checked.map_or(now, |last| last + every);
-            if due > now {
-                self.spot_check_later(id, due - now);
+            let (by_itself, origin) = (image.spot_checked.map_or(now, |last| last + UNASKED_EVERY), image.origin);
+            if wanted.times == 0 && by_itself > now {
+                self.spot_check_later(id, by_itself - now);
                 return;
             }
-            self.spot_check_some(id, times, &verified, &under_way, at_once);
+            let chunk_bytes = image.inventory.geometry().chunk_bytes();
+            let room = at_once - under_way.len();
+            let room = match wanted {
+                Wanted { waits: false, times: 1.., .. } => {
+                    let allowed = self.allowance.chunks(chunk_bytes, self.speed.bytes_per_s(), now);
+                    room.min(allowed.max(usize::from(origin && by_itself <= now)))
+                }
+                _ => room,
+            };
+            self.spot_check_some(id, times, &verified, &under_way, room);
             self.spot_check_later(id, AGAIN);
         } else if image.origin {
             let due = image.spot_checked.map_or(now, |last| last + LATER);
@@ -218,7 +205,7 @@ impl Node {
         times: u64,
         verified: &[Holding],
         under_way: &[(NodeId, Chunk)],
-        at_once: usize,
+        mut room: usize,
     ) {
         let (me, now, mut dice) = (self.me().node, self.now, self.dice());
         let Some(image) = self.images.get(&id) else { return };
@@ -229,7 +216,6 @@ impl Node {
         holdings.retain(|holding| layers.lowest(holding.arc) < times);
         // Nodes that check at the same time begin with different holders.
         holdings.sort_by_key(|holding| mix(holding.node.0 ^ mix(me.0)));
-        let mut room = at_once.saturating_sub(under_way.len());
         for holding in holdings {
             let Some(image) = self.images.get_mut(&id) else { return };
             let parts: Vec<_> = image.verified.open_parts(&holding, now).collect();
@@ -296,7 +282,8 @@ impl Node {
         let (now, identity) = (self.now, self.identity_of(peer).copied());
         let (Some(identity), Some(image)) = (identity, self.images.get_mut(&id)) else { return false };
         image.spot_checked = Some(now);
-        let parent = image.inventory.geometry().parent(chunk).map(|(page, _)| page);
+        let geometry = image.inventory.geometry();
+        let (parent, bytes) = (geometry.parent(chunk).map(|(page, _)| page), geometry.length(chunk));
         // An origin has all hashes.
         if let Some(page) = parent.filter(|page| !image.origin && !image.inventory.is_here(*page)) {
             self.want(id, page, Priority::Fill, Beneficiary::Store);
@@ -305,6 +292,7 @@ impl Node {
         let (priority, reach) = (Priority::Fill, Reach::HOLDER);
         let asked = Asked { peer, chunk, priority, reach, hedge: false, check: true };
         let Some(request) = self.open_request(id, asked) else { return false };
+        self.allowance.take(bytes);
         let (peer, image) = (identity, id);
         let (insists, origin, keep) = (false, false, false);
         self.out(Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep });

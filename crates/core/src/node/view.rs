@@ -119,15 +119,6 @@ pub struct ZonesView {
 }
 
 impl Image {
-    /// True if a local reader waits for a chunk, or for one whose hash is in it.
-    fn has_reader(&self, chunk: Chunk) -> bool {
-        let fetch = self.fetches.get(&chunk);
-        // As deep as the hash tree is high.
-        fetch.is_some_and(|fetch| {
-            !fetch.waiters.is_empty() || fetch.children.iter().any(|child| self.has_reader(*child))
-        })
-    }
-
     /// The capacity of its store.
     fn capacity_bytes(&self) -> u64 {
         let geometry = self.inventory.geometry();
@@ -156,13 +147,11 @@ impl Node {
             stored: image.inventory.stored(),
             transient: image.inventory.transient(),
             filled: image.fill.is_done(),
-            waiting: image
+            waiting: self
                 .fetches
-                .iter()
+                .of(image.number)
                 .filter(|(_, fetch)| !fetch.waiters.is_empty() || !fetch.children.is_empty())
-                .filter_map(|(chunk, fetch)| {
-                    fetch.waiting.map(|(since, why)| Waited { chunk: *chunk, wait: now - since, why })
-                })
+                .filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| Waited { chunk, wait: now - since, why }))
                 .collect(),
         };
         self.images.values().map(|image| view(image)).collect()
@@ -178,9 +167,9 @@ impl Node {
     /// or for a page with its hash, and the last holder.
     pub fn longest_waits(&self) -> Vec<LongestWait> {
         let longest = |image: &Image| {
-            let waiting = image.fetches.iter();
-            let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, *chunk, why)));
-            let waiting = waiting.filter(|(_, chunk, _)| image.has_reader(*chunk));
+            let waiting = self.fetches.of(image.number);
+            let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, chunk, why)));
+            let waiting = waiting.filter(|(_, chunk, _)| self.fetches.has_reader((image.number, *chunk)));
             let (since, chunk, why) = waiting.min_by_key(|(since, chunk, _)| (*since, *chunk))?;
             let id = image.subject.image;
             let holder = self.former.last_holder(id, image.map.ring(), chunk);
@@ -277,11 +266,11 @@ impl Node {
 
     /// The fetch of a chunk that is wanted and not here.
     pub fn fetch(&self, id: ImageId, chunk: Chunk) -> Option<FetchView> {
-        let fetch = self.images.get(&id)?.fetches.get(&chunk)?;
-        let requests = fetch.requests.iter().filter_map(|request| self.requests.get(request.0));
+        let fetch = self.fetch_of(id, chunk)?;
+        let requests = fetch.requests().iter().filter_map(|request| self.requests.get(request.0));
         Some(FetchView {
-            stage: fetch.stage,
-            priority: fetch.priority,
+            stage: fetch.stage(),
+            priority: fetch.priority(),
             requests: requests.map(|request| (request.peer, request.reach, self.now - request.sent)).collect(),
             tried: fetch.tried.to_vec(),
         })

@@ -114,6 +114,14 @@ impl Chain {
         Self { places, ending }
     }
 
+    /// The nodes that are not in the fastest class, by id.
+    pub fn slow(&self) -> Vec<(NodeId, Class)> {
+        let slow = self.places.iter().filter(|(class, ..)| *class > Class::default());
+        let mut slow: Vec<_> = slow.map(|(class, _, place)| (place.node, *class)).collect();
+        slow.sort_unstable();
+        slow
+    }
+
     /// The way from a root, which precedes all others, to `me`. It begins at the nearest upstream
     /// among `sources`.
     pub fn way_from(&self, root: Place, me: Place, sources: impl Iterator<Item = Place>) -> Way {

@@ -50,6 +50,42 @@ impl Coverage {
     }
 }
 
+/// One of several equal parts of the ring.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Share of the chunks in it with at least one holder, 0 to 1; an estimate during fills.
+    pub share: f64,
+    /// Lowest number of holders of any chunk in it; during fills it may be low, as in
+    /// [`Coverage::of`].
+    pub copies_min: u64,
+}
+
+/// The ring in `cells` equal parts, or as many as it has places, from place 0 on.
+pub fn band(ring: &Ring, holdings: &[Holding], cells: u64) -> Vec<Cell> {
+    let size = ring.size();
+    let cells = cells.clamp(1, size);
+    let start = |cell: u64| (u128::from(cell) * u128::from(size) / u128::from(cells)) as u64;
+    let mut band = vec![Cell { share: 0.0, copies_min: u64::MAX }; cells as usize];
+    let (mut at, mut first) = (0, 0);
+    let _ = Sweep::new(size, holdings).run(|stretch| {
+        let end = at + stretch.length;
+        while start(first + 1) <= at {
+            first += 1;
+        }
+        for cell in (first..cells).take_while(|cell| start(*cell) < end) {
+            let (from, to) = (start(cell), start(cell + 1));
+            let part = (end.min(to) - at.max(from)) as f64 / (to - from) as f64;
+            let held = (size - stretch.bare) as f64 / size as f64;
+            let cell = &mut band[cell as usize];
+            cell.share = part.mul_add(held, cell.share).min(1.0);
+            cell.copies_min = cell.copies_min.min(stretch.least);
+        }
+        at = end;
+        ControlFlow::Continue(())
+    });
+    band
+}
+
 /// A stretch of the ring, as a sweep comes by it.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
@@ -313,6 +349,25 @@ mod tests {
                 prop_assert_eq!(Coverage::lowest(&ring, &holdings, enough), plainly.multiplicity_min.min(enough));
             }
         }
+    }
+
+    #[test]
+    fn a_band_shows_where_copies_are_missing() {
+        let ring = Ring::new(100);
+        let cells = |holdings: &[Holding]| -> Vec<(u64, u64)> {
+            let percent = |cell: &Cell| ((cell.share * 100.0).round() as u64, cell.copies_min);
+            band(&ring, holdings, 4).iter().map(percent).collect()
+        };
+        assert_eq!(cells(&[]), [(0, 0); 4]);
+        let full = (0, 100);
+        assert_eq!(cells(&[holding(1, (0, 100), full)]), [(100, 1); 4]);
+        // One from 10 to 40, another from 50 around to 30.
+        let two = [holding(1, (10, 30), full), holding(2, (50, 80), full)];
+        assert_eq!(cells(&two), [(100, 1), (60, 0), (100, 1), (100, 1)]);
+        assert_eq!(cells(&[two[0], two[1], holding(3, (75, 50), full)])[0], (100, 2));
+        // Half of the image everywhere.
+        assert_eq!(cells(&[holding(1, (0, 100), (20, 50))]), [(50, 0); 4]);
+        assert_eq!(band(&Ring::new(3), &[], 64).len(), 3);
     }
 
     /// Nodes that look at the tree, while the stores of a room fill, for each that counts coverage.

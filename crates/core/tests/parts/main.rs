@@ -4,8 +4,10 @@ mod bits;
 mod directory;
 mod fill;
 mod inventory;
+mod pacing;
 mod peers;
 mod read_ahead;
+mod standing;
 
 use std::time::Duration;
 use vfield_core::time::Time;

@@ -4,8 +4,9 @@ use super::at;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::misdeed::Misdeed;
-use vfield_core::peers::{Peers, STALL};
+use vfield_core::peers::Peers;
 use vfield_core::reach::Reach;
+use vfield_core::tuning::STALL;
 use vfield_core::wire::Priority;
 
 const A: NodeId = NodeId(1);

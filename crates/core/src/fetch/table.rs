@@ -1,0 +1,287 @@
+//! The table of all fetches, with the lines and the peers that they wait for.
+//!
+//! Invariant: a fetch is in exactly one [`Stage`], and all that follows from its stage is here.
+//!
+//! | stage | where it is found | requests | left by |
+//! |---|---|---|---|
+//! | needs its parent | among the children of its page's fetch | none | `queue` |
+//! | queued | in the line of its [`Turn`] | none | `requested`, `park`, `wait` |
+//! | parked | among those parked for its peer | none | `overdue`, `unpark`, `urge` |
+//! | requested | | one or more | `failed`, `supersede`, `pause` |
+//! | paused | | none | `queue` |
+//! | waiting | | none | `queue` |
+//!
+//! Each stage is also left by [`Fetches::end`]. Only this module writes a stage. Lines and parked
+//! chunks may have entries of fetches that went on by another way: they are passed over when their
+//! turn comes.
+//!
+//! The node owns one table; it sets the timers, and decides. The table knows no peers' states.
+
+use super::{Beneficiary, Fetch, ImageNumber, RequestId, Stage, Turn, Why};
+use crate::chunk::Chunk;
+use crate::identity::NodeId;
+use crate::node::TimerKey;
+use crate::reach::Reach;
+use crate::small_list::SmallList;
+use crate::time::Time;
+use crate::wire::Priority;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// The goal of a fetch: a chunk of an image.
+pub type Goal = (ImageNumber, Chunk);
+
+/// All fetches of a node.
+#[derive(Debug, Default)]
+pub struct Fetches {
+    /// By number of the image.
+    images: Vec<BTreeMap<Chunk, Box<Fetch>>>,
+    lines: [VecDeque<Goal>; Turn::ALL.len()],
+    /// By peer, in the order of the image, since readers come in that order.
+    parked: BTreeMap<NodeId, [BTreeSet<Goal>; Turn::ALL.len()]>,
+}
+
+impl Fetches {
+    /// The fetch of a goal.
+    pub fn get(&self, (image, chunk): Goal) -> Option<&Fetch> {
+        self.images.get(image.0 as usize)?.get(&chunk).map(Box::as_ref)
+    }
+
+    /// The same, to change fields on which its stage does not depend.
+    pub fn get_mut(&mut self, (image, chunk): Goal) -> Option<&mut Fetch> {
+        self.images.get_mut(image.0 as usize)?.get_mut(&chunk).map(Box::as_mut)
+    }
+
+    /// The fetches of an image, by chunk.
+    pub fn of(&self, image: ImageNumber) -> impl Iterator<Item = (Chunk, &Fetch)> {
+        let table = self.images.get(image.0 as usize);
+        table.into_iter().flatten().map(|(chunk, fetch)| (*chunk, fetch.as_ref()))
+    }
+
+    /// The same, to change fields on which their stages do not depend.
+    pub fn of_mut(&mut self, image: ImageNumber) -> impl Iterator<Item = (Chunk, &mut Fetch)> {
+        let table = self.images.get_mut(image.0 as usize);
+        table.into_iter().flatten().map(|(chunk, fetch)| (*chunk, fetch.as_mut()))
+    }
+
+    /// The fetches of a part of an image, the last one first.
+    pub fn back_from(&self, image: ImageNumber, chunks: Range<Chunk>) -> impl Iterator<Item = &Fetch> {
+        let table = self.images.get(image.0 as usize);
+        table.into_iter().flat_map(move |table| table.range(chunks.clone()).rev()).map(|(_, fetch)| fetch.as_ref())
+    }
+
+    /// The number of fetches of an image.
+    pub fn count(&self, image: ImageNumber) -> usize {
+        self.images.get(image.0 as usize).map_or(0, BTreeMap::len)
+    }
+
+    /// The fetches of all images, image by image.
+    pub fn iter(&self) -> impl Iterator<Item = &Fetch> {
+        self.images.iter().flat_map(BTreeMap::values).map(Box::as_ref)
+    }
+
+    /// The number of entries in lines, and of parked ones, those included that are out of date.
+    pub fn entries(&self) -> (usize, usize) {
+        let lines = self.lines.iter().map(VecDeque::len).sum();
+        (lines, self.parked.values().flatten().map(BTreeSet::len).sum())
+    }
+
+    /// The peers for which chunks are parked.
+    pub fn parked_for(&self) -> Vec<NodeId> {
+        self.parked.keys().copied().collect()
+    }
+
+    /// True if chunks are parked for a peer.
+    pub fn has_parked(&self, peer: NodeId) -> bool {
+        self.parked.contains_key(&peer)
+    }
+
+    /// Begins a fetch that does not exist yet. Its caller queues it at once, or lets it wait for
+    /// its page.
+    pub fn begin(&mut self, (image, chunk): Goal, priority: Priority, beneficiary: Beneficiary) {
+        let at = image.0 as usize;
+        if self.images.len() <= at {
+            self.images.resize_with(at + 1, BTreeMap::new);
+        }
+        self.images[at].insert(chunk, Box::new(Fetch::new(priority, beneficiary)));
+    }
+
+    /// Takes a fetch off the table.
+    pub fn end(&mut self, (image, chunk): Goal) -> Option<Box<Fetch>> {
+        self.images.get_mut(image.0 as usize)?.remove(&chunk)
+    }
+
+    /// Takes all fetches of an image off the table.
+    pub fn end_all(&mut self, image: ImageNumber) -> BTreeMap<Chunk, Box<Fetch>> {
+        self.images.get_mut(image.0 as usize).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Somebody else wants the chunk too. A fetch whose turn comes earlier now stands at the end of
+    /// that line, parked or not. True if its page has to come earlier too.
+    pub fn urge(&mut self, goal: Goal, priority: Priority, beneficiary: Beneficiary) -> bool {
+        let Some(fetch) = self.get_mut(goal) else { return false };
+        let before = fetch.turn();
+        fetch.priority = fetch.priority.min(priority);
+        fetch.beneficiary = fetch.beneficiary.max(beneficiary);
+        let (stage, rises) = (fetch.stage, fetch.turn() < before);
+        if rises && matches!(stage, Stage::Queued | Stage::Parked(_)) {
+            self.queue(goal);
+        }
+        rises && stage == Stage::NeedsParent
+    }
+
+    /// Puts a fetch without requests at the end of its line.
+    pub fn queue(&mut self, goal: Goal) {
+        if let Some(turn) = self.put_in_line(goal) {
+            self.lines[turn as usize].push_back(goal);
+        }
+    }
+
+    /// Puts a fetch without requests at the front of its line.
+    pub fn queue_first(&mut self, goal: Goal) {
+        if let Some(turn) = self.put_in_line(goal) {
+            self.lines[turn as usize].push_front(goal);
+        }
+    }
+
+    fn put_in_line(&mut self, goal: Goal) -> Option<Turn> {
+        let fetch = self.get_mut(goal)?;
+        debug_assert!(fetch.requests.is_empty(), "its requests are to be ended first");
+        fetch.stage = Stage::Queued;
+        Some(fetch.turn())
+    }
+
+    /// Lets a new fetch, or a queued one, wait for the fetch of its page.
+    pub fn await_parent(&mut self, goal: Goal) {
+        if let Some(fetch) = self.get_mut(goal) {
+            fetch.stage = Stage::NeedsParent;
+        }
+    }
+
+    /// Takes the next queued fetch out of a line. It stays queued until its caller decides.
+    pub fn next(&mut self, turn: Turn) -> Option<Goal> {
+        while let Some(goal) = self.lines[turn as usize].pop_front() {
+            if self.get(goal).is_some_and(|fetch| fetch.stage == Stage::Queued && fetch.turn() == turn) {
+                return Some(goal);
+            }
+        }
+        None
+    }
+
+    /// Lets a queued fetch wait until `peer` can take more.
+    pub fn park(&mut self, goal: Goal, peer: NodeId) {
+        let Some(fetch) = self.get_mut(goal) else { return };
+        debug_assert!(fetch.requests.is_empty(), "what is under way is not parked");
+        fetch.stage = Stage::Parked(peer);
+        let turn = fetch.turn();
+        self.parked.entry(peer).or_default()[turn as usize].insert(goal);
+    }
+
+    /// Notes the timer of a parked fetch, in place of its former one. It stays if the fetch is
+    /// unparked before it is due.
+    pub(crate) fn set_timer(&mut self, goal: Goal, timer: TimerKey) {
+        if let Some(fetch) = self.get_mut(goal) {
+            fetch.overdue_timer = Some(timer);
+        }
+    }
+
+    /// The timer of a fetch has come: a parked one may ask others, and goes to the front of its
+    /// line.
+    pub fn overdue(&mut self, goal: Goal) {
+        let Some(fetch) = self.get_mut(goal) else { return };
+        fetch.overdue_timer = None;
+        if matches!(fetch.stage, Stage::Parked(_)) {
+            fetch.overdue = true;
+            self.queue_first(goal);
+        }
+    }
+
+    /// The first chunk that is parked for a peer in this turn; it may be out of date.
+    pub fn first_parked(&self, peer: NodeId, turn: Turn) -> Option<Goal> {
+        self.parked.get(&peer)?[turn as usize].first().copied()
+    }
+
+    /// Takes that chunk out, to be put at the front of its line. `None` if it is out of date.
+    pub fn unpark(&mut self, peer: NodeId, turn: Turn) -> Option<Goal> {
+        let goal = self.parked.get_mut(&peer)?[turn as usize].pop_first()?;
+        let fetch = self.get(goal)?;
+        (fetch.stage == Stage::Parked(peer) && fetch.turn() == turn).then_some(goal)
+    }
+
+    /// Forgets a peer for which nothing is parked any more.
+    pub fn forget_unparked(&mut self, peer: NodeId) {
+        if self.parked.get(&peer).is_some_and(|parked| parked.iter().all(BTreeSet::is_empty)) {
+            self.parked.remove(&peer);
+        }
+    }
+
+    /// A request of this rank was sent to `peer`.
+    pub fn requested(&mut self, goal: Goal, request: RequestId, peer: NodeId, rank: Option<Reach>) {
+        let Some(fetch) = self.get_mut(goal) else { return };
+        fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
+        (fetch.stage, fetch.overdue) = (Stage::Requested, false);
+        fetch.tried.push(peer);
+        fetch.requests.push(request);
+    }
+
+    /// A request has failed. Without another one the fetch goes to the front of its line.
+    pub fn failed(&mut self, goal: Goal, request: RequestId) {
+        let Some(fetch) = self.get_mut(goal) else { return };
+        fetch.requests.retain(|other| *other != request);
+        if fetch.requests.is_empty() && fetch.stage == Stage::Requested {
+            self.queue_first(goal);
+        }
+    }
+
+    /// Takes the requests out of a fetch that is to be queued anew, with its page.
+    pub fn supersede(&mut self, goal: Goal) -> Option<SmallList<RequestId>> {
+        self.get_mut(goal).map(|fetch| std::mem::take(&mut fetch.requests))
+    }
+
+    /// Lets a fetch pause before it is queued again, after an answer that could not be used.
+    /// Returns the requests that are to be ended, and how many such answers there were before.
+    pub fn pause(&mut self, goal: Goal) -> Option<(SmallList<RequestId>, u32)> {
+        let fetch = self.get_mut(goal)?;
+        let before = fetch.setbacks;
+        (fetch.stage, fetch.setbacks) = (Stage::Paused, before.saturating_add(1));
+        Some((std::mem::take(&mut fetch.requests), before))
+    }
+
+    /// Lets a fetch wait that has no peer to ask.
+    pub fn wait(&mut self, goal: Goal, why: Why, now: Time) {
+        let Some(fetch) = self.get_mut(goal) else { return };
+        debug_assert!(fetch.requests.is_empty(), "a request under way is waited for");
+        fetch.stage = Stage::Waiting;
+        let since = fetch.waiting.map_or(now, |(since, _)| since);
+        fetch.waiting = Some((since, why));
+    }
+
+    /// True if a reader of this machine waits for a chunk, or for one whose hash is in it.
+    pub fn has_reader(&self, goal: Goal) -> bool {
+        // As deep as the hash tree is high.
+        self.get(goal).is_some_and(|fetch| {
+            !fetch.waiters.is_empty() || fetch.children.iter().any(|child| self.has_reader((goal.0, *child)))
+        })
+    }
+
+    /// The first fetch that is not in exactly one stage; see the invariant.
+    pub fn first_astray(&self) -> Option<Goal> {
+        let numbered = |at: usize| ImageNumber(u32::try_from(at).unwrap_or(u32::MAX));
+        let all = self.images.iter().enumerate();
+        let mut all =
+            all.flat_map(|(at, table)| table.iter().map(move |(chunk, fetch)| ((numbered(at), *chunk), fetch)));
+        let astray = all.find(|(goal, fetch)| {
+            let at = fetch.turn() as usize;
+            let is_there = match fetch.stage {
+                Stage::Queued => self.lines[at].contains(goal),
+                Stage::Parked(peer) => self.parked.get(&peer).is_some_and(|parked| parked[at].contains(goal)),
+                Stage::NeedsParent => {
+                    self.images[goal.0.0 as usize].values().any(|page| page.children.contains(&goal.1))
+                }
+                Stage::Requested | Stage::Paused | Stage::Waiting => true,
+            };
+            !is_there || (fetch.stage == Stage::Requested) == fetch.requests.is_empty()
+        });
+        astray.map(|(goal, _)| goal)
+    }
+}
