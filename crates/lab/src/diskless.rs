@@ -27,9 +27,8 @@ impl Images {
     /// Finds them through the environment variable `VFIELD_DISKLESS`.
     pub fn find() -> Option<Self> {
         let dir = PathBuf::from(std::env::var_os("VFIELD_DISKLESS")?);
-        let made = ["vmlinuz", "initrd", "initrd.dracut", "root.squashfs", "root.ext4", "vfield"]
-            .iter()
-            .all(|name| dir.join(name).is_file());
+        let made =
+            ["vmlinuz", "initrd", "root.squashfs", "root.ext4", "vfield"].iter().all(|name| dir.join(name).is_file());
         (made && find_tool("qemu-system-x86_64").is_some()).then_some(Self { dir })
     }
 
@@ -51,6 +50,8 @@ pub struct Parts {
     pub initrd: Option<PathBuf>,
     /// A secret that the machine's firmware knows, and nobody else on its wire.
     pub credential: Option<Credential>,
+    /// The directory with the state of its TPM2, if it has one: `swtpm` plays it.
+    pub tpm: Option<PathBuf>,
     /// A disk for saved changes, not for a root.
     pub disk: Option<PathBuf>,
     /// Its firmware is UEFI, and drives the network card itself; else a BIOS and the iPXE in the
@@ -72,7 +73,15 @@ pub const UEFI: &str = "/usr/share/ovmf/OVMF.fd";
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { memory_mib: 1024, command_line: None, initrd: None, credential: None, disk: None, uefi: false }
+        Self {
+            memory_mib: 1024,
+            command_line: None,
+            initrd: None,
+            credential: None,
+            tpm: None,
+            disk: None,
+            uefi: false,
+        }
     }
 }
 
@@ -80,6 +89,8 @@ impl Default for Parts {
 #[derive(Debug)]
 pub struct Diskless {
     process: Process,
+    /// Its TPM2 ends after it.
+    _tpm: Option<Process>,
     shell: UnixStream,
     /// Commands that were given: each answer bears the number of its own.
     given: u32,
@@ -112,18 +123,19 @@ impl Diskless {
         let dir = console.parent().expect("joined to one");
         std::fs::create_dir_all(dir).map_err(LabError::at(dir))?;
         let socket = host.dir().join("shell");
-        for old in [&console, &socket] {
+        for old in [&console, &socket, &tpm_socket(host)] {
             match std::fs::remove_file(old) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(LabError::at(old)(error)),
                 _ => {}
             }
         }
+        let tpm = parts.tpm.as_ref().map(|state| start_tpm(host, state)).transpose()?;
         let mut process = host.spawn(name, &mut command(images, host, &console, &socket, parts))?;
         let shell = Deadline::after(Duration::from_secs(20)).poll("the emulator is there", || {
             process.check()?;
             Ok(UnixStream::connect(&socket).ok())
         })?;
-        Ok(Self { process, shell, given: 0 })
+        Ok(Self { process, _tpm: tpm, shell, given: 0 })
     }
 
     /// Waits until a command can be given.
@@ -209,6 +221,26 @@ impl Diskless {
     }
 }
 
+/// The socket of a host's TPM2.
+fn tpm_socket(host: &Host) -> PathBuf {
+    host.dir().join("tpm")
+}
+
+/// Plays a TPM2 for the machine of a host, until that goes off.
+fn start_tpm(host: &Host, state: &Path) -> Result<Process, LabError> {
+    std::fs::create_dir_all(state).map_err(LabError::at(state))?;
+    let socket = tpm_socket(host);
+    let mut command = host.command("swtpm");
+    command.args(["socket", "--tpm2", "--terminate", "--tpmstate"]).arg(format!("dir={}", state.display()));
+    command.arg("--ctrl").arg(format!("type=unixio,path={}", socket.display()));
+    let mut tpm = host.spawn("tpm", &mut command)?;
+    Deadline::after(Duration::from_secs(20)).poll("the TPM is there", || {
+        tpm.check()?;
+        Ok(socket.exists().then_some(()))
+    })?;
+    Ok(tpm)
+}
+
 fn command(images: &Images, host: &Host, console: &Path, socket: &Path, parts: &Parts) -> Command {
     let mut command = host.command("qemu-system-x86_64");
     command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", &parts.memory_mib.to_string()]);
@@ -232,6 +264,10 @@ fn command(images: &Images, host: &Host, console: &Path, socket: &Path, parts: &
             command.arg("-fw_cfg").arg(format!("name=opt/io.systemd.credentials/{name},string={value}"));
         }
         None => {}
+    }
+    if parts.tpm.is_some() {
+        command.arg("-chardev").arg(format!("socket,id=tpm,path={}", tpm_socket(host).display()));
+        command.args(["-tpmdev", "emulator,id=tpm,chardev=tpm", "-device", "tpm-crb,tpmdev=tpm"]);
     }
     if let Some(disk) = &parts.disk {
         command.arg("-drive").arg(format!("file={},format=raw,if=virtio", disk.display()));

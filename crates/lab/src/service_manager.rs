@@ -14,6 +14,9 @@ use std::process::{Command, Stdio};
 /// Standard input becomes the first passed file, of a process with the id that it is told to have.
 const PASS: &str = r#"export LISTEN_PID=$$; exec "$0" "$@" 3<&0 </dev/null"#;
 
+/// The daemon's events, which it leaves with its manager too. Only the file of a store is kept.
+const EVENTS: &str = "vfield-events";
+
 /// A service manager's socket for one daemon.
 #[derive(Debug)]
 pub struct ServiceManager {
@@ -55,7 +58,9 @@ impl ServiceManager {
                 _ => None,
             });
             match file {
-                Some(file) if told.lines().any(|line| line == "FDSTORE=1") => self.kept = Some((name, file.into())),
+                Some(file) if name != EVENTS && told.lines().any(|line| line == "FDSTORE=1") => {
+                    self.kept = Some((name, file.into()));
+                }
                 None if told.lines().any(|line| line == "FDSTOREREMOVE=1") => {
                     self.kept = self.kept.take().filter(|(kept, _)| *kept != name);
                 }

@@ -11,6 +11,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
+use vfield_core::inquiry::Purpose;
 use vfield_core::node::Input;
 use vfield_core::time::Time;
 
@@ -210,7 +211,7 @@ fn demand(chaos: &Chaos, field: &mut Field, within: Duration, pairs: &mut Pairs)
             // As before an origin leaves: stores were verified when their nodes were honest.
             let turn = |(nth, machine): (usize, usize)| (nth % rounds == round % rounds).then_some(machine);
             for machine in field.honest().into_iter().enumerate().filter_map(turn) {
-                field.input(machine, Input::Inquire { times: 1, parts: true });
+                field.input(machine, Input::Inquire { times: 1, purpose: Purpose::Leave });
             }
             round += 1;
         }

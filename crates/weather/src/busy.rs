@@ -1,8 +1,6 @@
 //! Machines that are busy with other things: `20@3` leaves the third a twentieth of a processor.
 
 use crate::each::{Each, Trait};
-use std::fmt;
-use std::str::FromStr;
 
 /// The busy machines; a list such as `20@3,4@5..9`.
 pub type Busy = Each<Share>;
@@ -24,19 +22,13 @@ impl Share {
 impl Trait for Share {
     const NAME: &'static str = "factor";
     const EXAMPLE: &'static str = "factors such as 20@3";
-}
 
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Result<Self, String> {
         let divisor = text.parse().ok().filter(|divisor| (1..=Self::DIVISOR_MAX).contains(divisor));
         divisor.map(Self).ok_or_else(|| format!("{text:?} is no whole number from 1 to {}", Self::DIVISOR_MAX))
+    }
+
+    fn text(self) -> String {
+        self.0.to_string()
     }
 }

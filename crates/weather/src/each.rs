@@ -14,11 +14,20 @@ pub const MACHINES_MAX: usize = 1 << 20;
 const FILE_MAX: u64 = 1 << 20;
 
 /// What an entry gives to a machine.
-pub trait Trait: Copy + PartialEq + fmt::Display + FromStr<Err = String> {
+pub trait Trait: Copy + PartialEq {
     /// What a machine has one of, such as `link`.
     const NAME: &'static str;
     /// Examples, for the error about something else.
     const EXAMPLE: &'static str;
+
+    /// Reads it as it is typed.
+    ///
+    /// # Errors
+    /// In a line for the person who typed it.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// The text that [`Trait::read`] takes.
+    fn text(self) -> String;
 }
 
 /// Machines: one, a range of which both ends belong to it, or each so-and-so-many-th of a range.
@@ -96,7 +105,7 @@ impl<T: Trait> Each<T> {
     fn add(&mut self, machines: Option<Machines>, value: T) -> Result<(), String> {
         let Some(machines) = machines else {
             return match self.usual.replace(value) {
-                Some(before) => Err(format!("{before} and {value} are both for all machines")),
+                Some(before) => Err(format!("{} and {} are both for all machines", before.text(), value.text())),
                 None => Ok(()),
             };
         };
@@ -140,7 +149,7 @@ impl<T: Trait> Each<T> {
         let beyond = self.others.iter().find(|(entry, _)| entry.iter().last().is_some_and(|last| last >= machines));
         let last = machines.saturating_sub(1);
         beyond.map_or(Ok(()), |(entry, value)| {
-            Err(format!("{value}@{entry}: there is no such machine; the last one is {last}"))
+            Err(format!("{}@{entry}: there is no such machine; the last one is {last}", value.text()))
         })
     }
 
@@ -176,7 +185,7 @@ impl<T: Trait> Each<T> {
         for entry in line.split(',').map(str::trim) {
             let wrong = |why: &str| format!("{entry:?} is no {}: {why}", T::NAME);
             let (value, machines) = entry.split_once('@').map_or((entry, None), |(value, at)| (value, Some(at)));
-            let value = value.parse::<T>().map_err(|why| wrong(&why))?;
+            let value = T::read(value).map_err(|why| wrong(&why))?;
             let places = "after @ stands a machine, or a range of them such as 5..9 or 5..9/2";
             let machines = machines.map(str::parse::<Machines>).transpose().map_err(|()| wrong(places))?;
             self.add(machines, value)?;
@@ -189,11 +198,11 @@ impl<T: Trait> fmt::Display for Each<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         if let Some(usual) = self.usual {
-            write!(f, "{usual}")?;
+            f.write_str(&usual.text())?;
             comma = ",";
         }
         for (machines, value) in &self.others {
-            write!(f, "{comma}{value}@{machines}")?;
+            write!(f, "{comma}{}@{machines}", value.text())?;
             comma = ",";
         }
         Ok(())

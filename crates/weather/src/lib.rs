@@ -13,7 +13,7 @@ pub mod think;
 pub use busy::{Busy, Share};
 pub use each::Each;
 pub use link::{Link, Links, Rate, Rates};
-pub use think::{Think, Thinks};
+pub use think::Thinks;
 
 use std::fmt;
 use std::str::FromStr;

@@ -136,6 +136,14 @@ const fn mix(number: u64) -> u64 {
 impl Trait for Link {
     const NAME: &'static str = "link";
     const EXAMPLE: &'static str = "links such as 100M or 1G/100M@5..9";
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn text(self) -> String {
+        self.to_string()
+    }
 }
 
 impl fmt::Display for Link {

@@ -8,7 +8,7 @@ use super::race::Helper;
 use super::reader::{self, Node, Random};
 use super::relay::{self, Source};
 use super::role::{Programs, Role};
-use super::weather::{Think, Trouble};
+use super::weather::Trouble;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ impl<'a> Field<'a> {
             block_bytes: if random { plan.block_bytes } else { STORM_BLOCK_BYTES },
             depth: if random { plan.depth } else { STORM_DEPTH },
             random: random.then_some(Random { count: plan.count, seed: host as u64 }),
-            think: plan.think.of(host).map_or(Duration::ZERO, Think::time),
+            think: plan.think.of(host).unwrap_or_default(),
             node,
         })
     }

@@ -2,7 +2,7 @@
 //! besides. The window bounds the requested bytes.
 
 use crate::field::Field;
-use vfield_core::config::HEDGE_AFTER;
+use vfield_core::tuning::HEDGE_AFTER;
 
 pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     let host = &field.machines[machine];

@@ -64,6 +64,8 @@ pub struct Found {
     pub by_checker: BTreeMap<&'static str, usize>,
     /// Seed and finding of each violation.
     pub found: Vec<(u64, String)>,
+    /// A hash of all that happened in all trials; the same for the same seeds and the same core.
+    pub trace: String,
     /// Simulated seconds of all.
     pub simulated_s: f64,
     /// Time that they took, in seconds.
@@ -112,8 +114,8 @@ pub fn soak(hours: f64) -> Result<(), Failure> {
     first.map_or(Ok(()), Err)
 }
 
-/// One trial: the seed, the simulated seconds, the failure, its words, and the checker.
-type Tried = (u64, f64, Option<Failure>, String, &'static str);
+/// One trial: the seed, its trace, the simulated seconds, the failure, its words, and the checker.
+type Tried = (u64, String, f64, Option<Failure>, String, &'static str);
 
 fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Found, Option<Failure>) {
     trial::note_panics();
@@ -143,10 +145,13 @@ fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Fou
                 );
                 Failure::Violation(violation.checker, format!("seed {seed}: {violation}"))
             });
-            let Outcome { simulated_s, violation, .. } = outcome;
+            let Outcome { trace, steps, simulated_s, violation, .. } = outcome;
+            if options.verbose {
+                eprintln!("seed {seed}: {steps} steps, trace {trace}");
+            }
             let (what, checker) =
                 violation.map_or((String::new(), ""), |violation| (violation.to_string(), violation.checker));
-            let result = (seed, simulated_s, failure, what, checker);
+            let result = (seed, trace, simulated_s, failure, what, checker);
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
         }
     };
@@ -162,11 +167,13 @@ fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Fou
         violations: 0,
         by_checker: BTreeMap::new(),
         found: Vec::new(),
-        simulated_s: results.iter().map(|result| result.1).sum(),
+        trace: String::new(),
+        simulated_s: results.iter().map(|result| result.2).sum(),
         wall_s: began.elapsed().as_secs_f64(),
     };
-    let mut first = None;
-    for (seed, _, failure, what, checker) in results {
+    let (mut first, mut traces) = (None, blake3::Hasher::new());
+    for (seed, trace, _, failure, what, checker) in results {
+        traces.update(trace.as_bytes());
         if let Some(failure) = failure {
             found.violations += 1;
             *found.by_checker.entry(checker).or_default() += 1;
@@ -174,5 +181,6 @@ fn hunt(options: &Options, seeds: Range<u64>, deadline: Option<Instant>) -> (Fou
             first.get_or_insert(failure);
         }
     }
+    found.trace = traces.finalize().to_hex().to_string();
     (found, first)
 }

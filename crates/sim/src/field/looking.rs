@@ -4,6 +4,7 @@ use super::{Field, LOOK_EVERY};
 use std::fmt::Write as _;
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
+use vfield_core::inquiry::Purpose;
 use vfield_core::node::Input;
 
 impl Field {
@@ -54,7 +55,7 @@ impl Field {
     /// announce; true if all is verified.
     pub fn verified(&mut self, machines: &[usize]) -> bool {
         for &machine in machines {
-            self.input(machine, Input::Inquire { times: 1, parts: false });
+            self.input(machine, Input::Inquire { times: 1, purpose: Purpose::Wait });
         }
         machines.iter().all(|machine| self.machines[*machine].node.is_covered(1))
     }

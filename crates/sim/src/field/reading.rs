@@ -11,7 +11,6 @@ use vfield_core::fetch::Token;
 use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
 use vfield_core::wire::Priority;
-use vfield_weather::Think;
 
 /// Chunks requested at once, as by a client with requests of 128 KiB.
 const READ_CHUNKS: u64 = 8;
@@ -35,7 +34,7 @@ impl Field {
         let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
         let mut reader = Reader::new(machine, image, order, depth, ahead, self.now());
         reader.times = self.keeps_times.then(Vec::new);
-        reader.think = self.think.of(self.machines[machine].place as usize).map_or(Duration::ZERO, Think::time);
+        reader.think = self.think.of(self.machines[machine].place as usize).unwrap_or_default();
         self.readers.push(reader);
         let reader = self.readers.len() - 1;
         self.machines[machine].readers.push(reader as u32);

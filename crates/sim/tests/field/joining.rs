@@ -1,6 +1,7 @@
 //! Joins through any member, stores that fill, coverage.
 
 use crate::{field_of, filled_field, ms, one_image, secs};
+use vfield_core::inquiry::Purpose;
 use vfield_core::node::Input;
 use vfield_sim::field::Field;
 use vfield_sim::machine::Machine;
@@ -29,7 +30,7 @@ fn fills_complete_and_coverage_is_announced() {
     field.until("stores filled", secs(10), |field| field.filled(&nodes));
     field.until("coverage known", secs(2), |field| field.covered(&nodes));
     // While nobody asks, an origin takes its time.
-    field.input(0, Input::Inquire { times: 1, parts: false });
+    field.input(0, Input::Inquire { times: 1, purpose: Purpose::Wait });
     field.run(ms(300));
     assert_eq!(field.bare(0), 0);
     let id = field.images[0].id;

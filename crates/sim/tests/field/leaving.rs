@@ -1,6 +1,7 @@
 //! Departures without any loss, and returns.
 
 use crate::{filled_field, ms, secs};
+use vfield_core::inquiry::Purpose;
 use vfield_core::node::Input;
 use vfield_sim::field::Field;
 
@@ -107,6 +108,6 @@ fn unreachable_holders_do_not_count() {
         field.input(node, Input::Reachable(true));
     }
     field.until("all of it counts", secs(3), |field| counted(field, 3));
-    field.input(0, Input::Inquire { times: 1, parts: false });
+    field.input(0, Input::Inquire { times: 1, purpose: Purpose::Wait });
     field.until("the origin may leave", secs(3), |field| field.machines[0].node.sole_chunks() == 0);
 }

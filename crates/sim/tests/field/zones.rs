@@ -3,6 +3,7 @@
 use crate::secs;
 use vfield_core::config::Config;
 use vfield_sim::field::Field;
+use vfield_sim::machine::Fault;
 use vfield_sim::original::Original;
 
 /// 50 Mbit/s, in bytes per second.
@@ -83,4 +84,42 @@ fn a_zone_that_loses_all_its_gateways_finds_the_others_again() {
     }
     let readers = field.read_all(&left, 0);
     field.until_read(&readers, secs(400));
+}
+
+/// Three zones. The gateways of the second one refuse whatever they are asked for; its other nodes.
+fn refused_zone(seed: u64) -> (Field, Vec<usize>) {
+    let (mut field, nodes) = field(seed, 3, 8, 0);
+    field.run(secs(3));
+    let near = field.machines[15].node.zones().near;
+    let zone = nodes.into_iter().filter(|node| (8..16).contains(node));
+    let (gateways, others): (Vec<usize>, Vec<usize>) =
+        zone.partition(|node| near.contains(&field.machines[*node].identity.node));
+    assert_eq!(gateways.len(), 3);
+    gateways.into_iter().for_each(|gateway| field.set_fault(gateway, Fault::Boasting));
+    (field, others)
+}
+
+#[test]
+fn a_zone_whose_gateways_refuse_everything_reads_all_the_same() {
+    let (mut field, others) = refused_zone(5);
+    let readers = field.read_all(&others, 0);
+    field.until_read(&readers, secs(60));
+    let longest = field.longest_wait(&readers);
+    assert!(longest <= secs(1), "a reader waited for {longest:?}");
+}
+
+/// No node has the image for a minute, so all gateways refuse. Zones are as they were once it is
+/// back.
+#[test]
+fn gateways_that_have_nothing_to_give_stay_gateways() {
+    let (mut field, nodes) = field(6, 3, 8, 0);
+    field.run(secs(3));
+    field.kill(0, true);
+    let readers = field.read_all(&nodes, 0);
+    field.run(secs(60));
+    field.serve_again(0, &[0]);
+    field.until_read(&readers, secs(60));
+    let image = (CHUNKS * (64 << 10)) as f64;
+    let came = field.zones.iter().map(|zone| zone.payload_came as f64 / image).collect::<Vec<_>>();
+    assert!(came[1..].iter().all(|images| *images < 2.0), "{came:?} images came into the zones");
 }
