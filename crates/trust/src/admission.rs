@@ -15,9 +15,14 @@ pub enum BadAdmission {
     /// No trusted signer signed it.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// A trusted signer signed something else.
-    #[error(transparent)]
-    List(#[from] BadList),
+    /// A trusted signer signed something else, or a list of a later version of this program.
+    #[error("{why}")]
+    List {
+        /// Why it cannot be read.
+        why: BadList,
+        /// Its place in the order of lists.
+        version: Version,
+    },
 }
 
 /// A list that was verified.
@@ -43,8 +48,10 @@ pub fn verify(list: SignedList, trusted: &TrustedKeys) -> Result<Verified, BadAd
         return Err(SignatureError::Damaged.into());
     }
     let signed = trusted.verify(list.text.as_bytes(), &list.signature)?;
-    let admission = Arc::new(Admission::new(&admission::parse(&list.text)?, NodeKey::id));
-    Ok(Verified { version: Version::of(&list.text, signed.timestamp), signed, admission, list })
+    let version = Version::of(&list.text, signed.timestamp);
+    let lines = admission::parse(&list.text).map_err(|why| BadAdmission::List { why, version })?;
+    let admission = Arc::new(Admission::new(&lines, NodeKey::id));
+    Ok(Verified { version, signed, admission, list })
 }
 
 #[cfg(test)]
@@ -62,7 +69,10 @@ mod tests {
         let verify = |text: &str, signature: &str| {
             verify(SignedList { text: text.to_owned(), signature: signature.to_owned() }, &trusted)
         };
-        assert_eq!(verify("hello\n", SIGNATURE), Err(BadList::NotAList.into()));
+        let unreadable = verify("hello\n", SIGNATURE);
+        assert!(
+            matches!(unreadable, Err(BadAdmission::List { why: BadList::NotAList, version }) if version.timestamp > 0)
+        );
         assert_eq!(verify("vfield-admission 1\n", SIGNATURE), Err(SignatureError::Untrusted.into()));
         assert_eq!(verify("vfield-admission 1\n", ""), Err(SignatureError::Damaged.into()));
         assert_eq!(verify("vfield-admission 1\n", &"x".repeat(5000)), Err(SignatureError::Damaged.into()));

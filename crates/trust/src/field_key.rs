@@ -5,6 +5,7 @@
 
 use crate::derive::{self, derive};
 use std::fmt;
+use vfield_core::hex::{hex, unhex, write_hex};
 use zeroize::Zeroizing;
 
 /// First word of a key's line: its kind, and the version of its form.
@@ -22,7 +23,7 @@ pub struct KeyId(pub [u8; 4]);
 
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        write_hex(f, &self.0)
     }
 }
 
@@ -103,25 +104,6 @@ impl fmt::Debug for FieldKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FieldKey({})", self.id)
     }
-}
-
-/// Hexadecimal digits of `bytes`.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// The inverse of [`hex`]; `None` for anything but exactly 2 N digits.
-pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    let mut bytes = [0; N];
-    if digits.len() != N * 2 {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0])? << 4 | value(pair[1])?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

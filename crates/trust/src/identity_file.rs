@@ -4,7 +4,6 @@
 //! processes of a machine do not have one identity.
 
 use crate::derive::{IDENTITY_CHECK, derive};
-use crate::field_key::{hex, unhex};
 use crate::node_key::NodeKey;
 use crate::private_file::{self, Unfit};
 use rustix::fs::{FlockOperation, flock};
@@ -12,6 +11,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vfield_core::hex::{hex, unhex};
 use zeroize::Zeroizing;
 
 /// First word of an identity's line: its kind, and the version of its form.

@@ -7,9 +7,10 @@
 //! knock does not reveal its field.
 
 use crate::derive;
-use crate::field_key::{FieldKey, hex, unhex};
+use crate::field_key::FieldKey;
 use crate::key_ring::KeyRing;
 use std::sync::Arc;
+use vfield_core::hex::{hex, unhex};
 
 /// Bytes of the random number and of the hash: as digits they fit into one label of a host name,
 /// which has at most 63.

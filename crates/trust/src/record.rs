@@ -392,6 +392,26 @@ mod tests {
         assert_eq!(open_all(&mut opener, &mut last.clone()), Err(RecordError::WornOut));
     }
 
+    /// The counters begin shortly before 256 GiB of chunks. The key's successor comes in the stream
+    /// itself, so nothing waits for an answer.
+    #[test]
+    fn at_256_gib_the_next_record_has_a_new_key() {
+        assert_eq!(RECORDS_MAX * CONTENT_MAX as u64, 256 << 30);
+        let (mut sealer, mut opener) = pair(RECORDS_MAX - 40);
+        sealer.records_max = RECORDS_MAX;
+        let mut extra = Vec::new();
+        for number in 0..200_u8 {
+            sealer.seal(&[number; CONTENT_MAX]).unwrap();
+            let mut stream = sealer.waiting().to_vec();
+            sealer.sent(stream.len());
+            extra.push(stream.len() - sealed_length(CONTENT_MAX));
+            assert_eq!(open_all(&mut opener, &mut stream).unwrap(), [number; CONTENT_MAX]);
+        }
+        let farewell = KEY_UPDATE.len() + OVERHEAD;
+        assert_eq!((extra.remove(39), extra.iter().sum::<usize>()), (farewell, 0), "the 40th record changes the key");
+        assert_eq!((sealer.key.records, opener.key.records), (161, 161));
+    }
+
     #[test]
     fn memory_is_given_back_when_all_has_gone() {
         let (mut sealer, _) = pair(0);
