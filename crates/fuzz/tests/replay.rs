@@ -48,3 +48,12 @@ fn the_corpora_are_those_of_the_targets_and_small() {
         assert!(length <= FILE_BYTES_MAX, "{}: {length} bytes", path.display());
     }
 }
+
+#[test]
+fn each_target_has_its_row_among_the_benchmarks() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks/fuzz.md");
+    let page = std::fs::read_to_string(page).expect("the page of the fuzzer");
+    let mut rows: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, TARGETS.map(|target| target.name));
+}

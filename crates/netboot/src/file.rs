@@ -10,6 +10,7 @@ use vfield_console::failure::{Failure, plain};
 use vfield_control::client::{self, Client};
 use vfield_control::message::{DaemonStatus, Request};
 use vfield_control::selection;
+use vfield_core::hex::hex;
 
 /// Bytes read at a time, and kept for a machine that reads more slowly: four of them.
 const PART_BYTES: usize = 256 << 10;
@@ -100,7 +101,7 @@ impl File {
             let fact = format!("{}: {length_bytes} of {} bytes could be read", self.label(), self.size_bytes);
             return Err(Failure::failed(fact));
         }
-        Ok(sum.finish().as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+        Ok(hex(sum.finish().as_ref()))
     }
 
     /// Reads all of it, on a thread of its own, no faster than it is taken.

@@ -8,29 +8,31 @@ use super::file::{File, Parts};
 use super::menu::Menu;
 use super::pinned::Pinned;
 use super::script;
-use super::visitors::{OF_ONE_MAX, Place, TAKES_NOTHING, VISITORS_MAX, Visitors};
 use bytes::Bytes;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use vfield_console::failure::Failure;
 use vfield_control::client;
+use vfield_control::server::CONNECTIONS_MAX;
+use vfield_http::answer::{Answer, text};
+use vfield_http::server::{self, Answering};
+use vfield_http::visitors::{OF_A_MACHINE, Visitors};
 
-/// A client that has not sent its request by then is cut off.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
-/// After an error of the system, most likely for want of descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Connections served at once. Each may read an image through a connection to the daemon, which
+/// then has 16 left for others.
+const VISITORS_MAX: usize = 48;
+/// Of one address, for a room behind one router; more are turned away.
+const OF_ONE_MAX: usize = 24;
+
+const _: () = assert!(VISITORS_MAX + 16 <= CONNECTIONS_MAX && OF_A_MACHINE < OF_ONE_MAX && OF_ONE_MAX <= VISITORS_MAX);
 
 /// The files to hand out.
 #[derive(Debug)]
@@ -49,58 +51,26 @@ pub struct Site {
     pub address: SocketAddr,
 }
 
-type Answer = Response<Either<Full<Bytes>, Stream>>;
-
 /// Answers clients for as long as it is polled.
 pub async fn serve(listener: TcpListener, site: Arc<Site>) {
-    let visitors = Visitors::new(VISITORS_MAX, OF_ONE_MAX);
-    loop {
-        match listener.accept().await {
-            // While it waits for room, those behind it wait in the kernel.
-            Ok((stream, addr)) => match visitors.admit(addr.ip()).await {
-                Some(place) => drop(tokio::spawn(entertain(stream, place, Arc::clone(&site)))),
-                None => tracing::debug!(%addr, "turned away: its address has too many connections"),
-            },
-            Err(error) => {
-                tracing::warn!(%error, "accepting");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-            }
-        }
-    }
+    let site = move |request| -> Answering { Box::pin(answer(request, Arc::clone(&site))) };
+    server::serve(listener, Visitors::new(VISITORS_MAX, OF_ONE_MAX), Arc::new(site)).await;
 }
 
-/// Answers one client until it goes, or has to.
-async fn entertain(stream: TcpStream, place: Place, site: Arc<Site>) {
-    let service = service_fn(|request| answer(request, Arc::clone(&site)));
-    let mut server = hyper::server::conn::http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE);
-    let stream = TokioIo::new(place.watch(stream, TAKES_NOTHING));
-    let served = tokio::select! {
-        served = server.serve_connection(stream, service) => served,
-        () = place.shown_out() => return,
-    };
-    if let Err(error) = served {
-        tracing::debug!(%error, "http connection");
-    }
-}
-
-async fn answer(request: Request<Incoming>, site: Arc<Site>) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, site: Arc<Site>) -> Answer {
     let path = request.uri().path().to_owned();
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
-        return Ok(text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD".to_owned()));
-    }
     // Asks the daemon, which may take a moment.
     let found = tokio::task::spawn_blocking(move || site.find(&path)).await;
     let found = found.unwrap_or_else(|error| Err(Failure::failed(error.to_string())));
-    Ok(match found {
-        Ok(Some(Found::Text(script))) => text(StatusCode::OK, script),
+    match found {
+        Ok(Some(Found::Text(script))) => text(StatusCode::OK, &script),
         Ok(Some(Found::File(file))) => stream(&file, request.method() == Method::GET),
-        Ok(None) => text(StatusCode::NOT_FOUND, "nothing is here".to_owned()),
+        Ok(None) => text(StatusCode::NOT_FOUND, "nothing is here"),
         Err(failure) => {
             tracing::warn!("{}", failure.fact());
-            text(StatusCode::SERVICE_UNAVAILABLE, failure.fact().to_owned())
+            text(StatusCode::SERVICE_UNAVAILABLE, failure.fact())
         }
-    })
+    }
 }
 
 /// The file at a path.
@@ -137,17 +107,10 @@ impl Site {
     }
 }
 
-fn text(code: StatusCode, text: String) -> Answer {
-    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text + "\n"))));
-    *answer.status_mut() = code;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
-}
-
 fn stream(file: &File, wanted: bool) -> Answer {
     let body = match wanted {
-        true => Either::Right(Stream { parts: file.read(), left_bytes: file.size_bytes }),
-        false => Either::Left(Full::default()),
+        true => Stream { parts: file.read(), left_bytes: file.size_bytes }.map_err(Into::into).boxed_unsync(),
+        false => Empty::new().map_err(|never| match never {}).boxed_unsync(),
     };
     let mut answer = Response::new(body);
     answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(file.size_bytes));

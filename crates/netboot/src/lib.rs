@@ -14,7 +14,6 @@ mod menu;
 mod pinned;
 mod script;
 pub mod values;
-mod visitors;
 
 use crate::args::NetbootOptions;
 use dnsmasq::{Dhcp, Dnsmasq};

@@ -16,9 +16,10 @@ const MEMBERS_MAX: usize = 8;
 const COMMAND_LINE_BYTES_MAX: usize = 2047 - "initrd=initrd ".len();
 /// The word that names the images that a machine joins besides its root.
 const ALSO: &str = "vfield.also=";
-/// The word about the field's key, and the only one that may be told.
-const KEY: &str = "vfield.key=";
-const KEY_BY_CREDENTIAL: &str = "vfield.key=credential";
+/// The words about a machine's secrets, and what each is about.
+const SECRETS: [(&str, &str); 2] = [("vfield.key=", "the field's key"), ("vfield.identity=", "an identity")];
+/// All that may be told of a secret.
+const BY_CREDENTIAL: &str = "credential";
 
 /// The images that machines boot, by machine and by tag.
 #[derive(Debug)]
@@ -92,12 +93,18 @@ fn check_told(append: &str) -> Result<(), Failure> {
     if append.contains(char::is_control) {
         return Err(Failure::usage("--append: a control character").hint("separate the words by spaces"));
     }
-    // Not repeated: what it has may be the key.
-    if append.split(' ').any(|word| word.starts_with(KEY) && word != KEY_BY_CREDENTIAL) {
-        let failure = Failure::usage(format!("--append: {KEY} would tell the field's key to the whole network"));
-        return Err(failure.hint(format!("give machines the key as a credential, and write {KEY_BY_CREDENTIAL}")));
+    // Not repeated: what it has may be the secret.
+    let told = |secret: &str| {
+        let mut values = append.split(' ').filter_map(|word| word.strip_prefix(secret));
+        values.any(|value| value != BY_CREDENTIAL)
+    };
+    match SECRETS.into_iter().find(|(secret, _)| told(secret)) {
+        Some((word, what)) => {
+            let failure = Failure::usage(format!("--append: {word} would tell {what} to the whole network"));
+            Err(failure.hint(format!("give machines {what} as a credential, and write {word}{BY_CREDENTIAL}")))
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// A word for the kernel, with the images to be joined pinned to their ids.
@@ -214,6 +221,9 @@ pub mod tests {
         assert!(appended("vfield.key=credential quiet").is_ok());
         let refused = appended("quiet vfield.key=c0ffee").unwrap_err();
         assert_eq!(refused, "--append: vfield.key= would tell the field's key to the whole network");
+        assert!(appended("vfield.identity=credential").is_ok());
+        let refused = appended("vfield.identity=c0ffee").unwrap_err();
+        assert_eq!(refused, "--append: vfield.identity= would tell an identity to the whole network");
         assert_eq!(appended("quiet\nshell").unwrap_err(), "--append: a control character");
         assert!(appended(&"x".repeat(1800)).is_ok());
         assert!(appended(&"x".repeat(2000)).unwrap_err().starts_with("the kernel's command line would have 21"));

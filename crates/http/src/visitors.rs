@@ -1,10 +1,10 @@
 //! The HTTP connections: those that are served, wait, or make room.
 //!
-//! Owns the bounds of the site: connections served at once, connections of one address, and the
-//! time that a client may take nothing of its answer. Invariant: booting machines wait only for
-//! each other. If no place is free, the site ends a connection slower than any machine, else the
-//! slowest of an address with more places than a machine needs; else the new connection waits.
-//! Called by [`super::http`].
+//! Owns the bounds of a site: connections served at once, connections of one address, and the
+//! time that a client may take nothing of its answer. Invariant: clients that take their answers
+//! wait only for each other. If no place is free, the site ends a connection slower than any
+//! machine, else the slowest of an address with more places than a machine needs; else the new
+//! connection waits. Called by [`super::server`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,18 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use vfield_control::server::CONNECTIONS_MAX;
 
-/// Connections served at once. Each may read an image through a connection to the daemon, which
-/// then has 16 left for others.
-pub const VISITORS_MAX: usize = 48;
-/// Of one address, for a room behind one router; more are turned away.
-pub const OF_ONE_MAX: usize = 24;
 /// A visitor that took not a byte of its answer for so long is cut off. A link that is lost for
 /// shorter is no reason to let a machine boot again.
 pub const TAKES_NOTHING: Duration = Duration::from_secs(20);
 /// As many places as a machine may need: firmware, its loader and a try that was broken off.
-const OF_A_MACHINE: usize = 4;
+pub const OF_A_MACHINE: usize = 4;
 /// Bytes that one has to take in a second of those in which it is waited for, if others wait. A
 /// hundred megabytes would take it two hours; 48 machines on a link of 10 Mbit/s have more.
 const SLOW: u128 = 16 << 10;
@@ -36,8 +30,6 @@ const SLOW: u128 = 16 << 10;
 const JUDGED: Duration = Duration::from_secs(2);
 /// Between two looks whether somebody has become slow, while others wait.
 const LOOK: Duration = Duration::from_millis(500);
-
-const _: () = assert!(VISITORS_MAX + 16 <= CONNECTIONS_MAX && OF_A_MACHINE < OF_ONE_MAX && OF_ONE_MAX <= VISITORS_MAX);
 
 /// The connections of HTTP clients, within bounds.
 #[derive(Debug)]
@@ -91,7 +83,7 @@ enum Door {
 }
 
 impl Visitors {
-    /// Nobody yet; at most `max` at once, `of_one_max` of them of one address.
+    /// Nobody yet; at most `max` at once, `of_one_max` of them of one address, and no more.
     pub fn new(max: usize, of_one_max: usize) -> Arc<Self> {
         Arc::new(Self { max, of_one_max, present: Mutex::default(), room: Notify::new() })
     }
