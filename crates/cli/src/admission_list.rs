@@ -11,6 +11,7 @@ use vfield_console::output;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request};
 use vfield_core::admission::{self, Admission, Line, Rule};
+use vfield_core::hex::hex;
 use vfield_core::signing::PublicKey;
 use vfield_daemon::admission::{beside, read_text};
 use vfield_trust::NodeKey;
@@ -46,7 +47,7 @@ fn find(lines: &[Line], node: &str) -> Result<Option<(PublicKey, String)>, Failu
     let found: Vec<&Line> = lines.iter().filter(is_meant).collect();
     let Some(first) = found.first() else { return Ok(key.map(|key| (key, String::new()))) };
     if found.iter().any(|other| other.key != first.key) {
-        let keys: Vec<String> = found.iter().map(|line| admission::hex(&line.key)).collect();
+        let keys: Vec<String> = found.iter().map(|line| hex(&line.key.0)).collect();
         let failure = Failure::usage(format!("{node:?} is the name of several nodes"));
         return Err(failure.hint(format!("give one of their keys: {}", keys.join(", "))));
     }

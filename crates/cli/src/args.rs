@@ -23,6 +23,7 @@ use vfield_control::args::ControlOptions;
 use vfield_control::values::endpoint::Endpoint;
 use vfield_control::values::until::Until;
 use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::overlay::OverlayPlace;
 use vfield_daemon::values::sandbox::SandboxMode;
@@ -110,6 +111,8 @@ pub enum Command {
     Join(Box<JoinOptions>),
     /// Show nodes, images, coverage, waiting reads, and whether the origin may leave
     Status(StatusOptions),
+    /// Show what the daemon did last, and what a killed daemon did before it
+    Events(EventsOptions),
     /// Print the image id of a file without serving it
     Id(IdOptions),
     /// Sign an image file in minisign's format, for readers that trust the key
@@ -265,6 +268,18 @@ pub struct DaemonOptions {
     /// Time for attempts to join: 30s, or forever [default: at a terminal 5s, else forever]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Network")]
     pub retry: Option<Retry>,
+    /// Show this node over HTTP: a page, /metrics, /status.json, /healthz and /readyz. Read-only,
+    /// without a login; 9740 alone is a port of 127.0.0.1 [default: none; default port: 9740]
+    #[arg(long, value_name = "ADDR|PORT", help_heading = "Dashboard")]
+    pub http: Option<HttpAddress>,
+    /// Host name that browsers may call this node by, besides its IP addresses, localhost and the
+    /// machine's name. May be repeated
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Hostname, requires = "http", help_heading = "Dashboard")]
+    pub http_name: Vec<String>,
+    /// Let --http listen on all addresses: each machine that reaches this one sees the names and
+    /// addresses of the field
+    #[arg(long, requires = "http", help_heading = "Dashboard")]
+    pub http_public: bool,
     /// The daemon's control socket.
     #[command(flatten)]
     pub control: ControlOptions,
@@ -319,6 +334,23 @@ pub struct StatusOptions {
     /// Timeout of --wait; its exit code is 1 [default: never]
     #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
     pub timeout: Option<Period>,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// Options of `vfield events`.
+#[derive(Debug, Args)]
+pub struct EventsOptions {
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+    /// Go on with later events until the daemon ends
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Number of events; 0 for all that are remembered, 4096 at most
+    #[arg(long, value_name = "N", default_value = "50")]
+    pub last: usize,
     /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,

@@ -9,7 +9,7 @@ use vfield_console::failure::Failure;
 use vfield_console::output;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request};
-use vfield_core::admission;
+use vfield_core::hex::hex;
 use vfield_core::signing::Signatures as _;
 use vfield_daemon::key_files::explain;
 use vfield_trust::identity_file::{self, IdentityFault::Unfit};
@@ -34,7 +34,7 @@ pub fn run(action: &KeyAction) -> Result<(), Failure> {
                 let failure = explain_identity(error);
                 if missing { failure.hint(directory_hint(file)) } else { failure }
             })?;
-            let (public, node) = (admission::hex(&key.key()), key.node());
+            let (public, node) = (hex(&key.key().0), key.node());
             output::put(format!("made an identity in {}\nkey {public}\nnode {node}\n", file.display()).as_bytes())
         }
         KeyAction::Allow { list, key, name, signer } => admission_list::allow(list, key, name, signer),

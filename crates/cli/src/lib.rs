@@ -8,6 +8,7 @@ pub mod admission_list;
 pub mod args;
 pub mod commands;
 pub mod crash;
+pub mod events;
 pub mod field_key;
 pub mod images;
 pub mod nearest;
@@ -88,6 +89,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
             run_daemon(&options.daemon.clone(), level, args, || plan(options))
         }
         Command::Status(options) => commands::status(&options),
+        Command::Events(options) => events::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
         Command::Cat(options) => commands::cat(&options),

@@ -27,7 +27,7 @@ use vfield_daemon::admission::AdmissionFiles;
 use vfield_daemon::key_files::KeyFiles;
 use vfield_daemon::members;
 use vfield_daemon::plan::user::User;
-use vfield_daemon::plan::{Places, Plan};
+use vfield_daemon::plan::{HttpPlan, Places, Plan};
 use vfield_daemon::values::device::DeviceKind;
 use vfield_daemon::values::image::ImageName;
 use vfield_daemon::values::store::Store;
@@ -123,7 +123,7 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
     // in wake-ups, by a fifth of a storm's throughput, than it brings.
     let half = || NonZeroUsize::new(cores().get().div_ceil(2)).unwrap_or(NonZeroUsize::MIN);
     let threads = daemon.threads.map_or_else(half, NonZeroUsize::from);
-    let overlay = overlay::plan(&daemon)?;
+    let (overlay, http) = (overlay::plan(&daemon)?, http(&daemon)?);
     let (control, json, sandbox) = (daemon.control.control, daemon.json, daemon.sandbox.unwrap_or_default());
     let device = daemon.device.or(daemon.ublk.then_some(DeviceKind::Ublk));
     if daemon.user.is_some() && (device.is_some() || daemon.mount.is_some()) {
@@ -144,6 +144,7 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
         sandbox,
         root,
         user,
+        http,
         members,
         json,
         threads,
@@ -152,6 +153,21 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
         read_volume: |config, given| Ok(Settings::load(Some(config))?.volume(given)),
         warnings,
     })
+}
+
+/// Where the dashboard is to be. All addresses of a machine are more than most people mean.
+fn http(daemon: &DaemonOptions) -> Result<Option<HttpPlan>, Failure> {
+    let Some(address) = &daemon.http else { return Ok(None) };
+    let addr = address.resolve()?;
+    if addr.ip().is_multicast() || addr.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        let fact = format!("--http: {address} is not an address of one machine");
+        return Err(Failure::usage(fact).hint("give an address of this machine, or a port alone for 127.0.0.1"));
+    }
+    if addr.ip().is_unspecified() && !daemon.http_public {
+        let fact = format!("--http {address} shows names and addresses to every network of this machine");
+        return Err(Failure::usage(fact).hint("give one address, or add --http-public if that is meant"));
+    }
+    Ok(Some(HttpPlan { addr, names: daemon.http_name.clone() }))
 }
 
 /// A plan with more to tell.

@@ -21,6 +21,7 @@ use vfield_console::values::size::Size;
 use vfield_console::volume::Volume;
 use vfield_control::values::endpoint::Endpoint;
 use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::overlay::OverlayPlace;
 use vfield_daemon::values::sandbox::SandboxMode;
@@ -64,6 +65,9 @@ pub struct Settings {
     allow_rollback: bool,
     members: Option<PathBuf>,
     retry: Option<Retry>,
+    http: Option<HttpAddress>,
+    http_name: OneOrMany<String>,
+    http_public: bool,
     control: Option<PathBuf>,
     json: bool,
     verbose: u8,
@@ -167,6 +171,9 @@ impl Settings {
         fill(&mut options.admission_trust, &self.admission_trust);
         options.members = options.members.or(self.members);
         options.retry = options.retry.or(self.retry);
+        options.http = options.http.or(self.http);
+        fill(&mut options.http_name, &self.http_name);
+        options.http_public |= self.http_public;
         options.control.control = options.control.control.or(self.control);
         options.json |= self.json;
         options.sandbox = options.sandbox.or(self.sandbox);

@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod client;
+pub mod events;
 pub mod fd_message;
 mod impostor;
 pub mod message;

@@ -5,6 +5,7 @@
 //! line is followed by so many raw bytes. Input is hostile until [`Request::parse`]
 //! returned it.
 
+use super::events::EventStatus;
 use super::offer::{ExportStatus, MemoryStatus};
 use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,18 @@ pub const REPLY_BYTES_MAX: usize = 64 << 20;
 pub enum Request {
     /// The daemon's view; answered by [`Reply::Status`].
     Status,
+    /// What the daemon did last, and what those did whose memory it took over; answered by
+    /// [`Reply::Events`], again and again if it is followed.
+    Events {
+        /// Only events with higher numbers.
+        #[serde(default)]
+        after: u64,
+        /// At most so many; the last ones.
+        most: usize,
+        /// Go on with later ones as they come.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        follow: bool,
+    },
     /// Answered by [`Reply::Reached`] once `until` holds, or by [`Reply::TimedOut`].
     Wait {
         /// The awaited condition.
@@ -147,6 +160,11 @@ pub enum Reply {
     Status {
         /// The daemon's view.
         status: Box<DaemonStatus>,
+    },
+    /// Events, the oldest first.
+    Events {
+        /// Each of them.
+        events: Vec<EventStatus>,
     },
     /// The condition holds.
     Reached,
@@ -299,6 +317,7 @@ mod tests {
             Just(Request::Status),
             Just(Request::ReloadKeys),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
+            any::<(u64, usize, bool)>().prop_map(|(after, most, follow)| Request::Events { after, most, follow }),
             any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {
                 timeout_ms,
                 force,

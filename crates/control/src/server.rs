@@ -3,6 +3,7 @@
 //! Knows the protocol and not the node: what orders do is behind [`Daemon`], which a test
 //! implements over bytes in memory. One task for each connection, one request for each connection.
 
+use super::events::EventStatus;
 use super::message::{DaemonStatus, Reply, Request, Serve};
 use super::order;
 use crate::values::until::Until;
@@ -41,6 +42,12 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Returns once `until` holds, or with the reason why it never will.
     fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>>;
+
+    /// Its events with numbers above `after`, the oldest first; of those the last `most`.
+    fn events(&self, after: u64, most: usize) -> Vec<EventStatus>;
+
+    /// Returns once there is such an event.
+    fn await_events(&self, after: u64) -> Pending<'_, ()>;
 
     /// An image by name, id, or the beginning of an id.
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply>;
@@ -147,6 +154,7 @@ async fn answer(
             Ok(status) => Reply::Status { status: Box::new(status) },
             Err(reply) => reply,
         },
+        Request::Events { after, most, follow } => return tell_events(daemon, (after, most), follow, writer).await,
         Request::Wait { until, timeout_ms } => {
             let reached = async { daemon.wait(until).await.map_or_else(|reply| reply, |()| Reply::Reached) };
             match timeout_ms.map(Duration::from_millis) {
@@ -174,6 +182,25 @@ async fn answer(
         },
     };
     writer.write_all(&reply.line()).await
+}
+
+/// Sends the events, and those to come for as long as the client listens.
+async fn tell_events(
+    daemon: &dyn Daemon,
+    (mut after, most): (u64, usize),
+    follow: bool,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    let mut events = daemon.events(after, most);
+    loop {
+        after = events.last().map_or(after, |event| event.number);
+        writer.write_all(&Reply::Events { events }.line()).await?;
+        if !follow {
+            return Ok(());
+        }
+        daemon.await_events(after).await;
+        events = daemon.events(after, usize::MAX);
+    }
 }
 
 /// Sends a part of an image; the reply that closes it.

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use vfield_block::extent::Extent;
 use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_control::client::Client;
+use vfield_control::events::EventStatus;
 use vfield_control::fd_message;
 use vfield_control::message::{DaemonStatus, Reply, Request, Serve};
 use vfield_control::server::{Daemon, Pending, Server};
@@ -79,6 +80,16 @@ impl Daemon for Fake {
             Until::Ready | Until::Filled => Box::pin(async { Ok(()) }),
             Until::Covered(_) => Box::pin(std::future::pending()),
         }
+    }
+
+    fn events(&self, after: u64, most: usize) -> Vec<EventStatus> {
+        let event = |number| EventStatus { number, ..EventStatus::default() };
+        let first = (after + 1).max(4u64.saturating_sub(most as u64));
+        (first..=3).map(event).collect()
+    }
+
+    fn await_events(&self, after: u64) -> Pending<'_, ()> {
+        if after < 3 { Box::pin(async {}) } else { Box::pin(std::future::pending()) }
     }
 
     fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
@@ -175,6 +186,23 @@ fn cat(stage: &Stage, offset: u64, length: Option<u64>) -> Result<Vec<u8>, Strin
             read => all.extend_from_slice(&buffer[..read]),
         }
     }
+}
+
+#[test]
+fn events_come_once_or_as_they_happen() {
+    let stage = Stage::new();
+    let ask = |after, most, follow| stage.ask(&Request::Events { after, most, follow });
+    let numbers = |client: &mut Client| match client.reply() {
+        Ok(Reply::Events { events }) => events.iter().map(|event| event.number).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(numbers(&mut ask(0, 2, false)), [2, 3]);
+    assert!(numbers(&mut ask(3, 2, false)).is_empty());
+    // The fake has all three at once; afterwards there is nothing more to say.
+    assert_eq!(numbers(&mut ask(1, 9, true)), [2, 3]);
+    let mut once = ask(0, 1, false);
+    assert_eq!(numbers(&mut once), [3]);
+    assert!(once.reply().is_err());
 }
 
 #[test]

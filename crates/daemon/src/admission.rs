@@ -56,7 +56,7 @@ impl AdmissionFiles {
         verify(SignedList { text, signature }, signers).map(Some).map_err(|why| {
             let hint = match why {
                 BadAdmission::Signature(_) => "sign it again with a key that --admission-trust names",
-                BadAdmission::List(_) => "mend the line, and sign the list again",
+                BadAdmission::List { .. } => "mend the line, and sign the list again",
             };
             refused(&why.to_string()).hint(hint)
         })

@@ -7,6 +7,8 @@
 
 pub mod admission;
 mod announce;
+mod dashboard;
+mod events;
 mod exports;
 pub mod guard;
 mod images;
@@ -25,6 +27,8 @@ mod signals;
 mod start_error;
 pub mod values;
 
+use crate::dashboard::Dashboard;
+use crate::events::{Events, SharedKeeper};
 use crate::keeper::service_manager;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
@@ -59,17 +63,24 @@ const DESCRIPTORS: u64 = 8192;
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 
 /// Runs until told to end.
-pub fn run(plan: Plan, console: Console) -> Result<(), Failure> {
+pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
     let (place, listener) = Place::take(plan.control.as_deref())?;
     plan.warnings.iter().for_each(|warning| console.warn(warning));
     take_descriptors();
+    let (events, keeper) = SharedKeeper::split(plan.node.keeper.take());
+    plan.node.keeper = keeper;
+    let events = Arc::new(events);
+    events.add(dashboard::now_ms(), "started", &format!("vfield {} started", env!("CARGO_PKG_VERSION")));
     // It may have to be made first, and then be left.
     let prepared = overlays::prepare(plan.overlay.clone())?;
     let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
-    let result = runtime.block_on(live(plan, prepared, (place, listener), sandbox, &console, &reporter));
+    let life = live(plan, prepared, (place, listener), sandbox, &console, &reporter, Arc::clone(&events));
+    let result = runtime.block_on(life);
+    let end = result.as_ref().map_or_else(|failure| format!("ended: {}", failure.fact()), |()| "ended".to_owned());
+    events.add(dashboard::now_ms(), "ended", &end);
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
@@ -101,17 +112,25 @@ async fn live(
     sandbox: Sandbox,
     console: &Console,
     reporter: &Reporter,
+    remembered: Arc<Events>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
-    let (handler, mut orders) = RequestHandler::new(place.path(), plan.key_files.clone(), plan.admission.clone());
+    let files = (plan.key_files.clone(), plan.admission.clone());
+    let (handler, mut orders) = RequestHandler::new(place.path(), files, Arc::clone(&remembered));
     let reloader = Reloader::new(&plan, Arc::clone(&handler), console.clone());
+    let _dashboard = Dashboard::start(plan.http.as_ref(), handler.clone(), console).await?;
     let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
     let hashing = Arc::clone(&handler);
-    let events = reporter.sink(move |event| hashing.hear(event));
+    let events = reporter.sink(move |event| {
+        hashing.hear(event);
+        if let Some((word, text)) = report::remembered(event) {
+            remembered.add(dashboard::now_ms(), word, &text);
+        }
+    });
     // The address of another process with this node's identity.
     let mut outdone = None;
     let started = tokio::select! {

@@ -8,6 +8,7 @@ use crate::key_files::KeyFiles;
 use crate::values::device::DeviceKind;
 use crate::values::sandbox::SandboxMode;
 use overlay::OverlayPlan;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use user::User;
@@ -43,6 +44,8 @@ pub struct Plan {
     pub root: bool,
     /// Who serves, once everything is set up; nobody else if nothing is said.
     pub user: Option<User>,
+    /// Where the dashboard is, if anywhere.
+    pub http: Option<HttpPlan>,
     /// Where members are remembered over a death.
     pub members: Option<PathBuf>,
     /// Logs in JSON.
@@ -74,6 +77,15 @@ pub struct Places {
     pub device: Option<DeviceKind>,
 }
 
+/// Where the dashboard is to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpPlan {
+    /// The address to listen at.
+    pub addr: SocketAddr,
+    /// Names of this machine that clients may use.
+    pub names: Vec<String>,
+}
+
 impl Plan {
     /// The TCP ports on which it listens; 0 is any that is free.
     pub fn tcp_ports(&self) -> impl Iterator<Item = u16> {
@@ -81,7 +93,7 @@ impl Plan {
             nbd::Address::Tcp(addr) => Some(addr.port()),
             nbd::Address::Unix(_) => None,
         });
-        exported.chain([self.node.listen.port()])
+        exported.chain([self.node.listen.port()]).chain(self.http.iter().map(|http| http.addr.port()))
     }
 }
 

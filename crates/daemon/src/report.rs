@@ -203,6 +203,40 @@ impl Teller {
     }
 }
 
+/// The word and the text of an event that is remembered; `None` for the steps of progress.
+pub fn remembered(event: &Event) -> Option<(&'static str, String)> {
+    match event {
+        Event::Warning(text) => Some(("warning", text.clone())),
+        event => Some((word(event), line(event, true)?.replace("\n ", ";"))),
+    }
+}
+
+/// The name of an event in JSON. Scripts depend on it: it is never renamed.
+const fn word(event: &Event) -> &'static str {
+    match event {
+        Event::Hashing { .. } => "hashing",
+        Event::Published { .. } => "published",
+        Event::Listening { .. } => "listening",
+        Event::BootstrapFailed { .. } => "bootstrap_failed",
+        Event::NoImages => "no_images",
+        Event::Readdressed { .. } => "readdressed",
+        Event::Reachable { .. } => "reachable",
+        Event::ReadWaits { .. } => "read_waits",
+        Event::Admission { .. } => "admission",
+        Event::ReadGoesOn { .. } => "read_goes_on",
+        Event::Joined { .. } => "joined",
+        Event::Capped { .. } => "capped",
+        Event::Filling { .. } => "filling",
+        Event::TakenOver { .. } => "taken_over",
+        Event::Filled { .. } => "filled",
+        Event::Covered { .. } => "covered",
+        Event::Uncovered { .. } => "uncovered",
+        Event::NodeGone { .. } => "node_gone",
+        Event::NodeJoined { .. } => "node_joined",
+        Event::Warning(_) => "warning",
+    }
+}
+
 /// The log line of an event; `None` for work with a bar, and for details without `--verbose`.
 fn line(event: &Event, verbose: bool) -> Option<String> {
     match event {
@@ -284,37 +318,38 @@ fn hold_text(size_bytes: u64, capacity_bytes: u64, whole: bool) -> String {
 }
 
 fn tell_json(event: &Event) {
+    let word = word(event);
     macro_rules! tell {
-        ($name:literal, $($field:tt)*) => { tracing::info!(target: EVENTS, event = $name, $($field)*) };
+        ($($field:tt)*) => { tracing::info!(target: EVENTS, event = word, $($field)*) };
     }
     match event {
-        Event::Hashing { image, done_bytes, total_bytes } => tell!("hashing", image, done_bytes, total_bytes),
-        Event::Published { image, id, size_bytes } => tell!("published", image, id, size_bytes),
-        Event::Listening { addr } => tell!("listening", %addr),
-        Event::BootstrapFailed { addr, why } => tell!("bootstrap_failed", %addr, why),
-        Event::NoImages => tell!("no_images",),
-        Event::Readdressed { from, to } => tell!("readdressed", %from, %to),
-        Event::Reachable { addr } => tell!("reachable", %addr),
+        Event::Hashing { image, done_bytes, total_bytes } => tell!(image, done_bytes, total_bytes),
+        Event::Published { image, id, size_bytes } => tell!(image, id, size_bytes),
+        Event::Listening { addr } => tell!(%addr),
+        Event::BootstrapFailed { addr, why } => tell!(%addr, why),
+        Event::NoImages => tell!(),
+        Event::Readdressed { from, to } => tell!(%from, %to),
+        Event::Reachable { addr } => tell!(%addr),
         Event::ReadWaits { image, chunk, for_s, why, holder } => {
             let holder = holder.as_ref().map(|holder| holder.addr.to_string());
-            tell!("read_waits", image, chunk, for_s, why, holder)
+            tell!(image, chunk, for_s, why, holder)
         }
-        Event::Admission { timestamp, allowed, revoked } => tell!("admission", timestamp, allowed, revoked),
-        Event::ReadGoesOn { image, for_s } => tell!("read_goes_on", image, for_s),
+        Event::Admission { timestamp, allowed, revoked } => tell!(timestamp, allowed, revoked),
+        Event::ReadGoesOn { image, for_s } => tell!(image, for_s),
         Event::Joined { image, id, size_bytes, capacity_bytes, .. } => {
-            tell!("joined", image, id, size_bytes, capacity_bytes)
+            tell!(image, id, size_bytes, capacity_bytes)
         }
         Event::Capped { image, capacity_bytes, default_bytes } => {
-            tell!("capped", image, capacity_bytes, default_bytes)
+            tell!(image, capacity_bytes, default_bytes)
         }
-        Event::Filling { image, held_bytes, goal_bytes } => tell!("filling", image, held_bytes, goal_bytes),
-        Event::TakenOver { image, adopted_bytes, spoiled } => tell!("taken_over", image, adopted_bytes, spoiled),
-        Event::Filled { image, held_bytes } => tell!("filled", image, held_bytes),
-        Event::Covered { image } => tell!("covered", image),
-        Event::Uncovered { image } => tell!("uncovered", image),
-        Event::NodeGone { node, addr, how } => tell!("node_gone", node, %addr, how = how.name()),
-        Event::NodeJoined { node, addr } => tell!("node_joined", node, %addr),
-        Event::Warning(text) => tracing::warn!(target: EVENTS, event = "warning", "{text}"),
+        Event::Filling { image, held_bytes, goal_bytes } => tell!(image, held_bytes, goal_bytes),
+        Event::TakenOver { image, adopted_bytes, spoiled } => tell!(image, adopted_bytes, spoiled),
+        Event::Filled { image, held_bytes } => tell!(image, held_bytes),
+        Event::Covered { image } => tell!(image),
+        Event::Uncovered { image } => tell!(image),
+        Event::NodeGone { node, addr, how } => tell!(node, %addr, how = how.name()),
+        Event::NodeJoined { node, addr } => tell!(node, %addr),
+        Event::Warning(text) => tracing::warn!(target: EVENTS, event = word, "{text}"),
     }
 }
 

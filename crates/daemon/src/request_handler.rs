@@ -3,6 +3,8 @@
 //! Owns the daemon's stage (starting, running, leaving) and the queue of leave orders. Called by
 //! the control server; it knows no sockets.
 
+use super::dashboard;
+use super::events::Events;
 use super::images::Images;
 use super::overlays::Overlays;
 use crate::admission::AdmissionFiles;
@@ -16,11 +18,13 @@ use vfield_block::source::BlockSource;
 use vfield_console::bar::percent;
 use vfield_console::failure::Failure;
 use vfield_console::log::EVENTS;
+use vfield_control::events::EventStatus;
 use vfield_control::message::{DaemonStatus, Reply, STATUS_FORMAT, Serve};
 use vfield_control::offer::MemoryStatus;
 use vfield_control::selection;
 use vfield_control::server::{Daemon, Pending};
 use vfield_control::values::until::Until;
+use vfield_dashboard::view::{EVENTS_SHOWN, RING_CELLS, Source, View};
 use vfield_machine::memory;
 use vfield_node::Node;
 use vfield_node::event::Event;
@@ -56,6 +60,7 @@ pub struct RequestHandler {
     control: String,
     key_files: KeyFiles,
     admission: AdmissionFiles,
+    events: Arc<Events>,
 }
 
 /// An order to leave.
@@ -90,8 +95,12 @@ impl Orders {
 
 impl RequestHandler {
     /// The handler of a starting daemon with its control socket at `control`, its keys in
-    /// `key_files`, and its list in `admission`.
-    pub fn new(control: &Path, key_files: KeyFiles, admission: AdmissionFiles) -> (Arc<Self>, Orders) {
+    /// `key_files`, its list in `admission`, and its last `events`.
+    pub fn new(
+        control: &Path,
+        (key_files, admission): (KeyFiles, AdmissionFiles),
+        events: Arc<Events>,
+    ) -> (Arc<Self>, Orders) {
         let (leaves, orders) = mpsc::channel(1);
         let handler = Self {
             stage: watch::Sender::new(Stage::Starting),
@@ -100,6 +109,7 @@ impl RequestHandler {
             control: control.display().to_string(),
             key_files,
             admission,
+            events,
         };
         (Arc::new(handler), Orders(orders))
     }
@@ -146,6 +156,20 @@ impl RequestHandler {
         Ok(Some(format!("admission list signed at {signed}: {allowed} allowed, {revoked} revoked")))
     }
 
+    fn status_of(&self, running: &Running) -> DaemonStatus {
+        let node = running.node.status();
+        DaemonStatus {
+            format: STATUS_FORMAT,
+            memory: memory_of(&node),
+            node,
+            exports: running.images.places(),
+            overlays: running.overlays.status(),
+            sandbox: running.sandbox.clone(),
+            control: self.control.clone(),
+            pid: std::process::id(),
+        }
+    }
+
     fn running(&self) -> Result<Arc<Running>, Reply> {
         match &*self.stage.borrow() {
             Stage::Running(running) => Ok(Arc::clone(running)),
@@ -155,6 +179,29 @@ impl RequestHandler {
                 Err(Reply::Starting { doing })
             }
         }
+    }
+}
+
+impl Source for RequestHandler {
+    fn look(&self, asks: bool) -> Pending<'_, Result<View, String>> {
+        Box::pin(async move {
+            let running = self.running().map_err(|reply| match reply {
+                Reply::Starting { doing } => doing,
+                _ => "the daemon is leaving".to_owned(),
+            })?;
+            if asks {
+                // Spectators come again and see what the checks found.
+                running.node.inquire(Duration::ZERO).await;
+            }
+            Ok(View {
+                status: self.status_of(&running),
+                picture: running.node.picture(RING_CELLS),
+                delays: running.node.delays(),
+                events: self.events.after(0, EVENTS_SHOWN),
+                processor_s: dashboard::processor_s(),
+                at_ms: dashboard::now_ms(),
+            })
+        })
     }
 }
 
@@ -179,18 +226,16 @@ impl Daemon for RequestHandler {
         Box::pin(async {
             let running = self.running()?;
             running.node.inquire(VERIFIED_WITHIN).await;
-            let node = running.node.status();
-            Ok(DaemonStatus {
-                format: STATUS_FORMAT,
-                memory: memory_of(&node),
-                node,
-                exports: running.images.places(),
-                overlays: running.overlays.status(),
-                sandbox: running.sandbox.clone(),
-                control: self.control.clone(),
-                pid: std::process::id(),
-            })
+            Ok(self.status_of(&running))
         })
+    }
+
+    fn events(&self, after: u64, most: usize) -> Vec<EventStatus> {
+        self.events.after(after, most)
+    }
+
+    fn await_events(&self, after: u64) -> Pending<'_, ()> {
+        Box::pin(self.events.await_after(after))
     }
 
     fn wait(&self, until: Until) -> Pending<'_, Result<(), Reply>> {

@@ -3,6 +3,7 @@
 //! A value that exists is valid: parsing is the only way to make one.
 
 pub mod device;
+pub mod http;
 pub mod image;
 pub mod overlay;
 pub mod sandbox;
@@ -10,6 +11,7 @@ pub mod store;
 pub mod user;
 
 vfield_console::written! {
+    http::HttpAddress: "an address or a port",
     image::ImageName: "the name of an image",
     image::Wanted: "the name or id of an image",
     overlay::OverlayPlace: "\"ram\" or a directory",

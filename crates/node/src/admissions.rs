@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::log_limit::LogLimit;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -36,8 +36,9 @@ pub struct Admissions {
     /// Lists asked for within a second: since when, and how many.
     asked: Mutex<(Instant, u32)>,
     turned_away: AtomicU64,
-    /// A list that cannot be read here was logged.
-    unreadable: AtomicBool,
+    /// The latest list that a trusted signer signed and that cannot be read here. A later version
+    /// of this program may have made it.
+    unreadable: Mutex<Version>,
     log_limit: LogLimit,
 }
 
@@ -49,7 +50,7 @@ impl Admissions {
             in_force: watch::Sender::new(list.map(Arc::new)),
             asked: Mutex::new((Instant::now(), 0)),
             turned_away: AtomicU64::new(0),
-            unreadable: AtomicBool::new(false),
+            unreadable: Mutex::default(),
             log_limit: LogLimit::default(),
         }
     }
@@ -78,7 +79,7 @@ impl Admissions {
     pub fn question(&self) -> Option<Vec<u8>> {
         let mut signers = self.trusted.as_ref()?.digests();
         signers.truncate(SIGNERS_MAX);
-        Some(wire::list_question_frame(0, &ListQuestion { version: self.version(), signers }))
+        Some(wire::list_question_frame(0, &ListQuestion { version: self.latest_seen(), signers }))
     }
 
     /// The list for a node that asked, if it is later and of a signer that the node trusts.
@@ -90,7 +91,7 @@ impl Admissions {
 
     /// True if this node asks the asker in turn, since that has a later list.
     pub fn asks_back(&self, question: &ListQuestion) -> bool {
-        if self.trusted.is_none() || question.version <= self.version() {
+        if self.trusted.is_none() || question.version <= self.latest_seen() {
             return false;
         }
         let (mut asked, now) = (self.asked.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
@@ -107,10 +108,10 @@ impl Admissions {
         match admission::verify(list, trusted) {
             Ok(list) => Ok(Some(list)),
             Err(BadAdmission::Signature(_)) => Err(WireError::Field("signature")),
-            // A later version of this program may have taken it up. It comes with each exchange, so
-            // it is logged once.
-            Err(BadAdmission::List(why)) => {
-                if !self.unreadable.swap(true, Ordering::Relaxed) {
+            Err(BadAdmission::List { why, version }) => {
+                let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+                if version > *unreadable {
+                    *unreadable = version;
                     tracing::warn!("a signed admission list is not enforced here, since it cannot be read: {why}");
                 }
                 Ok(None)
@@ -118,8 +119,11 @@ impl Admissions {
         }
     }
 
-    fn version(&self) -> Version {
-        self.in_force().map(|list| list.version).unwrap_or_default()
+    /// The version of the latest list that was here, whether it can be read or not. No node sends
+    /// it again.
+    fn latest_seen(&self) -> Version {
+        let in_force = self.in_force().map(|list| list.version).unwrap_or_default();
+        in_force.max(*self.unreadable.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the list by a later one; false if it is not later.
@@ -257,6 +261,21 @@ mod tests {
         assert!(old.asks_back(&question(&new)) && !new.asks_back(&question(&old)) && !new.asks_back(&question(&new)));
         assert!(new.replace(Arc::new(list(7))) && !new.replace(Arc::new(list(7))) && !new.replace(Arc::new(list(6))));
         assert_eq!(new.in_force().map(|list| list.version.timestamp), Some(7));
+    }
+
+    /// It has up to a mebibyte, and each exchange of snapshots would bring it.
+    #[test]
+    fn a_list_that_cannot_be_read_is_sent_once() {
+        let here = admissions(Some(list(5)));
+        let unreadable = SignedList { text: "hello\n".to_owned(), signature: SIGNATURE.to_owned() };
+        let signed = TrustedKeys::read(&[key()]).unwrap().unwrap().verify(b"hello\n", SIGNATURE).unwrap();
+        let there = admissions(Some(Verified { version: Version::of(&unreadable.text, signed.timestamp), ..list(6) }));
+        assert!(there.answer(&question(&here)).is_some() && here.asks_back(&question(&there)));
+        assert_eq!(here.judge(unreadable), Ok(None));
+        assert!(there.answer(&question(&here)).is_none() && !here.asks_back(&question(&there)), "it comes again");
+        assert_eq!(here.in_force().map(|list| list.version.timestamp), Some(5), "the readable one stays in force");
+        let next = admissions(Some(list(signed.timestamp + 1)));
+        assert!(next.answer(&question(&here)).is_some(), "a later one comes");
     }
 
     /// Whoever invents later lists causes few questions.

@@ -9,6 +9,7 @@ pub mod bootstrap;
 mod changed;
 pub mod config;
 mod connection;
+pub mod delays;
 pub mod driver;
 mod entry;
 pub mod event;

@@ -10,6 +10,7 @@ pub use start_error::StartError;
 use crate::admissions::{Admissions, not_admitted};
 use crate::bootstrap;
 use crate::config::{ImageSelector, NodeConfig};
+use crate::delays::Delays;
 use crate::driver::{Driver, Trust};
 use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
@@ -37,6 +38,8 @@ use vfield_block::source::BlockSource;
 use vfield_core::config::Config;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
+use vfield_core::inquiry::Purpose;
+use vfield_core::node::picture::Picture;
 use vfield_core::node::{ImageView, Input, Node as Core};
 use vfield_core::signing::Signatures as _;
 use vfield_trust::admission::Verified;
@@ -217,6 +220,16 @@ impl Node {
         report::status(&self.driver, self.started.elapsed())
     }
 
+    /// Its picture of the field at this moment, with `cells` parts of each ring.
+    pub fn picture(&self, cells: u64) -> Picture {
+        self.driver.look(|core| core.picture(cells))
+    }
+
+    /// For how long reads waited, since the node started.
+    pub fn delays(&self) -> Delays {
+        self.driver.counters.delays.report()
+    }
+
     /// Returns once `condition` holds.
     pub async fn wait(&self, condition: Condition) {
         let mut changes = self.driver.changes();
@@ -228,7 +241,7 @@ impl Node {
         };
         while !holds() {
             if let Condition::Covered(times) = condition {
-                self.driver.apply(Input::Inquire { times, parts: false });
+                self.driver.apply(Input::Inquire { times, purpose: Purpose::Wait });
             }
             // Second copies that others hold come with gossip, of which no event tells.
             if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, changes.changed()).await {
@@ -237,11 +250,11 @@ impl Node {
         }
     }
 
-    /// Somebody asks how well the images are covered: for a minute it verifies the stores' claims.
-    /// Returns when that is done, or after `bound`.
+    /// Somebody looks how well the images are covered: for a minute it verifies the stores' claims,
+    /// in a small share of its link. Returns when that is done, or after `bound`.
     pub async fn inquire(&self, bound: Duration) {
         let mut changes = self.driver.changes();
-        self.driver.apply(Input::Inquire { times: 1, parts: false });
+        self.driver.apply(Input::Inquire { times: 1, purpose: Purpose::Look });
         let unverified = |view: &ImageView| view.coverage.multiplicity_min > 0 && view.verified.multiplicity_min == 0;
         let verified = async {
             while self.driver.look(|core| core.images().iter().any(unverified)) && changes.changed().await.is_ok() {}
@@ -258,7 +271,7 @@ impl Node {
     /// The same, once others had time, `bound` at most, to show what they hold.
     pub async fn verified_sole(&self, bound: Duration) -> Vec<Sole> {
         let unverified = || self.driver.look(|core| core.sole_chunks() > core.unclaimed_chunks());
-        let inquire = || self.driver.apply(Input::Inquire { times: 1, parts: true });
+        let inquire = || self.driver.apply(Input::Inquire { times: 1, purpose: Purpose::Leave });
         wait_while(|| unverified().then(inquire).is_some(), bound).await;
         self.sole()
     }

@@ -8,10 +8,11 @@ use crate::image::LocalImage;
 use crate::survey;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vfield_block::extent::Extent;
 use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError, Reading, Urgency};
 use vfield_core::chunk::Chunk;
+use vfield_core::doubling::Doubling;
 use vfield_core::fetch::Token;
 use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
@@ -23,11 +24,9 @@ const WANT_BYTES: u64 = 4 << 20;
 const RUNS_MAX: usize = 4096;
 /// First pause after a chunk was evicted before its reader came to it; it doubles each time. If
 /// that happens often, others need the room, and a reader that retries without a pause would take
-/// their CPU time.
-const AGAIN_AFTER: Duration = Duration::from_millis(1);
-/// The longest of these pauses: well below the second in which a read is answered while a node has
-/// its bytes.
-const AGAIN_AFTER_MAX: Duration = Duration::from_millis(256);
+/// their CPU time. The longest is well below the second in which a read is answered while a node
+/// has its bytes.
+const AGAIN_AFTER: Doubling = Doubling { first: Duration::from_millis(1), longest: Duration::from_millis(256) };
 
 /// A reader of one image.
 pub struct ImageReader {
@@ -78,7 +77,7 @@ impl ImageReader {
     /// Waits until the first of `chunks` is here, for the `round`th time, counted from 0.
     async fn wait(&self, chunks: Range<u64>, round: u32) -> Result<(), ReadError> {
         if round > 0 {
-            tokio::time::sleep((AGAIN_AFTER * 2u32.saturating_pow(round - 1)).min(AGAIN_AFTER_MAX)).await;
+            tokio::time::sleep(AGAIN_AFTER.pause(round - 1)).await;
         }
         let token = Token(self.driver.number());
         let answer = self.driver.expect(token);
@@ -103,6 +102,7 @@ impl ImageReader {
             return Ok(pieces);
         }
         self.note(wanted);
+        let since = Instant::now();
         for round in 0.. {
             self.wait(self.image.geometry().covering(wanted), round).await?;
             // The chunk may have been evicted between the core's answer and now; then once more.
@@ -110,6 +110,7 @@ impl ImageReader {
                 break;
             }
         }
+        self.driver.counters.delays.add(since.elapsed());
         Ok(pieces)
     }
 

@@ -1,6 +1,7 @@
 //! Counters of transferred bytes, in all and by peer. Relaxed atomics, for display and for the
 //! measurement of speeds.
 
+use crate::delays::DelayCounters;
 use crate::status::{PeerTraffic, Traffic};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ const PEERS_MAX: usize = 1024;
 /// All counters of a node.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// For how long reads waited.
+    pub delays: DelayCounters,
     from_store: AtomicU64,
     received: AtomicU64,
     table: Mutex<Table>,

@@ -13,8 +13,9 @@ use std::process::Stdio;
 use vfield_control::fd_message;
 use vfield_node::keeper::Keeper;
 
-/// One for each image, of which a machine has a few; further ones are not kept.
-const FILES_MAX: usize = 16;
+/// One for each image, of which a machine has a few, and one for the events; further ones are not
+/// kept.
+const FILES_MAX: usize = 17;
 
 /// The guard's part.
 #[derive(Debug, Default)]

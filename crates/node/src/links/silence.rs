@@ -14,10 +14,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
-use vfield_core::peers::STALL;
+use vfield_core::doubling::Doubling;
+use vfield_core::tuning::STALL;
 
-/// The longest pause between two attempts, in which a connection is tried for up to five seconds.
-const PAUSE_MAX: Duration = Duration::from_secs(20);
+/// Pauses between two attempts. In the longest one a connection is tried for up to five seconds.
+const PAUSE: Doubling = Doubling { first: STALL, longest: Duration::from_secs(20) };
 
 /// A connection that is being made, to the same peer.
 type Dialling<'a, E> = Pin<Box<dyn Future<Output = Result<Connection, E>> + Send + 'a>>;
@@ -67,7 +68,7 @@ impl<'a, E> Silence<'a, E> {
                 self.attempts = 0;
                 self.look_at(since + patience);
             } else {
-                let pause = (STALL * 2u32.saturating_pow(self.attempts)).min(PAUSE_MAX);
+                let pause = PAUSE.pause(self.attempts);
                 if self.dialling.is_none() && self.attempted.is_none_or(|last| last.elapsed() >= pause) {
                     (self.attempts, self.attempted) = (self.attempts + 1, Some(Instant::now()));
                     self.dialling = Some((self.dial)());

@@ -9,7 +9,7 @@ use crate::status::{
     SignatureStatus, Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
 use std::time::Duration;
-use vfield_core::admission;
+use vfield_core::hex::hex;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Tally;
@@ -51,7 +51,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         traffic,
         peers,
         field: field(driver),
-        identity: IdentityStatus { key: admission::hex(&driver.key.key()), lasting: driver.lasting_key },
+        identity: IdentityStatus { key: hex(&driver.key.key().0), lasting: driver.lasting_key },
         admission: driver.admissions.in_force().map(|list| admission_list(driver, &list)),
         misdeeds: misdeeds(driver),
         warnings,
@@ -157,7 +157,7 @@ fn zone(me: Option<&MemberView>, zones: &ZonesView) -> ZoneStatus {
 fn nodes(members: Vec<MemberView>, zones: &ZonesView) -> Vec<NodeStatus> {
     let near = members.into_iter().map(|member| NodeStatus {
         gateway: zones.near.contains(&member.identity.node),
-        key: admission::hex(&member.key),
+        key: hex(&member.key.0),
         capacity_bytes: member.capacity_bytes,
         held_bytes: member.held_bytes,
         origin_of: member.origin_of,

@@ -16,18 +16,18 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use vfield_core::doubling::Doubling;
 
-/// Wait of the first connection after the first offence; doubled with each offence.
-const PAUSE: Duration = Duration::from_millis(2);
-/// Longest wait: a third of the silence after which a reader asks another peer (`HEDGE_AFTER`, 300
-/// ms). A longer one would let an attacker behind the same address delay honest reads.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Wait of the first connection after the first offence; doubled with each offence. The longest is
+/// a third of the silence after which a reader asks another peer (`HEDGE_AFTER`, 300 ms). A longer
+/// one would let an attacker behind the same address delay honest reads.
+const PAUSE: Doubling = Doubling { first: Duration::from_millis(2), longest: Duration::from_millis(100) };
 /// How long an offence of an address is remembered.
 const REMEMBER: Duration = Duration::from_secs(30);
 /// Most remembered addresses, 64 KiB of memory; the one whose last offence is oldest makes room.
 const OFFENDERS_MAX: usize = 1024;
 
-const _: () = assert!(PAUSE_MAX.as_millis() * 3 <= vfield_core::config::HEDGE_AFTER.as_millis());
+const _: () = assert!(PAUSE.longest.as_millis() * 3 <= vfield_core::tuning::HEDGE_AFTER.as_millis());
 
 /// The offences of each address.
 #[derive(Debug, Default)]
@@ -56,8 +56,7 @@ impl Offenders {
     pub fn pause(&self, ip: IpAddr, now: Instant) -> Duration {
         let offence = self.offences().get(&origin_of(ip)).copied();
         let recent = offence.filter(|offence| now.duration_since(offence.last) < REMEMBER);
-        recent
-            .map_or(Duration::ZERO, |offence| (PAUSE * 2u32.saturating_pow((offence.times - 1).min(16))).min(PAUSE_MAX))
+        recent.map_or(Duration::ZERO, |offence| PAUSE.pause(offence.times - 1))
     }
 
     fn offences(&self) -> MutexGuard<'_, HashMap<IpAddr, Offence>> {
@@ -86,8 +85,8 @@ mod tests {
             offenders.charge(bad, now);
             offenders.pause(bad, now)
         });
-        assert_eq!(pauses[0], PAUSE);
-        assert!(pauses.is_sorted() && pauses[99] == PAUSE_MAX, "{pauses:?}");
+        assert_eq!(pauses[0], PAUSE.first);
+        assert!(pauses.is_sorted() && pauses[99] == PAUSE.longest, "{pauses:?}");
         assert_eq!(offenders.pause(good, now), Duration::ZERO);
         assert_eq!(offenders.pause(bad, now + REMEMBER), Duration::ZERO, "it is forgotten");
     }
@@ -96,10 +95,10 @@ mod tests {
     fn a_host_with_a_network_of_addresses_is_one_offender() {
         let (offenders, now) = (Offenders::default(), Instant::now());
         offenders.charge("2001:db8:0:1::5".parse().unwrap(), now);
-        assert_eq!(offenders.pause("2001:db8:0:1:ffff::1".parse().unwrap(), now), PAUSE);
+        assert_eq!(offenders.pause("2001:db8:0:1:ffff::1".parse().unwrap(), now), PAUSE.first);
         assert_eq!(offenders.pause("2001:db8:0:2::5".parse().unwrap(), now), Duration::ZERO);
         offenders.charge("::ffff:198.18.0.1".parse().unwrap(), now);
-        assert_eq!(offenders.pause("198.18.0.1".parse().unwrap(), now), PAUSE);
+        assert_eq!(offenders.pause("198.18.0.1".parse().unwrap(), now), PAUSE.first);
         assert_eq!(offenders.pause("::ffff:198.18.0.2".parse().unwrap(), now), Duration::ZERO);
     }
 

@@ -34,7 +34,7 @@ use vfield_trust::record::Sealer;
 /// Most requests of one connection that are open; more wait in the socket.
 const OPEN_MAX: usize = 1024;
 /// Interval at which a waiting peer hears that its request is in hand: well within the silence
-/// after which it would hedge ([`vfield_core::config::HEDGE_AFTER`]).
+/// after which it would hedge ([`vfield_core::tuning::HEDGE_AFTER`]).
 const BEAT: Duration = Duration::from_millis(50);
 /// A frame is to come whole within this: the longest needs half a megabit a second.
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
