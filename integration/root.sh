@@ -11,11 +11,14 @@ vfield_layers=$vfield_home/layers
 # What a saved overlay may have to wait for: a disk that is slow to appear.
 vfield_disk_seconds=10
 
-# What the initramfs has of its own: trust/*.pub are the only keys that are trusted, initramfs.key is the field's key.
+# What the initramfs has of its own: trust/*.pub are the only keys that are trusted, admission/*.pub the only ones for admission lists,
+# and initramfs.key is the field's key.
 vfield_own=/etc/vfield
-# Where credentials of the machine are: those that its firmware or emulator has, and those that systemd has taken from there.
+# Where credentials of the machine are: those that its firmware or emulator has, those that systemd has taken from there, and encrypted
+# ones, which systemd's stub found beside the kernel's file.
 vfield_firmware=/sys/firmware
 vfield_credentials=/run/credentials
+vfield_encrypted=/.extra
 
 vfield_say() { printf 'vfield: %s\n' "$*" >/dev/console; }
 
@@ -40,7 +43,8 @@ vfield_list() {
 # Fails if there is no such root. Why nothing may be booted although there is one, is in $vfield_refused.
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
-    vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_key='' vfield_refused=''
+    vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_refused=''
+    vfield_admission_trust='' vfield_key='' vfield_identity=''
     # A word is no pattern for names of files.
     set -f
     # shellcheck disable=SC2013 # its words are what is wanted
@@ -66,10 +70,19 @@ vfield_read_command_line() {
             vfield_list "$vfield_value" || vfield_refused="vfield.trust= has no key"
             vfield_trust=$vfield_listed
             ;;
+        vfield.admission_trust=*)
+            vfield_list "$vfield_value" || vfield_refused="vfield.admission_trust= has no key"
+            vfield_admission_trust=$vfield_listed
+            ;;
         # Everybody who hears how machines boot would hear it. What was written is not repeated.
         vfield.key=*)
             vfield_key=$vfield_value
             [ "$vfield_key" = credential ] || vfield_refused="vfield.key= can only be vfield.key=credential: a key on the command line is no secret"
+            ;;
+        vfield.identity=*)
+            vfield_identity=$vfield_value
+            [ "$vfield_identity" = credential ] ||
+                vfield_refused="vfield.identity= can only be vfield.identity=credential: an identity on the command line is no secret"
             ;;
         vfield.store=*) vfield_store=$vfield_value ;;
         vfield.zone=*) vfield_zone=$vfield_value ;;
@@ -85,41 +98,58 @@ vfield_read_command_line() {
     [ -n "$vfield_members$vfield_refused" ]
 }
 
-# The keys that images have to be signed with. Those of the initramfs count alone: what the command line says came over the network.
-vfield_find_trust() {
-    vfield_number=0
-    if [ -d "$vfield_own/trust" ]; then
-        [ -z "$vfield_trust" ] || vfield_say "vfield.trust= is ignored: this initramfs has its own trusted keys"
-        set -- "$vfield_own"/trust/*.pub
+# The keys of an option. Those of a directory of the initramfs count alone: what the command line says came over the network. Called as:
+# vfield_find_signers OPTION WORD DIRECTORY "KEY...".
+vfield_find_signers() {
+    vfield_option=$1 vfield_word=$2 vfield_directory=$vfield_own/$3
+    if [ -d "$vfield_directory" ]; then
+        [ -z "$4" ] || vfield_say "$vfield_word= is ignored: this initramfs has its own trusted keys"
+        set -- "$vfield_directory"/*.pub
         if [ ! -e "$1" ]; then
-            vfield_say "$vfield_own/trust of this initramfs has no key, so no image can be trusted"
+            vfield_say "$vfield_directory of this initramfs has no key, so nothing can be trusted"
             return 1
         fi
     else
         # shellcheck disable=SC2086 # a list of words
-        set -- $vfield_trust
+        set -- $4
     fi
+    vfield_number=0
     for vfield_item in "$@"; do
         case $vfield_item in
         /*)
             vfield_number=$((vfield_number + 1))
-            if ! cp "$vfield_item" "$vfield_home/keys/$vfield_number.pub"; then
+            vfield_copy=/keys/${vfield_option#--}-$vfield_number.pub
+            if ! cp "$vfield_item" "$vfield_home$vfield_copy"; then
                 vfield_say "the trusted key $vfield_item cannot be read"
                 return 1
             fi
-            vfield_item=/keys/$vfield_number.pub
+            vfield_item=$vfield_copy
             ;;
         esac
-        vfield_options="$vfield_options --trust $vfield_item"
+        vfield_options="$vfield_options $vfield_option $vfield_item"
     done
 }
 
-# Prints the machine's credential vfield.key. Fails if there is none.
+# The keys that images, and admission lists, have to be signed with.
+vfield_find_trust() {
+    vfield_find_signers --trust vfield.trust trust "$vfield_trust" &&
+        vfield_find_signers --admission-trust vfield.admission_trust admission "$vfield_admission_trust"
+}
+
+# Prints a credential of the machine. Fails with 1 if there is none, and with 2 if it cannot be decrypted here.
 vfield_read_credential() {
+    for vfield_file in "$vfield_encrypted/credentials/$1.cred" "$vfield_encrypted/global_credentials/$1.cred"; do
+        if [ -e "$vfield_file" ]; then
+            # The drivers of a TPM2, whose key it may need.
+            modprobe -q -a tpm_crb tpm_tis
+            systemd-creds decrypt --name="$1" "$vfield_file" - && return
+            return 2
+        fi
+    done
     modprobe -q qemu_fw_cfg
     modprobe -q dmi_sysfs
-    for vfield_file in "$vfield_firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials/vfield.key/raw" \
-        "$vfield_credentials/@initrd/vfield.key" "$vfield_credentials/@system/vfield.key"; do
+    for vfield_file in "$vfield_firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials/$1/raw" \
+        "$vfield_credentials/@initrd/$1" "$vfield_credentials/@system/$1"; do
         if [ -e "$vfield_file" ]; then
             cat "$vfield_file"
             return
@@ -130,7 +160,7 @@ vfield_read_credential() {
         [ -e "$vfield_file" ] || continue
         vfield_string=$(tr '\n\0' '\r\n' <"$vfield_file" | while read -r vfield_line; do
             case $vfield_line in
-            *io.systemd.credential:vfield.key=*) printf '%s\n' "=${vfield_line##*io.systemd.credential:vfield.key=}" ;;
+            *"io.systemd.credential:$1="*) printf '%s\n' "=${vfield_line##*"io.systemd.credential:$1="}" ;;
             esac
         done)
         if [ -n "$vfield_string" ]; then
@@ -141,18 +171,31 @@ vfield_read_credential() {
     return 1
 }
 
-# The field's key, of the initramfs or the machine. One that is there is used, whatever the command line says.
+# A credential of the machine, for an option. One that is there is used, whatever the command line says. Called as:
+# vfield_find_credential OPTION NAME FILE WHAT-THE-WORD-SAYS WHAT-IT-DOES-WITHOUT.
+vfield_find_credential() {
+    vfield_found=0
+    (umask 077 && vfield_read_credential "$2" >"$vfield_home/keys/$3") || vfield_found=$?
+    if [ $vfield_found = 0 ]; then
+        vfield_options="$vfield_options $1 /keys/$3"
+    elif [ $vfield_found = 2 ]; then
+        vfield_say "the credential $2 cannot be decrypted on this machine, and nothing boots without it"
+        return 1
+    elif [ -n "$4" ]; then
+        vfield_say "$2=credential: this machine has no credential $2, and does not $5 instead"
+        return 1
+    fi
+}
+
+# The field's key, of the initramfs or the machine, and the machine's identity.
 vfield_find_key() {
     if [ -e "$vfield_own/initramfs.key" ]; then
         (umask 077 && cat "$vfield_own/initramfs.key" >"$vfield_home/keys/field.key") || return 1
-    elif ! (umask 077 && vfield_read_credential >"$vfield_home/keys/field.key"); then
-        if [ -n "$vfield_key" ]; then
-            vfield_say "vfield.key=credential: this machine has no credential vfield.key, and does not join an open field instead"
-            return 1
-        fi
-        return 0
+        vfield_options="$vfield_options --field-key /keys/field.key"
+    else
+        vfield_find_credential --field-key vfield.key field.key "$vfield_key" "join an open field" || return 1
     fi
-    vfield_options="$vfield_options --field-key /keys/field.key"
+    vfield_find_credential --identity vfield.identity identity "$vfield_identity" "draw an identity"
 }
 
 # In the daemon's own directory.

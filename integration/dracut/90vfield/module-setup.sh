@@ -17,6 +17,8 @@ installkernel() {
     hostonly='' instmods virtio_blk virtio_scsi nvme ahci sd_mod usb_storage
     # What shows a machine's credentials.
     hostonly='' instmods qemu_fw_cfg dmi_sysfs
+    # The drivers of a TPM2.
+    hostonly='' instmods tpm_crb tpm_tis
 }
 
 install() {
@@ -27,18 +29,23 @@ install() {
     inst_hook cleanup 90 "$moddir/cleanup-vfield.sh"
     inst_script "$moddir/vfieldroot.sh" /sbin/vfieldroot
     dracut_need_initqueue
+    # What decrypts credentials, where the libraries for a TPM2 are installed. systemd loads them when it needs them.
+    if inst_libdir_file 'libtss2-esys.so.0*' 'libtss2-rc.so.0*' 'libtss2-mu.so.0*' 'libtss2-tcti-device.so.0*'; then
+        inst_multiple -o systemd-creds
+    fi
     install_trust
 }
 
 # What is trusted, whatever the command line says. Half of it is not less than all of it.
 install_trust() {
-    local key sysroot=${dracutsysrootdir:-}
-    if [ -d "$sysroot/etc/vfield/trust" ]; then
-        for key in "$sysroot"/etc/vfield/trust/*.pub; do
-            [ -e "$key" ] || { dfatal "vfield: /etc/vfield/trust has no *.pub: no image could be trusted"; exit 1; }
+    local keys key sysroot=${dracutsysrootdir:-}
+    for keys in trust admission; do
+        [ -d "$sysroot/etc/vfield/$keys" ] || continue
+        for key in "$sysroot/etc/vfield/$keys"/*.pub; do
+            [ -e "$key" ] || { dfatal "vfield: /etc/vfield/$keys has no *.pub: nothing could be trusted"; exit 1; }
             inst_simple "${key#"$sysroot"}" || { dfatal "vfield: $key cannot be installed"; exit 1; }
         done
-    fi
+    done
     if [ -e "$sysroot/etc/vfield/initramfs.key" ]; then
         dwarn "vfield: the field's key is in this initramfs: whoever reads the initramfs can join"
         inst_simple /etc/vfield/initramfs.key || { dfatal "vfield: the field's key cannot be installed"; exit 1; }
