@@ -159,6 +159,27 @@ fn same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
+/// A stranger opens so many documents, beginning at README.md's links, before one names the first
+/// file to read.
+#[test]
+fn the_code_is_one_or_two_hops_from_the_readme() {
+    let text = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("a document");
+    let readme = text("README.md");
+    for (guide, first) in [
+        ("docs/howto/add-an-export.md", "daemon/src/exports.rs"),
+        ("docs/howto/add-a-counter.md", "core/src/misdeed.rs"),
+        ("docs/benchmarks/method.md", "scripts/storm-table --only"),
+    ] {
+        assert!(readme.contains(&format!("]({guide})")) && text(guide).contains(first), "{guide}");
+    }
+    assert!(readme.contains("](ARCHITECTURE.md)"));
+    let map = text("ARCHITECTURE.md");
+    for row in ["a read", "how a peer is chosen", "an image's name", "saving an overlay"] {
+        let first = map.lines().find_map(|line| line.strip_prefix(&format!("| {row} | `"))?.split_once('`'));
+        assert!(first.is_some_and(|(file, _)| file.ends_with(".rs")), "{row}");
+    }
+}
+
 #[test]
 fn the_protocol_is_described_in_its_version() {
     let text = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("a file of the project");

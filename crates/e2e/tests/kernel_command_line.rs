@@ -24,6 +24,7 @@ const FIND: &str = r#"
 words=$2 machine=$3
 . "$1"
 vfield_home=$machine/home vfield_own=$machine/own vfield_firmware=$machine/firmware vfield_credentials=$machine/credentials
+vfield_encrypted=$machine/extra PATH=$machine/bin:$PATH
 cat() { if [ $# = 1 ] && [ "$1" = /proc/cmdline ]; then printf '%s\n' "$words"; else command cat "$@"; fi; }
 modprobe() { :; }
 vfield_say() { echo "said: $*"; }
@@ -110,8 +111,8 @@ fn a_trusted_key_of_the_command_line_counts_where_the_initramfs_has_none() -> Ou
     assert_eq!(read("root=vfield:os@a vfield.trust="), "refused: vfield.trust= has no key");
     let machine = machine.has("etc/site.pub", b"site")?;
     let path = machine.path("etc/site.pub");
-    assert_eq!(machine.finds(&format!("vfield.trust={}", path.display())), "options: --trust /keys/1.pub");
-    assert_eq!(fs::read(machine.path("home/keys/1.pub"))?, b"site");
+    assert_eq!(machine.finds(&format!("vfield.trust={}", path.display())), "options: --trust /keys/trust-1.pub");
+    assert_eq!(fs::read(machine.path("home/keys/trust-1.pub"))?, b"site");
     assert!(
         machine.finds("vfield.trust=/none.pub").ends_with("said: the trusted key /none.pub cannot be read\nfailed")
     );
@@ -121,12 +122,12 @@ fn a_trusted_key_of_the_command_line_counts_where_the_initramfs_has_none() -> Ou
 #[test]
 fn trusted_keys_of_the_initramfs_overrule_the_command_line() -> Outcome {
     let machine = Machine::new()?.has("own/trust/my site.pub", b"site")?.has("own/trust/vendor.pub", b"vendor")?;
-    let options = "options: --trust /keys/1.pub --trust /keys/2.pub";
+    let options = "options: --trust /keys/trust-1.pub --trust /keys/trust-2.pub";
     assert_eq!(machine.finds(""), options);
     let said = "said: vfield.trust= is ignored: this initramfs has its own trusted keys";
     assert_eq!(machine.finds("vfield.trust=RWother"), format!("{said}\n{options}"));
-    assert_eq!(fs::read(machine.path("home/keys/1.pub"))?, b"site");
-    assert_eq!(fs::read(machine.path("home/keys/2.pub"))?, b"vendor");
+    assert_eq!(fs::read(machine.path("home/keys/trust-1.pub"))?, b"site");
+    assert_eq!(fs::read(machine.path("home/keys/trust-2.pub"))?, b"vendor");
     // One that should have keys and has none trusts nothing.
     let empty = Machine::new()?.has("own/trust/README", b"")?;
     let said = empty.finds("vfield.trust=RWother");
@@ -163,6 +164,62 @@ fn the_fields_key_is_a_credential_of_the_machine() -> Outcome {
     let machine = Machine::new()?.has("own/initramfs.key", b"own")?.has(raw, b"the key")?;
     assert_eq!(machine.finds(""), "options: --field-key /keys/field.key");
     assert_eq!(machine.field_key()?, "own");
+    Ok(())
+}
+
+/// Decrypts a credential by cutting the machine's name off, as a TPM2 would with its key.
+const DECRYPTER: &[u8] =
+    b"#!/bin/sh\n[ \"$1\" = decrypt ] && [ \"$4\" = - ] && grep -q \"^here $2 \" \"$3\" && cut -d ' ' -f 3 \"$3\"\n";
+
+#[test]
+fn an_encrypted_credential_is_decrypted_on_its_machine_only() -> Outcome {
+    for place in ["extra/credentials", "extra/global_credentials"] {
+        let machine = Machine::new()?.has("bin/systemd-creds", DECRYPTER)?;
+        let tool = fs::File::open(machine.path("bin/systemd-creds"))?;
+        tool.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        let machine = machine.has(&format!("{place}/vfield.key.cred"), b"here --name=vfield.key secret\n")?;
+        // It counts before one that whoever made the machine's firmware could give.
+        let machine = machine.has("credentials/@system/vfield.key", b"another\n")?;
+        assert_eq!(machine.finds(""), "options: --field-key /keys/field.key", "{place}");
+        assert_eq!(machine.field_key()?, "secret\n", "{place}");
+        // Of another machine, or another credential's: not an open field, nor another key.
+        for encrypted in ["there --name=vfield.key secret\n", "here --name=vfield.identity secret\n"] {
+            fs::write(machine.path(&format!("{place}/vfield.key.cred")), encrypted)?;
+            let said =
+                "said: the credential vfield.key cannot be decrypted on this machine, and nothing boots without it";
+            assert_eq!(machine.finds(""), format!("{said}\nfailed"), "{place}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_identity_is_a_credential_of_the_machine() -> Outcome {
+    let machine = Machine::new()?.has("credentials/@system/vfield.identity", b"an identity\n")?;
+    assert_eq!(machine.finds("vfield.identity=credential"), "options: --identity /keys/identity");
+    assert_eq!(fs::read(machine.path("home/keys/identity"))?, b"an identity\n");
+    let machine = machine.has("credentials/@system/vfield.key", b"the key\n")?;
+    assert_eq!(machine.finds(""), "options: --field-key /keys/field.key --identity /keys/identity");
+    let said = "said: vfield.identity=credential: this machine has no credential vfield.identity, and does not draw an \
+                identity instead\nfailed";
+    assert_eq!(Machine::new()?.finds("vfield.identity=credential"), said);
+    let said = read("root=vfield:os@a vfield.identity=c0ffee");
+    assert!(said.starts_with("refused: vfield.identity= can only be") && !said.contains("c0ffee"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn signers_of_admission_lists_are_trusted_as_those_of_images_are() -> Outcome {
+    let machine = Machine::new()?;
+    assert_eq!(machine.finds("vfield.admission_trust=RWone"), "options: --admission-trust RWone");
+    assert_eq!(read("root=vfield:os@a vfield.admission_trust="), "refused: vfield.admission_trust= has no key");
+    let machine = machine.has("own/admission/site.pub", b"site")?;
+    let said = "said: vfield.admission_trust= is ignored: this initramfs has its own trusted keys";
+    let options = "options: --trust RWimage --admission-trust /keys/admission-trust-1.pub";
+    assert_eq!(machine.finds("vfield.admission_trust=RWother vfield.trust=RWimage"), format!("{said}\n{options}"));
+    assert_eq!(fs::read(machine.path("home/keys/admission-trust-1.pub"))?, b"site");
+    let empty = Machine::new()?.has("own/admission/README", b"")?;
+    assert!(empty.finds("").ends_with("failed"));
     Ok(())
 }
 
@@ -204,7 +261,9 @@ fn the_hook_takes_keys_along_or_fails() -> Outcome {
     let none = Machine::new()?;
     assert_eq!((run(&none).as_str(), none.path("initramfs").exists()), ("", false));
     let machine = Machine::new()?.has("own/trust/my site.pub", b"site")?.has("own/trust/b.pub", b"b")?;
+    let machine = machine.has("own/admission/c.pub", b"c")?;
     assert_eq!(run(&machine), "");
+    assert_eq!(taken(&machine, "admission/c.pub")?, b"c");
     assert_eq!((taken(&machine, "trust/my site.pub")?, taken(&machine, "trust/b.pub")?), (b"site".into(), b"b".into()));
     let machine = machine.has("own/initramfs.key", b"key")?;
     let said = run(&machine);

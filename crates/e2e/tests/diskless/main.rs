@@ -8,6 +8,7 @@
 mod attacked;
 mod dracut;
 mod room;
+mod sealed;
 
 use room::{COMMAND, Room, UP, USR_SUM};
 use std::process::Command;

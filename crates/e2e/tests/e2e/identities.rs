@@ -224,7 +224,7 @@ fn of_two_live_processes_with_one_identity_one_ends() -> Outcome {
         both.push(start.args(&[Path::new("--identity"), file]).ready()?);
     }
     let second = both[1].addr().to_string();
-    let join = vfield.join(lab.host(2), both[0].addr()).args(&[&second, "--image", "disk0.img"]).store("0");
+    let join = vfield.join(lab.host(2), both[0].addr()).args(&[second.as_str(), "--image", "disk0.img"]).store("0");
     let watcher = join.ready()?;
     let mut ended = None;
     wait_until("one of the two ends", Duration::from_secs(60), || {

@@ -5,6 +5,7 @@
 
 mod bench;
 mod bullies;
+mod dashboard;
 mod day;
 mod faults;
 mod hostile;

@@ -133,8 +133,8 @@ fn zones_outlive_the_origin_and_each_other() -> Outcome {
     // fifth more than it, and arcs that may first come to lie so that no single move covers all.
     let mut field = Field::start("30%")?;
     for host in 1..ZONES * SIZE {
-        let condition = if zone(0).contains(&host) { "filled" } else { "origin_may_leave" };
-        field.daemons[host].wait_status(condition, SOON, |status| status["images"][0][condition] == true)?;
+        let condition = if zone(0).contains(&host) { "filled" } else { "covered" };
+        field.daemons[host].wait(condition, SOON)?;
     }
     told_of_zones(&field)?;
     field.kill(0..1);
