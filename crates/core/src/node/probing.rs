@@ -6,14 +6,12 @@
 //! is the first of a chain, nobody behind it has a busy link, and nothing else shows that it is
 //! slow.
 
-use super::requests::Asked;
 use super::{Node, Output};
 use crate::chunk::Chunk;
 use crate::doubling::Doubling;
-use crate::fetch::ImageNumber;
+use crate::fetch::{ImageNumber, RequestId};
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::reach::Reach;
 use crate::speed::{ENOUGH, Speed};
 use crate::time::Time;
 use crate::wire::Priority;
@@ -34,17 +32,16 @@ const PAUSES: Doubling = Doubling { first: Duration::from_millis(500), longest: 
 pub(super) struct Probes {
     /// The chunks that came last.
     latest: VecDeque<(NodeId, ImageNumber, Chunk)>,
-    under_way: Option<UnderWay>,
+    under_way: UnderWay,
     sent: u32,
     last: Option<Time>,
 }
 
-/// A probe under way.
-#[derive(Debug)]
+/// A probe under way. If one of its requests fails, it tells nothing, and the next takes its place.
+#[derive(Debug, Default)]
 struct UnderWay {
-    peer: NodeId,
-    /// Answers that have not come.
-    left: usize,
+    /// What has not been answered. Spot checks of the same peer are none of it.
+    open: Vec<RequestId>,
     bytes: u64,
     /// When the first byte came.
     since: Option<Time>,
@@ -61,6 +58,19 @@ impl Probes {
     pub fn came(&mut self, peer: NodeId, image: ImageNumber, chunk: Chunk) {
         self.latest.truncate(CHUNKS_MAX - 1);
         self.latest.push_front((peer, image, chunk));
+    }
+
+    /// Notes the answer to a request, `took` from its first byte to its last. Returns the speed if
+    /// it was the last one of a probe.
+    fn answered(&mut self, request: RequestId, bytes: u64, took: Duration, now: Time) -> Option<Speed> {
+        let probe = &mut self.under_way;
+        let index = probe.open.iter().position(|open| *open == request)?;
+        probe.open.swap_remove(index);
+        let began = Time::after_start(now.since_start().saturating_sub(took));
+        let since = *probe.since.get_or_insert(began);
+        probe.bytes += bytes;
+        let rate = u128::from(probe.bytes) * 1_000_000 / (now - since).as_micros().max(1);
+        probe.open.is_empty().then(|| Speed::of(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
 }
 
@@ -91,34 +101,34 @@ impl Node {
         }
         self.probes.sent += 1;
         self.probes.last = Some(now);
-        self.probes.under_way = Some(UnderWay { peer, left: chunks.len(), bytes: 0, since: None });
-        for chunk in chunks {
-            let (priority, reach) = (Priority::Demand, Reach::HOLDER);
-            let asked = Asked { peer, chunk, priority, reach, hedge: false, check: true };
-            let Some(request) = self.open_request(id, asked) else { return };
-            let (peer, image, insists, origin, keep) = (identity, id, false, false, false);
-            self.out(Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep });
-        }
+        let open = chunks.into_iter().map_while(|chunk| self.request_check(id, &identity, chunk, Priority::Demand));
+        let open = open.collect();
+        self.probes.under_way = UnderWay { open, ..UnderWay::default() };
     }
 
-    /// An answer came that took this time from its first byte to its last, and that is not kept. At
-    /// the end of a probe both sides know the rate, as if enough windows had shown it.
-    pub(super) fn probed(&mut self, peer: NodeId, bytes: u64, took: Duration) {
-        let now = self.now;
-        let Some(probe) = self.probes.under_way.as_mut().filter(|probe| probe.peer == peer) else { return };
-        let began = Time::after_start(now.since_start().saturating_sub(took));
-        let since = *probe.since.get_or_insert(began);
-        probe.bytes += bytes;
-        probe.left -= 1;
-        if probe.left > 0 {
-            return;
-        }
-        let rate = u128::from(probe.bytes) * 1_000_000 / (now - since).as_micros().max(1);
-        let speed = Speed::of(u64::try_from(rate).unwrap_or(u64::MAX));
-        self.probes.under_way = None;
+    /// A check was answered. At the end of a probe both sides know the rate, as if enough windows
+    /// had shown it: what one side says once is one sample at the other.
+    pub(super) fn probed(&mut self, request: RequestId, peer: NodeId, bytes: u64, took: Duration) {
+        let Some(speed) = self.probes.answered(request, bytes, took, self.now) else { return };
         for _ in 0..ENOUGH {
             self.out(Output::TellSpeed(peer, speed));
             self.delivers(peer, speed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_counts_its_own_answers_only() {
+        let (mut probes, ms) = (Probes::default(), Duration::from_millis);
+        let at = |millis| Time::after_start(ms(millis));
+        probes.under_way.open = [1, 2].map(RequestId).into();
+        assert_eq!(probes.answered(RequestId(1), 64 << 10, ms(5), at(105)), None);
+        assert_eq!(probes.answered(RequestId(7), 64 << 10, ms(900), at(1000)), None, "a spot check of that peer");
+        assert_eq!(probes.answered(RequestId(2), 64 << 10, ms(5), at(110)), Some(Speed::of((128 << 10) * 100)));
+        assert_eq!(probes.answered(RequestId(2), 64 << 10, ms(5), at(115)), None);
     }
 }

@@ -265,7 +265,7 @@ impl Node {
             self.abandon(entry.peer);
         }
         if entry.check {
-            self.probed(entry.peer, entry.bytes, transit.took);
+            self.probed(request, entry.peer, entry.bytes, transit.took);
             return;
         }
         self.probes.came(entry.peer, entry.image, chunk);

@@ -17,8 +17,8 @@ use super::images::Image;
 use super::requests::Asked;
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
-use crate::fetch::Beneficiary;
-use crate::identity::NodeId;
+use crate::fetch::{Beneficiary, RequestId};
+use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::inquiry::{Purpose, Wanted};
 use crate::placement::coverage::{Coverage, Layers};
@@ -289,13 +289,27 @@ impl Node {
             self.want(id, page, Priority::Fill, Beneficiary::Store);
             return false;
         }
-        let (priority, reach) = (Priority::Fill, Reach::HOLDER);
-        let asked = Asked { peer, chunk, priority, reach, hedge: false, check: true };
-        let Some(request) = self.open_request(id, asked) else { return false };
-        self.allowance.take(bytes);
-        let (peer, image) = (identity, id);
-        let (insists, origin, keep) = (false, false, false);
+        let is_asked = self.request_check(id, &identity, chunk, Priority::Fill).is_some();
+        if is_asked {
+            self.allowance.take(bytes);
+        }
+        is_asked
+    }
+
+    /// Requests a chunk of its holder only to see that it comes, or how fast; it is not kept.
+    /// `None` if the image is gone.
+    pub(super) fn request_check(
+        &mut self,
+        id: ImageId,
+        peer: &Identity,
+        chunk: Chunk,
+        priority: Priority,
+    ) -> Option<RequestId> {
+        let reach = Reach::HOLDER;
+        let asked = Asked { peer: peer.node, chunk, priority, reach, hedge: false, check: true };
+        let request = self.open_request(id, asked)?;
+        let (peer, image, insists, origin, keep) = (*peer, id, false, false, false);
         self.out(Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep });
-        true
+        Some(request)
     }
 }
