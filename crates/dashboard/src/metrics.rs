@@ -68,6 +68,13 @@ impl Samples<'_> {
         self.put("", &[], value);
     }
 
+    /// The one sample of a family without labels, if there is a value.
+    pub fn known(&mut self, value: Option<u64>) {
+        if let Some(value) = value {
+            self.value(value as f64);
+        }
+    }
+
     /// A sample with these labels.
     pub fn of(&mut self, labels: &[(&str, &str)], value: f64) {
         self.put("", labels, value);

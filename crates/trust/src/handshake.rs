@@ -261,6 +261,38 @@ fn never() -> Error {
     Error::General("TLS 1.2 is not spoken".to_owned())
 }
 
+/// What both kinds of verifier are asked alike: signatures of TLS 1.3 by a raw Ed25519 key, and none
+/// else.
+macro_rules! raw_ed25519_of_tls13 {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(never())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            _: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.signed(message, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
+}
+
 impl ServerCertVerifier for Member {
     fn verify_server_cert(
         &self,
@@ -273,31 +305,7 @@ impl ServerCertVerifier for Member {
         self.shows(end_entity).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(never())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        _: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed(message, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_of_tls13!();
 }
 
 impl ClientCertVerifier for Member {
@@ -314,31 +322,7 @@ impl ClientCertVerifier for Member {
         self.shows(end_entity).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(never())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        _: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed(message, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_of_tls13!();
 }
 
 #[cfg(test)]

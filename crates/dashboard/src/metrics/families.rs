@@ -72,9 +72,7 @@ pub const FAMILIES: [Family; 44] = [
         "",
         "Lowest memory limit below the machine's memory; absent without one.",
         |view, out| {
-            if let Some(bytes) = view.status.memory.limit_bytes {
-                out.value(bytes as f64);
-            }
+            out.known(view.status.memory.limit_bytes);
         },
     ),
     family(
@@ -187,10 +185,7 @@ pub const FAMILIES: [Family; 44] = [
         "",
         "What this node's link carries, as it measured; absent while it has not.",
         |view, out| {
-            let own = view.status.node.nodes.first().and_then(|node| node.link_bytes_per_s);
-            if let Some(rate) = own {
-                out.value(rate as f64);
-            }
+            out.known(view.status.node.nodes.first().and_then(|node| node.link_bytes_per_s));
         },
     ),
     family("vfield_store_bytes", Gauge, "", "Chunks in all stores of this node.", |view, out| {
