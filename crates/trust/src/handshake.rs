@@ -261,8 +261,8 @@ fn never() -> Error {
     Error::General("TLS 1.2 is not spoken".to_owned())
 }
 
-/// What both kinds of verifier are asked alike: signatures of TLS 1.3 by a raw Ed25519 key, and none
-/// else.
+/// The methods that both kinds of verifier have alike: they take signatures of TLS 1.3 by a raw
+/// Ed25519 key, and no others.
 macro_rules! raw_ed25519_of_tls13 {
     () => {
         fn verify_tls12_signature(

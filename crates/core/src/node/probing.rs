@@ -40,7 +40,7 @@ pub(super) struct Probes {
 /// A probe under way. If one of its requests fails, it tells nothing, and the next takes its place.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// What has not been answered. Spot checks of the same peer are none of it.
+    /// The requests that have not been answered. Spot checks of the same peer are none of them.
     open: Vec<RequestId>,
     bytes: u64,
     /// When the first byte came.
