@@ -8,6 +8,8 @@ mod zones;
 use room::{ORIGIN, Room, SECOND};
 use vfield_core::identity::NodeId;
 use vfield_core::plan::{Choice, Source};
+use vfield_core::reach::Reach;
+use vfield_core::wire::Priority;
 
 const fn holder(node: u64) -> Choice {
     Choice::Ask(Source::holder(NodeId(node)))
@@ -63,4 +65,14 @@ fn without_anybody_it_waits() {
     let mut alone = Room::of(1, 1);
     alone.origins.clear();
     assert_eq!(alone.choice(), Choice::Nobody);
+}
+
+#[test]
+fn without_an_origin_a_fill_asks_no_store_that_has_nothing() {
+    let mut room = Room::of(10, 5).with_stores(&[1, 2, 3, 5], 0);
+    room.origins.clear();
+    room.wanted.reach = Reach::HOLDER;
+    assert!(matches!(room.choice(), Choice::Ask(_)));
+    room.wanted.priority = Priority::Fill;
+    assert_eq!(room.choice(), Choice::Nobody);
 }
