@@ -4,7 +4,7 @@
 mod room;
 mod signed;
 
-use room::{DELAY, Room, record, room};
+use room::{DELAY, Event, Room, record, room};
 use signed::keys;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -92,6 +92,22 @@ fn a_goodbye_is_believed_at_once() {
     room.dead.insert(9);
     let took = room.until_agreed(Duration::from_secs(2));
     assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[test]
+fn a_member_that_comes_back_after_its_goodbye_is_believed() {
+    let mut room = room(30);
+    let (before, everybody) = (*room.members[9].myself(), room.members[3].live().len());
+    let effects = room.members[9].leave(room.now);
+    room.apply(9, effects);
+    room.run(Duration::from_secs(1));
+    assert_eq!(room.members[3].live().len(), everybody - 1);
+    let me = before.identity;
+    room.members[9] = Membership::new(Level::Zone, me, keys(me.node), room.now);
+    room.members[9].return_after(before.life());
+    room.at(DELAY, Event::Sync(9, 0));
+    room.run(Duration::from_secs(1));
+    assert_eq!(room.members[3].live().len(), everybody);
 }
 
 #[test]

@@ -110,6 +110,15 @@ impl Membership {
         may
     }
 
+    /// Begins after an earlier life of this node that ended with a farewell: others remember that
+    /// for a minute, and believe only what comes after it.
+    pub fn return_after(&mut self, farewell: (u64, u32)) {
+        if self.mine.life() <= farewell {
+            let (generation, incarnation) = Member::life_after(farewell);
+            self.restate(Identity { generation, ..*self.me() }, incarnation);
+        }
+    }
+
     fn assert_life(&mut self) {
         self.denials += 1;
         self.effects.denied = true;

@@ -86,6 +86,9 @@ impl Node {
                 let mut backbone = Membership::new(Level::Backbone, me, Shared::clone(&self.keys), self.now);
                 // It knows nobody yet, so nobody is dropped.
                 backbone.admit(Shared::clone(&self.admission), self.now);
+                if let Some(farewell) = self.outside.farewell {
+                    backbone.return_after(farewell);
+                }
                 self.outside.backbone = Some(backbone);
                 (self.outside.idle_since, self.outside.syncs) = (None, 0);
                 self.seek_outside();
@@ -128,6 +131,7 @@ impl Node {
         let Some(mut backbone) = self.outside.backbone.take() else { return };
         let me = self.me().node;
         let members: Vec<Member> = backbone.statements().copied().collect();
+        self.outside.farewell = Some(backbone.myself().life());
         let effects = backbone.leave(self.now);
         self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
         for gateway in members {

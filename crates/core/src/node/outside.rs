@@ -46,6 +46,8 @@ pub(super) struct Outside {
     pub has_fellows: bool,
     /// True if new maps of zones are scheduled.
     pub map_set: bool,
+    /// The life with which this node left the backbone, if it did.
+    pub farewell: Option<(u64, u32)>,
     /// Since when this node is a gateway no more.
     pub idle_since: Option<Time>,
     /// Snapshot exchanges that this node began.
