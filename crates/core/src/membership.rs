@@ -302,6 +302,9 @@ impl Membership {
         let node = member.identity.node;
         self.teller = Some(node).filter(|teller| *teller != self.me().node);
         self.hear_of(member, None);
+        if self.live().contains_key(&node) {
+            self.roster.meet(node);
+        }
         self.doubt(node);
         self.finish()
     }

@@ -11,6 +11,7 @@ mod admitting;
 mod backbone;
 mod choosing;
 mod claims;
+mod contacts;
 mod dropping;
 mod events;
 mod field;

@@ -100,6 +100,11 @@ impl Membership {
         }
     }
 
+    /// True if a live member has spoken to this node itself.
+    pub fn has_met(&self, node: NodeId) -> bool {
+        self.roster.has_met(node)
+    }
+
     /// True unless the record of this node about an image is forged. A forged one is forgotten, and
     /// a genuine one is verified once.
     pub fn confirms(&mut self, key: &RecordKey) -> bool {

@@ -18,9 +18,7 @@ impl Node {
             let effects = backbone.admit(Shared::clone(&admission), self.now);
             self.apply_outside(effects);
         }
-        for contacts in self.outside.contacts.values_mut() {
-            contacts.retain(|contact| admission.admits(&contact.key));
-        }
+        self.outside.contacts.retain(|contact| admission.admits(&contact.key));
         self.mapped = u64::MAX;
         let backbone = self.outside.backbone.iter().flat_map(|backbone| backbone.partners());
         let partners: Vec<_> = self.membership.partners().into_iter().chain(backbone).collect();

@@ -222,9 +222,7 @@ impl Node {
         }
         for gateway in effects.down.into_iter().map(|departed| departed.identity) {
             self.gone_outside(gateway.node);
-            if let Some(contacts) = self.outside.contacts.get_mut(&gateway.zone) {
-                contacts.retain(|contact| contact.identity.node != gateway.node);
-            }
+            self.outside.contacts.remove(gateway.zone, gateway.node);
         }
         if let Some(rival) = effects.rival {
             self.rival(rival);
@@ -294,15 +292,25 @@ impl Node {
     }
 
     /// One of the known contacts, beginning with the `first`. Some have left the backbone, so each
-    /// gets its turn. An origin is last: all know it, and its link is to carry chunks.
+    /// gets its turn; each second turn is for those that have spoken to this node, since others may
+    /// be made up. An origin is last: all know it, and its link is to carry chunks.
     fn contact_in_turn(&self, first: u64, turn: u32) -> Option<Identity> {
-        let contacts = self.outside.contacts.values().flatten().chain(self.fellows());
         let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);
-        let contacts = contacts.map(|contact| contact.identity);
-        let (origins, mut known): (Vec<Identity>, Vec<Identity>) = contacts.partition(|known| is_origin(known.node));
-        let first = first as usize % known.len().max(1);
-        known.rotate_left(first);
+        let contacts = &self.outside.contacts;
+        let of = |contact: &Member| contact.identity;
+        let spoken: Vec<Identity> = contacts.spoken().map(of).filter(|known| !is_origin(known.node)).collect();
+        let all = contacts.iter().chain(self.fellows()).map(of);
+        let (origins, mut known): (Vec<Identity>, Vec<Identity>) = all.partition(|known| is_origin(known.node));
+        let (first, turn) = (first as usize, turn as usize);
+        let start = first % known.len().max(1);
+        known.rotate_left(start);
         known.extend(origins);
-        known.get(turn as usize % known.len().max(1)).copied()
+        if spoken.is_empty() {
+            known.get(turn % known.len().max(1)).copied()
+        } else if turn.is_multiple_of(2) {
+            spoken.get((first.wrapping_add(turn / 2)) % spoken.len()).copied()
+        } else {
+            known.get(turn / 2 % known.len()).copied()
+        }
     }
 }

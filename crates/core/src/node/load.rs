@@ -51,7 +51,7 @@ impl Node {
             lines,
             parked,
             timers: self.timers.len(),
-            contacts: self.outside.contacts(),
+            contacts: self.outside.contacts.len(),
             outputs: self.outputs.len(),
             outside: self.outside.images.len(),
             zone: self.membership.sizes(),

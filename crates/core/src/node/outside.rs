@@ -3,22 +3,18 @@
 //! A node knows every member of its own zone, and a few contacts of each other zone.
 //! [`super::backbone`] is about the gateways of all zones among themselves.
 
+use super::contacts::{self, Contacts};
 use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
 use crate::config::SYNC_EVERY;
 use crate::identity::{Identity, NodeId, Zone};
 use crate::membership::{Member, Membership};
 use crate::record::{Record, Subject};
-use crate::small_list::SmallList;
 use crate::snapshot::{Known, Snapshot};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 
-/// Contacts remembered in each zone: the eldest and the latest. A newcomer hears of those in its
-/// own zone, so nodes that are switched on together find each other.
-const CONTACTS: usize = 3;
-const CONTACT_ZONES_MAX: usize = 4096;
 /// Most nodes that are asked because of their questions, within [`SYNC_EVERY`]. Their answers may
 /// have a mebibyte each, and gossip tells the rest.
 const ASKED_BACK_MAX: usize = 32;
@@ -33,7 +29,7 @@ const GATEWAYS_NAMED_AFAR: usize = 2;
 #[derive(Default)]
 pub(super) struct Outside {
     pub backbone: Option<Membership>,
-    pub contacts: BTreeMap<Zone, SmallList<Member>>,
+    pub contacts: Contacts,
     /// Images as other zones have them, any record of each subject.
     pub images: BTreeMap<Shared<Subject>, Record>,
     /// The timer at which the backbone is due next.
@@ -72,20 +68,12 @@ impl Outside {
         may
     }
 
-    /// The number of remembered nodes of other zones.
-    pub fn contacts(&self) -> usize {
-        self.contacts.values().map(|contacts| contacts.len()).sum()
-    }
-
-    /// True for a gateway that knows no node outside `zone`, its own. Gateways of one zone may know
-    /// only each other.
+    /// True for a gateway to which no gateway outside `zone`, its own, has spoken. Gateways of one
+    /// zone may know only each other, and others may be made up.
     pub fn is_alone(&self, zone: Zone) -> bool {
-        self.backbone.as_ref().is_some_and(|backbone| backbone.live().values().all(|gateway| gateway.zone == zone))
-    }
-
-    /// The other zones with a known contact.
-    pub fn zones(&self) -> impl Iterator<Item = Zone> + '_ {
-        self.contacts.iter().filter(|(_, contacts)| !contacts.is_empty()).map(|(zone, _)| *zone)
+        let is_there =
+            |backbone: &Membership, gateway: &Identity| gateway.zone != zone && backbone.has_met(gateway.node);
+        self.backbone.as_ref().is_some_and(|backbone| !backbone.live().values().any(|it| is_there(backbone, it)))
     }
 }
 
@@ -123,7 +111,7 @@ impl Node {
 
     /// Adds the gateways for a node, and removes what only members of this zone are told.
     fn with_gateways(&self, to: &Identity, mut snapshot: Snapshot) -> Snapshot {
-        let theirs = self.outside.contacts.get(&to.zone).into_iter().flatten();
+        let theirs = self.outside.contacts.of(to.zone);
         let same_zone = to.zone == self.me().zone;
         match &self.outside.backbone {
             Some(backbone) if backbone.live().contains_key(&to.node) => {
@@ -144,7 +132,7 @@ impl Node {
                             near.push(*contact);
                         }
                     }
-                    near.truncate(CONTACTS);
+                    near.truncate(contacts::EACH_MAX);
                     near
                 };
                 let most = if same_zone || near.is_empty() { GATEWAYS_NAMED } else { GATEWAYS_NAMED_AFAR };
@@ -157,7 +145,7 @@ impl Node {
             }
             None => {
                 let mine = self.fellows().filter(|_| !same_zone);
-                let others = self.outside.contacts.values().flatten().take(GATEWAYS_NAMED);
+                let others = self.outside.contacts.iter().take(GATEWAYS_NAMED);
                 snapshot.gateways.extend(theirs.chain(mine).chain(others));
             }
         }
@@ -237,23 +225,8 @@ impl Node {
             }
             return;
         }
-        let zones = self.outside.contacts.len();
-        if zones >= CONTACT_ZONES_MAX && !self.outside.contacts.contains_key(&identity.zone) {
-            return;
-        }
-        let contacts = self.outside.contacts.entry(identity.zone).or_default();
-        if !contacts.iter().any(|known| known.identity.node == identity.node) {
-            // The eldest contact stays: all newcomers hear of it, so it knows all of its zone.
-            contacts.push(member);
-            if contacts.len() > CONTACTS {
-                let age = |at: usize| contacts[at].identity.age();
-                let is_eldest = (1..contacts.len()).all(|at| age(0) < age(at));
-                let former = contacts[usize::from(is_eldest)].identity.node;
-                contacts.retain(|contact| contact.identity.node != former);
-            }
-            if zones == 0 {
-                self.mapped = u64::MAX;
-            }
+        if self.outside.contacts.add(member, teller == identity.node) {
+            self.mapped = u64::MAX;
         }
     }
 }

@@ -259,7 +259,7 @@ impl Node {
             far.map(|gateway| (*gateway, self.state_of(gateway.node, backbone.suspects())))
         });
         let far: Vec<_> = far.collect();
-        let known = far.iter().map(|(gateway, _)| gateway.zone).chain(self.outside.zones()).chain([me.zone]);
+        let known = far.iter().map(|(gateway, _)| gateway.zone).chain(self.outside.contacts.zones()).chain([me.zone]);
         let zones = known.collect::<BTreeSet<Zone>>().len();
         ZonesView { is_gateway: near.contains(&me.node), near, far, zones }
     }
@@ -283,7 +283,7 @@ impl Node {
 
     /// Known nodes of other zones besides the backbone's; they may be dead.
     pub fn contacts(&self) -> impl Iterator<Item = &Identity> {
-        self.outside.contacts.values().flatten().map(|member| &member.identity)
+        self.outside.contacts.iter().map(|member| &member.identity)
     }
 
     /// The stall timeout now: see [`crate::peers::Peers::stall`].
