@@ -127,6 +127,8 @@ pub struct Node {
     /// A look at all requests is due before long.
     checking: bool,
     outstanding_bytes: u64,
+    /// When a peer last delivered a chunk.
+    delivered: Time,
     /// The bound of those bytes: the greatest of its images' windows.
     window_bytes: u64,
     /// Until when it sends no requests for chunks, in a field of zones.
@@ -186,6 +188,7 @@ impl Node {
             hedging: 0,
             checking: false,
             outstanding_bytes: 0,
+            delivered: now,
             gathers_until: Time::ZERO,
             fetches: Fetches::default(),
             asks: serving::Asks::default(),

@@ -100,6 +100,9 @@ pub const LATE_ALONE: Duration = BUSY;
 pub const HEDGE_LATE: Duration = LATE;
 /// [`OVERDUE_AFTER`] for chunks that no reader waits for yet.
 pub const OVERDUE_AFTER_AT_LEISURE: Duration = LATE;
+/// A node with a full window to which nothing came for this long refuses those that wait for what
+/// it cannot ask for.
+pub const JAMMED_AFTER: Duration = LATE;
 /// Time within which a holder has to deliver something whole, plus that of [`field::RATE_MIN`].
 pub const WHOLE_WITHIN: Duration = LATE;
 /// The same for a relaying peer, which may wait for others, and they for others.

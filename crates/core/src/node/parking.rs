@@ -1,12 +1,13 @@
-//! Parking: chunks that wait until the window of the best peer has room.
+//! Full windows: chunks that wait until the window of the best peer has room, and peers that wait
+//! here although this node's own window has none.
 
 use super::{Node, Timer};
 use crate::chunk::Chunk;
-use crate::fetch::{Stage, Turn};
+use crate::fetch::{Fetch, Stage, Turn};
 use crate::identity::NodeId;
 use crate::image::ImageId;
-use crate::tuning::{OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
-use crate::wire::Priority;
+use crate::tuning::{JAMMED_AFTER, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
+use crate::wire::{Priority, Refusal};
 
 impl Node {
     /// Lets a chunk wait until `peer` can take more. A reader does not wait for ever: see
@@ -68,6 +69,27 @@ impl Node {
     pub(super) fn unpark_all(&mut self) {
         for peer in self.fetches.parked_for() {
             self.unpark(peer, true);
+        }
+    }
+    /// Refuses the peers that wait for chunks which this node cannot ask for: its own window is
+    /// full, and nothing comes. It may wait for nodes that wait for this one in the same way, each
+    /// for another chunk, and none of them would go on.
+    pub(super) fn refuse_if_jammed(&mut self) {
+        if self.now - self.delivered < JAMMED_AFTER || self.has_window(Priority::Fill) {
+            return;
+        }
+        let has_room = self.has_window(Priority::Demand);
+        let may_go = |fetch: &Fetch| has_room && fetch.priority() == Priority::Demand;
+        let waits = |fetch: &Fetch| fetch.stage() == Stage::Queued && !fetch.askers.is_empty() && !may_go(fetch);
+        let jammed = |number| self.fetches.of(number).filter(|(_, fetch)| waits(fetch)).map(move |(chunk, _)| chunk);
+        let all: Vec<(ImageId, Chunk)> =
+            self.images.iter().flat_map(|(id, image)| jammed(image.number).map(|chunk| (*id, chunk))).collect();
+        for (id, chunk) in all {
+            let Some(goal) = self.goal(id, chunk) else { continue };
+            let Some(fetch) = self.fetches.get_mut(goal) else { continue };
+            let askers = std::mem::take(&mut fetch.askers).into_iter().map(|(asker, _)| asker).collect();
+            self.refuse(askers, goal, Refusal::NotHeld);
+            self.drop_unwanted(id, chunk);
         }
     }
 }

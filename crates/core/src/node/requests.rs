@@ -110,6 +110,7 @@ impl Node {
         if self.checking {
             self.set(CHECK_EVERY, Timer::Check);
         }
+        self.refuse_if_jammed();
         let now = self.now;
         let old = self.requests.iter().filter(|(_, request)| now - request.sent >= CHECK_EVERY);
         let old: Vec<RequestId> = old.map(|(id, _)| RequestId(id)).collect();
@@ -243,6 +244,7 @@ impl Node {
     pub(super) fn arrived(&mut self, request: RequestId, waited: Duration, transit: Transit, zeros: &[Range<u64>]) {
         let Some((id, entry)) = self.end(request, true) else { return };
         let (chunk, now) = (entry.chunk, self.now);
+        self.delivered = now;
         let (shown, told) = self.peers.carried(entry.peer, entry.bytes, transit, now);
         self.outputs.extend(told.map(|speed| Output::TellSpeed(entry.peer, speed)));
         match shown {

@@ -1,17 +1,22 @@
-//! Single flight: one request for a chunk, two if the first is late. Spot checks are requests
-//! besides. The window bounds the requested bytes.
+//! Single flight: one request for a chunk, two if the first is late. The window bounds the requested
+//! bytes. Spot checks and probes are requests besides, with a bound of their own.
 
 use crate::field::Field;
 use vfield_core::tuning::HEDGE_AFTER;
+
+/// Most spot checks at a time, and most bytes of a probe, of which there is one at a time.
+const CHECKS_MAX: u64 = 16;
+const PROBE_BYTES_MAX: u64 = 512 << 10;
 
 pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     let host = &field.machines[machine];
     let mut flights: Vec<_> = host.flights.iter().filter(|(_, flight)| !flight.cancelled).collect();
     flights.sort_unstable_by_key(|(_, flight)| (flight.check, flight.image, flight.chunk, flight.sent));
-    let (mut outstanding, mut hedges, mut longest) = (0, 0, 0);
+    let (mut outstanding, mut checked, mut hedges, mut longest) = (0, 0, 0, 0);
     for (at, (_, flight)) in flights.iter().enumerate() {
         let bytes = field.images[usize::from(flight.image)].geometry.length(flight.chunk);
-        (outstanding, longest) = (outstanding + bytes, longest.max(bytes));
+        *(if flight.check { &mut checked } else { &mut outstanding }) += bytes;
+        longest = longest.max(bytes);
         let same = |other: usize| {
             let before = flights.get(at.checked_sub(other)?)?.1;
             let same = (before.image, before.chunk) == (flight.image, flight.chunk);
@@ -31,5 +36,9 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     let window =
         field.images.iter().map(|image| field.config.window_for(image.geometry.chunk_bytes())).max().unwrap_or(0);
     let bound = window + longest * (hedges + 1);
-    if outstanding > bound { Err(format!("has {outstanding} bytes outstanding, {bound} allowed")) } else { Ok(()) }
+    if outstanding > bound {
+        return Err(format!("has {outstanding} bytes outstanding, {bound} allowed"));
+    }
+    let bound = PROBE_BYTES_MAX.max(longest) + longest * CHECKS_MAX;
+    if checked > bound { Err(format!("has {checked} bytes of checks outstanding, {bound} allowed")) } else { Ok(()) }
 }
