@@ -100,8 +100,8 @@ pub const LATE_ALONE: Duration = BUSY;
 pub const HEDGE_LATE: Duration = LATE;
 /// [`OVERDUE_AFTER`] for chunks that no reader waits for yet.
 pub const OVERDUE_AFTER_AT_LEISURE: Duration = LATE;
-/// A node with a full window to which nothing came for this long refuses those that wait for what
-/// it cannot ask for.
+/// A node with a full window to which nothing came for this long refuses the askers of chunks that
+/// it cannot request.
 pub const JAMMED_AFTER: Duration = LATE;
 /// Time within which a holder has to deliver something whole, plus that of [`field::RATE_MIN`].
 pub const WHOLE_WITHIN: Duration = LATE;

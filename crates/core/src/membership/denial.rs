@@ -111,7 +111,7 @@ impl Membership {
     }
 
     /// Begins after an earlier life of this node that ended with a farewell: others remember that
-    /// for a minute, and believe only what comes after it.
+    /// for a minute, and believe later statements only.
     pub fn return_after(&mut self, farewell: (u64, u32)) {
         if self.mine.life() <= farewell {
             let (generation, incarnation) = Member::life_after(farewell);

@@ -29,6 +29,9 @@ const RETIRE_AFTER: Duration = Duration::from_secs(5);
 const MAP_AFTER: Duration = Duration::from_millis(10);
 /// Interval at which a gateway that knows no other zone looks for one.
 const SEEK_EVERY: Duration = Duration::from_millis(200);
+/// Exchanges in vain after which a gateway asks the members of its zone too. While a room is
+/// switched on, those know as little as it does.
+const LOST_AFTER: u32 = 16;
 /// The first snapshot exchanges of a gateway, each with any other it knows. Each time a gateway
 /// knows at least twice as many. Gossip would take longer, and would fill the link of one machine
 /// that all ask.
@@ -224,6 +227,7 @@ impl Node {
             self.gone_outside(gateway.node);
             self.outside.contacts.remove(gateway.zone, gateway.node);
         }
+        self.seek_again();
         if let Some(rival) = effects.rival {
             self.rival(rival);
         }
@@ -273,44 +277,58 @@ impl Node {
     /// then.
     pub(super) fn seek_outside(&mut self) {
         let Some(backbone) = &self.outside.backbone else { return };
-        let syncs = self.outside.syncs;
+        let (zone, syncs) = (self.me().zone, self.outside.syncs);
         let early = EARLY_SYNCS.get(syncs as usize).copied();
-        let alone = self.outside.is_alone(self.me().zone);
+        let (alone, lost) = (self.outside.is_alone(zone), !self.outside.has_met_another(zone));
         // Most zones have the same contacts, so each begins with another one.
         let drawn = mix(self.me().node.0);
         let chosen = if alone {
             self.contact_in_turn(drawn, syncs)
         } else if early.is_some() {
             backbone.live().around(NodeId(mix(drawn.wrapping_add(syncs.into())))).next().copied()
+        } else if lost {
+            self.contact_in_turn(drawn, syncs)
         } else {
             backbone.partner(syncs)
         };
-        let later = if alone { SEEK_EVERY } else { backbone.sync_every() };
+        let later = if alone || lost { SEEK_EVERY } else { backbone.sync_every() };
         (self.outside.syncs, self.outside.has_followed) = (syncs.wrapping_add(1), false);
         self.outputs.extend(chosen.map(Output::Sync));
         self.outside.seeks = Some(self.set(early.unwrap_or(later), Timer::SeekOutside));
     }
 
-    /// One of the known contacts, beginning with the `first`. Some have left the backbone, so each
-    /// gets its turn; each second turn is for those that have spoken to this node, since others may
-    /// be made up. An origin is last: all know it, and its link is to carry chunks.
-    fn contact_in_turn(&self, first: u64, turn: u32) -> Option<Identity> {
-        let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);
-        let contacts = &self.outside.contacts;
-        let of = |contact: &Member| contact.identity;
-        let spoken: Vec<Identity> = contacts.spoken().map(of).filter(|known| !is_origin(known.node)).collect();
-        let all = contacts.iter().chain(self.fellows()).map(of);
-        let (origins, mut known): (Vec<Identity>, Vec<Identity>) = all.partition(|known| is_origin(known.node));
-        let (first, turn) = (first as usize, turn as usize);
-        let start = first % known.len().max(1);
-        known.rotate_left(start);
-        known.extend(origins);
-        if spoken.is_empty() {
-            known.get(turn % known.len().max(1)).copied()
-        } else if turn.is_multiple_of(2) {
-            spoken.get((first.wrapping_add(turn / 2)) % spoken.len()).copied()
-        } else {
-            known.get(turn / 2 % known.len()).copied()
+    /// The last gateway of another zone that had spoken to this one may be gone: looks for others
+    /// soon, although it has just looked.
+    fn seek_again(&mut self) {
+        let (zone, soon) = (self.me().zone, self.now + SEEK_EVERY);
+        if self.outside.seeks.is_some_and(|set| set.0 > soon) && !self.outside.has_met_another(zone) {
+            self.cancel(self.outside.seeks);
+            self.outside.seeks = Some(self.set(SEEK_EVERY, Timer::SeekOutside));
         }
+    }
+
+    /// One of the known contacts, beginning with the `first`. Some have left the backbone, and some
+    /// may be made up. So those that have spoken to this node and all of them take turns. If that
+    /// does not help, the members of its zone do too, who may know others. An origin is last of its
+    /// kind: all know it, and its link is to carry chunks.
+    fn contact_in_turn(&self, first: u64, turn: u32) -> Option<Identity> {
+        let (contacts, of) = (&self.outside.contacts, |contact: &Member| contact.identity);
+        let is_origin = |node| self.outside.images.values().any(|record| record.origin && record.node == node);
+        let in_order = |known: Vec<Identity>| {
+            let (origins, mut known): (Vec<Identity>, Vec<_>) = known.into_iter().partition(|it| is_origin(it.node));
+            let start = first as usize % known.len().max(1);
+            known.rotate_left(start);
+            known.extend(origins);
+            known
+        };
+        let spoken = contacts.spoken().map(of).filter(|known| !is_origin(known.node)).collect();
+        let all = contacts.iter().chain(self.fellows()).map(of).collect();
+        let is_lost = turn >= LOST_AFTER;
+        let zone = self.membership.live().values().copied().filter(|_| is_lost).collect();
+        let kinds = [spoken, all, zone].map(in_order);
+        let kinds: Vec<&Vec<Identity>> = kinds.iter().filter(|known| !known.is_empty()).collect();
+        let turn = turn as usize;
+        let kind = kinds.get(turn % kinds.len().max(1))?;
+        kind.get(turn / kinds.len() % kind.len()).copied()
     }
 }

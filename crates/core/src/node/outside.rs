@@ -68,12 +68,18 @@ impl Outside {
         may
     }
 
-    /// True for a gateway to which no gateway outside `zone`, its own, has spoken. Gateways of one
-    /// zone may know only each other, and others may be made up.
+    /// True for a gateway that knows no node outside `zone`, its own. Gateways of one zone may know
+    /// only each other.
     pub fn is_alone(&self, zone: Zone) -> bool {
-        let is_there =
+        self.backbone.as_ref().is_some_and(|backbone| backbone.live().values().all(|gateway| gateway.zone == zone))
+    }
+
+    /// True if a live gateway outside `zone`, this node's own, has spoken to it. Others may be made
+    /// up.
+    pub fn has_met_another(&self, zone: Zone) -> bool {
+        let has_met =
             |backbone: &Membership, gateway: &Identity| gateway.zone != zone && backbone.has_met(gateway.node);
-        self.backbone.as_ref().is_some_and(|backbone| !backbone.live().values().any(|it| is_there(backbone, it)))
+        self.backbone.as_ref().is_some_and(|backbone| backbone.live().values().any(|it| has_met(backbone, it)))
     }
 }
 
@@ -145,7 +151,8 @@ impl Node {
             }
             None => {
                 let mine = self.fellows().filter(|_| !same_zone);
-                let others = self.outside.contacts.iter().take(GATEWAYS_NAMED);
+                let contacts = &self.outside.contacts;
+                let others = contacts.spoken().chain(contacts.iter()).take(GATEWAYS_NAMED);
                 snapshot.gateways.extend(theirs.chain(mine).chain(others));
             }
         }

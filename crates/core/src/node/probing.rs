@@ -83,9 +83,7 @@ impl Node {
         // The pace of an upstream whose speed is known needs no explanation.
         let is_known = self.announced_speed(peer).is_known();
         let waits = self.peers.owed(peer) > 0 && !is_known && !image.map.origins().contains(&peer);
-        // On a slow link the last one takes longer than the pause.
-        let goes_on = self.probes.under_way.open.iter().any(|request| self.requests.get(request.0).is_some());
-        if !waits || goes_on || self.speed.announced().is_known() || !self.probes.is_due(now) {
+        if !waits || self.speed.announced().is_known() || !self.probes.is_due(now) {
             return;
         }
         let of_peer = self.probes.latest.iter().filter(|(node, of, _)| (*node, *of) == (peer, image.number));
@@ -100,6 +98,10 @@ impl Node {
         }
         if chunks.is_empty() {
             return;
+        }
+        // On a slow link the last one may still be under way.
+        for request in std::mem::take(&mut self.probes.under_way.open) {
+            self.orphan(request);
         }
         self.probes.sent += 1;
         self.probes.last = Some(now);

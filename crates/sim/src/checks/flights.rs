@@ -1,5 +1,5 @@
-//! Single flight: one request for a chunk, two if the first is late. The window bounds the requested
-//! bytes. Spot checks and probes are requests besides, with a bound of their own.
+//! Single flight: one request for a chunk, two if the first is late. The window bounds the bytes
+//! that are requested. Spot checks and probes are requests besides, with a bound of their own.
 
 use crate::field::Field;
 use vfield_core::tuning::HEDGE_AFTER;
