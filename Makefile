@@ -1,6 +1,6 @@
 # The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
 
-.PHONY: help install uninstall dist demo check test test-boot test-diskless static lint msrv book bench bench-attach bench-boot storms faults figures clean
+.PHONY: help install uninstall dist packages test-packages demo check test test-boot test-diskless static lint msrv book bench bench-attach bench-boot storms faults figures clean
 
 help:
 	@echo "make demo    share an image of this machine's files, lose its origin, go on reading (about a minute)"
@@ -10,6 +10,8 @@ help:
 	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; two of the tests are part of .ci/run)"
 	@echo "make install  build vfield as one static program, and put it, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
 	@echo "make dist    the static program with all that belongs to it as an archive, with checksums: target/dist"
+	@echo "make packages  Debian packages of the static program, with a bill of materials and checksums: target/packages"
+	@echo "make test-packages  install, upgrade and remove those packages on two fresh machines in namespaces (a minute, root)"
 	@echo "make static  only the static program: target/static/vfield"
 	@echo "make lint    formatting, lints, words and documentation, with warnings as errors"
 	@echo "make msrv    build with the oldest compiler that is promised (rustup)"
@@ -26,6 +28,12 @@ install uninstall:
 
 dist:
 	@scripts/dist
+
+packages:
+	@SIGN="$(SIGN)" scripts/packages
+
+test-packages:
+	@scripts/test-packages
 
 check:
 	@scripts/check
