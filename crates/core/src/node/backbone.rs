@@ -8,7 +8,8 @@
 use super::images::Image;
 use super::own_way::OwnWay;
 use super::{Node, Output, Timer};
-use crate::identity::{Identity, NodeId};
+use crate::config::SYNC_EVERY_EARLY;
+use crate::identity::{Identity, NodeId, Zone};
 use crate::image::ImageId;
 use crate::membership::message::Level;
 use crate::membership::{Effects, Member, Membership};
@@ -18,6 +19,7 @@ use crate::placement::{Arc, Filled, Gateways};
 use crate::record::Record;
 use crate::signing::Signature;
 use crate::speed::Classes;
+use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 use std::time::Duration;
 
@@ -29,8 +31,9 @@ const RETIRE_AFTER: Duration = Duration::from_secs(5);
 const MAP_AFTER: Duration = Duration::from_millis(10);
 /// Interval at which a gateway that knows no other zone looks for one.
 const SEEK_EVERY: Duration = Duration::from_millis(200);
-/// Exchanges in vain after which a gateway asks the members of its zone too. While a room is
-/// switched on, those know as little as it does.
+/// Exchanges after which a gateway that looks for others in vain asks the members of its zone too,
+/// and one that looks for the gateways of some zones is in no hurry any more. While a room is
+/// switched on, members know as little as it does.
 const LOST_AFTER: u32 = 16;
 /// The first snapshot exchanges of a gateway, each with any other it knows. Each time a gateway
 /// knows at least twice as many. Gossip would take longer, and would fill the link of one machine
@@ -280,6 +283,7 @@ impl Node {
         let (zone, syncs) = (self.me().zone, self.outside.syncs);
         let early = EARLY_SYNCS.get(syncs as usize).copied();
         let (alone, lost) = (self.outside.is_alone(zone), !self.outside.has_met_another(zone));
+        let unreached = self.unreached();
         // Most zones have the same contacts, so each begins with another one.
         let drawn = mix(self.me().node.0);
         let chosen = if alone {
@@ -289,12 +293,29 @@ impl Node {
         } else if lost {
             self.contact_in_turn(drawn, syncs)
         } else {
-            backbone.partner(syncs)
+            // In each second turn.
+            let contact = unreached.get(syncs as usize / 2 % unreached.len().max(1)).copied();
+            contact.filter(|_| syncs.is_multiple_of(2)).or_else(|| backbone.partner(syncs))
         };
-        let later = if alone || lost { SEEK_EVERY } else { backbone.sync_every() };
+        let later = if alone || lost {
+            SEEK_EVERY
+        } else if !unreached.is_empty() && syncs < LOST_AFTER {
+            SYNC_EVERY_EARLY
+        } else {
+            backbone.sync_every()
+        };
         (self.outside.syncs, self.outside.has_followed) = (syncs.wrapping_add(1), false);
         self.outputs.extend(chosen.map(Output::Sync));
         self.outside.seeks = Some(self.set(early.unwrap_or(later), Timer::SeekOutside));
+    }
+
+    /// The contacts in zones of which no gateway is known, those that have spoken first. The
+    /// backbone may have come up in two parts, each of them content with itself.
+    fn unreached(&self) -> Vec<Identity> {
+        let live = self.outside.backbone.iter().flat_map(|backbone| backbone.live().values());
+        let reached: BTreeSet<Zone> = live.map(|gateway| gateway.zone).collect();
+        let contacts = self.outside.contacts.spoken().chain(self.outside.contacts.iter());
+        contacts.map(|contact| contact.identity).filter(|contact| !reached.contains(&contact.zone)).collect()
     }
 
     /// The last gateway of another zone that had spoken to this one may be gone: looks for others
