@@ -27,9 +27,14 @@ struct Contact {
 pub(super) struct Contacts(BTreeMap<Zone, SmallList<Contact>>);
 
 impl Contacts {
-    /// True if there never was any.
+    /// True once there was a contact.
+    pub fn had_any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The number of contacts.

@@ -92,7 +92,7 @@ impl Node {
 
     /// True in a field of zones.
     pub(super) fn is_zoned(&self) -> bool {
-        self.me().zone != Zone::default() || !self.outside.contacts.is_empty()
+        self.me().zone != Zone::default() || self.outside.contacts.had_any()
     }
 
     /// The other gateways of its zone, for any image.

@@ -132,7 +132,7 @@ impl Node {
     fn is_needy(&self) -> bool {
         let live = self.membership.live();
         if self.is_zoned() {
-            return live.is_empty() && self.outside.contacts.len() == 0;
+            return live.is_empty() && self.outside.contacts.is_empty();
         }
         let addrs: BTreeSet<SocketAddr> = live.values().map(|member| member.addr).collect();
         let is_met = |entry: &BootstrapAddr| {
