@@ -4,7 +4,8 @@
 use crate::field::Field;
 use vfield_core::tuning::HEDGE_AFTER;
 
-/// Most spot checks at a time, and most bytes of a probe, of which there is one at a time.
+/// Most spot checks at a time, and most bytes of a probe before its last chunk. There is one probe
+/// at a time.
 const CHECKS_MAX: u64 = 16;
 const PROBE_BYTES_MAX: u64 = 512 << 10;
 
@@ -39,6 +40,6 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     if outstanding > bound {
         return Err(format!("has {outstanding} bytes outstanding, {bound} allowed"));
     }
-    let bound = PROBE_BYTES_MAX.max(longest) + longest * CHECKS_MAX;
+    let bound = PROBE_BYTES_MAX + longest * (CHECKS_MAX + 1);
     if checked > bound { Err(format!("has {checked} bytes of checks outstanding, {bound} allowed")) } else { Ok(()) }
 }
