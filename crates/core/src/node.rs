@@ -126,9 +126,9 @@ pub struct Node {
     hedging: u64,
     /// A look at all requests is due before long.
     checking: bool,
-    outstanding_bytes: u64,
     /// When a peer last delivered a chunk.
     delivered: Time,
+    outstanding_bytes: u64,
     /// The bound of those bytes: the greatest of its images' windows.
     window_bytes: u64,
     /// Until when it sends no requests for chunks, in a field of zones.
@@ -187,8 +187,8 @@ impl Node {
             hedged: 0,
             hedging: 0,
             checking: false,
-            outstanding_bytes: 0,
             delivered: now,
+            outstanding_bytes: 0,
             gathers_until: Time::ZERO,
             fetches: Fetches::default(),
             asks: serving::Asks::default(),

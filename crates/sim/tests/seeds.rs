@@ -37,10 +37,12 @@ const FAILED: [(u64, &str); 23] = [
 ];
 
 /// The same with the malicious members that are drawn from the seed.
-const FAILED_UNDER_ATTACK: [(u64, &str); 3] = [
+const FAILED_UNDER_ATTACK: [(u64, &str); 5] = [
     (2025, "a gateway that came back within a minute was not believed"),
     (3048, "among zones that were made up a gateway found no real one"),
     (8422, "a gateway did not ask its zone for contacts"),
+    (3945, "full windows waited for each other in a circle, each for another chunk"),
+    (9407, "probes joined each other on a slow link"),
 ];
 
 #[test]

@@ -226,11 +226,13 @@ impl Node {
                 self.contact(said, self.me().node);
             }
         }
+        if !effects.down.is_empty() {
+            self.seek_again();
+        }
         for gateway in effects.down.into_iter().map(|departed| departed.identity) {
             self.gone_outside(gateway.node);
             self.outside.contacts.remove(gateway.zone, gateway.node);
         }
-        self.seek_again();
         if let Some(rival) = effects.rival {
             self.rival(rival);
         }
@@ -282,31 +284,28 @@ impl Node {
         let Some(backbone) = &self.outside.backbone else { return };
         let (zone, syncs) = (self.me().zone, self.outside.syncs);
         let early = EARLY_SYNCS.get(syncs as usize).copied();
-        let (alone, lost) = (self.outside.is_alone(zone), !self.outside.has_met_another(zone));
-        let unreached = self.unreached();
         // Most zones have the same contacts, so each begins with another one.
         let drawn = mix(self.me().node.0);
-        let chosen = if alone {
-            self.contact_in_turn(drawn, syncs)
-        } else if early.is_some() {
-            backbone.live().around(NodeId(mix(drawn.wrapping_add(syncs.into())))).next().copied()
-        } else if lost {
-            self.contact_in_turn(drawn, syncs)
-        } else {
-            // In each second turn.
-            let contact = unreached.get(syncs as usize / 2 % unreached.len().max(1)).copied();
-            contact.filter(|_| syncs.is_multiple_of(2)).or_else(|| backbone.partner(syncs))
-        };
-        let later = if alone || lost {
-            SEEK_EVERY
-        } else if !unreached.is_empty() && syncs < LOST_AFTER {
-            SYNC_EVERY_EARLY
-        } else {
-            backbone.sync_every()
+        let (chosen, wait) = match early {
+            Some(early) if !self.outside.is_alone(zone) => {
+                let around = NodeId(mix(drawn.wrapping_add(syncs.into())));
+                (backbone.live().around(around).next().copied(), early)
+            }
+            _ if !self.outside.has_met_another(zone) => {
+                (self.contact_in_turn(drawn, syncs), early.unwrap_or(SEEK_EVERY))
+            }
+            _ => {
+                let unreached = self.unreached();
+                let turn = (syncs as usize / 2) % unreached.len().max(1);
+                let contact = unreached.get(turn).copied().filter(|_| syncs.is_multiple_of(2));
+                let hurries = !unreached.is_empty() && syncs < LOST_AFTER;
+                let wait = if hurries { SYNC_EVERY_EARLY } else { backbone.sync_every() };
+                (contact.or_else(|| backbone.partner(syncs)), wait)
+            }
         };
         (self.outside.syncs, self.outside.has_followed) = (syncs.wrapping_add(1), false);
         self.outputs.extend(chosen.map(Output::Sync));
-        self.outside.seeks = Some(self.set(early.unwrap_or(later), Timer::SeekOutside));
+        self.outside.seeks = Some(self.set(wait, Timer::SeekOutside));
     }
 
     /// The contacts in zones of which no gateway is known, those that have spoken first. The
@@ -314,7 +313,7 @@ impl Node {
     fn unreached(&self) -> Vec<Identity> {
         let live = self.outside.backbone.iter().flat_map(|backbone| backbone.live().values());
         let reached: BTreeSet<Zone> = live.map(|gateway| gateway.zone).collect();
-        let contacts = self.outside.contacts.spoken().chain(self.outside.contacts.iter());
+        let contacts = self.outside.contacts.spoken_first();
         contacts.map(|contact| contact.identity).filter(|contact| !reached.contains(&contact.zone)).collect()
     }
 

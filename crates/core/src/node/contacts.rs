@@ -62,6 +62,12 @@ impl Contacts {
         self.0.values().flatten().filter(|contact| contact.has_spoken).map(|contact| &contact.member)
     }
 
+    /// All contacts, those that have spoken to this node first.
+    pub fn spoken_first(&self) -> impl Iterator<Item = &Member> {
+        let silent = self.0.values().flatten().filter(|contact| !contact.has_spoken);
+        self.spoken().chain(silent.map(|contact| &contact.member))
+    }
+
     /// Remembers a node of another zone. `has_spoken` says that it spoke to this node itself.
     /// Returns true if its zone is the first one.
     pub fn add(&mut self, member: Member, has_spoken: bool) -> bool {

@@ -151,8 +151,7 @@ impl Node {
             }
             None => {
                 let mine = self.fellows().filter(|_| !same_zone);
-                let contacts = &self.outside.contacts;
-                let others = contacts.spoken().chain(contacts.iter()).take(GATEWAYS_NAMED);
+                let others = self.outside.contacts.spoken_first().take(GATEWAYS_NAMED);
                 snapshot.gateways.extend(theirs.chain(mine).chain(others));
             }
         }

@@ -71,6 +71,7 @@ impl Node {
             self.unpark(peer, true);
         }
     }
+
     /// Refuses the peers that wait for chunks which this node cannot ask for: its own window is
     /// full, and nothing comes. It may wait for nodes that wait for this one in the same way, each
     /// for another chunk, and none of them would go on.
