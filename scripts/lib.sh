@@ -13,6 +13,10 @@ cargo fetch --quiet --locked --target x86_64-unknown-linux-gnu 2>/dev/null || {
     exit 1
 }
 
+# The version of the workspace, and that a program is of it.
+version() { sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml; }
+check_version() { [[ $("$1" --version) == "vfield $(version)" ]] || { echo "$1 is not version $(version)" >&2; return 1; }; }
+
 target_dir() { echo "${CARGO_TARGET_DIR:-$PWD/target}"; }
 
 # Where this machine has its Debian packages from.
