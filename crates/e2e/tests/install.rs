@@ -24,10 +24,18 @@ fn files(root: &Path) -> Vec<String> {
     found
 }
 
-/// `make GOAL PREFIX=... DESTDIR=... PROGRAM=...` in the checkout.
-fn make(goal: &str, prefix: &str, root: &Path, program: &Path) -> std::io::Result<Output> {
+/// `make GOAL` in the checkout. It speaks as if a person had typed it, although this test may be
+/// part of `make test`.
+fn make_of(goal: &str) -> Command {
     let mut make = Command::new("make");
     make.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).arg(goal);
+    make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    make
+}
+
+/// `make GOAL PREFIX=... DESTDIR=... PROGRAM=...` in the checkout.
+fn make(goal: &str, prefix: &str, root: &Path, program: &Path) -> std::io::Result<Output> {
+    let mut make = make_of(goal);
     make.arg(format!("PREFIX={prefix}")).arg(format!("DESTDIR={}", root.display()));
     make.arg(format!("PROGRAM={}", program.display())).output()
 }
@@ -136,8 +144,7 @@ fn a_program_that_was_not_built_is_not_installed() -> Outcome {
     if !have(&[Need::Tool("make")]) {
         return Ok(());
     }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let made = Command::new("make").arg("-C").arg(workspace).args(["install", "PROGRAM=/nowhere/vfield"]).output()?;
+    let made = make_of("install").arg("PROGRAM=/nowhere/vfield").output()?;
     let said = String::from_utf8_lossy(&made.stderr);
     assert!(!made.status.success() && said.contains("PROGRAM=/nowhere/vfield is not there"), "{said}");
     Ok(())
