@@ -213,6 +213,38 @@ const BUSY: (u32, u32) = (3, 4);
 /// Bytes from others are no reason for a low rate if they are below this part of the peer's.
 const ALONE: u64 = 4;
 
+/// Length of a window of all that comes: more than a busy machine reads late at once.
+const STREAM_WINDOW: Duration = Duration::from_millis(250);
+
+/// All that comes to a node, from whichever peers. Its rate is a lower bound of what the node's
+/// link carries, whatever the senders did meanwhile: in a warm room each of them sends to several
+/// nodes, and no answer alone tells how fast a link is.
+#[derive(Debug, Default)]
+struct Stream {
+    bytes: u64,
+    since: Time,
+    /// The rate of the window before.
+    before: Speed,
+    /// What the last two windows reach.
+    least: Speed,
+}
+
+impl Stream {
+    /// Notes bytes. Returns, at the end of a window, what this one and the one before it reach: a
+    /// machine that was stopped for a moment takes in at once what came meanwhile.
+    fn came(&mut self, bytes: u64, now: Time) -> Option<Speed> {
+        self.bytes += bytes;
+        let lasted = now - self.since;
+        if lasted < STREAM_WINDOW {
+            return None;
+        }
+        let us = lasted.as_micros().max(1);
+        let rate = Speed::of(u64::try_from(u128::from(self.bytes) * 1_000_000 / us).unwrap_or(u64::MAX));
+        *self = Self { bytes: 0, since: now, before: rate, least: rate.min(self.before) };
+        Some(self.least)
+    }
+}
+
 /// For how long another partner is remembered.
 const PARTNERS_FOR: Duration = Duration::from_secs(10);
 /// For how long a sample counts. Within it a node also hears from others than the one it takes most
@@ -256,6 +288,8 @@ pub struct OwnSpeed {
     samples: VecDeque<(Time, Sample)>,
     /// The partners of the last samples, the latest first: when that was, and the speed.
     partners: [Option<(NodeId, Time, Speed)>; 2],
+    /// All that came.
+    stream: Stream,
     /// The speed that enough of them reach.
     reached: Speed,
     announced: Speed,
@@ -288,9 +322,20 @@ impl OwnSpeed {
         let (Speed(now_is), Speed(said)) = (self.reached, self.announced);
         let changes = (said == 0 || now_is.abs_diff(said) >= DIFFER) && now_is != 0 && tells;
         if changes {
-            self.announced = self.reached;
+            self.announced = self.reached.max(self.stream.least);
         }
         changes
+    }
+
+    /// Notes bytes that came, from any peer. True if that alone shows that the announced speed is too
+    /// low, which it then is no more.
+    pub fn came(&mut self, bytes: u64, now: Time) -> bool {
+        let Some(least) = self.stream.came(bytes, now) else { return false };
+        let rises = self.announced.is_below(least);
+        if rises {
+            (self.announced, self.reached) = (least, self.reached.max(least));
+        }
+        rises
     }
 
     /// The speed that [`ENOUGH`] samples reach; unknown before there are so many.
@@ -414,6 +459,26 @@ mod tests {
         assert!(!shown.is_empty() && shown.iter().all(|shown| *shown == Shown::Idle), "{shown:?}");
         let shown: Vec<Shown> = (0..60).filter_map(|_| came(5)).collect();
         assert!(matches!(shown.last(), Some(Shown::Rate(_))), "{shown:?}");
+    }
+
+    /// Five senders at a fifth of the link each: no window of one of them is busy.
+    #[test]
+    fn all_that_comes_shows_that_a_speed_is_too_low() {
+        let (mut own, mut now) = (OwnSpeed::default(), Time::ZERO);
+        own.announced = Speed::of(1_250_000);
+        let mut come = |own: &mut OwnSpeed, chunks: u32, every: Duration| {
+            (0..chunks).fold(false, |rises, _| {
+                now = now + every;
+                own.came(CHUNK, now) | rises
+            })
+        };
+        let (fast, slow) = (Duration::from_micros(5500), Duration::from_micros(55_000));
+        assert!(!come(&mut own, 20, slow));
+        assert!(!come(&mut own, 40, Duration::from_micros(100)), "what came late, at once");
+        assert!(!come(&mut own, 20, slow));
+        assert_eq!(own.announced(), Speed::of(1_250_000));
+        assert!(come(&mut own, 100, fast));
+        assert!(own.announced() >= Speed::of(11_000_000) && !come(&mut own, 100, fast));
     }
 
     #[test]

@@ -18,9 +18,9 @@ use crate::wire::Priority;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes of a probe: eight chunks of the default size. A shaped link lets the first one pass at any
-/// speed after a pause; the rate is then an eighth too high.
-const BYTES: u64 = 512 << 10;
+/// Bytes of a probe: four chunks of the default size. A shaped link lets the first one pass at any
+/// speed after a pause; the rate is then a third too high, which is less than classes differ by.
+const BYTES: u64 = 256 << 10;
 /// Most different chunks of a probe.
 const CHUNKS_MAX: usize = 8;
 /// Pauses between probes. After the first one a speed is announced and known to all. A probe in a

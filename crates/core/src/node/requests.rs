@@ -8,7 +8,7 @@ use crate::image::ImageId;
 use crate::plan::{Choice, Source};
 use crate::reach::Reach;
 use crate::record::RecordKey;
-use crate::speed::{Shown, Transit};
+use crate::speed::Transit;
 use crate::tuning::{
     CHECK_EVERY, HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OWN_DELAY, STALL, UNUSABLE_PAUSE, share_of,
 };
@@ -245,12 +245,12 @@ impl Node {
         let Some((id, entry)) = self.end(request, true) else { return };
         let (chunk, now) = (entry.chunk, self.now);
         self.delivered = now;
-        let (shown, told) = self.peers.carried(entry.peer, entry.bytes, transit, now);
-        self.outputs.extend(told.map(|speed| Output::TellSpeed(entry.peer, speed)));
-        match shown {
-            Some(Shown::Rate(window)) => self.delivers(entry.peer, window.all),
-            Some(Shown::Idle) => self.probe(id, entry.peer),
-            None => {}
+        if self.speed.came(entry.bytes, now) {
+            self.announce_all();
+        }
+        // A fill takes no more than its pace allows, so it does not show what links carry.
+        if entry.priority != Priority::Fill {
+            self.measure(id, entry.peer, entry.bytes, transit);
         }
         let (boost, window) = (self.config.join_boost, self.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);

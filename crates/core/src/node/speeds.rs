@@ -1,7 +1,7 @@
 //! Speeds: the measurements of this node's link, and the places of all nodes that follow from what
 //! each announces.
 
-use super::Node;
+use super::{Node, Output};
 use super::images::Image;
 use crate::chunk::Chunk;
 use crate::fetch::RequestId;
@@ -9,7 +9,7 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::Place;
 use crate::record::{Record, RecordKey};
-use crate::speed::{Classes, Sample, Speed};
+use crate::speed::{Classes, Sample, Shown, Speed, Transit};
 
 impl Node {
     /// The links between this node and a peer have this speed together, as one of the two measured.
@@ -21,6 +21,17 @@ impl Node {
         let sample = self.sample(node, speed);
         if self.speed.measured(sample, self.now) {
             self.announce_all();
+        }
+    }
+
+    /// Notes how an answer came that a reader waits for, or will.
+    pub(super) fn measure(&mut self, id: ImageId, peer: NodeId, bytes: u64, transit: Transit) {
+        let (shown, told) = self.peers.carried(peer, bytes, transit, self.now);
+        self.outputs.extend(told.map(|speed| Output::TellSpeed(peer, speed)));
+        match shown {
+            Some(Shown::Rate(window)) => self.delivers(peer, window.all),
+            Some(Shown::Idle) => self.probe(id, peer),
+            None => {}
         }
     }
 
