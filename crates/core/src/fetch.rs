@@ -14,6 +14,7 @@ use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::node::TimerKey;
 use crate::reach::Reach;
+use crate::slice::Slice;
 use crate::small_list::SmallList;
 use crate::time::Time;
 use crate::wire::Priority;
@@ -312,4 +313,6 @@ pub struct Request {
     pub orphan: bool,
     /// True for a spot check: the chunk is only verified, and belongs to no fetch.
     pub check: bool,
+    /// The part of the chunk that it is for; `None` for all of it. A slice belongs to no fetch.
+    pub slice: Option<Slice>,
 }

@@ -83,6 +83,12 @@ pub fn length(head: &[u8; HEAD]) -> Result<usize, WireError> {
     bounded(length, BODY_MAX)
 }
 
+/// The latest version that this program and the sender of a head speak, if [`length`] is right with
+/// it.
+pub fn version(head: &[u8; HEAD]) -> u32 {
+    u32_at(head, 8).min(VERSION)
+}
+
 /// Reads what follows the head of a greeting. Fields that a later version adds at its end are
 /// skipped.
 ///

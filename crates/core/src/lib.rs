@@ -36,6 +36,7 @@ pub mod record;
 pub mod send_queue;
 pub mod signing;
 pub mod slice;
+pub mod sliced;
 pub mod slicing;
 pub mod slowest;
 pub mod small_list;

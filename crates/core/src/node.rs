@@ -31,6 +31,7 @@ mod requests;
 mod rounds;
 mod seeking;
 mod serving;
+mod slices;
 mod speeds;
 mod spot_checks;
 mod view;
@@ -137,6 +138,7 @@ pub struct Node {
     /// The open requests of peers.
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
+    slices: slices::Slices,
     /// When the next readers may time out.
     expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
@@ -193,6 +195,7 @@ impl Node {
             fetches: Fetches::default(),
             asks: serving::Asks::default(),
             reads: BTreeMap::new(),
+            slices: slices::Slices::default(),
             expire_at: None,
             reading_until: Time::ZERO,
             timers: BTreeMap::new(),
@@ -249,6 +252,7 @@ impl Node {
             Input::Bootstrap(addrs) => self.set_bootstrap(&addrs),
             Input::Learned { from, snapshot } => self.learned(from, snapshot),
             Input::Read { token, image, chunks } => self.read(token, image, chunks),
+            Input::ReadSlice { token, image, chunk, groups } => self.read_slice(token, image, chunk, groups),
             Input::CancelRead(token) => self.cancel_read(token),
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
             Input::Asked { asker, image, chunk, priority } => self.asked(asker, image, chunk, priority),

@@ -153,6 +153,20 @@ impl Situation<'_> {
             .unwrap_or_else(|| self.ask_anybody())
     }
 
+    /// The node to ask for a slice: a holder, else an origin, and one that has room. `None` if the
+    /// chunk has to come another way, as from other zones.
+    pub fn direct(&self) -> Option<NodeId> {
+        let holders = self.map.homes_in_turn(self.wanted.chunk);
+        let holders = holders.iter().filter(|home| self.has(home) && self.usable(home.node)).map(|home| home.node);
+        let holders: Vec<NodeId> = holders.filter(|node| self.has_room(*node)).collect();
+        self.peers.choose(&holders, self.dice).or_else(|| {
+            let enters_elsewhere = matches!(self.entry_point(), Some(EntryPoint::Gateway(_)));
+            let origins = self.map.origins().iter().copied().filter(|_| !enters_elsewhere);
+            let usable = |node: &NodeId| self.usable(*node) && self.is_believed(*node) && self.has_room(*node);
+            self.peers.choose(&origins.filter(usable).collect::<Vec<_>>(), self.dice)
+        })
+    }
+
     /// True if several announced holders of the chunk can be asked.
     fn has_several_holders(&self) -> bool {
         let having = self.map.homes(self.wanted.chunk).filter(|home| self.has(home));

@@ -7,6 +7,10 @@
 //! image's top page has no hash of this kind, and no slices. Pure arithmetic; holders and askers
 //! call it.
 
+mod path;
+
+pub use path::{ANSWER_BYTES_MAX, PAGES_MAX, Part, Slice, Verified};
+
 use crate::hash_tree::Hash;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use std::ops::Range;
@@ -32,6 +36,11 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// The first in their order.
+    pub(crate) const FIRST: Self = Self { start: 0, end: 1 };
+    /// The last in their order. No chunk is so long.
+    pub(crate) const LAST: Self = Self { start: u16::MAX - 1, end: u16::MAX };
+
     /// The groups `start..end`; `None` if there are none, or too many.
     pub const fn new(start: u16, end: u16) -> Option<Self> {
         if start < end && end - start <= GROUPS_MAX { Some(Self { start, end }) } else { None }

@@ -8,18 +8,21 @@
 
 mod dialling;
 mod lists;
+mod slices;
 
 pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
 
 pub use lists::{
     ListQuestion, SIGNERS_MAX, SignedList, decode_list, decode_list_question, list_frame, list_question_frame,
 };
+pub use slices::{GET_SLICE_FRAME, GetSlice, SLICES_SINCE};
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::header_proof::HeaderProof;
 use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::reach::Reach;
+use crate::slice::ANSWER_BYTES_MAX;
 use crate::snapshot::{self, Snapshot};
 use crate::speed::Speed;
 use serde::{Deserialize, Serialize};
@@ -28,7 +31,7 @@ use vfield_block::source::Urgency;
 
 /// The latest version of the protocol that this program speaks. Nodes speak the latest version that
 /// both know.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The first version that it speaks.
 pub const VERSION_LEAST: u32 = 8;
 /// Longest snapshot: 4 000 nodes with an image each.
@@ -128,6 +131,10 @@ pub enum Kind {
     /// The speed at which the receiver's answers come to the sender: a [`Speed`] of one byte. It is
     /// not answered.
     Speed,
+    /// Asks for a slice of a chunk: a [`GetSlice`].
+    GetSlice,
+    /// The answer to [`Kind::GetSlice`]; see [`crate::slice::Slice`].
+    Slice,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -143,6 +150,8 @@ pub enum Refusal {
     SourceChanged,
     /// The node has too many requests.
     Busy,
+    /// No slice of this chunk: the asker is to request the whole chunk. See [`crate::sliced`].
+    Whole,
 }
 
 /// Header of a frame.
@@ -224,6 +233,8 @@ impl FrameHeader {
             Kind::AdmissionQuestion => 15,
             Kind::AdmissionList => 16,
             Kind::Speed => 17,
+            Kind::GetSlice => 18,
+            Kind::Slice => 19,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -240,6 +251,7 @@ impl FrameHeader {
             Some(Refusal::NoSuchImage) => 2,
             Some(Refusal::SourceChanged) => 3,
             Some(Refusal::Busy) => 4,
+            Some(Refusal::Whole) => 5,
         };
         if self.kind == Kind::Data {
             out[2..4].copy_from_slice(&self.waited_ms.to_le_bytes());
@@ -269,6 +281,8 @@ impl FrameHeader {
             15 => (Kind::AdmissionQuestion, lists::QUESTION_MAX),
             16 => (Kind::AdmissionList, SNAPSHOT_MAX),
             17 => (Kind::Speed, SPEED_PAYLOAD),
+            18 => (Kind::GetSlice, slices::GET_SLICE_PAYLOAD),
+            19 => (Kind::Slice, ANSWER_BYTES_MAX as u32),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -288,6 +302,7 @@ impl FrameHeader {
             (Kind::Refuse, 0, 2) => Some(Refusal::NoSuchImage),
             (Kind::Refuse, 0, 3) => Some(Refusal::SourceChanged),
             (Kind::Refuse, 0, 4) => Some(Refusal::Busy),
+            (Kind::Refuse, 0, 5) => Some(Refusal::Whole),
             (Kind::Refuse, ..) => return Err(WireError::Field("refusal")),
             (Kind::Data, ..) | (_, 0, 0) => None,
             _ => return Err(WireError::Field("refusal")),
@@ -297,7 +312,14 @@ impl FrameHeader {
         // Of these kinds only the greatest length is valid.
         let fixed = matches!(
             kind,
-            Kind::Get | Kind::Redirect | Kind::Prove | Kind::DialBack | Kind::DialledBack | Kind::Header | Kind::Speed
+            Kind::Get
+                | Kind::GetSlice
+                | Kind::Redirect
+                | Kind::Prove
+                | Kind::DialBack
+                | Kind::DialledBack
+                | Kind::Header
+                | Kind::Speed
         );
         if fixed && length != max {
             return Err(WireError::Field("length"));

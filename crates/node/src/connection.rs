@@ -8,6 +8,7 @@ use crate::incoming::Incoming;
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use vfield_core::wire::VERSION_LEAST;
 use vfield_trust::KeyId;
 use vfield_trust::handshake::Channel;
 use vfield_trust::record::Sealer;
@@ -23,18 +24,21 @@ pub struct Connection {
     pub sealer: Option<Sealer>,
     /// The key that both sides proved to have.
     pub key: Option<KeyId>,
+    /// The latest version of the protocol that both sides speak, once they have greeted.
+    pub version: u32,
 }
 
 impl Connection {
     /// Without a seal.
     pub const fn open(stream: TcpStream) -> Self {
-        Self { stream, incoming: Incoming::new(None), sealer: None, key: None }
+        Self { stream, incoming: Incoming::new(None), sealer: None, key: None, version: VERSION_LEAST }
     }
 
     /// A connection sealed by two nodes that have proved themselves.
     pub fn sealed(stream: TcpStream, channel: Channel) -> Self {
         let Channel { sealer, opener, key, binding: _ } = channel;
-        Self { stream, incoming: Incoming::new(Some(opener)), sealer: Some(sealer), key: Some(key) }
+        let (incoming, version) = (Incoming::new(Some(opener)), VERSION_LEAST);
+        Self { stream, incoming, sealer: Some(sealer), key: Some(key), version }
     }
 
     /// Sends all of `bytes`.

@@ -294,7 +294,9 @@ async fn exchange(
     let mine = greeting::greeting(&Greeting { key, nonce, member, you, latest });
     connection.send(&mine).await?;
     let head = connection.receive(HEAD).await?;
-    let length = greeting::length(head.first_chunk().expect("as long as was asked for"))?;
+    let head_bytes = head.first_chunk().expect("as long as was asked for");
+    let length = greeting::length(head_bytes)?;
+    connection.version = greeting::version(head_bytes);
     let body = connection.receive(length).await?;
     let theirs = greeting::decode(&body)?;
     let whole = [head, body].concat();

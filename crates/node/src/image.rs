@@ -4,7 +4,9 @@
 //! and receivers share it. It takes no lock.
 
 use crate::origin::Origin;
+use crate::slices::Slices;
 use crate::store::{Check, Store};
+use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
@@ -12,7 +14,7 @@ use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::directory::Directory;
-use vfield_core::hash_tree;
+use vfield_core::hash_tree::{self, Hash};
 use vfield_core::header_proof::HeaderProof;
 use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
@@ -31,6 +33,7 @@ pub struct LocalImage {
     dropped: AtomicBool,
     /// The nodes to which chunks of the file were sent recently.
     directory: Mutex<Directory>,
+    slices: Slices,
     pages: Notify,
     /// True once a change of the file was logged, here or at an origin.
     change_reported: AtomicBool,
@@ -57,6 +60,7 @@ impl LocalImage {
             complete: AtomicBool::new(true),
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
+            slices: Slices::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
         }
@@ -72,6 +76,7 @@ impl LocalImage {
             complete: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
+            slices: Slices::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
         }
@@ -183,6 +188,23 @@ impl LocalImage {
                 read.map_or_else(|_| self.store.pieces_prefix(part, pieces), |()| part.len())
             }
         }
+    }
+
+    /// The slices that came, and those that were sent.
+    pub const fn slices(&self) -> &Slices {
+        &self.slices
+    }
+
+    /// The bytes of an extent, if a slice that came has them.
+    pub fn sliced(&self, extent: Extent) -> Option<Bytes> {
+        let chunks = self.geometry().covering(extent);
+        let start = self.geometry().extent(Chunk(chunks.start)).start();
+        (chunks.end - chunks.start == 1).then(|| self.slices.find(Chunk(chunks.start), start, extent))?
+    }
+
+    /// The hash of a chunk that is known here without asking a peer.
+    pub fn hash(&self, chunk: Chunk) -> Option<Hash> {
+        self.origin.as_ref().map_or_else(|| self.store.read_hash(chunk), |origin| Some(origin.tree().hash(chunk)))
     }
 
     /// Notes that a hash page has come: found chunks below it can be verified.

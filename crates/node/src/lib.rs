@@ -34,6 +34,7 @@ pub mod proofs;
 pub mod reader;
 mod reading;
 pub mod server;
+mod slices;
 pub mod status;
 pub mod store;
 mod survey;

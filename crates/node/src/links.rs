@@ -21,6 +21,7 @@ use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
 use vfield_core::reach::Reach;
+use vfield_core::slice::Slice;
 use vfield_core::wire::{self, Kind, Priority};
 
 /// A request for a chunk.
@@ -42,6 +43,8 @@ pub struct Ask {
     pub origin: bool,
     /// False for a spot check, whose chunk is verified and not kept.
     pub keep: bool,
+    /// The wanted part of the chunk; `None` for all of it.
+    pub slice: Option<Slice>,
 }
 
 /// The lanes of a peer.
@@ -74,11 +77,13 @@ impl Links {
     /// Queues a request, and returns its lane, which is to be flushed.
     pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) -> Option<Arc<Lane>> {
         let lane = if self.pool { self.lane(driver, peer, Purpose::of(&ask)) } else { Lane::open(driver, peer, true) };
-        if !lane.request(ask) {
-            driver.hint(Input::Lost(ask.request));
-            return None;
+        match lane.request(ask) {
+            Ok(()) => Some(lane),
+            Err(input) => {
+                driver.hint(input);
+                None
+            }
         }
-        Some(lane)
     }
 
     /// Exchanges snapshots with a peer; the answer goes to the core.

@@ -14,8 +14,10 @@ use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError
 use vfield_core::chunk::Chunk;
 use vfield_core::doubling::Doubling;
 use vfield_core::fetch::Token;
+use vfield_core::image::ImageId;
 use vfield_core::node::Input;
 use vfield_core::read_ahead::ReadAhead;
+use vfield_core::slicing::Slicing;
 
 /// Bytes of a long extent requested at once. It keeps many peers busy. It is a small part of the
 /// transient cache, so the end of an answer does not evict its beginning.
@@ -33,6 +35,7 @@ pub struct ImageReader {
     driver: Arc<Driver>,
     image: Arc<LocalImage>,
     ahead: Mutex<ReadAhead>,
+    slicing: Mutex<Slicing>,
 }
 
 /// Tells the core when a reader no longer waits.
@@ -52,7 +55,7 @@ impl ImageReader {
     pub fn new(driver: Arc<Driver>, image: Arc<LocalImage>) -> Self {
         let chunks_ahead = driver.look(|core| core.chunks_ahead(image.id()));
         let ahead = ReadAhead::new(image.geometry().data_chunks(), chunks_ahead);
-        Self { driver, image, ahead: Mutex::new(ahead) }
+        Self { driver, image, ahead: Mutex::new(ahead), slicing: Mutex::default() }
     }
 
     /// Notes a read and fetches ahead if it looks sequential. Two readers at one moment: one goes
@@ -79,13 +82,34 @@ impl ImageReader {
         if round > 0 {
             tokio::time::sleep(AGAIN_AFTER.pause(round - 1)).await;
         }
+        self.ask(|token, image| Input::Read { token, image, chunks }).await
+    }
+
+    /// Waits for the core's answer to a read.
+    async fn ask(&self, input: impl FnOnce(Token, ImageId) -> Input) -> Result<(), ReadError> {
         let token = Token(self.driver.number());
         let answer = self.driver.expect(token);
         let waiting = Waiting { driver: &self.driver, token };
-        self.driver.apply(Input::Read { token, image: self.image.id(), chunks });
+        self.driver.apply(input(token, self.image.id()));
         let answer = answer.await.unwrap_or(Err(ReadError::ShuttingDown));
         drop(waiting);
         answer
+    }
+
+    /// Reads an extent that is much shorter than its chunk with a slice, at most once. False if the
+    /// whole chunk is to be waited for, or has come.
+    async fn read_slice(&self, extent: Extent, pieces: &mut Vec<Piece>) -> Result<bool, ReadError> {
+        if self.image.source().is_some() {
+            // The file has a bad place, and this node is asked for the rest of the image.
+            return Ok(false);
+        }
+        let slice = self.slicing.try_lock().ok().and_then(|mut known| known.note(self.image.geometry(), extent));
+        let Some((chunk, groups)) = slice else { return Ok(false) };
+        self.ask(|token, image| Input::ReadSlice { token, image, chunk, groups }).await?;
+        let bytes = self.image.sliced(extent);
+        let came = bytes.is_some();
+        pieces.extend(bytes.map(Piece::Bytes));
+        Ok(came)
     }
 
     async fn wait_and_read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
@@ -101,8 +125,16 @@ impl ImageReader {
             self.note(extent.take(here));
             return Ok(pieces);
         }
+        if let Some(bytes) = self.image.sliced(extent) {
+            self.driver.counters.from_store(extent.len());
+            return Ok(vec![Piece::Bytes(bytes)]);
+        }
         self.note(wanted);
         let since = Instant::now();
+        if self.read_slice(extent, &mut pieces).await? || self.image.pieces(extent, &mut pieces) > 0 {
+            self.driver.counters.delays.add(since.elapsed());
+            return Ok(pieces);
+        }
         for round in 0.. {
             self.wait(self.image.geometry().covering(wanted), round).await?;
             // The chunk may have been evicted between the core's answer and now; then once more.

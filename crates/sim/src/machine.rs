@@ -22,6 +22,7 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::ImageId;
 use vfield_core::node::{Node, Notice};
+use vfield_core::slice::Groups;
 use vfield_core::time::Time;
 
 /// The misbehaviour of a machine.
@@ -220,6 +221,12 @@ impl Machine {
     /// True if a read of the chunk needs no peer.
     pub fn has(&self, image: usize, chunk: Chunk) -> bool {
         self.shelf(image).is_some_and(|shelf| shelf.has(chunk))
+    }
+
+    /// The same for a part of it: a slice that came serves as well.
+    pub fn has_part(&self, image: usize, chunk: Chunk, part: Option<Groups>) -> bool {
+        let has_slice = |groups| self.shelf(image).is_some_and(|shelf| shelf.has_slice(chunk, groups));
+        self.has(image, chunk) || part.is_some_and(has_slice)
     }
 
     /// True if it is an origin of an image.

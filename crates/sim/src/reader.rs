@@ -6,9 +6,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use vfield_block::extent::Extent;
 use vfield_block::source::ReadError;
+use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Token;
+use vfield_core::image::Geometry;
 use vfield_core::read_ahead::ReadAhead;
+use vfield_core::slice::{GROUP_BYTES, Groups};
+use vfield_core::slicing::Slicing;
 use vfield_core::time::Time;
 
 /// In which order blocks are read.
@@ -77,6 +82,8 @@ pub struct Block {
     pub since: Time,
     /// The token of its read, while it waits.
     pub token: Option<Token>,
+    /// The groups that it wants of its only chunk, if it is short; `None` for whole chunks.
+    pub part: Option<Groups>,
 }
 
 /// The state of a reader.
@@ -92,6 +99,10 @@ pub struct Reader {
     pub open: Vec<Block>,
     /// Recognises its order.
     pub ahead: ReadAhead,
+    /// Groups of each read, if it reads only so many of each first chunk of a block.
+    pub groups: Option<u16>,
+    /// Recognises reads that are better served with a slice.
+    pub slicing: Slicing,
     /// Number of chunks read.
     pub read: u64,
     /// When it started.
@@ -126,6 +137,8 @@ impl Reader {
             depth,
             open: Vec::with_capacity(depth),
             ahead,
+            groups: None,
+            slicing: Slicing::default(),
             read: 0,
             started: now,
             since: now,
@@ -173,8 +186,27 @@ impl Reader {
         let next = self.order.next();
         self.ended = next.is_none();
         let left = next?;
-        self.open.push(Block { left: left.clone(), begun: now, since: now, token: None });
+        self.open.push(Block { left: left.clone(), begun: now, since: now, token: None, part: None });
         Some(left)
+    }
+
+    /// Cuts a block that is begun to its part, and says which slice to ask for, if one is better.
+    pub fn slice(&mut self, geometry: &Geometry, block: usize) -> Option<(Chunk, Groups)> {
+        let count = u64::from(self.groups?);
+        let block = &mut self.open[block];
+        if block.part.is_some() {
+            // The slice did not come, or went before this reader came to it.
+            return None;
+        }
+        let chunk = Chunk(block.left.start);
+        let whole = geometry.extent(chunk);
+        // Somewhere in the chunk, and there in each run.
+        let start = whole.start() + (chunk.0 % 4 * count * GROUP_BYTES).min(whole.len() - 1);
+        let part = Extent::from(start..whole.end().min(start + count * GROUP_BYTES));
+        let slice = self.slicing.note(geometry, part)?;
+        block.left = chunk.0..chunk.0 + 1;
+        block.part = Some(slice.1);
+        Some(slice)
     }
 
     /// A token that it has not used before.

@@ -7,6 +7,8 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::Place;
 use crate::plan::{Choice, Members, Situation, Wanted};
+use crate::reach::Reach;
+use crate::wire::Priority;
 
 /// The nodes that can be asked for an image.
 struct Participants<'a> {
@@ -30,7 +32,7 @@ impl Node {
         let dice = self.dice();
         let Some(image) = self.images.get(&id) else { return Choice::Nobody };
         let Some(fetch) = self.fetches.get((image.number, chunk)) else { return Choice::Nobody };
-        let (geometry, me) = (image.inventory.geometry(), *self.me());
+        let geometry = image.inventory.geometry();
         let wanted = Wanted {
             chunk,
             bytes: geometry.length(chunk),
@@ -43,7 +45,32 @@ impl Node {
             stream: fetch.stream,
             overdue: fetch.is_overdue(),
         };
-        let situation = Situation {
+        self.situation(image, wanted, dice, |situation| situation.choice())
+    }
+
+    /// The node to ask for so many bytes of a chunk that it has for sure.
+    pub(super) fn directly(&mut self, id: ImageId, chunk: Chunk, bytes: u64) -> Option<NodeId> {
+        let dice = self.dice();
+        let image = self.images.get(&id)?;
+        let wanted = Wanted {
+            chunk,
+            bytes,
+            is_data: true,
+            priority: Priority::Demand,
+            reach: Reach::READER,
+            tried: &[],
+            advice: None,
+            insist: false,
+            stream: false,
+            overdue: false,
+        };
+        self.situation(image, wanted, dice, |situation| situation.direct())
+    }
+
+    /// Decides about a wanted chunk.
+    fn situation<T>(&self, image: &Image, wanted: Wanted<'_>, dice: u64, decide: impl Fn(&Situation<'_>) -> T) -> T {
+        let me = *self.me();
+        decide(&Situation {
             now: self.now,
             me: me.node,
             zone: me.zone,
@@ -59,7 +86,6 @@ impl Node {
             discovers: self.now < image.discovery_until,
             warms_up: self.now < image.warm_up_until,
             dice,
-        };
-        situation.choice()
+        })
     }
 }

@@ -37,6 +37,7 @@ impl Node {
             let askers: Vec<Asker> = fetch.askers.iter().map(|(asker, _)| *asker).collect();
             self.refuse(askers, (number, chunk), Refusal::NoSuchImage);
         }
+        self.slices.drop_image(number);
         self.end_reads(id);
         self.numbered[number.0 as usize] = NONE;
         let record = Record {

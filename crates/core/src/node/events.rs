@@ -12,6 +12,7 @@ use crate::image::ImageId;
 use crate::inquiry::Purpose;
 use crate::membership::{Departed, Member, Rival};
 use crate::reach::Reach;
+use crate::slice::{Groups, Slice};
 use crate::snapshot::Snapshot;
 use crate::speed::{Speed, Transit};
 use crate::wire::{Priority, Refusal};
@@ -64,6 +65,18 @@ pub enum Input {
         /// Data chunks, not empty.
         chunks: Range<u64>,
     },
+    /// A reader of this machine wants a part of a chunk of data, much less than all of it. If its
+    /// slice comes it is the shell's to keep; [`Output::Answer`] may come with the whole chunk.
+    ReadSlice {
+        /// The reader's number, answered with [`Output::Answer`].
+        token: Token,
+        /// The image. If it is not here, the read fails.
+        image: ImageId,
+        /// The chunk of data.
+        chunk: Chunk,
+        /// The groups that it has in that chunk.
+        groups: Groups,
+    },
     /// A reader no longer waits.
     CancelRead(Token),
     /// Data chunks, or hash pages of them, will probably be read.
@@ -92,7 +105,8 @@ pub enum Input {
     AskerGone(ConnectionId),
     /// A peer says at which speed this node's answers come to it.
     Delivers(NodeId, Speed),
-    /// The answer to a request has come, has been verified, and is in the shell's store.
+    /// The answer to a request has come, has been verified, and is in the shell's store; a slice is
+    /// where its readers find it.
     Arrived {
         /// The answered request.
         request: RequestId,
@@ -191,6 +205,23 @@ pub enum Output {
         origin: bool,
         /// False for a spot check: the chunk is to be verified and forgotten.
         keep: bool,
+    },
+    /// Ask this node for a slice of a chunk, for a reader; exactly one of the inputs with a
+    /// [`RequestId`] has to follow. If the node speaks a version without slices, it is
+    /// [`Refusal::Whole`].
+    RequestSlice {
+        /// The id of the request.
+        request: RequestId,
+        /// The peer to ask.
+        peer: Identity,
+        /// The image it is for.
+        image: ImageId,
+        /// The chunk of data.
+        chunk: Chunk,
+        /// The part of it, and the pages above.
+        slice: Slice,
+        /// True if that node is an origin of the image.
+        origin: bool,
     },
     /// Tell a peer the speed at which its answers come.
     TellSpeed(NodeId, Speed),

@@ -26,7 +26,7 @@ pub(super) struct Reader {
 
 impl Node {
     pub(super) fn read(&mut self, token: Token, id: ImageId, chunks: Range<u64>) {
-        self.reading_until = self.now + READING;
+        self.reads_now();
         for number in chunks.clone() {
             self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
@@ -40,12 +40,22 @@ impl Node {
             return;
         };
         fetch.waiters.push(token);
-        let deadline = self.config.io_timeout.map(|timeout| self.now + timeout);
-        self.reads.insert(token, Reader { image: id, chunk, deadline });
-        self.expire_soon(deadline);
+        self.note_reader(token, id, chunk);
         if matches!(self.stage(id, chunk), Some(Stage::Waiting)) {
             self.no_source(id, chunk);
         }
+    }
+
+    /// Notes that a reader is active.
+    pub(super) fn reads_now(&mut self) {
+        self.reading_until = self.now + READING;
+    }
+
+    /// Notes that a reader waits for a chunk, or for a slice of it.
+    pub(super) fn note_reader(&mut self, token: Token, id: ImageId, chunk: Chunk) {
+        let deadline = self.config.io_timeout.map(|timeout| self.now + timeout);
+        self.reads.insert(token, Reader { image: id, chunk, deadline });
+        self.expire_soon(deadline);
     }
 
     /// Fails the reads of a dropped image.
@@ -69,6 +79,7 @@ impl Node {
             fetch.waiters.retain(|waiter| *waiter != token);
             self.drop_unwanted(reader.image, reader.chunk);
         }
+        self.forget_slice(reader.image, reader.chunk, token);
     }
 
     pub(super) fn prefetch(&mut self, id: ImageId, chunks: Range<u64>, priority: Priority) {

@@ -8,6 +8,7 @@ use crate::image::ImageId;
 use crate::plan::{Choice, Source};
 use crate::reach::Reach;
 use crate::record::RecordKey;
+use crate::slice::Slice;
 use crate::speed::Transit;
 use crate::tuning::{
     CHECK_EVERY, HEDGE_AFTER, HEDGE_LATE, HEDGE_PERCENT, HEDGES_MAX, OWN_DELAY, STALL, UNUSABLE_PAUSE, share_of,
@@ -24,6 +25,7 @@ pub(super) struct Asked {
     pub reach: Reach,
     pub hedge: bool,
     pub check: bool,
+    pub slice: Option<Slice>,
 }
 
 impl Node {
@@ -76,7 +78,7 @@ impl Node {
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
         let (priority, insists, keep) = (fetch.priority(), fetch.insist && origin, true);
-        let asked = Asked { peer, chunk, priority, reach, hedge, check: false };
+        let asked = Asked { peer, chunk, priority, reach, hedge, check: false, slice: None };
         let Some(request) = self.open_request(id, asked) else { return };
         self.fetches.requested(goal, request, peer, rank);
         self.hedging += u64::from(hedge);
@@ -87,15 +89,20 @@ impl Node {
 
     /// Puts a request on the books, with the next number.
     pub(super) fn open_request(&mut self, id: ImageId, asked: Asked) -> Option<RequestId> {
-        let Asked { peer, chunk, priority, reach, hedge, check } = asked;
+        let Asked { peer, chunk, priority, reach, hedge, check, slice } = asked;
         let (now, image) = (self.now, self.images.get(&id)?);
-        let (number, bytes) = (image.number, image.inventory.geometry().length(chunk));
+        let geometry = image.inventory.geometry();
+        let bytes = match slice {
+            Some(slice) => slice.length(geometry, chunk)? as u64,
+            None => geometry.length(chunk),
+        };
+        let number = image.number;
         self.asked += 1;
         self.outstanding_bytes += bytes;
         self.peers.asked(peer, bytes, priority, now);
         let owed = self.peers.owed(peer);
         let (sent, orphan) = (now, false);
-        let entry = Request { peer, image: number, chunk, bytes, priority, reach, sent, owed, hedge, orphan, check };
+        let entry = Request { peer, image: number, chunk, bytes, priority, reach, sent, owed, hedge, orphan, check, slice };
         self.requests.insert(self.asked, entry);
         if !self.checking {
             self.checking = true;
@@ -117,13 +124,13 @@ impl Node {
         for id in old {
             // An earlier request of this check may have made an orphan of this one.
             if let Some(request) = self.requests.get(id.0).copied() {
-                self.check_one(&request);
+                self.check_one(id, &request);
             }
         }
     }
 
-    fn check_one(&mut self, request: &Request) {
-        let &Request { peer, image, chunk, bytes, reach, sent, orphan, check, .. } = request;
+    fn check_one(&mut self, number: RequestId, request: &Request) {
+        let &Request { peer, image, chunk, bytes, reach, sent, orphan, check, slice, .. } = request;
         let (id, now) = (self.id_of(image), self.now);
         let (age, silent) = (now - sent, self.peers.silent_for(peer, now));
         let stall = self.peers.stall(now);
@@ -134,6 +141,11 @@ impl Node {
             }
         } else if self.peers.times_out(peer, reach, bytes, age, now) {
             self.give_up(peer);
+        } else if !orphan && slice.is_some() && age >= hedge_after {
+            if silent >= hedge_after || self.peers.is_late_alone(age, now) {
+                self.orphan(number);
+                self.slice_failed(number, id, chunk, false);
+            }
         } else if !orphan && !check && age >= hedge_after && self.is_lone_demand(id, chunk) {
             let patience = self.peers.of(peer).map_or(HEDGE_LATE, |peer| peer.patience().max(HEDGE_LATE));
             let budget = self.hedged * 100 < self.asked * HEDGE_PERCENT;
@@ -219,7 +231,9 @@ impl Node {
     }
 
     /// A request has failed: its fetch goes to the front of its line, unless another is under way.
+    /// Readers of a slice wait for the whole chunk.
     pub(super) fn try_another(&mut self, request: RequestId, id: ImageId, chunk: Chunk) {
+        self.slice_failed(request, id, chunk, false);
         if let Some(goal) = self.goal(id, chunk) {
             self.fetches.failed(goal, request);
         }
@@ -251,6 +265,11 @@ impl Node {
         // A fill takes no more than its pace allows, so it does not show what links carry.
         if entry.priority != Priority::Fill {
             self.measure(id, entry.peer, entry.bytes, transit);
+        }
+        if entry.slice.is_some() {
+            self.peers.delivered_as_claimed(entry.peer);
+            self.delivered_as_claimed(id, entry.peer, chunk);
+            return self.slice_arrived(request, id, chunk);
         }
         let (boost, window) = (self.config.join_boost, self.window_bytes);
         self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
@@ -321,6 +340,9 @@ impl Node {
             return;
         }
         self.try_another(request, id, entry.chunk);
+        if entry.slice.is_some() {
+            return;
+        }
         let Some(goal) = self.goal(id, entry.chunk) else { return };
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         fetch.tried.retain(|node| *node != entry.peer);
@@ -357,6 +379,9 @@ impl Node {
         }
         if entry.check {
             return;
+        }
+        if entry.slice.is_some() {
+            return self.slice_failed(request, id, entry.chunk, refusal == Refusal::Whole);
         }
         if let Some(fetch) = self.fetch_mut(id, entry.chunk) {
             fetch.source_changed |= refusal == Refusal::SourceChanged;

@@ -306,7 +306,7 @@ impl Node {
         priority: Priority,
     ) -> Option<RequestId> {
         let reach = Reach::HOLDER;
-        let asked = Asked { peer: peer.node, chunk, priority, reach, hedge: false, check: true };
+        let asked = Asked { peer: peer.node, chunk, priority, reach, hedge: false, check: true, slice: None };
         let request = self.open_request(id, asked)?;
         let (peer, image, insists, origin, keep) = (*peer, id, false, false, false);
         self.out(Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep });

@@ -293,7 +293,7 @@ impl Node {
 
     /// The image and chunk of an open request whose chunk is to be kept; `None` after its end.
     pub fn asked_for(&self, request: RequestId) -> Option<(ImageId, Chunk)> {
-        let request = self.requests.get(request.0).filter(|request| !request.check);
+        let request = self.requests.get(request.0).filter(|request| !request.check && request.slice.is_none());
         request.map(|request| (self.id_of(request.image), request.chunk))
     }
 

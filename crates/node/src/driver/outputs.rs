@@ -17,7 +17,8 @@ use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::membership::{Departed, Rival};
 use vfield_core::node::{Commitment, Input, Notice, Output};
-use vfield_core::wire;
+use vfield_core::reach::Reach;
+use vfield_core::wire::{self, Priority};
 
 impl Driver {
     pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
@@ -27,7 +28,14 @@ impl Driver {
                 Output::Request { request, image, chunk, keep: true, .. } if self.lies_here(image, chunk, request) => {}
                 Output::Request { request, image, chunk, keep: false, .. } if self.is_hole(image, chunk, request) => {}
                 Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep } => {
-                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep };
+                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep, slice: None };
+                    let lane = self.links.request(self, peer, ask);
+                    asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
+                }
+                Output::RequestSlice { request, peer, image, chunk, slice, origin } => {
+                    let (priority, reach) = (Priority::Demand, Reach::HOLDER);
+                    let (insists, keep, slice) = (false, false, Some(slice));
+                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep, slice };
                     let lane = self.links.request(self, peer, ask);
                     asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
                 }
@@ -107,7 +115,7 @@ impl Driver {
                 }
             }
             // The callers of this function carry these out.
-            Output::Evict(..) | Output::Committed(..) | Output::Request { .. } => {}
+            Output::Evict(..) | Output::Committed(..) | Output::Request { .. } | Output::RequestSlice { .. } => {}
             Output::Notice(notice) => self.note(notice),
         }
     }

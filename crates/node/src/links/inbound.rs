@@ -126,7 +126,7 @@ impl Inbound {
 fn answer(head: &[u8; HEADER]) -> Result<FrameHeader, WireError> {
     let header = FrameHeader::decode(head)?;
     let known = matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience)
-        || header.kind == Kind::AdmissionList;
+        || matches!(header.kind, Kind::AdmissionList | Kind::Slice);
     // A later version may say more.
     if !known && !matches!(header.kind, Kind::Unknown(_)) {
         return Err(WireError::Field("kind"));

@@ -31,8 +31,9 @@ use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
+use vfield_core::slice::{Slice, Verified};
 use vfield_core::speed::Transit;
-use vfield_core::wire::{self, FrameHeader, Get, Kind, Refusal};
+use vfield_core::wire::{self, FrameHeader, Get, GetSlice, Kind, Refusal, SLICES_SINCE, WireError};
 use vfield_trust::KeyId;
 
 /// Interval at which the core hears of trickling bytes: well within the 300 ms of silence after
@@ -53,6 +54,8 @@ struct State {
     outbound: Option<Outbound>,
     /// The key with which the peer proved that it belongs.
     key: Option<KeyId>,
+    /// The version that both speak, once greetings are exchanged.
+    version: Option<u32>,
     /// Bytes that are not sent yet.
     out: Vec<u8>,
     in_flight: HashMap<RequestId, Ask>,
@@ -72,6 +75,7 @@ impl Lane {
             open: true,
             outbound: None,
             key: None,
+            version: None,
             out: Vec::new(),
             in_flight: HashMap::new(),
             owed_since: Instant::now(),
@@ -100,11 +104,17 @@ impl Lane {
         state.outbound.is_none() || keys.admits(state.key)
     }
 
-    /// Lines up a request, to be sent with [`Lane::flush`]; false if the lane has ended.
-    pub fn request(&self, ask: Ask) -> bool {
+    /// Lines up a request, to be sent with [`Lane::flush`].
+    ///
+    /// # Errors
+    /// The end of the request, if the lane has ended or the peer does not know such requests.
+    pub fn request(&self, ask: Ask) -> Result<(), Input> {
         let mut state = self.state();
         if !state.open {
-            return false;
+            return Err(Input::Lost(ask.request));
+        }
+        if ask.slice.is_some() && state.version.is_some_and(|version| version < SLICES_SINCE) {
+            return Err(Input::Refused(ask.request, Refusal::Whole));
         }
         if state.in_flight.is_empty() {
             state.owed_since = Instant::now();
@@ -113,9 +123,12 @@ impl Lane {
             }
         }
         state.in_flight.insert(ask.request, ask);
-        let get = Get { image: ask.image, chunk: ask.chunk, reach: ask.reach };
-        state.out.extend_from_slice(&get.frame(ask.request.0, ask.priority, ask.insists));
-        true
+        let Ask { request, image, chunk, priority, reach, insists, .. } = ask;
+        match ask.slice {
+            Some(slice) => state.out.extend_from_slice(&GetSlice { image, chunk, slice }.frame(request.0)),
+            None => state.out.extend_from_slice(&Get { image, chunk, reach }.frame(request.0, priority, insists)),
+        }
+        Ok(())
     }
 
     /// Tells the peer that an answer is not wanted any more, if it was asked here.
@@ -204,13 +217,26 @@ impl Lane {
         }
     }
 
+    /// The peer skips requests for slices, since it does not know them: they end here.
+    fn take_back_slices(&self, driver: &Arc<Driver>) {
+        let is_slice = |_: &RequestId, ask: &mut Ask| ask.slice.is_some();
+        let slices: Vec<RequestId> = self.state().in_flight.extract_if(is_slice).map(|(request, _)| request).collect();
+        for request in slices {
+            driver.apply(Input::Refused(request, Refusal::Whole));
+        }
+    }
+
     async fn serve(&self, driver: &Arc<Driver>, connection: Connection, once: bool) -> Ended {
         let counters = driver.counters.peer(&self.peer);
-        let Connection { stream, incoming, sealer, key } = connection;
+        let Connection { stream, incoming, sealer, key, version } = connection;
         let stream = Arc::new(stream);
         {
             let mut state = self.state();
             (state.outbound, state.key) = (Some(Outbound { stream: Arc::clone(&stream), sealer }), key);
+            state.version = Some(version);
+        }
+        if version < SLICES_SINCE {
+            self.take_back_slices(driver);
         }
         if !driver.keys.admits(key) || !driver.admissions.admission().may_admit(self.peer.node) {
             return Broken::Lost.into();
@@ -441,10 +467,31 @@ impl Receiver<'_> {
         let input = match header.kind {
             Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
             Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),
+            Kind::Slice => match ask.slice {
+                Some(slice) => self.slice(&ask, slice),
+                None => return Err(WireError::Field("kind").into()),
+            },
+            _ if ask.slice.is_some() => return Err(WireError::Field("kind").into()),
             _ => self.chunk(&ask, Duration::from_millis(header.waited_ms.into())),
         };
         self.driver.apply(input);
         Ok(true)
+    }
+
+    /// Verifies a slice and keeps it for its readers.
+    fn slice(&self, ask: &Ask, slice: Slice) -> Input {
+        let (answer, transit) = (self.inbound.payload(), self.transit());
+        let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
+        match slice.verified(image.geometry(), ask.chunk, |page| image.hash(page), answer) {
+            Verified::Wrong => Input::Corrupt(ask.request),
+            Verified::Unknown => Input::Unusable(ask.request),
+            Verified::Right(bytes) => {
+                self.counters.received(answer.len() as u64, ask.origin);
+                self.driver.counters.received(answer.len() as u64);
+                image.slices().keep(ask.chunk, slice.groups, bytes);
+                Input::Arrived { request: ask.request, waited: Duration::ZERO, transit, zeros: Vec::new() }
+            }
+        }
     }
 
     /// Verifies a chunk and puts it into the store.

@@ -6,6 +6,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::send_queue::SendQueue;
+use vfield_core::slice::Slice;
 use vfield_core::wire::{DialledBack, ListQuestion, Priority, Refusal};
 
 /// An answer that waits for its turn.
@@ -30,6 +31,15 @@ pub enum Body {
         chunk: Chunk,
         /// How long the core waited for it.
         waited: Duration,
+    },
+    /// A slice of a chunk, made when its turn comes.
+    Slice {
+        /// The image it belongs to.
+        image: ImageId,
+        /// The chunk of data.
+        chunk: Chunk,
+        /// The part of it, and the pages above.
+        slice: Slice,
     },
     /// A refusal of the chunk.
     Refusal(Refusal),
@@ -92,7 +102,7 @@ impl Answers {
 
     /// The asker wants it no more: a refusal instead, so that every request has its answer.
     pub fn cancel(&mut self, request: u64) {
-        let is_chunk = |answer: &&mut Answer| answer.request == request && matches!(answer.body, Body::Chunk { .. });
+        let is_chunk = |answer: &&mut Answer| answer.request == request && matches!(answer.body, Body::Chunk { .. } | Body::Slice { .. });
         if let Some(answer) = self.queue.iter_mut().find(is_chunk) {
             answer.body = Body::Refusal(Refusal::NotHeld);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vfield_block::source::Piece;
-use vfield_core::wire::{FrameHeader, Refusal};
+use vfield_core::wire::{FrameHeader, Kind, Refusal};
 use vfield_trust::record::{CONTENT_MAX, Sealer};
 
 /// Bytes sealed before the socket is tried: a chunk of the usual size goes in one call.
@@ -52,6 +52,12 @@ impl Outgoing {
     /// A chunk that became available after `waited`.
     pub fn chunk(request: u64, piece: Piece, waited: Duration) -> Self {
         let header = FrameHeader::data(request, piece.len() as u32, waited);
+        Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
+    }
+
+    /// A slice; see [`vfield_core::slice::Slice`] for the content of its piece.
+    pub fn slice(request: u64, piece: Piece) -> Self {
+        let header = FrameHeader::new(Kind::Slice, request, piece.len() as u32);
         Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
     }
 

@@ -4,6 +4,8 @@
 //! The accepting side makes one for each connection and runs it until it ends. It pins the chunk of
 //! one answer at a time. A peer that sends or takes too slowly ends its connection and no other.
 
+mod preparing;
+
 use super::answers::{Answer, Answers, Body};
 use super::gate::Place;
 use super::long_frames::{Coming, LongFrame, LongFrames};
@@ -28,7 +30,7 @@ use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Serve};
 use vfield_core::snapshot::Known;
-use vfield_core::wire::{self, FrameHeader, Get, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, WireError};
+use vfield_core::wire::{self, FrameHeader, Get, GetSlice, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
 /// Most requests of one connection that are open; more wait in the socket.
@@ -261,6 +263,10 @@ impl<'a> Serving<'a> {
                 let get = Get::decode(payload)?;
                 self.get(header, get);
             }
+            Kind::GetSlice => {
+                let get = GetSlice::decode(payload)?;
+                self.get_slice(header.request, get);
+            }
             Kind::Cancel => {
                 self.answers.cancel(header.request);
                 self.driver.apply(Input::CancelAsked(self.id, header.request));
@@ -302,6 +308,7 @@ impl<'a> Serving<'a> {
                 self.dial_back(header.request, lost);
             }
             Kind::Data
+            | Kind::Slice
             | Kind::Refuse
             | Kind::Redirect
             | Kind::Synced
@@ -340,6 +347,25 @@ impl<'a> Serving<'a> {
         }
     }
 
+    /// Only chunks that are here are sliced: nobody waits for a part of one that is not.
+    fn get_slice(&mut self, request: u64, GetSlice { image: id, chunk, slice }: GetSlice) {
+        self.answers.opened();
+        let Some(image) = self.image(id) else { return self.answers.refuse(request, Refusal::NoSuchImage) };
+        if slice.length(image.geometry(), chunk).is_none() {
+            return self.answers.refuse(request, Refusal::NotHeld);
+        }
+        survey::look(self.driver, &image, chunk.0..chunk.0 + 1);
+        if image.source().is_none() && !image.store().is_resident(chunk) && !image.store().is_zero(chunk) {
+            return self.answers.refuse(request, Refusal::NotHeld);
+        }
+        let length_bytes = image.geometry().length(chunk);
+        if !image.slices().may_send(chunk, length_bytes, slice.groups, self.driver.now()) {
+            return self.answers.refuse(request, Refusal::Whole);
+        }
+        let body = Body::Slice { image: id, chunk, slice };
+        self.answers.push(Answer { request, priority: Priority::Demand, body });
+    }
+
     /// Connects to the peer's announced address; a second request meanwhile is refused.
     fn dial_back(&mut self, request: u64, lost: bool) {
         self.answers.opened();
@@ -370,82 +396,6 @@ impl<'a> Serving<'a> {
             }
             Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
         }
-    }
-
-    /// Gets the bytes of the next answer.
-    fn prepare(&mut self, answer: Answer) -> Outgoing {
-        let request = answer.request;
-        let (image, chunk, waited) = match answer.body {
-            Body::Patience => return Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
-            Body::DialledBack(what) => return Outgoing::frame(wire::dialled_back_frame(request, what)),
-            Body::Redirect(node) => return Outgoing::frame(wire::redirect_frame(request, node)),
-            Body::Refusal(refusal) => return Outgoing::refusal(request, refusal),
-            Body::Snapshot => return self.snapshot(request),
-            Body::Proof(image) => {
-                let proof = self.proof(image);
-                let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
-                return frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld));
-            }
-            Body::Header(image) => return self.header(request, image),
-            Body::AdmissionList(question) => return self.admission_list(request, &question),
-            Body::Chunk { image, chunk, waited } => (image, chunk, waited),
-        };
-        let found = self.image(image).map(|image| image.chunk(chunk));
-        match found {
-            Some(Local::Here(piece)) => Outgoing::chunk(answer.request, piece, waited),
-            Some(Local::SourceChanged) => Outgoing::refusal(answer.request, Refusal::SourceChanged),
-            Some(Local::Missing) => {
-                // Dropped since it was promised: the asker may ask again, or elsewhere.
-                tracing::trace!(%chunk, "dropped before it was sent");
-                Outgoing::refusal(answer.request, Refusal::NotHeld)
-            }
-            None => Outgoing::refusal(answer.request, Refusal::NoSuchImage),
-        }
-    }
-
-    /// The next proof of an image for this peer; none after the last, then the first again.
-    fn proof(&mut self, image: ImageId) -> Option<Arc<Proof>> {
-        let number = self.proved.filter(|(last, _)| *last == image).map_or(0, |(_, number)| number);
-        let proof = self.driver.proofs.of(image, number);
-        self.proved = proof.is_some().then_some((image, number + 1));
-        proof
-    }
-
-    /// The proof of an image's header, if this node has it or the top page.
-    fn header(&mut self, request: u64, image: ImageId) -> Outgoing {
-        let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
-        let frame = image.header_proof().map(|proof| Outgoing::frame(wire::header_proof_frame(request, proof)));
-        frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld))
-    }
-
-    /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks
-    /// again later.
-    fn snapshot(&mut self, request: u64) -> Outgoing {
-        let frame = wire::snapshot_frame(
-            Kind::Synced,
-            request,
-            self.driver.look(|core| core.snapshot(&self.peer, &self.known)),
-        );
-        self.long_frame(request, frame)
-    }
-
-    /// The admission list, if the peer's is older.
-    fn admission_list(&mut self, request: u64, question: &ListQuestion) -> Outgoing {
-        match self.driver.admissions.answer(question) {
-            Some(verified) => self.long_frame(request, wire::list_frame(request, &verified.list)),
-            None => Outgoing::refusal(request, Refusal::NotHeld),
-        }
-    }
-
-    /// A frame that may be long.
-    fn long_frame(&mut self, request: u64, frame: Vec<u8>) -> Outgoing {
-        if frame.len() > LONG {
-            self.going = self.long.frames.take(self.long.ip);
-            if self.going.is_none() {
-                return Outgoing::refusal(request, Refusal::Busy);
-            }
-        }
-        Outgoing::frame(frame)
     }
 
     fn image(&mut self, id: ImageId) -> Option<Arc<LocalImage>> {

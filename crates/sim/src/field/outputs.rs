@@ -12,7 +12,9 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Notice, Output, Serve};
-use vfield_core::wire::Refusal;
+use vfield_core::reach::Reach;
+use vfield_core::slice::Slice;
+use vfield_core::wire::{Priority, Refusal};
 
 impl Field {
     /// Takes the outputs of a core and carries them out.
@@ -85,6 +87,11 @@ impl Field {
             }
             Output::Call(addr) => self.call(machine, addr),
             Output::Request { .. } => self.ask(machine, output),
+            Output::RequestSlice { request, peer, image, chunk, slice, origin } => {
+                let (priority, reach, insists, keep) = (Priority::Demand, Reach::HOLDER, false, true);
+                let whole = Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep };
+                self.ask_for(machine, whole, Some(slice));
+            }
             Output::TellSpeed(node, speed) => {
                 if let Some(to) = self.number(node) {
                     self.send(machine, to, Message::Speed(speed));
@@ -124,6 +131,11 @@ impl Field {
     }
 
     fn ask(&mut self, machine: usize, output: Output) {
+        self.ask_for(machine, output, None);
+    }
+
+    /// Sends a request for a chunk, or for a part of it.
+    fn ask_for(&mut self, machine: usize, output: Output, slice: Option<Slice>) {
         let Output::Request { request, peer, image, chunk, priority, reach, insists, origin: _, keep } = output else {
             return;
         };
@@ -131,8 +143,8 @@ impl Field {
         let (id, image) = (image, self.image(image) as u16);
         let sent = self.now();
         let flight = |to: usize| {
-            let (check, to) = (!keep, to as u32);
-            Flight { to, image, check, cancelled: false, called_off: false, chunk, sent }
+            let (check, to) = (!keep || slice.is_some(), to as u32);
+            Flight { to, image, check, slice, cancelled: false, called_off: false, chunk, sent }
         };
         let hole = !keep && self.images[usize::from(image)].is_zero(chunk);
         if hole {
@@ -154,7 +166,7 @@ impl Field {
             if let Some(lane) = self.machines[machine].lanes.get_mut(&(to as u32)) {
                 lane.owed += 1;
             }
-            self.send(machine, to, Message::Get { request, image, chunk, priority, reach, insists });
+            self.send(machine, to, Message::Get { request, image, chunk, priority, reach, insists, slice });
         }
     }
 

@@ -61,7 +61,8 @@ impl Field {
         loop {
             for block in &mut reader.open {
                 let before = block.left.start;
-                while block.token.is_none() && !block.left.is_empty() && host.has(image, Chunk(block.left.start)) {
+                while block.token.is_none() && !block.left.is_empty() && host.has_part(image, Chunk(block.left.start), block.part)
+                {
                     block.left.start += 1;
                 }
                 if block.left.start > before {
@@ -88,10 +89,13 @@ impl Field {
             if reader.open[block].token.is_some() {
                 continue;
             }
-            let token = reader.token(at);
+            let (token, slice) = (reader.token(at), reader.slice(&self.images[image].geometry, block));
             let block = &mut reader.open[block];
             block.token = Some(token);
-            let input = Input::Read { token, image: id, chunks: block.left.clone() };
+            let input = match slice {
+                Some((chunk, groups)) => Input::ReadSlice { token, image: id, chunk, groups },
+                None => Input::Read { token, image: id, chunks: block.left.clone() },
+            };
             self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
         }
     }
@@ -106,9 +110,9 @@ impl Field {
             let what = format!("answers {token:?}, which does not wait");
             return self.found(checks::violation(self, "reads", machine, what));
         };
-        let chunk = Chunk(block.left.start);
+        let (chunk, part) = (Chunk(block.left.start), block.part);
         match result {
-            Ok(()) if !self.machines[machine].has(image, chunk) => {
+            Ok(()) if !self.machines[machine].has_part(image, chunk, part) => {
                 let what = format!("answers {token:?}, but {chunk} is not here");
                 self.found(checks::violation(self, "reads", machine, what));
             }

@@ -6,12 +6,14 @@ use crate::machine::Fault;
 use crate::machine::lane::Way;
 use crate::network::{Message, Packet};
 use std::time::Duration;
+use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, RequestId};
 use vfield_core::identity::NodeId;
 use vfield_core::node::Input;
+use vfield_core::slice::Slice;
 use vfield_core::speed::Transit;
 use vfield_core::time::Time;
-use vfield_core::wire::{Kind, Refusal};
+use vfield_core::wire::{Kind, Priority, Refusal};
 
 impl Field {
     /// Delivers a packet that has arrived completely.
@@ -154,7 +156,7 @@ impl Field {
 
     /// A request comes: the shell answers it if it can, else the core sees it.
     fn asked(&mut self, from: usize, to: usize, epoch: u32, message: &Message) {
-        let &Message::Get { request, image, chunk, priority, reach, insists } = message else { return };
+        let &Message::Get { request, image, chunk, priority, reach, insists, slice } = message else { return };
         let asker = Asker { connection: connection(from, epoch), request: request.0, reach };
         let (peer, now, number) = (self.machines[from].identity.node, self.now(), usize::from(image));
         if self.mistreats(from, to, epoch, message) {
@@ -164,6 +166,9 @@ impl Field {
         if self.machines[to].fault == Fault::Boasting {
             return self.refuse(to, asker, Refusal::NotHeld);
         }
+        if let Some(slice) = slice {
+            return self.asked_for_slice((to, number), asker, chunk, slice);
+        }
         let instead = self.machines[to].shelf_mut(number).and_then(|shelf| shelf.instead(chunk, peer, insists, now));
         if let Some(node) = instead {
             self.redirect(to, from, request, node);
@@ -172,6 +177,21 @@ impl Field {
         } else {
             let image = self.images[number].id;
             self.input(to, Input::Asked { asker, image, chunk, priority });
+        }
+    }
+
+    /// A request for a slice: it waits for nothing.
+    fn asked_for_slice(&mut self, (machine, image): (usize, usize), asker: Asker, chunk: Chunk, slice: Slice) {
+        let (geometry, now) = (&self.images[image].geometry, self.now());
+        let parts = slice.parts(geometry, chunk).unwrap_or_default();
+        let length = geometry.length(chunk);
+        let host = &mut self.machines[machine];
+        let has_all = !parts.is_empty() && parts.iter().all(|part| host.has(image, part.chunk));
+        let shelf = host.shelf_mut(image).filter(|_| has_all);
+        match shelf.map(|shelf| shelf.sliced.may_send(chunk, length, slice.groups, now)) {
+            None => self.refuse(machine, asker, Refusal::NotHeld),
+            Some(false) => self.refuse(machine, asker, Refusal::Whole),
+            Some(true) => self.serve(machine, asker, (image, chunk), Priority::Demand, Duration::ZERO),
         }
     }
 
@@ -191,17 +211,23 @@ impl Field {
         let Some(flight) = self.land(machine, request) else { return };
         let (image, chunk) = (usize::from(flight.image), flight.chunk);
         let original = &self.images[image];
-        let bytes = original.geometry.length(chunk);
+        let bytes = flight.bytes(&original.geometry);
         let host = &mut self.machines[machine];
         host.traffic.payload_came += bytes;
         self.explain.came(machine, from, bytes);
-        let parent = original.geometry.parent(chunk);
-        let checkable = parent.is_none_or(|(page, _)| host.has(image, page));
+        // A slice brings the hashes of as many pages as it was asked for.
+        let pages = flight.slice.map_or(0, |slice| usize::from(slice.pages));
+        let above = |below: &Chunk| original.geometry.parent(*below).map(|(page, _)| page);
+        let parent = std::iter::successors(Some(chunk), above).nth(pages + 1);
+        let checkable = parent.is_none_or(|page| host.has(image, page));
         if !checkable {
             self.input(machine, Input::Unusable(request));
         } else if wrong {
             self.input(machine, Input::Corrupt(request));
         } else if flight.check {
+            if let (Some(slice), Some(shelf)) = (flight.slice, host.shelf_mut(image)) {
+                shelf.keep_slice(chunk, slice.groups);
+            }
             self.input(machine, Input::Arrived { request, waited, transit, zeros: Vec::new() });
         } else {
             let zeros = original.zero_children(chunk);

@@ -20,6 +20,7 @@ impl Field {
     fn length(&self, message: &Message, from: usize, to: usize) -> u64 {
         let header = wire::HEADER as u64;
         match message {
+            Message::Get { slice: Some(_), .. } => wire::GET_SLICE_FRAME as u64,
             Message::Get { .. } => wire::GET_FRAME as u64,
             Message::Cancel(_) | Message::Refuse(..) | Message::Patience => header,
             Message::Redirect(..) => header + 8,
@@ -31,7 +32,7 @@ impl Field {
             Message::Data { request, .. } => {
                 let _ = from;
                 let flight = self.machines[to].flights.get(*request);
-                flight.map_or(0, |flight| self.images[usize::from(flight.image)].geometry.length(flight.chunk)) + header
+                flight.map_or(0, |flight| flight.bytes(&self.images[usize::from(flight.image)].geometry)) + header
             }
         }
     }
@@ -172,7 +173,7 @@ impl Field {
     fn count_payload(&mut self, from: usize, to: usize, request: RequestId) {
         let Some(flight) = self.machines[to].flights.get(request) else { return };
         let (image, chunk) = (usize::from(flight.image), flight.chunk);
-        let bytes = self.images[image].geometry.length(chunk);
+        let bytes = flight.bytes(&self.images[image].geometry);
         let (keeps, again) = (self.keeps_notices, self.checks.sent(self, [from, to], image, chunk));
         let host = &mut self.machines[from];
         host.traffic.payload_sent += bytes;

@@ -2,7 +2,9 @@
 
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
+use vfield_core::image::Geometry;
 use vfield_core::numbered::Numbered;
+use vfield_core::slice::Slice;
 use vfield_core::time::Time;
 
 /// A request in flight.
@@ -14,6 +16,8 @@ pub struct Flight {
     pub image: u16,
     /// Its core only wants to see it.
     pub check: bool,
+    /// For this part of the chunk; `None` for all of it.
+    pub slice: Option<Slice>,
     /// Its core wants it no more.
     pub cancelled: bool,
     /// The machine that was asked knows that.
@@ -22,6 +26,14 @@ pub struct Flight {
     pub chunk: Chunk,
     /// When it was sent.
     pub sent: Time,
+}
+
+impl Flight {
+    /// Bytes of the answer, its header not counted.
+    pub fn bytes(&self, geometry: &Geometry) -> u64 {
+        let sliced = self.slice.and_then(|slice| slice.length(geometry, self.chunk));
+        sliced.map_or_else(|| geometry.length(self.chunk), |bytes| bytes as u64)
+    }
 }
 
 /// The requests in flight of one machine.

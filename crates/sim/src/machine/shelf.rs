@@ -1,11 +1,16 @@
 //! The state of one image on a machine: held chunks, known zeros, chunks sent.
 
 use crate::original::Original;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use vfield_core::chunk::Chunk;
 use vfield_core::directory::Directory;
 use vfield_core::identity::NodeId;
+use vfield_core::slice::Groups;
+use vfield_core::sliced::Sliced;
 use vfield_core::time::Time;
+
+/// Slices kept for readers, as by a shell with a megabyte for them.
+const SLICES_KEPT: usize = 256;
 
 /// A set of chunk numbers, a bit each; an untouched part takes no memory.
 #[derive(Debug, Default, Clone)]
@@ -64,6 +69,10 @@ pub struct Shelf {
     pub zero: Set,
     /// As an origin: the receivers of its chunks.
     pub directory: Directory,
+    /// Slices sent.
+    pub sliced: Sliced,
+    /// Chunks of which slices came, the latest last.
+    pub slices: VecDeque<(Chunk, Groups)>,
     /// Number of chunks sent.
     pub sent: u64,
     /// Of these, as an origin, chunks that others of the asker's zone had; counted where
@@ -94,6 +103,19 @@ impl Shelf {
         for child in original.geometry.children(chunk) {
             self.know_zero(original, Chunk(child));
         }
+    }
+
+    /// Keeps a slice that has been verified, for its reader.
+    pub fn keep_slice(&mut self, chunk: Chunk, groups: Groups) {
+        self.slices.push_back((chunk, groups));
+        if self.slices.len() > SLICES_KEPT {
+            self.slices.pop_front();
+        }
+    }
+
+    /// True if a slice that came has these groups.
+    pub fn has_slice(&self, chunk: Chunk, wanted: Groups) -> bool {
+        self.slices.iter().any(|(known, groups)| *known == chunk && groups.contains(wanted))
     }
 
     /// As an origin: the node to which `asker` is redirected.

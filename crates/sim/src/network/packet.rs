@@ -7,6 +7,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::reach::Reach;
+use vfield_core::slice::Slice;
 use vfield_core::speed::Speed;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
@@ -28,6 +29,8 @@ pub enum Message {
         reach: Reach,
         /// The asker does not want to be sent elsewhere.
         insists: bool,
+        /// The wanted part of the chunk; `None` for all of it.
+        slice: Option<Slice>,
     },
     /// The asker wants it no more.
     Cancel(RequestId),

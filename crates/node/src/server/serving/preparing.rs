@@ -1,0 +1,101 @@
+//! The bytes of answers, made when their turn comes.
+//!
+//! A chunk that is not here any more becomes a refusal. Nothing here waits.
+
+use super::super::answers::{Answer, Body};
+use super::super::outgoing::Outgoing;
+use super::{LONG, Serving};
+use crate::image::Local;
+use crate::slices;
+use std::sync::Arc;
+use vfield_block::source::Piece;
+use vfield_core::image::ImageId;
+use vfield_core::wire::{self, FrameHeader, Kind, ListQuestion, Proof, Refusal};
+
+impl Serving<'_> {
+    /// Gets the bytes of the next answer.
+    pub(super) fn prepare(&mut self, answer: Answer) -> Outgoing {
+        let request = answer.request;
+        match answer.body {
+            Body::Patience => Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
+            Body::DialledBack(what) => Outgoing::frame(wire::dialled_back_frame(request, what)),
+            Body::Redirect(node) => Outgoing::frame(wire::redirect_frame(request, node)),
+            Body::Refusal(refusal) => Outgoing::refusal(request, refusal),
+            Body::Snapshot => self.snapshot(request),
+            Body::Proof(image) => {
+                let proof = self.proof(image);
+                let frame = proof.map(|proof| Outgoing::frame(wire::proof_frame(request, &proof)));
+                frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld))
+            }
+            Body::Header(image) => self.header(request, image),
+            Body::AdmissionList(question) => self.admission_list(request, &question),
+            Body::Slice { image, chunk, slice } => {
+                let found = self.image(image).map(|image| slices::answer(&image, chunk, slice));
+                local(request, found, |piece| Outgoing::slice(request, piece))
+            }
+            Body::Chunk { image, chunk, waited } => {
+                let found = self.image(image).map(|image| image.chunk(chunk));
+                local(request, found, |piece| Outgoing::chunk(request, piece, waited))
+            }
+        }
+    }
+
+    /// The next proof of an image for this peer; none after the last, then the first again.
+    fn proof(&mut self, image: ImageId) -> Option<Arc<Proof>> {
+        let number = self.proved.filter(|(last, _)| *last == image).map_or(0, |(_, number)| number);
+        let proof = self.driver.proofs.of(image, number);
+        self.proved = proof.is_some().then_some((image, number + 1));
+        proof
+    }
+
+    /// The proof of an image's header, if this node has it or the top page.
+    fn header(&mut self, request: u64, image: ImageId) -> Outgoing {
+        let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
+        let frame = image.header_proof().map(|proof| Outgoing::frame(wire::header_proof_frame(request, proof)));
+        frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld))
+    }
+
+    /// A snapshot of the field. If it is long, and as many others are being sent, the peer asks
+    /// again later.
+    fn snapshot(&mut self, request: u64) -> Outgoing {
+        let frame = wire::snapshot_frame(
+            Kind::Synced,
+            request,
+            self.driver.look(|core| core.snapshot(&self.peer, &self.known)),
+        );
+        self.long_frame(request, frame)
+    }
+
+    /// The admission list, if the peer's is older.
+    fn admission_list(&mut self, request: u64, question: &ListQuestion) -> Outgoing {
+        match self.driver.admissions.answer(question) {
+            Some(verified) => self.long_frame(request, wire::list_frame(request, &verified.list)),
+            None => Outgoing::refusal(request, Refusal::NotHeld),
+        }
+    }
+
+    /// A frame that may be long.
+    fn long_frame(&mut self, request: u64, frame: Vec<u8>) -> Outgoing {
+        if frame.len() > LONG {
+            self.going = self.long.frames.take(self.long.ip);
+            if self.going.is_none() {
+                return Outgoing::refusal(request, Refusal::Busy);
+            }
+        }
+        Outgoing::frame(frame)
+    }
+}
+
+/// The answer with local bytes, or a refusal that says why there are none.
+fn local(request: u64, found: Option<Local>, answer: impl FnOnce(Piece) -> Outgoing) -> Outgoing {
+    match found {
+        Some(Local::Here(piece)) => answer(piece),
+        Some(Local::SourceChanged) => Outgoing::refusal(request, Refusal::SourceChanged),
+        Some(Local::Missing) => {
+            // Dropped since it was promised: the asker may ask again, or elsewhere.
+            tracing::trace!(request, "dropped before it was sent");
+            Outgoing::refusal(request, Refusal::NotHeld)
+        }
+        None => Outgoing::refusal(request, Refusal::NoSuchImage),
+    }
+}
