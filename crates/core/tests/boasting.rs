@@ -238,7 +238,7 @@ fn a_holder_of_nothing_is_never_verified_and_seldom_asked() {
     assert!(bench.boaster_asked <= 16 * 10, "{}", bench.boaster_asked);
 }
 
-/// It is busy, sends the node elsewhere, sends what cannot be used, or hangs up: none of that is a
+/// It is busy, sends the node elsewhere, sends unusable bytes, or hangs up: none of that is a
 /// lie, and none is asked for again at once.
 #[test]
 fn a_holder_that_evades_checks_is_seldom_asked() {
