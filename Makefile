@@ -1,4 +1,5 @@
-# The commands of the project. Each installs what it needs (Debian, through apt, as root) and builds.
+# The commands of the project. Each installs what it needs (Debian, through apt, as root) and
+# builds.
 
 .PHONY: help install uninstall dist packages test-packages demo check test test-boot test-diskless static lint msrv book bench bench-attach bench-boot storms faults figures clean
 

@@ -1,9 +1,11 @@
 # shellcheck shell=sh
-# Makes an image this machine's root file system. Sourced in an initramfs, by initramfs-tools' script and by dracut's; POSIX sh.
+# Makes an image this machine's root file system. Sourced in an initramfs, by initramfs-tools'
+# script and by dracut's; POSIX sh.
 #
-# The daemon lives in a directory of its own, which moves to the real root with /run: it never opens a file of
-# the file system that it carries, its program and the changes that it keeps lie in memory, and nothing of it has to be
-# unmounted before the machine is off. systemd leaves what is below /run/initramfs alone.
+# The daemon lives in a directory of its own, which moves to the real root with /run. It never opens
+# a file of the file system that it carries. Its program and the changes that it keeps lie in
+# memory, so nothing of it has to be unmounted before the machine is off. systemd leaves everything
+# below /run/initramfs alone.
 
 vfield_home=/run/initramfs/vfield
 # Where file systems of image and changes are mounted that are put together as one.
@@ -11,19 +13,20 @@ vfield_layers=$vfield_home/layers
 # What a saved overlay may have to wait for: a disk that is slow to appear.
 vfield_disk_seconds=10
 
-# What the initramfs has of its own: trust/*.pub are the only keys that are trusted, admission/*.pub the only ones for admission lists,
-# and initramfs.key is the field's key.
+# What the initramfs has of its own: trust/*.pub are the only keys that are trusted, admission/*.pub
+# the only ones for admission lists, and initramfs.key is the field's key.
 vfield_own=/etc/vfield
-# Where credentials of the machine are: those that its firmware or emulator has, those that systemd has taken from there, and encrypted
-# ones, which systemd's stub found beside the kernel's file.
+# Where credentials of the machine are: those that its firmware or emulator has, those that systemd
+# has taken from there, and encrypted ones, which systemd's stub found beside the kernel's file.
 vfield_firmware=/sys/firmware
 vfield_credentials=/run/credentials
 vfield_encrypted=/.extra
 
 vfield_say() { printf 'vfield: %s\n' "$*" >/dev/console; }
 
-# The words of a list with commas, in $vfield_listed. Fails if one of them could be taken for an option: whoever writes the command line
-# does not choose the daemon's options, such as a key to trust besides the initramfs' own.
+# The words of a list with commas, in $vfield_listed. Fails if one of them could be taken for an
+# option: whoever writes the command line does not choose the daemon's options, such as a key to
+# trust besides the initramfs' own.
 vfield_list() {
     vfield_listed='' vfield_separators=$IFS
     IFS=,
@@ -39,15 +42,17 @@ vfield_list() {
     [ -n "$vfield_listed" ]
 }
 
-# Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE; of a word that stands there twice, the last counts.
-# Fails if there is no such root. Why nothing may be booted although there is one, is in $vfield_refused.
+# Reads root=vfield:IMAGE@ADDR[,ADDR...] and vfield.NAME=VALUE; of a word that stands there twice,
+# the last counts.
+# Fails if there is no such root. Why nothing may be booted although there is one, is in
+# $vfield_refused.
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
     vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_refused=''
     vfield_admission_trust='' vfield_key='' vfield_identity=''
     # A word is no pattern for names of files.
     set -f
-    # shellcheck disable=SC2013 # its words are what is wanted
+    # shellcheck disable=SC2013 # its words are wanted
     for vfield_word in $(cat /proc/cmdline); do
         vfield_value=${vfield_word#*=}
         case $vfield_word in
@@ -74,7 +79,7 @@ vfield_read_command_line() {
             vfield_list "$vfield_value" || vfield_refused="vfield.admission_trust= has no key"
             vfield_admission_trust=$vfield_listed
             ;;
-        # Everybody who hears how machines boot would hear it. What was written is not repeated.
+        # Everybody who hears how machines boot would hear it. The key is not repeated.
         vfield.key=*)
             vfield_key=$vfield_value
             [ "$vfield_key" = credential ] || vfield_refused="vfield.key= can only be vfield.key=credential: a key on the command line is no secret"
@@ -98,7 +103,8 @@ vfield_read_command_line() {
     [ -n "$vfield_members$vfield_refused" ]
 }
 
-# The keys of an option. Those of a directory of the initramfs count alone: what the command line says came over the network. Called as:
+# The keys of an option. Those of a directory of the initramfs count alone: what the command line
+# says came over the network. Called as:
 # vfield_find_signers OPTION WORD DIRECTORY "KEY...".
 vfield_find_signers() {
     vfield_option=$1 vfield_word=$2 vfield_directory=$vfield_own/$3
@@ -136,7 +142,8 @@ vfield_find_trust() {
         vfield_find_signers --admission-trust vfield.admission_trust admission "$vfield_admission_trust"
 }
 
-# Prints a credential of the machine. Fails with 1 if there is none, and with 2 if it cannot be decrypted here.
+# Prints a credential of the machine. Fails with 1 if there is none, and with 2 if it cannot be
+# decrypted here.
 vfield_read_credential() {
     for vfield_file in "$vfield_encrypted/credentials/$1.cred" "$vfield_encrypted/global_credentials/$1.cred"; do
         if [ -e "$vfield_file" ]; then
@@ -155,7 +162,8 @@ vfield_read_credential() {
             return
         fi
     done
-    # The strings of SMBIOS' type 11, each with a zero behind it, behind a head of a few bytes. One may have lines, as a key file has.
+    # The strings of SMBIOS' type 11, each with a zero behind it, behind a head of a few bytes. One
+    # may have lines, as a key file has.
     for vfield_file in "$vfield_firmware"/dmi/entries/11-*/raw; do
         [ -e "$vfield_file" ] || continue
         vfield_string=$(tr '\n\0' '\r\n' <"$vfield_file" | while read -r vfield_line; do
@@ -171,7 +179,8 @@ vfield_read_credential() {
     return 1
 }
 
-# A credential of the machine, for an option. One that is there is used, whatever the command line says. Called as:
+# A credential of the machine, for an option. If it is there, it is used, whatever the command line
+# says. Called as:
 # vfield_find_credential OPTION NAME FILE WHAT-THE-WORD-SAYS WHAT-IT-DOES-WITHOUT.
 vfield_find_credential() {
     vfield_found=0
@@ -214,7 +223,8 @@ vfield_prepare_home() {
     mount -o bind /run "$vfield_home/run"
 }
 
-# The disk on which changes are saved, and the saved ones if there are some: vfield.overlay_from=DEVICE:/FILE.
+# The disk on which changes are saved, and the saved ones if there are some:
+# vfield.overlay_from=DEVICE:/FILE.
 vfield_find_saved() {
     vfield_second=0
     while :; do
@@ -240,7 +250,8 @@ vfield_find_saved() {
     fi
 }
 
-# Starts the daemon and waits until the image is a block device, $vfield_device. Goes on for as long as nobody answers.
+# Starts the daemon and waits until the image is a block device, $vfield_device. Goes on for as long
+# as nobody answers.
 vfield_attach() {
     if [ -n "$vfield_refused" ]; then
         vfield_say "$vfield_refused"
@@ -276,7 +287,8 @@ vfield_attach() {
     [ -b "$vfield_device" ]
 }
 
-# Mounts what was attached. Of a file system that cannot be written, changes lie in a file system in memory.
+# Mounts the attached image. Of a file system that cannot be written, changes lie in a file system
+# in memory.
 vfield_mount() {
     vfield_type=$(blkid -o value -s TYPE "$vfield_device")
     modprobe -q "$vfield_type"

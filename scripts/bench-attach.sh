@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154 # names are set by what runs it
-# Runs in a machine (see bench-attach): reads a filled store through each of the ways in which it can be attached.
-# Leaves a line for each run in /shared/rows: round, way, order of reading, bytes, reads, seconds, processor seconds of the daemon and of
-# the whole machine.
+# Runs in a machine (see bench-attach): reads a filled store through each of the ways in which it
+# can be attached.
+# Leaves a line for each run in /shared/rows: round, way, order of reading, bytes, reads, seconds,
+# processor seconds of the daemon and of the whole machine.
 rounds=5
 bytes=$((192 << 20))
 name=disk.img

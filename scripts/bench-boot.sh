@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # names are set by what runs it
-# Runs in a machine (see bench-boot): makes a root file system of what it is told, and reads what is in it, in one fixed order. By files
-# in /shared it says how far it is; then it stays, and serves the others, until it is switched off. Whatever fails switches it off.
+# Runs in a machine (see bench-boot): makes a root file system as it is told, and reads its
+# files in one fixed order. By files in /shared it says how far it is; then it stays, and serves
+# the others, until it is switched off. Whatever fails switches it off.
 # Given: way, address, server, store.
 set -e
 ip addr add "$address/24" dev eth0

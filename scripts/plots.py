@@ -70,7 +70,7 @@ def efficiency(told):
         if own is None:
             lines.append(Series(known["id"], known["label"], points, measured=False))
         else:
-            # What was measured again counts.
+            # The last measurement counts.
             own.label, own.points = known["label"], sorted({**points, **dict(own.points)}.items())
     most = max([1.0] + [value for line in lines for _, value in line.points])
     chart = Chart("How much of its links a field uses when everybody reads everything at once",
@@ -174,7 +174,7 @@ class Chart:
         places = []
         for y, _ in wanted:
             places.append(max(y, places[-1] + LABEL_STEP) if places else y)
-        # What was pushed past the floor pushes back.
+        # A label that was pushed past the floor pushes back.
         floor = self.y(0) + 6
         for index in range(len(places) - 1, -1, -1):
             places[index] = min(places[index], floor)

@@ -59,7 +59,7 @@ def keep(name, own):
 def commit(name, text):
     """Puts the text of a record into the documents, with all that is made of it."""
     write(DATA / f"{name}.json", text)
-    # A page without its marks is told of; what was measured is recorded all the same.
+    # A page without its marks is told of; the figures are recorded all the same.
     subprocess.run([sys.executable, ROOT / "scripts/figures"], check=False)
 
 

@@ -301,7 +301,7 @@ def scale_wanted():
     return table(["what", "unit", "wanted", "reached>", ""], cells)
 
 
-# --- faults, machines, and what is measured by hand
+# --- faults, machines, and measurements by hand
 
 def faults():
     told, rows = record.data("faults"), script("faults").ROWS

@@ -350,8 +350,9 @@ impl Situation<'_> {
         })
     }
 
-    /// A home, for a reader. Announcements are a moment old: homes may have the chunk by now. A fill
-    /// waits for them: in a room whose origin went, all stores would ask all others for all chunks.
+    /// A home, for a reader. Announcements are a moment old: homes may have the chunk by now. A
+    /// fill waits for them: in a room whose origin went, all stores would ask all others for all
+    /// chunks.
     fn ask_anybody(&self) -> Choice {
         if self.wanted.is_data && self.wanted.priority == Priority::Fill {
             return Choice::Nobody;

@@ -41,6 +41,9 @@ struct Shown {
     at: Time,
     /// Failed checks since the last verified claim. While their ban lasts, it is not checked.
     failed: Offence,
+    /// Checks since the last delivery that ended without one. While their ban lasts, it is not
+    /// checked; what it has shown counts.
+    evaded: Offence,
 }
 
 /// What the holders of one image have shown of their claims.
@@ -58,11 +61,11 @@ impl Verified {
     }
 
     /// The parts of a claim to check now, as distances of chunks from its first one; a part may be
-    /// empty. None if all of the claim is verified, or a check of it failed a moment ago.
+    /// empty. None if all of the claim is verified, or a check of it ended in vain a moment ago.
     pub fn open_parts(&mut self, holding: &Holding, now: Time) -> impl Iterator<Item = (Part, Range<u64>)> + use<> {
         let shown = self.shown(holding);
-        let (parts, target) =
-            if !shown.failed.lasts(now) && shown.begin(holding) { (shown.parts, shown.target) } else { (ALL, 0) };
+        let waits = shown.failed.lasts(now) || shown.evaded.lasts(now);
+        let (parts, target) = if !waits && shown.begin(holding) { (shown.parts, shown.target) } else { (ALL, 0) };
         (0..PARTS).filter(move |part| parts & (1 << part) == 0).map(move |part| {
             let first = |part: u64| (u128::from(part) * u128::from(target)).div_ceil(u128::from(PARTS)) as u64;
             (Part(part), first(part)..first(part + 1))
@@ -74,6 +77,7 @@ impl Verified {
     pub fn delivered(&mut self, holding: &Holding, chunk: Chunk, size: u64, now: Time) -> bool {
         let distance = holding.filled.distance(chunk, size);
         let shown = self.shown(holding);
+        shown.evaded = Offence::default();
         let begun = shown.begin(holding) && distance < shown.target;
         begun && shown.note(Part((u128::from(distance) * u128::from(PARTS) / u128::from(shown.target)) as u64), now)
     }
@@ -90,7 +94,15 @@ impl Verified {
     pub fn failed(&mut self, node: NodeId, now: Time) {
         let shown = self.holders.entry(node).or_default();
         shown.failed.again(&CLAIM, now);
-        *shown = Shown { failed: shown.failed, ..Shown::default() };
+        *shown = Shown { failed: shown.failed, evaded: shown.evaded, ..Shown::default() };
+    }
+
+    /// Notes that a check of a holder has ended. Unless [`Verified::delivered`] follows, the holder
+    /// may be busy, or evade checks: nothing of it is checked for a while.
+    pub fn ended(&mut self, node: NodeId, now: Time) {
+        if let Some(shown) = self.holders.get_mut(&node).filter(|shown| !shown.evaded.lasts(now)) {
+            shown.evaded.again(&CLAIM, now);
+        }
     }
 
     /// Forgets claims that were verified longer than `age` ago, so that they are verified again.
@@ -109,8 +121,8 @@ impl Verified {
     fn shown(&mut self, holding: &Holding) -> &mut Shown {
         let shown = self.holders.entry(holding.node).or_default();
         if !shown.is_of(holding) {
-            let failed = shown.failed;
-            *shown = Shown { arc: holding.arc, from: holding.filled.from, failed, ..Shown::default() };
+            let &mut Shown { failed, evaded, .. } = shown;
+            *shown = Shown { arc: holding.arc, from: holding.filled.from, failed, evaded, ..Shown::default() };
         }
         shown
     }

@@ -67,6 +67,8 @@ struct Bench {
     tokens: u64,
     /// Whether the boaster delivers data after all.
     delivers: bool,
+    /// How it refuses data if not.
+    denies: fn(RequestId) -> Input,
     boaster_asked: usize,
 }
 
@@ -88,7 +90,7 @@ impl Bench {
         let (id, names) = (IMAGE, "image".into());
         let image = ImageConfig { id, names, header: header(), origin, capacity_bytes: 0, kept: None };
         node.add_image(now, image);
-        Self { node, others, now, tokens: 0, delivers: false, boaster_asked: 0 }
+        Self { node, others, now, tokens: 0, delivers: false, denies: not_held, boaster_asked: 0 }
     }
 
     /// Advances the time.
@@ -141,7 +143,7 @@ impl Bench {
     fn answer(&mut self, peer: NodeId, request: RequestId, chunk: Chunk) -> Input {
         self.boaster_asked += usize::from(peer == BOASTER);
         if peer == BOASTER && chunk.0 < DATA && !self.delivers {
-            Input::Refused(request, Refusal::NotHeld)
+            (self.denies)(request)
         } else {
             Input::Arrived { request, waited: Duration::ZERO, transit: Transit::default(), zeros: Vec::new() }
         }
@@ -173,6 +175,10 @@ impl Bench {
     fn covered(&self) -> (bool, bool) {
         (self.node.images()[0].coverage.multiplicity_min > 0, self.node.is_covered(1))
     }
+}
+
+fn not_held(request: RequestId) -> Input {
+    Input::Refused(request, Refusal::NotHeld)
 }
 
 #[test]
@@ -230,6 +236,35 @@ fn a_holder_of_nothing_is_never_verified_and_seldom_asked() {
     }
     // Sixteen at most at once, then a pause that grows to a minute.
     assert!(bench.boaster_asked <= 16 * 10, "{}", bench.boaster_asked);
+}
+
+/// It is busy, sends the node elsewhere, sends unusable bytes, or hangs up: none of that is a
+/// lie, and none is asked for again at once.
+#[test]
+fn a_holder_that_evades_checks_is_seldom_asked() {
+    let evasions: [fn(RequestId) -> Input; 5] = [
+        |request| Input::Refused(request, Refusal::Busy),
+        |request| Input::Refused(request, Refusal::SourceChanged),
+        |request| Input::Redirected(request, ORIGIN),
+        Input::Unusable,
+        Input::Lost,
+    ];
+    for (at, denies) in evasions.into_iter().enumerate() {
+        let mut bench = Bench::new();
+        bench.denies = denies;
+        for _ in 0..10 {
+            bench.inquire();
+            bench.pass(Duration::from_secs(30));
+            assert!(!bench.covered().1);
+        }
+        // Sixteen at most at once, then a pause that grows to a minute.
+        assert!(bench.boaster_asked <= 16 * 12, "evasion {at}: {}", bench.boaster_asked);
+        bench.delivers = true;
+        bench.pass(Duration::from_secs(60));
+        bench.inquire();
+        bench.pass(Duration::from_secs(1));
+        assert!(bench.covered().1, "evasion {at}: it delivers now");
+    }
 }
 
 #[test]

@@ -1,12 +1,14 @@
-# Reads an export again and again, compares each byte with a file, and says how that went, one line for each event:
+# Reads an export again and again, compares each byte with a file, and says how that went, one line
+# for each event:
 #
 #     round N             the export was read N times to its end
 #     wrong AT            bytes at AT differ
 #     refused AT ERROR    a read failed; the export is opened again
-#     slow S AT FROM TO   a read took S seconds, and the daemon's log grew from FROM to TO bytes meanwhile
+#     slow S AT FROM TO   a read took S seconds; the daemon's log grew from FROM to TO bytes
 #
-# Arguments: the export (an NBD address, or a file of a mount); the file to compare with; the daemon's log; from how
-# many seconds on a read is slow; files whose cached pages are forgotten before each read.
+# Arguments: the export (an NBD address, or a file of a mount); the file to compare with; the
+# daemon's log; from how many seconds on a read is slow; files whose cached pages are forgotten
+# before each read.
 import os
 import sys
 import time

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Takes a lab down once its standard input ends, that is: when the lab is dropped or its program is gone.
-# $1: the tag that starts the names of the lab's namespaces. $2: the lab's directory; every process of the
-# lab was started with its working directory inside.
+# Takes a lab down once its standard input ends: the lab was dropped, or its program is gone.
+# $1: the tag that starts the names of the lab's namespaces. $2: the lab's directory; every process
+# of the lab was started with its working directory inside.
 tag=$1 dir=$2
 trap '' INT TERM HUP
 cat >/dev/null
@@ -29,7 +29,8 @@ for group in /sys/fs/cgroup/memory/"$tag"-memory /sys/fs/cgroup/cpu/"$tag"-cpu* 
     /sys/fs/cgroup/"$tag"-cpu*; do
     [ -d "$group" ] && rmdir "$group"
 done
-# What the bounds of the kernel's table of neighbours were. Of nobody else's directory: anyone may make one.
+# What the bounds of the kernel's table of neighbours were. Of nobody else's directory: anyone may
+# make one.
 if [ -O "$dir" ] && [ -O "$dir/arp-table" ]; then
     bound=1
     while read -r entries; do

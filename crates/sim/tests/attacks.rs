@@ -19,7 +19,7 @@ use vfield_sim::trial;
 const SEEDS: [u64; 1] = [3];
 
 /// Seeds that once failed with an attack, each with its finding.
-const FAILED: [(Attack, u64, &str); 4] = [
+const FAILED: [(Attack, u64, &str); 5] = [
     (
         Attack::Boasts,
         101,
@@ -28,6 +28,7 @@ const FAILED: [(Attack, u64, &str); 4] = [
     (Attack::Headers, 101, "the same"),
     (Attack::Versions, 101, "the same"),
     (Attack::Silence, 51, "a machine whose zone's gateways were all silent got nothing"),
+    (Attack::Boasts, 12, "a store that evaded spot checks was asked without a pause, until the links were full"),
 ];
 
 #[test]

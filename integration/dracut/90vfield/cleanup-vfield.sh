@@ -1,5 +1,6 @@
 #!/bin/sh
-# Nobody renews a lease from here on, and the root needs its addresses for as long as the machine runs; sourced by dracut's cleanup hook.
+# Nobody renews a lease from here on, and the root needs its addresses for as long as the machine
+# runs; sourced by dracut's cleanup hook.
 # shellcheck disable=SC2154,SC2034 # the variables of dracut, which sources this
 case $netroot in
 vfield:*)

@@ -29,14 +29,15 @@ install() {
     inst_hook cleanup 90 "$moddir/cleanup-vfield.sh"
     inst_script "$moddir/vfieldroot.sh" /sbin/vfieldroot
     dracut_need_initqueue
-    # What decrypts credentials, where the libraries for a TPM2 are installed. systemd loads them when it needs them.
+    # What decrypts credentials, where the libraries for a TPM2 are installed. systemd loads them
+    # when it needs them.
     if inst_libdir_file 'libtss2-esys.so.0*' 'libtss2-rc.so.0*' 'libtss2-mu.so.0*' 'libtss2-tcti-device.so.0*'; then
         inst_multiple -o systemd-creds
     fi
     install_trust
 }
 
-# What is trusted, whatever the command line says. Half of it is not less than all of it.
+# Keys that are trusted, whatever the command line says. Half of it is not less than all of it.
 install_trust() {
     local keys key sysroot=${dracutsysrootdir:-}
     for keys in trust admission; do

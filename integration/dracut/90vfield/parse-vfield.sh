@@ -1,5 +1,6 @@
 #!/bin/sh
-# Takes a root=vfield:IMAGE@ADDR[,ADDR...] for one that wants the network; sourced by dracut's cmdline hook.
+# Takes a root=vfield:IMAGE@ADDR[,ADDR...] for one that wants the network; sourced by dracut's
+# cmdline hook.
 # shellcheck disable=SC2154,SC2034 # the variables of dracut, which sources this
 case $root in
 vfield:*)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Attaches and mounts the image; called as: vfieldroot INTERFACE NETROOT NEWROOT. By dracut's netroot once for each interface, and
-# only the first has something to do.
+# Attaches and mounts the image; called as: vfieldroot INTERFACE NETROOT NEWROOT. By dracut's
+# netroot once for each interface, and only the first has something to do.
 . /lib/dracut-lib.sh
 . /usr/share/vfield/root.sh
 

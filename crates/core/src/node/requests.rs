@@ -247,7 +247,7 @@ impl Node {
         }
         self.hedging -= u64::from(entry.hedge);
         if entry.check {
-            self.spot_check_soon(self.id_of(entry.image));
+            self.check_ended(self.id_of(entry.image), entry.peer);
         }
         let delay = answered.then(|| self.now - entry.sent);
         self.peers.ended(entry.peer, entry.bytes, entry.priority, delay, self.now);

@@ -131,6 +131,15 @@ impl Node {
         self.recount_soon(id);
     }
 
+    /// A check of a holder has ended, in whatever way; a delivery is noted after that.
+    pub(super) fn check_ended(&mut self, id: ImageId, peer: NodeId) {
+        let now = self.now;
+        if let Some(image) = self.images.get_mut(&id) {
+            image.verified.ended(peer, now);
+        }
+        self.spot_check_soon(id);
+    }
+
     /// Looks for something to check at once.
     pub(super) fn spot_check_soon(&mut self, id: ImageId) {
         self.spot_check_later(id, Duration::ZERO);

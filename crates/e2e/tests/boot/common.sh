@@ -1,4 +1,5 @@
-# What the scripts have in common: daemons, waiting for states, and a status that says whether all was as it should be.
+# What the scripts have in common: daemons, waiting for states, and a status that says whether all
+# was as it should be.
 set -uo pipefail
 
 vfield=/tmp/vfield
@@ -27,13 +28,15 @@ until_true() {
     done
 }
 
-# verified_image FILE SIZE: random bytes that fio can check, 4 KiB at a time, in a job named "image".
+# verified_image FILE SIZE: random bytes that fio can check, 4 KiB at a time, in a job named
+# "image".
 verified_image() {
     fio --name=image --filename="$1" --rw=write --bs=4k --size="$2" --verify=crc32c --do_verify=0 --eta=never --minimal \
         --output=/dev/null || fail "making an image"
 }
 
-# daemon NAME WORDS: starts one with a control socket of its own, and waits until its images can be read.
+# daemon NAME WORDS: starts one with a control socket of its own, and waits until its images can be
+# read.
 declare -A pid
 daemon() {
     local name=$1
@@ -43,11 +46,12 @@ daemon() {
     until_true 120 "$vfield" status --control "/run/$name.sock" || cat "/tmp/$name.log"
 }
 
-# The kernel's copies of what was read, so that it reads again.
+# Drops the kernel's copies of earlier reads, so that it reads again.
 drop() { echo 3 >/proc/sys/vm/drop_caches; }
 
-# while_read DEVICE SIZE SUM COMMAND: runs a command three times, a second apart, while a file of verified_image is read from a
-# device: at random, past the kernel's copies, each block checked; in long reads; and in order. No read may fail or be wrong.
+# while_read DEVICE SIZE SUM COMMAND: runs a command three times, a second apart, while a file of
+# verified_image is read from a device: at random, past the kernel's copies, each block checked; in
+# long reads; and in order. No read may fail or be wrong.
 while_read() {
     local device=$1 size=$2 sum=$3 reader sums longest
     shift 3
@@ -83,8 +87,9 @@ while_read() {
     echo "longest wait for a read meanwhile: $((longest / 1000000)) ms"
 }
 
-# while_written NAME COMMAND: runs a command while forty files, NAME.0 and so on, are written below /mnt/fs, of which some are
-# answered without a flush and some with one. No write may fail. What was to be written is in /tmp/files.
+# while_written NAME COMMAND: runs a command while forty files, NAME.0 and so on, are written below
+# /mnt/fs, of which some are answered without a flush and some with one. No write may fail. The
+# files to be written are in /tmp/files.
 while_written() {
     local name=$1 writer
     shift

@@ -1,4 +1,5 @@
-# A guard's daemon is killed while its device is read, and nobody else has what it held: it finds its store again.
+# A guard's daemon is killed while its device is read, and nobody else has what it held: it finds
+# its store again.
 verified_image disk.img 24m
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440

@@ -1,4 +1,5 @@
-# Images as devices of the kernel's NBD client, attached by the daemon itself: what they are, and what daemons that die leave.
+# Images as devices of the kernel's NBD client, attached by the daemon itself: what they are, and
+# what daemons that die leave.
 verified_image disk.img 48m
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440

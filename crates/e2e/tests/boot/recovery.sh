@@ -1,4 +1,5 @@
-# A daemon that is killed while its device is read, and started again: nobody sees an error, only a pause.
+# A daemon that is killed while its device is read, and started again: nobody sees an error, only a
+# pause.
 verified_image disk.img 48m
 sum=$(sha256sum <disk.img)
 daemon origin serve disk.img --listen 127.0.0.1:4440

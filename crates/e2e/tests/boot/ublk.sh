@@ -16,7 +16,8 @@ expect "$("$vfield" status --device disk.img --control /run/origin.sock)" "$devi
 must cmp -n $(((20 << 20) + 7)) disk.img $device
 expect "$(tail -c 512 $device | od -An -tx1 -v | tr -d ' \n' | sha256sum)" \
     "$( (printf 'the end'; head -c 505 /dev/zero) | od -An -tx1 -v | tr -d ' \n' | sha256sum)" "zeros behind the end"
-# Direct reads: many at a time in any order, each checked against what was written; then short and long ones.
+# Direct reads: many at a time in any order, each checked against the written bytes; then short
+# and long ones.
 must fio --name=image --filename=$device --readonly --rw=randread --bs=4k --size=20m --direct=1 --ioengine=libaio \
     --iodepth=64 --verify=crc32c --eta=never --minimal --output=/dev/null
 must cmp <(dd if=$device bs=512 count=4000 iflag=direct status=none) <(head -c $((4000 * 512)) disk.img)
@@ -51,7 +52,7 @@ done <<<'0 squashfs
 1 erofs
 2 ext4 ,noload'
 
-# One that is mounted does not hold the daemon up.
+# A mounted device does not hold the daemon up.
 must mount -t squashfs -o ro /dev/ublkb0 /mnt/fs
 stop origin
 grep -q '/dev/ublkb0 was in use; its readers were disconnected' origin.log || fail "nothing was said of the mount"

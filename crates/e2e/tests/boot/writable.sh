@@ -1,4 +1,5 @@
-# Images with an overlay as block devices that can be written: file systems on them, full ones, and daemons that are killed.
+# Images with an overlay as block devices that can be written: file systems on them, full ones, and
+# daemons that are killed.
 head -c 1m /dev/urandom >disk.img
 truncate -s 96m disk.img
 sum=$(sha256sum <disk.img)
@@ -29,7 +30,7 @@ must "$vfield" overlay reset --control /run/node.sock
 blockdev --flushbufs $device
 expect "$(sha256sum <$device)" "$sum" "bytes after a reset"
 
-# What was only in a daemon's memory is gone with it, and its device does not pretend otherwise.
+# Changes in a daemon's memory are gone with it, and its device does not pretend otherwise.
 must dd if=/dev/zero of=$device bs=4k count=1 oflag=direct status=none
 kill_hard node
 gone() { ! dd if=$device of=/dev/null bs=4k count=1 iflag=direct; }

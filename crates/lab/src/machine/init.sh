@@ -1,5 +1,6 @@
 #!/busybox/busybox sh
-# The first and only process of a test machine: brings up what a test needs, runs it, and switches the machine off.
+# The first and only process of a test machine: brings up what a test needs, runs it, and switches
+# the machine off.
 export PATH=/busybox
 /busybox/busybox --install -s /busybox
 mount -t proc proc /proc
