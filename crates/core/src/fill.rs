@@ -138,6 +138,11 @@ impl Fill {
         }
     }
 
+    /// Pauses for so many times of what a chunk takes.
+    pub fn rest(&mut self, times: u32, now: Time) {
+        self.not_before = self.not_before.max(now + self.service * times);
+    }
+
     fn settle(&mut self) {
         self.filled.count = self.pending.first().copied().unwrap_or(self.looked);
     }

@@ -1,9 +1,13 @@
 //! Slices against the hash of the whole chunk: golden bytes, properties, and bad input.
 
 use proptest::prelude::*;
-use vfield_core::chunk::{ChunkSize, HASH_BYTES};
+use vfield_core::chunk::{Chunk, ChunkSize, HASH_BYTES};
 use vfield_core::hash_tree::{Hash, hash_chunk};
-use vfield_core::slice::{GROUP_BYTES, GROUPS_MAX, Groups, SIBLING_BYTES, SIBLINGS_MAX, SliceTree, verify};
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::slice::{
+    GROUP_BYTES, GROUPS_MAX, Groups, PAGES_MAX, SIBLING_BYTES, SIBLINGS_MAX, Slice, SliceTree, Verified, verify,
+};
+use vfield_core::wire::{GetSlice, HEADER, WireError};
 
 const GROUP: usize = GROUP_BYTES as usize;
 
@@ -125,4 +129,80 @@ proptest! {
             prop_assert!(!good(&siblings[..siblings.len() - SIBLING_BYTES], &bytes));
         }
     }
+}
+
+/// A request for a slice, byte by byte, and what is refused.
+#[test]
+fn golden_request_and_bad_ones() {
+    let slice = Slice { groups: groups(0x12, 0x15), pages: 1 };
+    let get = GetSlice { image: ImageId([0xcd; 32]), chunk: Chunk(0x1122), slice };
+    let frame = get.frame(0x0102);
+    let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected = ["120000002d000000", "0201000000000000", &"cd".repeat(32), "2211000000000000", "12001500", "01"];
+    assert_eq!(hex, expected.concat());
+    let payload = &frame[HEADER..];
+    assert_eq!(GetSlice::decode(payload), Ok(get));
+    let with = |start: u16, end: u16, pages: u8| {
+        let mut payload = payload.to_vec();
+        payload[40..42].copy_from_slice(&start.to_le_bytes());
+        payload[42..44].copy_from_slice(&end.to_le_bytes());
+        payload[44] = pages;
+        GetSlice::decode(&payload)
+    };
+    assert!(with(3, 19, PAGES_MAX).is_ok());
+    for (start, end, pages) in [(3, 3, 0), (4, 3, 0), (3, 20, 0), (0, u16::MAX, 0), (3, 4, PAGES_MAX + 1)] {
+        assert_eq!(with(start, end, pages), Err(WireError::Field("slice")), "{start}..{end}, {pages} pages");
+    }
+    assert_eq!(GetSlice::decode(&payload[1..]), Err(WireError::Payload));
+}
+
+/// An image of three pages: the answer with the way to it is verified, and nothing else is.
+#[test]
+fn a_slice_comes_with_the_way_to_it() {
+    let header = Header::new(700 * ChunkSize::MIN.bytes() - 100, ChunkSize::MIN, 700).expect("a header");
+    let geometry = Geometry::new(header);
+    let bytes = |number: u64| chunk_of(number, geometry.length(Chunk(number)) as usize);
+    let hash = |number: u64| hash_chunk(&bytes(number));
+    let page = |number: u64| -> Vec<u8> { geometry.children(Chunk(number)).flat_map(|child| hash(child).0).collect() };
+    for (number, from, to) in [(0, 0, 1), (300, 1, 3), (699, 3, 4), (511, 0, 4), (512, 2, 3)] {
+        let slice = Slice { groups: groups(from, to), pages: 1 };
+        let (leaf, _) = geometry.parent(Chunk(number)).expect("data has a page");
+        let parts = slice.parts(&geometry, Chunk(number)).expect("it has these groups");
+        assert_eq!(parts.iter().map(|part| part.chunk).collect::<Vec<_>>(), [leaf, Chunk(number)]);
+        let mut answer = Vec::new();
+        for part in &parts {
+            let whole = if part.chunk == leaf { page(leaf.0) } else { bytes(number) };
+            let (siblings, own) = self::slice(&whole, part.groups);
+            answer.extend([siblings, own].concat());
+        }
+        assert_eq!(slice.length(&geometry, Chunk(number)), Some(answer.len()));
+        let known = |chunk: Chunk| (chunk == leaf).then(|| hash_chunk(&page(leaf.0)));
+        let verified = |answer: &[u8]| match slice.verified(&geometry, Chunk(number), known, answer) {
+            Verified::Right(bytes) => Some(bytes.to_vec()),
+            Verified::Wrong => None,
+            Verified::Unknown => panic!("the hash is known"),
+        };
+        let place = slice.groups.bytes(geometry.length(Chunk(number)));
+        assert_eq!(verified(&answer).as_deref(), Some(&bytes(number)[place.start as usize..place.end as usize]));
+        for at in [0, 40, 200, answer.len() / 2, answer.len() - 1] {
+            let mut wrong = answer.clone();
+            wrong[at] ^= 1;
+            assert_eq!(verified(&wrong), None, "chunk {number}, byte {at}");
+        }
+        assert_eq!(verified(&answer[..answer.len() - 1]), None);
+        assert_eq!(verified(&[&answer[..], &[0]].concat()), None);
+        assert_eq!(verified(&[]), None);
+        let unknown = slice.verified(&geometry, Chunk(number), |_| None, &answer);
+        assert_eq!(unknown, Verified::Unknown);
+    }
+    let slice = |groups, pages| Slice { groups, pages };
+    assert_eq!(slice(groups(3, 5), 0).parts(&geometry, Chunk(5)), None, "past the chunk");
+    assert_eq!(slice(groups(0, 1), 2).parts(&geometry, Chunk(5)), None, "the top page has no slices");
+    assert_eq!(slice(groups(0, 1), 0).parts(&geometry, geometry.top()), None, "nor has any page alone");
+    assert_eq!(slice(groups(0, 1), 0).parts(&geometry, Chunk(u64::MAX)), None);
+}
+
+/// The bytes of a chunk with this number.
+fn chunk_of(number: u64, length: usize) -> Vec<u8> {
+    chunk(length).iter().map(|byte| byte ^ (number as u8)).collect()
 }

@@ -20,7 +20,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 19] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -38,6 +38,8 @@ const KINDS: [Kind; 17] = [
     Kind::AdmissionQuestion,
     Kind::AdmissionList,
     Kind::Speed,
+    Kind::GetSlice,
+    Kind::Slice,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -312,6 +314,7 @@ fn header_of(kind: Kind) -> FrameHeader {
     match kind {
         Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
         Kind::Get => FrameHeader::new(kind, 1, 48),
+        Kind::GetSlice => FrameHeader::new(kind, 1, 45),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         Kind::Prove | Kind::Header => FrameHeader::new(kind, 1, 32),
         Kind::DialBack | Kind::DialledBack | Kind::Speed => FrameHeader::new(kind, 1, 1),
@@ -345,7 +348,7 @@ fn every_field_is_checked() {
             assert!(with(3, 255).is_ok_and(|header| header.waited_ms == 255 << 8));
             continue;
         }
-        for bad in 5..=255 {
+        for bad in 6..=255 {
             assert_eq!(with(3, bad), Err(WireError::Field("refusal")));
         }
         assert_eq!(with(2, 1), Err(WireError::Field("refusal")));

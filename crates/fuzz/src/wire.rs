@@ -15,7 +15,7 @@ use vfield_core::record::{Record, Subject};
 use vfield_core::signing::{Signature, Simulated};
 use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{
-    self, FrameHeader, GET_FRAME, Get, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, SignedList,
+    self, FrameHeader, GET_FRAME, Get, GetSlice, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, SignedList,
 };
 
 /// A stream: of greetings if it begins with the magic, else of frames.
@@ -52,6 +52,10 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let again = get.frame(request, header.priority, header.insists);
             assert_eq!(again[..HEADER], header.encode());
             assert_eq!(again[HEADER..], *payload);
+        }
+        Kind::GetSlice => {
+            let Ok(get) = GetSlice::decode(payload) else { return };
+            assert_eq!(get.frame(request)[HEADER..], *payload);
         }
         Kind::Redirect => {
             let node = wire::decode_redirect(payload).expect("its length was checked");
@@ -104,7 +108,7 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
         }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
-        Kind::Data | Kind::Unknown(_) => {}
+        Kind::Data | Kind::Slice | Kind::Unknown(_) => {}
     }
 }
 

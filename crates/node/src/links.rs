@@ -19,7 +19,6 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
-use vfield_core::node::Input;
 use vfield_core::reach::Reach;
 use vfield_core::slice::Slice;
 use vfield_core::wire::{self, Kind, Priority};

@@ -55,8 +55,7 @@ impl Slices {
         let wanted = Groups::covering(extent.start() - start..extent.end() - start)?;
         let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
         let mut latest_first = came.slices.iter().rev();
-        let (_, groups, bytes) =
-            latest_first.find(|(known, groups, _)| *known == chunk && groups.contains(wanted))?;
+        let (_, groups, bytes) = latest_first.find(|(known, groups, _)| *known == chunk && groups.contains(wanted))?;
         let first = start + groups.bytes(u64::MAX).start;
         Some(bytes.slice((extent.start() - first) as usize..(extent.end() - first) as usize))
     }
@@ -141,7 +140,8 @@ mod tests {
         for chunk in 0..=many {
             slices.keep(Chunk(chunk), groups(0, 1), &[chunk as u8; 4096]);
         }
-        let here = |chunk: u64| slices.find(Chunk(chunk), chunk * CHUNK, Extent::from(chunk * CHUNK..chunk * CHUNK + 1));
+        let here =
+            |chunk: u64| slices.find(Chunk(chunk), chunk * CHUNK, Extent::from(chunk * CHUNK..chunk * CHUNK + 1));
         assert_eq!((here(0), here(1).is_some(), here(many).is_some()), (None, true, true));
         let came = slices.came.lock().unwrap();
         assert_eq!(came.bytes, CAME_BYTES_MAX);

@@ -14,7 +14,7 @@ use vfield_block::source::ReadError;
 
 /// Time after a miss in which a reader counts as active. A program that computes between its reads
 /// does not notice a fill; one that reads without a pause would.
-const READING: Duration = Duration::from_millis(200);
+pub(super) const READING: Duration = Duration::from_millis(200);
 
 /// A reader that waits for a chunk.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Requests to peers: when they are sent, when another peer is asked, and how answers are handled.
 
+use super::images::FILL_PAUSES_BESIDE_SLICES;
 use super::{Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Fetch, Request, RequestId, Stage, Turn};
@@ -102,7 +103,8 @@ impl Node {
         self.peers.asked(peer, bytes, priority, now);
         let owed = self.peers.owed(peer);
         let (sent, orphan) = (now, false);
-        let entry = Request { peer, image: number, chunk, bytes, priority, reach, sent, owed, hedge, orphan, check, slice };
+        let entry =
+            Request { peer, image: number, chunk, bytes, priority, reach, sent, owed, hedge, orphan, check, slice };
         self.requests.insert(self.asked, entry);
         if !self.checking {
             self.checking = true;
@@ -291,10 +293,14 @@ impl Node {
         }
         self.probes.came(entry.peer, entry.image, chunk);
         self.note_way(id, chunk, entry.peer);
+        let reads_slices = self.reads_slices();
         let Some(image) = self.images.get_mut(&id) else { return };
         if entry.priority == Priority::Fill {
             let parallel = (window / 2 / entry.bytes.max(1)).clamp(1, 64) as u32;
             image.fill.pace(now - entry.sent, parallel.min(image.fill.pending() as u32), boost, now);
+            if reads_slices {
+                image.fill.rest(FILL_PAUSES_BESIDE_SLICES, now);
+            }
         }
         image.inventory.mark_zero(zeros);
         self.take_in(id, chunk);

@@ -1,8 +1,8 @@
 //! Speeds: the measurements of this node's link, and the places of all nodes that follow from what
 //! each announces.
 
-use super::{Node, Output};
 use super::images::Image;
+use super::{Node, Output};
 use crate::chunk::Chunk;
 use crate::fetch::RequestId;
 use crate::identity::NodeId;

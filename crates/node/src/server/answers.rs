@@ -102,7 +102,9 @@ impl Answers {
 
     /// The asker wants it no more: a refusal instead, so that every request has its answer.
     pub fn cancel(&mut self, request: u64) {
-        let is_chunk = |answer: &&mut Answer| answer.request == request && matches!(answer.body, Body::Chunk { .. } | Body::Slice { .. });
+        let is_chunk = |answer: &&mut Answer| {
+            answer.request == request && matches!(answer.body, Body::Chunk { .. } | Body::Slice { .. })
+        };
         if let Some(answer) = self.queue.iter_mut().find(is_chunk) {
             answer.body = Body::Refusal(Refusal::NotHeld);
         }

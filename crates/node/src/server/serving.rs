@@ -12,7 +12,7 @@ use super::long_frames::{Coming, LongFrame, LongFrames};
 use super::outgoing::{Outgoing, Sent};
 use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
-use crate::image::{Local, LocalImage};
+use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::survey;
 use crate::whereabouts;
@@ -30,7 +30,7 @@ use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Serve};
 use vfield_core::snapshot::Known;
-use vfield_core::wire::{self, FrameHeader, Get, GetSlice, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, WireError};
+use vfield_core::wire::{self, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError};
 use vfield_trust::record::Sealer;
 
 /// Most requests of one connection that are open; more wait in the socket.

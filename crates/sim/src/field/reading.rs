@@ -61,7 +61,9 @@ impl Field {
         loop {
             for block in &mut reader.open {
                 let before = block.left.start;
-                while block.token.is_none() && !block.left.is_empty() && host.has_part(image, Chunk(block.left.start), block.part)
+                while block.token.is_none()
+                    && !block.left.is_empty()
+                    && host.has_part(image, Chunk(block.left.start), block.part)
                 {
                     block.left.start += 1;
                 }
