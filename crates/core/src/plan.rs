@@ -154,8 +154,13 @@ impl Situation<'_> {
     }
 
     /// The node to ask for a slice: a holder, else an origin, and one that has room. `None` if the
-    /// chunk has to come another way, as from other zones.
+    /// chunk has to come another way, as from other zones. While the stores of many nodes fill, a
+    /// room is being switched on: all of it reads the same, and the origin's link is what it has
+    /// least of.
     pub fn direct(&self) -> Option<NodeId> {
+        if self.has_chain() && !self.is_settled() {
+            return None;
+        }
         let holders = self.map.homes_in_turn(self.wanted.chunk);
         let holders = holders.iter().filter(|home| self.has(home) && self.usable(home.node)).map(|home| home.node);
         let holders: Vec<NodeId> = holders.filter(|node| self.has_room(*node)).collect();

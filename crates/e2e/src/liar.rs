@@ -16,9 +16,10 @@ const GREETING_HEAD: usize = 16;
 const PROOF: usize = 64;
 /// Kind, priority, zero, refusal, length (4), request (8).
 const FRAME_HEADER: usize = 16;
-/// Kind of the frame that carries a chunk, of a refusal, and of the word that answers are on their
-/// way.
+/// Kind of the frame that carries a chunk, of one with a slice, of a refusal, and of the word that
+/// answers are on their way.
 const DATA: u8 = 2;
+const SLICE: u8 = 19;
 const REFUSE: u8 = 3;
 const PATIENCE: u8 = 8;
 /// Kind of the frame that carries a header proof.
@@ -220,7 +221,7 @@ fn twist_stream(mut from: impl Read, mut to: impl Write, twist: &Twist) -> io::R
         from.read_exact(&mut header)?;
         let mut payload = vec![0; length(&header, 4)];
         from.read_exact(&mut payload)?;
-        if header[0] == DATA {
+        if matches!(header[0], DATA | SLICE) {
             match twist {
                 Twist::Flip => {
                     if let Some(byte) = payload.last_mut() {

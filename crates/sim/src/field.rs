@@ -122,6 +122,8 @@ pub struct Field {
     pub keeps_notices: bool,
     /// Readers note how long each of their reads took.
     pub keeps_times: bool,
+    /// Groups that each read takes of the first chunk of a block; `None` for whole blocks.
+    pub groups: Option<u16>,
     /// Notes about explained machines.
     pub explain: Explain,
     /// Number of events so far.
@@ -170,6 +172,7 @@ impl Field {
             is_full: false,
             keeps_notices: true,
             keeps_times: false,
+            groups: None,
             explain: Explain::default(),
             events: 0,
             queue: Queue::new(Time::after_start(Duration::from_secs(1))),

@@ -109,6 +109,7 @@ fn words(payload: &(dyn Any + Send)) -> String {
 fn prepare(chaos: &Chaos) -> Field {
     let mut field = Field::new(chaos.seed, vec![chaos.image.clone()]);
     field.links = chaos.links.clone();
+    field.groups = chaos.groups;
     field.config = chaos.config.clone();
     field.strict = false;
     field.keeps_notices = false;

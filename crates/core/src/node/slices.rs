@@ -103,9 +103,12 @@ impl Node {
         self.now < self.slices.active_until
     }
 
-    /// True if the whole chunk is here, or is under way anyway.
+    /// True if the whole chunk is here, or is fetched anyway: it is under way, or belongs to this
+    /// node's store.
     fn comes_whole(&self, id: ImageId, chunk: Chunk) -> bool {
-        let here = self.images.get(&id).is_none_or(|image| image.inventory.is_here(chunk));
+        let Some(image) = self.images.get(&id) else { return true };
+        let ring = image.map.ring();
+        let here = image.inventory.is_here(chunk) || image.fill.arc().contains(ring.place(chunk), ring.size());
         let fetch = self.fetch_of(id, chunk);
         here || fetch.is_some_and(|fetch| fetch.stage() == Stage::Requested || !fetch.waiters.is_empty())
     }

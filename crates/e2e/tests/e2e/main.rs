@@ -26,6 +26,7 @@ mod reach;
 mod returning;
 mod sandbox;
 mod signatures;
+mod slices;
 mod starting;
 mod storms;
 mod stuck;

@@ -7,9 +7,11 @@ use crate::network::takes;
 use crate::reader::Order;
 use crate::report::{BootReport, Report as _, peak_rss_bytes};
 use crate::scenario::room::Room;
+use crate::scenario::units;
 use clap::Args;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vfield_core::slice::GROUP_BYTES;
 
 /// `boot` and its options.
 #[derive(Debug, Args)]
@@ -20,6 +22,9 @@ pub struct Options {
     /// Share of the image that is read, in percent
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100), value_name = "PERCENT")]
     pub percent: u64,
+    /// Bytes of each read, in blocks of 4 KiB [default: a whole chunk]
+    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
+    pub block: Option<u64>,
     /// Nodes have joined and filled their stores before the start [default: they are started at the
     /// start]
     #[arg(long)]
@@ -43,6 +48,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let began = Instant::now();
     let (mut field, mut dice) = (room.field(), Dice::new(room.seed ^ 0xB0_07));
     field.keeps_times = true;
+    let groups = options.block.map(|block| u16::try_from(block.div_ceil(GROUP_BYTES)));
+    field.groups = groups.transpose().map_err(|_| Failure::Usage("--block: at most 256M".to_owned()))?;
     let list = recorded(room, options.percent, &mut dice);
     let reads = || Reads { image: 0, order: Order::Recorded(Arc::clone(&list), 0), depth: 1 };
     let nodes = if options.warm { room.warm_up(&mut field, &mut dice)? } else { Vec::new() };

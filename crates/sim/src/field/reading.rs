@@ -33,6 +33,7 @@ impl Field {
         let ahead = if self.config.read_ahead { self.config.chunks_ahead(geometry.chunk_bytes()) } else { 0 };
         let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
         let mut reader = Reader::new(machine, image, order, depth, ahead, self.now());
+        reader.groups = self.groups;
         reader.times = self.keeps_times.then(Vec::new);
         reader.think = self.think.of(self.machines[machine].place as usize).unwrap_or_default();
         self.readers.push(reader);

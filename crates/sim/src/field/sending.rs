@@ -174,7 +174,8 @@ impl Field {
         let Some(flight) = self.machines[to].flights.get(request) else { return };
         let (image, chunk) = (usize::from(flight.image), flight.chunk);
         let bytes = flight.bytes(&self.images[image].geometry);
-        let (keeps, again) = (self.keeps_notices, self.checks.sent(self, [from, to], image, chunk));
+        let (keeps, again) =
+            (self.keeps_notices, flight.slice.is_none() && self.checks.sent(self, [from, to], image, chunk));
         let host = &mut self.machines[from];
         host.traffic.payload_sent += bytes;
         if let Some(shelf) = host.shelf_mut(image) {

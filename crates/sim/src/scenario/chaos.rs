@@ -72,6 +72,8 @@ pub struct Chaos {
     pub starts: Vec<Duration>,
     /// Stores and reads of the machines.
     pub habits: Habits,
+    /// Groups that each read takes of the first chunk of a block; `None` for whole blocks.
+    pub groups: Option<u16>,
     /// The properties of the network.
     pub links: Links,
     /// The cores' settings.
@@ -109,6 +111,7 @@ impl Chaos {
         let mut dice = Dice::new(seed ^ 0xBAD_5EED);
         turns(&mut dice, chaos.starts.len(), malicious, &mut chaos.faults);
         chaos.faults.sort_by_key(|planned| planned.at);
+        chaos.groups = short_reads(&mut Dice::new(seed ^ 0x0051_1CE5));
         chaos.links.own = unequal(&mut Dice::new(seed ^ 0x0DD_11E5), chaos.starts.len(), chaos.links.rate);
         chaos
     }
@@ -152,7 +155,8 @@ impl Chaos {
         let habits = Habits { stores, order, depth };
         let last = faults.last().map_or(Duration::ZERO, |planned| planned.at);
         let heals_at = last.max(Duration::from_millis(FAULTS_FOR)) + Duration::from_millis(500);
-        Self { seed, malicious: Malicious::None, image, starts, habits, links, config, faults, heals_at }
+        let (malicious, groups) = (Malicious::None, None);
+        Self { seed, malicious, image, starts, habits, groups, links, config, faults, heals_at }
     }
 
     /// The plan in words.
@@ -246,6 +250,11 @@ fn links(dice: &mut Dice) -> Links {
         zone_rate: dice.one_of(&[12_500_000, 1_250_000_000]),
         ..Links::default()
     }
+}
+
+/// How short reads are, in a third of all seeds.
+fn short_reads(dice: &mut Dice) -> Option<u16> {
+    dice.percent(33).then(|| dice.one_of(&[1, 1, 2, 4]))
 }
 
 /// The links of machines that are no equals, in a quarter of all seeds. Each machine has all, a
