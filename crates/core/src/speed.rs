@@ -8,8 +8,13 @@
 //! A slow answer may also be the fault of the other side. So a node announces a speed only once two
 //! partners were measured, in either direction, and the faster one counts.
 
+mod meter;
+
+pub use meter::{Meter, Shown, Transit, Window, bytes_in};
+
 use crate::identity::NodeId;
 use crate::time::Time;
+use meter::Stream;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -124,127 +129,6 @@ impl Classes {
     }
 }
 
-/// A window ends when answers have come for so long. In that time a burst makes no difference, and
-/// neither does when a busy machine let this node read.
-const WINDOW_BUSY: Duration = Duration::from_millis(100);
-
-/// How an answer came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transit {
-    /// The time from its first byte to its last.
-    pub took: Duration,
-    /// Bytes that came from other nodes meanwhile.
-    pub beside: u64,
-}
-
-/// The rate at which the answers of one peer come while they come.
-#[derive(Clone, Debug, Default)]
-pub struct Meter {
-    bytes: u64,
-    beside: u64,
-    busy: Duration,
-    /// The length of the window so far.
-    whole: Duration,
-    /// The end of the last answer.
-    until: Time,
-}
-
-/// A window without a result also ends when it has lasted for so long, and answers came for less
-/// than half of it: chunks of 64 KiB pass a link of 10 Mbit/s four times within it.
-const WINDOW_IDLE: Duration = Duration::from_millis(200);
-
-/// What a window shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// The rate of links that were busy.
-    Rate(Window),
-    /// The links were idle most of the time, and may carry more.
-    Idle,
-}
-
-/// The result of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// The rate from all nodes while the peer's answers came: this node's link carries it.
-    pub all: Speed,
-    /// The rate that the peer's link carries; `None` if so much came from others that it may be
-    /// more.
-    pub peers: Option<Speed>,
-}
-
-impl Meter {
-    /// Notes an answer of `bytes`, whose last byte came now. Returns the result at the end of each
-    /// window in which answers came most of the time: a shaped link that had a pause lets some of
-    /// them pass at any speed.
-    pub fn came(&mut self, bytes: u64, transit: Transit, now: Time) -> Option<Shown> {
-        let Transit { took, beside } = transit;
-        // An answer may begin before the end of another from the same peer.
-        let own = took.min(now - self.until);
-        self.whole += if self.bytes == 0 { own } else { now - self.until };
-        let share = |bytes: u64| u128::from(bytes) * own.as_nanos() / took.as_nanos().max(1);
-        self.beside = self.beside.saturating_add(u64::try_from(share(beside)).unwrap_or(u64::MAX));
-        self.busy += own;
-        self.until = now;
-        self.bytes += bytes;
-        let is_idle = self.whole >= WINDOW_IDLE && self.busy < self.whole / 2;
-        if self.busy < WINDOW_BUSY && !is_idle {
-            return None;
-        }
-        let Self { bytes, beside, busy, whole, .. } = std::mem::replace(self, Self { until: now, ..Self::default() });
-        if busy * BUSY.1 < whole * BUSY.0 {
-            return Some(Shown::Idle);
-        }
-        let us = busy.as_micros().max(1);
-        let speed = |bytes: u64| Speed::of(u64::try_from(u128::from(bytes) * 1_000_000 / us).unwrap_or(u64::MAX));
-        let alone = beside <= bytes / ALONE;
-        Some(Shown::Rate(Window { all: speed(bytes.saturating_add(beside)), peers: alone.then(|| speed(bytes)) }))
-    }
-}
-
-/// Bytes that pass within a time, at a rate in bytes a second.
-pub fn bytes_in(rate: u64, time: Duration) -> u64 {
-    u64::try_from(u128::from(rate) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
-}
-
-/// The part of a window in which answers have to come: three quarters. A link that is shaped by a
-/// token bucket then seems at most a third faster than it is.
-const BUSY: (u32, u32) = (3, 4);
-
-/// Bytes from others are no reason for a low rate if they are below this part of the peer's.
-const ALONE: u64 = 4;
-
-/// Length of a window of all that comes: more than a busy machine reads late at once.
-const STREAM_WINDOW: Duration = Duration::from_millis(250);
-
-/// All that comes to a node, from whichever peers. Its rate is a lower bound of what the node's
-/// link carries, whatever the senders did meanwhile: in a warm room each of them sends to several
-/// nodes, and no answer alone tells how fast a link is.
-#[derive(Debug, Default)]
-struct Stream {
-    bytes: u64,
-    since: Time,
-    /// The rate of the window before.
-    before: Speed,
-    /// What the last two windows reach.
-    least: Speed,
-}
-
-impl Stream {
-    /// Notes bytes. Returns, at the end of a window, what this one and the one before it reach: a
-    /// machine that was stopped for a moment takes in at once what came meanwhile.
-    fn came(&mut self, bytes: u64, now: Time) -> Option<Speed> {
-        self.bytes += bytes;
-        let lasted = now - self.since;
-        if lasted < STREAM_WINDOW {
-            return None;
-        }
-        let us = lasted.as_micros().max(1);
-        let rate = Speed::of(u64::try_from(u128::from(self.bytes) * 1_000_000 / us).unwrap_or(u64::MAX));
-        *self = Self { bytes: 0, since: now, before: rate, least: rate.min(self.before) };
-        Some(self.least)
-    }
-}
-
 /// For how long another partner is remembered.
 const PARTNERS_FOR: Duration = Duration::from_secs(10);
 /// For how long a sample counts. Within it a node also hears from others than the one it takes most
@@ -322,7 +206,7 @@ impl OwnSpeed {
         let (Speed(now_is), Speed(said)) = (self.reached, self.announced);
         let changes = (said == 0 || now_is.abs_diff(said) >= DIFFER) && now_is != 0 && tells;
         if changes {
-            self.announced = self.reached.max(self.stream.least);
+            self.announced = self.reached.max(self.stream.least());
         }
         changes
     }

@@ -8,12 +8,17 @@
 
 mod dialling;
 mod lists;
+mod proofs;
 mod slices;
 
 pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
 
 pub use lists::{
     ListQuestion, SIGNERS_MAX, SignedList, decode_list, decode_list_question, list_frame, list_question_frame,
+};
+pub use proofs::{
+    Proof, decode_header, decode_header_proof, decode_proof, decode_prove, header_frame, header_proof_frame,
+    proof_frame, prove_frame,
 };
 pub use slices::{GET_SLICE_FRAME, GetSlice, SLICES_SINCE};
 
@@ -358,72 +363,6 @@ impl Get {
         image.copy_from_slice(&payload[..32]);
         Ok(Self { image: ImageId(image), chunk: Chunk(u64_at(payload, 32)), reach: Reach(u64_at(payload, 40)) })
     }
-}
-
-/// The proof that a signer vouches for an image. It holds whoever passes it on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
-    /// The text of a [`crate::statement::Statement`].
-    pub statement: String,
-    /// A signature of it in minisign's format.
-    pub signature: String,
-}
-
-impl Proof {
-    /// True if it is short enough to be sent.
-    pub fn fits(&self) -> bool {
-        encode(self).len() <= PROOF_MAX as usize
-    }
-}
-
-/// A whole frame that asks for an image's proof.
-pub fn prove_frame(request: u64, image: ImageId) -> Vec<u8> {
-    let mut out = FrameHeader::new(Kind::Prove, request, PROVE_PAYLOAD).encode().to_vec();
-    out.extend_from_slice(&image.0);
-    out
-}
-
-/// Reads the payload of a [`Kind::Prove`] frame.
-pub fn decode_prove(payload: &[u8]) -> Result<ImageId, WireError> {
-    payload.try_into().map(ImageId).map_err(|_| WireError::Payload)
-}
-
-/// A whole frame with a proof, which [`Proof::fits`].
-pub fn proof_frame(request: u64, proof: &Proof) -> Vec<u8> {
-    let body = encode(proof);
-    let mut out = FrameHeader::new(Kind::Proof, request, body.len() as u32).encode().to_vec();
-    out.extend_from_slice(&body);
-    out
-}
-
-/// Reads the payload of a [`Kind::Proof`] frame.
-pub fn decode_proof(payload: &[u8]) -> Result<Proof, WireError> {
-    decode(payload)
-}
-
-/// A whole frame that asks for an image's header.
-pub fn header_frame(request: u64, image: ImageId) -> Vec<u8> {
-    let mut out = FrameHeader::new(Kind::Header, request, HEADER_PAYLOAD).encode().to_vec();
-    out.extend_from_slice(&image.0);
-    out
-}
-
-/// Reads the payload of a [`Kind::Header`] frame.
-pub fn decode_header(payload: &[u8]) -> Result<ImageId, WireError> {
-    payload.try_into().map(ImageId).map_err(|_| WireError::Payload)
-}
-
-/// A whole frame with a header proof.
-pub fn header_proof_frame(request: u64, proof: &HeaderProof) -> Vec<u8> {
-    let body = proof.encode();
-    let mut out = FrameHeader::new(Kind::HeaderProof, request, body.len() as u32).encode().to_vec();
-    out.extend_from_slice(body);
-    out
-}
-
-/// Reads the payload of a [`Kind::HeaderProof`] frame.
-pub fn decode_header_proof(payload: &[u8]) -> Result<HeaderProof, WireError> {
-    HeaderProof::decode(payload).ok_or(WireError::Payload)
 }
 
 /// A whole frame that sends an asker to another node.

@@ -7,6 +7,7 @@
 
 mod inbound;
 mod lane;
+mod receiver;
 mod silence;
 
 use crate::driver::Driver;

@@ -103,14 +103,12 @@ impl Node {
         self.now < self.slices.active_until
     }
 
-    /// True if the whole chunk is here, or is fetched anyway: it is under way, or belongs to this
-    /// node's store.
+    /// True if the whole chunk is here, or is under way anyway.
     fn comes_whole(&self, id: ImageId, chunk: Chunk) -> bool {
         let Some(image) = self.images.get(&id) else { return true };
-        let ring = image.map.ring();
-        let here = image.inventory.is_here(chunk) || image.fill.arc().contains(ring.place(chunk), ring.size());
         let fetch = self.fetch_of(id, chunk);
-        here || fetch.is_some_and(|fetch| fetch.stage() == Stage::Requested || !fetch.waiters.is_empty())
+        image.inventory.is_here(chunk)
+            || fetch.is_some_and(|fetch| fetch.stage() == Stage::Requested || !fetch.waiters.is_empty())
     }
 
     fn joins_slice(&mut self, token: Token, goal: Goal, groups: Groups) -> bool {

@@ -7,19 +7,16 @@
 //! replaces it as soon as it is open ([`super::silence`]).
 
 use super::Ask;
-use super::inbound::{Broken, Came, Inbound};
+use super::inbound::Broken;
+use super::receiver::{Received, Receiver};
 use super::silence::Silence;
-use crate::changed;
 use crate::connection::{Connection, Outbound, Written};
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
 use crate::greet;
-use crate::store::{Check, Inserted};
-use crate::traffic::PeerCounters;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -27,20 +24,15 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use vfield_core::fetch::RequestId;
-use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
-use vfield_core::slice::{Slice, Verified};
-use vfield_core::speed::Transit;
-use vfield_core::wire::{self, FrameHeader, Get, GetSlice, Kind, Refusal, SLICES_SINCE, WireError};
+use vfield_core::wire::{FrameHeader, Get, GetSlice, Kind, Refusal, SLICES_SINCE};
 use vfield_trust::KeyId;
 
 /// Interval at which the core hears of trickling bytes: well within the 300 ms of silence after
 /// which it hedges, and so adds to the load of a slow peer.
-const PROGRESS_EVERY: Duration = Duration::from_millis(50);
-/// Most answers received before other tasks get their turn: a millisecond of work.
-const FRAMES_MAX: usize = 16;
+pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 
 /// One lane to a peer.
 pub struct Lane {
@@ -227,7 +219,6 @@ impl Lane {
     }
 
     async fn serve(&self, driver: &Arc<Driver>, connection: Connection, once: bool) -> Ended {
-        let counters = driver.counters.peer(&self.peer);
         let Connection { stream, incoming, sealer, key, version } = connection;
         let stream = Arc::new(stream);
         {
@@ -241,10 +232,7 @@ impl Lane {
         if !driver.keys.admits(key) || !driver.admissions.admission().may_admit(self.peer.node) {
             return Broken::Lost.into();
         }
-        let (inbound, now) = (Inbound::new(incoming), Instant::now());
-        let begun = Begun { at: now, all: 0, peers: 0 };
-        let mut receiver =
-            Receiver { driver, peer: self.peer, counters, inbound, progress: now, last_byte: now, begun };
+        let mut receiver = Receiver::new(driver, self.peer, incoming);
         let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
         let mut silence = Silence::new(|| Box::pin(self.dial(driver)));
         loop {
@@ -311,7 +299,7 @@ impl Lane {
         }
     }
 
-    fn take(&self, request: u64) -> Option<Ask> {
+    pub(super) fn take(&self, request: u64) -> Option<Ask> {
         self.state().in_flight.remove(&RequestId(request))
     }
 
@@ -364,165 +352,4 @@ pub(super) enum Stirred {
     Replaced(Box<Connection>),
     /// The lane was closed, or has broken.
     Closed,
-}
-
-/// The result of [`Receiver::receive`].
-struct Received {
-    /// A request was answered.
-    answered: bool,
-    /// True if all available bytes were read.
-    all: bool,
-}
-
-/// The receiving half of a lane.
-struct Receiver<'a> {
-    driver: &'a Arc<Driver>,
-    peer: Identity,
-    counters: Arc<PeerCounters>,
-    inbound: Inbound,
-    /// When the core was last told of progress.
-    progress: Instant,
-    /// When the last byte came.
-    last_byte: Instant,
-    begun: Begun,
-}
-
-/// The moment at which an answer began to come, and the bytes of chunks until then: from all peers,
-/// and from this one.
-#[derive(Clone, Copy)]
-struct Begun {
-    at: Instant,
-    all: u64,
-    peers: u64,
-}
-
-impl Receiver<'_> {
-    /// Receives all available bytes.
-    fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
-        let mut answered = false;
-        if !self.inbound.is_under_way() {
-            self.begin();
-        }
-        for _ in 0..FRAMES_MAX {
-            match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
-                Came::Frame(header) => {
-                    self.progress = Instant::now();
-                    self.last_byte = self.progress;
-                    answered |= self.frame(lane, header)?;
-                    self.begin();
-                }
-                Came::Nothing(some) => {
-                    if some {
-                        self.last_byte = Instant::now();
-                    }
-                    // A timed check has waited long enough.
-                    if some && (unasked || self.progress.elapsed() >= PROGRESS_EVERY) {
-                        self.progress = Instant::now();
-                        self.driver.apply(Input::Progress(self.peer.node));
-                    }
-                    return Ok(Received { answered, all: true });
-                }
-            }
-        }
-        Ok(Received { answered, all: false })
-    }
-
-    /// The next answer begins to come, or has begun.
-    fn begin(&mut self) {
-        let (all, peers) = (self.driver.counters.came(), self.counters.came());
-        self.begun = Begun { at: Instant::now(), all, peers };
-    }
-
-    /// How the answer came that is complete now.
-    fn transit(&self) -> Transit {
-        let (all, peers) = (self.driver.counters.came(), self.counters.came());
-        // The two counters are not read at one moment.
-        let beside = (all - self.begun.all).saturating_sub(peers - self.begun.peers);
-        Transit { took: self.begun.at.elapsed(), beside }
-    }
-
-    fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
-        if let Kind::Unknown(_) = header.kind {
-            return Ok(false);
-        }
-        if header.kind == Kind::Patience {
-            self.driver.apply(Input::Progress(self.peer.node));
-            return Ok(false);
-        }
-        if header.kind == Kind::Synced {
-            let snapshot = wire::decode_snapshot(self.inbound.payload())?;
-            self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
-            return Ok(false);
-        }
-        if header.kind == Kind::AdmissionList {
-            self.driver.take_list(wire::decode_list(self.inbound.payload())?)?;
-            return Ok(false);
-        }
-        // An answer without a request may be one cancelled too late on an earlier connection:
-        // harmless.
-        let Some(ask) = lane.take(header.request) else { return Ok(false) };
-        if header.refusal == Some(Refusal::SourceChanged) {
-            changed::refused(self.driver, ask.image, self.peer.addr);
-        }
-        let input = match header.kind {
-            Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
-            Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),
-            Kind::Slice => match ask.slice {
-                Some(slice) => self.slice(&ask, slice),
-                None => return Err(WireError::Field("kind").into()),
-            },
-            _ if ask.slice.is_some() => return Err(WireError::Field("kind").into()),
-            _ => self.chunk(&ask, Duration::from_millis(header.waited_ms.into())),
-        };
-        self.driver.apply(input);
-        Ok(true)
-    }
-
-    /// Verifies a slice and keeps it for its readers.
-    fn slice(&self, ask: &Ask, slice: Slice) -> Input {
-        let (answer, transit) = (self.inbound.payload(), self.transit());
-        let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
-        match slice.verified(image.geometry(), ask.chunk, |page| image.hash(page), answer) {
-            Verified::Wrong => Input::Corrupt(ask.request),
-            Verified::Unknown => Input::Unusable(ask.request),
-            Verified::Right(bytes) => {
-                self.counters.received(answer.len() as u64, ask.origin);
-                self.driver.counters.received(answer.len() as u64);
-                image.slices().keep(ask.chunk, slice.groups, bytes);
-                Input::Arrived { request: ask.request, waited: Duration::ZERO, transit, zeros: Vec::new() }
-            }
-        }
-    }
-
-    /// Verifies a chunk and puts it into the store.
-    fn chunk(&self, ask: &Ask, waited: Duration) -> Input {
-        let (bytes, transit) = (self.inbound.payload(), self.transit());
-        let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
-        let store = image.store();
-        match image.check(ask.chunk, bytes) {
-            Check::Bad => return Input::Corrupt(ask.request),
-            Check::Unknown => return Input::Unusable(ask.request),
-            Check::Good => {}
-        }
-        self.counters.received(bytes.len() as u64, ask.origin);
-        self.driver.counters.received(bytes.len() as u64);
-        if !ask.keep {
-            return Input::Arrived { request: ask.request, waited, transit, zeros: Vec::new() };
-        }
-        match store.insert(ask.chunk, bytes) {
-            Ok(Inserted::New | Inserted::Already) => {
-                if store.found() > 0 && !image.geometry().is_data(ask.chunk) {
-                    image.note_page();
-                }
-                let zeros: Vec<Range<u64>> =
-                    hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
-                Input::Arrived { request: ask.request, waited, transit, zeros }
-            }
-            Ok(Inserted::Busy) => Input::Unusable(ask.request),
-            Err(error) => {
-                tracing::warn!(%error, "no memory for a chunk");
-                Input::Unusable(ask.request)
-            }
-        }
-    }
 }

@@ -10,6 +10,7 @@ mod leaving;
 mod placement;
 mod reading;
 mod scattered;
+mod slices;
 mod stagger;
 mod storms;
 mod waiting;

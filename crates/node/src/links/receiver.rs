@@ -1,0 +1,201 @@
+//! The receiving half of a lane: frames come in, are verified, and become inputs of the core.
+//!
+//! The lane's task calls it. It owns the stream of frames, and knows no requests but those that the
+//! lane gives it.
+
+use super::Ask;
+use super::inbound::{Broken, Came, Inbound};
+use super::lane::{Lane, PROGRESS_EVERY};
+use crate::changed;
+use crate::driver::Driver;
+use crate::incoming::Incoming;
+use crate::store::{Check, Inserted};
+use crate::traffic::PeerCounters;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use vfield_core::hash_tree;
+use vfield_core::identity::Identity;
+use vfield_core::node::Input;
+use vfield_core::slice::{Slice, Verified};
+use vfield_core::speed::Transit;
+use vfield_core::wire::{self, FrameHeader, Kind, Refusal, WireError};
+
+/// Most answers received before other tasks get their turn: a millisecond of work.
+const FRAMES_MAX: usize = 16;
+
+/// The result of [`Receiver::receive`].
+pub(super) struct Received {
+    /// A request was answered.
+    pub answered: bool,
+    /// True if all available bytes were read.
+    pub all: bool,
+}
+
+/// The receiving half of a lane.
+pub(super) struct Receiver<'a> {
+    driver: &'a Arc<Driver>,
+    peer: Identity,
+    counters: Arc<PeerCounters>,
+    pub inbound: Inbound,
+    /// When the core was last told of progress.
+    progress: Instant,
+    /// When the last byte came.
+    pub last_byte: Instant,
+    begun: Begun,
+}
+
+/// The moment at which an answer began to come, and the bytes of chunks until then: from all peers,
+/// and from this one.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    all: u64,
+    peers: u64,
+}
+
+impl<'a> Receiver<'a> {
+    /// Of a connection to this peer, with what came of it with the greeting.
+    pub fn new(driver: &'a Arc<Driver>, peer: Identity, incoming: Incoming) -> Self {
+        let (counters, inbound, now) = (driver.counters.peer(&peer), Inbound::new(incoming), Instant::now());
+        Self {
+            driver,
+            peer,
+            counters,
+            inbound,
+            progress: now,
+            last_byte: now,
+            begun: Begun { at: now, all: 0, peers: 0 },
+        }
+    }
+
+    /// Receives all available bytes.
+    pub fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
+        let mut answered = false;
+        if !self.inbound.is_under_way() {
+            self.begin();
+        }
+        for _ in 0..FRAMES_MAX {
+            match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
+                Came::Frame(header) => {
+                    self.progress = Instant::now();
+                    self.last_byte = self.progress;
+                    answered |= self.frame(lane, header)?;
+                    self.begin();
+                }
+                Came::Nothing(some) => {
+                    if some {
+                        self.last_byte = Instant::now();
+                    }
+                    // A timed check has waited long enough.
+                    if some && (unasked || self.progress.elapsed() >= PROGRESS_EVERY) {
+                        self.progress = Instant::now();
+                        self.driver.apply(Input::Progress(self.peer.node));
+                    }
+                    return Ok(Received { answered, all: true });
+                }
+            }
+        }
+        Ok(Received { answered, all: false })
+    }
+
+    /// The next answer begins to come, or has begun.
+    fn begin(&mut self) {
+        let (all, peers) = (self.driver.counters.came(), self.counters.came());
+        self.begun = Begun { at: Instant::now(), all, peers };
+    }
+
+    /// How the answer came that is complete now.
+    fn transit(&self) -> Transit {
+        let (all, peers) = (self.driver.counters.came(), self.counters.came());
+        // The two counters are not read at one moment.
+        let beside = (all - self.begun.all).saturating_sub(peers - self.begun.peers);
+        Transit { took: self.begun.at.elapsed(), beside }
+    }
+
+    fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+        if let Kind::Unknown(_) = header.kind {
+            return Ok(false);
+        }
+        if header.kind == Kind::Patience {
+            self.driver.apply(Input::Progress(self.peer.node));
+            return Ok(false);
+        }
+        if header.kind == Kind::Synced {
+            let snapshot = wire::decode_snapshot(self.inbound.payload())?;
+            self.driver.apply(Input::Learned { from: self.peer.node, snapshot });
+            return Ok(false);
+        }
+        if header.kind == Kind::AdmissionList {
+            self.driver.take_list(wire::decode_list(self.inbound.payload())?)?;
+            return Ok(false);
+        }
+        // An answer without a request may be one cancelled too late on an earlier connection:
+        // harmless.
+        let Some(ask) = lane.take(header.request) else { return Ok(false) };
+        if header.refusal == Some(Refusal::SourceChanged) {
+            changed::refused(self.driver, ask.image, self.peer.addr);
+        }
+        let input = match header.kind {
+            Kind::Refuse => Input::Refused(ask.request, header.refusal.unwrap_or(Refusal::NotHeld)),
+            Kind::Redirect => Input::Redirected(ask.request, wire::decode_redirect(self.inbound.payload())?),
+            Kind::Slice => match ask.slice {
+                Some(slice) => self.slice(&ask, slice),
+                None => return Err(WireError::Field("kind").into()),
+            },
+            _ if ask.slice.is_some() => return Err(WireError::Field("kind").into()),
+            _ => self.chunk(&ask, Duration::from_millis(header.waited_ms.into())),
+        };
+        self.driver.apply(input);
+        Ok(true)
+    }
+
+    /// Verifies a slice and keeps it for its readers.
+    fn slice(&self, ask: &Ask, slice: Slice) -> Input {
+        let (answer, transit) = (self.inbound.payload(), self.transit());
+        let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
+        match slice.verified(image.geometry(), ask.chunk, |page| image.hash(page), answer) {
+            Verified::Wrong => Input::Corrupt(ask.request),
+            Verified::Unknown => Input::Unusable(ask.request),
+            Verified::Right(bytes) => {
+                self.counters.received(answer.len() as u64, ask.origin);
+                self.driver.counters.received(answer.len() as u64);
+                image.slices().keep(ask.chunk, slice.groups, bytes);
+                Input::Arrived { request: ask.request, waited: Duration::ZERO, transit, zeros: Vec::new() }
+            }
+        }
+    }
+
+    /// Verifies a chunk and puts it into the store.
+    fn chunk(&self, ask: &Ask, waited: Duration) -> Input {
+        let (bytes, transit) = (self.inbound.payload(), self.transit());
+        let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
+        let store = image.store();
+        match image.check(ask.chunk, bytes) {
+            Check::Bad => return Input::Corrupt(ask.request),
+            Check::Unknown => return Input::Unusable(ask.request),
+            Check::Good => {}
+        }
+        self.counters.received(bytes.len() as u64, ask.origin);
+        self.driver.counters.received(bytes.len() as u64);
+        if !ask.keep {
+            return Input::Arrived { request: ask.request, waited, transit, zeros: Vec::new() };
+        }
+        match store.insert(ask.chunk, bytes) {
+            Ok(Inserted::New | Inserted::Already) => {
+                if store.found() > 0 && !image.geometry().is_data(ask.chunk) {
+                    image.note_page();
+                }
+                let zeros: Vec<Range<u64>> =
+                    hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
+                Input::Arrived { request: ask.request, waited, transit, zeros }
+            }
+            Ok(Inserted::Busy) => Input::Unusable(ask.request),
+            Err(error) => {
+                tracing::warn!(%error, "no memory for a chunk");
+                Input::Unusable(ask.request)
+            }
+        }
+    }
+}
