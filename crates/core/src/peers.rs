@@ -25,7 +25,7 @@ use std::time::Duration;
 /// ids freely.
 const PEERS_MAX: usize = 4096;
 /// Windows in a row in which a link has to be idle before that is shown. A room that is switched on
-/// has two while its chain forms: with one, ten equal machines that read 64 MiB lost 1.6 % to
+/// has two while its chain forms. With one, ten equal machines that read 64 MiB lost 1.6 % to
 /// probes. Each more costs a room with a slow machine 0.2 s.
 const IDLE_WINDOWS: u32 = 3;
 /// Steps by which the speed of a peer's answers has to change before it is told so again.

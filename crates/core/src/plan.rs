@@ -153,10 +153,11 @@ impl Situation<'_> {
             .unwrap_or_else(|| self.ask_anybody())
     }
 
-    /// The node to ask for a slice: a holder, else an origin, and one that has room. `None` if the
-    /// chunk has to come another way, as from other zones. While the stores of many nodes fill, a
-    /// room is being switched on: all of it reads the same, and the origin's link is what it has
-    /// least of.
+    /// The node to ask for a slice: a holder with room, else an origin with room. `None` if the
+    /// chunk has to come another way, as from other zones.
+    ///
+    /// While the stores of many nodes fill, all of them read the same. Slices for each would fill
+    /// the origin's link.
     pub fn direct(&self) -> Option<NodeId> {
         if self.has_chain() && !self.is_settled() {
             return None;

@@ -1,12 +1,12 @@
 //! How much of each chunk a node has sent in slices: after as much as the whole chunk, it sends
 //! whole chunks.
 //!
-//! Whether an asker is alone, or the first of a crowd that reads the same, nobody knows before.
-//! Slices for all of a crowd would cost one link what a chain costs each. As in the ski rental
-//! problem (Karlin, Manasse, Rudolph and Sleator, 1988), it pays by the slice up to the price of
-//! the chunk, and the crowd then goes the way of whole chunks. So a node sends at most twice what
-//! it would have sent if it had known. The serving side of a node owns one for each image; its
-//! entries are bounded.
+//! A node cannot know whether an asker is alone, or the first of a crowd that reads the same.
+//! Slices for all of a crowd would cost one link as much as a chain costs all links. This is the
+//! ski rental problem (Karlin, Manasse, Rudolph and Sleator, 1988). The node sends slices up to the
+//! price of the chunk, and then the crowd goes the way of whole chunks. So it sends at most twice
+//! the bytes of a node with foresight. The serving side of a node owns one table for each image,
+//! with a bounded number of entries.
 
 use crate::chunk::Chunk;
 use crate::slice::{GROUP_BYTES, Groups};

@@ -211,8 +211,8 @@ impl OwnSpeed {
         changes
     }
 
-    /// Notes bytes that came, from any peer. True if that alone shows that the announced speed is too
-    /// low, which it then is no more.
+    /// Notes bytes that came, from any peer. True if they show that the announced speed is too low;
+    /// it is then raised.
     pub fn came(&mut self, bytes: u64, now: Time) -> bool {
         let Some(least) = self.stream.came(bytes, now) else { return false };
         let rises = self.announced.is_below(least);

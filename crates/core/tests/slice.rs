@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// A request for a slice, byte by byte, and what is refused.
+/// A request for a slice, byte by byte, and bad ones.
 #[test]
 fn golden_request_and_bad_ones() {
     let slice = Slice { groups: groups(0x12, 0x15), pages: 1 };

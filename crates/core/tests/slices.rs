@@ -1,4 +1,4 @@
-//! Short reads ask for slices; whatever goes wrong with one becomes a read of the whole chunk.
+//! Short reads ask for slices; a slice that fails becomes a read of the whole chunk.
 
 mod signed;
 
@@ -181,7 +181,8 @@ fn readers_share_a_slice_and_one_that_stops_ends_only_its_own_wait() {
 #[test]
 fn whatever_fails_becomes_a_read_of_the_whole_chunk() {
     let page = Geometry::new(header()).parent(Chunk(100)).unwrap().0.0;
-    let ways: [(&str, fn(RequestId) -> Option<Input>); 6] = [
+    type Fails = fn(RequestId) -> Option<Input>;
+    let ways: [(&str, Fails); 6] = [
         ("whole chunks are better", |request| Some(Input::Refused(request, Refusal::Whole))),
         ("not held", |request| Some(Input::Refused(request, Refusal::NotHeld))),
         ("lost", |request| Some(Input::Lost(request))),

@@ -78,8 +78,8 @@ impl Links {
     pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) -> Option<Arc<Lane>> {
         let lane = if self.pool { self.lane(driver, peer, Purpose::of(&ask)) } else { Lane::open(driver, peer, true) };
         match lane.request(ask) {
-            Ok(()) => Some(lane),
-            Err(input) => {
+            None => Some(lane),
+            Some(input) => {
                 driver.hint(input);
                 None
             }

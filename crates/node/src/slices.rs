@@ -1,7 +1,7 @@
 //! Slices of one image on this machine: the latest ones that came, and those that others ask for.
 //!
 //! A slice that comes is verified by its lane, and waits here for its readers. It is in no store:
-//! the protocol core decides about whole chunks only. What is sent is made of local chunks when its
+//! the protocol core decides about whole chunks only. An answer is made of local chunks when its
 //! turn comes. Memory is bounded by [`CAME_BYTES_MAX`] and by the table of [`Sliced`].
 
 use crate::image::{Local, LocalImage};
@@ -67,8 +67,8 @@ impl Slices {
     }
 }
 
-/// The answer to a request for a slice, made of the local chunk and the pages above it: [`Piece::Bytes`].
-/// Hashes them on the calling thread: 20 us for 64 KiB.
+/// The answer to a request for a slice, made of the local chunk and the pages above it. Hashes them
+/// on the calling thread: 20 us for 64 KiB.
 pub fn answer(image: &LocalImage, chunk: Chunk, slice: Slice) -> Local {
     let Some(parts) = slice.parts(image.geometry(), chunk) else { return Local::Missing };
     let mut payload = Vec::with_capacity(slice.length(image.geometry(), chunk).unwrap_or_default());

@@ -27,7 +27,7 @@ const WAITING_MAX: usize = 4096;
 const FILL_BESIDE_READERS: u64 = 2;
 /// Pauses of a fill while readers of slices are active, in times that its last chunk took. A chunk
 /// of 64 KiB takes as long as sixteen slices, which wait behind it. So beside such readers a fill
-/// has a 32nd of a link, and a store of 16 MiB behind 100 Mbit/s is full within a minute.
+/// has a 32nd of a link. A store of 16 MiB behind 100 Mbit/s is full within a minute.
 pub(super) const FILL_PAUSES_BESIDE_SLICES: u32 = 31;
 
 /// Time after this node's start in which other nodes of the same room may still start.

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Bytes of a probe: four chunks of the default size. A shaped link lets the first one pass at any
-/// speed after a pause; the rate is then a third too high, which is less than classes differ by.
+/// speed after a pause. The rate is then a third too high; classes differ by more.
 const BYTES: u64 = 256 << 10;
 /// Most different chunks of a probe.
 const CHUNKS_MAX: usize = 8;

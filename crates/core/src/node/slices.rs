@@ -138,8 +138,8 @@ impl Node {
         Some(())
     }
 
-    /// The number of pages above a chunk that are not here. `None` if the top page is among them, or
-    /// they are too many for one answer.
+    /// The number of pages above a chunk that are not here. `None` if the top page is among them,
+    /// or there are too many for one answer.
     fn missing_pages(&self, id: ImageId, chunk: Chunk) -> Option<u8> {
         let inventory = &self.images.get(&id)?.inventory;
         let (mut pages, mut below) = (0, chunk);
@@ -174,8 +174,8 @@ impl Node {
         }
     }
 
-    /// The slice of a request will not come: its readers wait for the whole chunk. Another node is
-    /// asked first, unless the one that was asked `delivers` whole chunks.
+    /// The slice of a request will not come: its readers wait for the whole chunk. If the peer
+    /// `delivers` whole chunks it may be asked again, else another node is asked first.
     pub(super) fn slice_failed(&mut self, request: RequestId, id: ImageId, chunk: Chunk, delivers: bool) {
         let Some(goal) = self.goal(id, chunk) else { return };
         let Some(Open { peer, waiters, .. }) = self.slices.take(goal, request) else { return };

@@ -3,7 +3,7 @@
 //! An asker that lacks the page with the chunk's hash asks for slices of pages too, so one round
 //! trip brings the hash and the bytes. The answer has a part for each page, from the highest down,
 //! and the chunk's own part at the end. A part is the siblings of its groups, and then their bytes.
-//! Invariant: [`Slice::verify`] accepts exactly the image's bytes. Pure arithmetic.
+//! Invariant: [`Slice::verified`] accepts exactly the image's bytes. Pure arithmetic.
 
 use super::{GROUP_BYTES, Groups, SIBLING_BYTES, SLICE_BYTES_MAX, verify};
 use crate::chunk::{Chunk, HASH_BYTES};

@@ -99,9 +99,8 @@ const ALONE: u64 = 4;
 /// Length of a window of all that comes: more than a busy machine reads late at once.
 const STREAM_WINDOW: Duration = Duration::from_millis(250);
 
-/// All that comes to a node, from whichever peers. Its rate is a lower bound of what the node's
-/// link carries, whatever the senders did meanwhile: in a warm room each of them sends to several
-/// nodes, and no answer alone tells how fast a link is.
+/// The bytes that come to a node from all peers. Their rate is a lower bound of the link's speed.
+/// In a warm room each sender serves several nodes, so no single answer tells how fast a link is.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     bytes: u64,
@@ -113,8 +112,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Notes bytes. Returns, at the end of a window, what this one and the one before it reach: a
-    /// machine that was stopped for a moment takes in at once what came meanwhile.
+    /// Notes bytes. At the end of a window, returns the rate that this window and the one before
+    /// it reach. A machine that was stopped for a moment takes in many bytes at once.
     pub(super) fn came(&mut self, bytes: u64, now: Time) -> Option<Speed> {
         self.bytes += bytes;
         let lasted = now - self.since;

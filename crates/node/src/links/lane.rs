@@ -96,17 +96,15 @@ impl Lane {
         state.outbound.is_none() || keys.admits(state.key)
     }
 
-    /// Lines up a request, to be sent with [`Lane::flush`].
-    ///
-    /// # Errors
-    /// The end of the request, if the lane has ended or the peer does not know such requests.
-    pub fn request(&self, ask: Ask) -> Result<(), Input> {
+    /// Lines up a request, to be sent with [`Lane::flush`]. Returns the end of the request if the
+    /// lane has ended, or the peer does not know such requests.
+    pub fn request(&self, ask: Ask) -> Option<Input> {
         let mut state = self.state();
         if !state.open {
-            return Err(Input::Lost(ask.request));
+            return Some(Input::Lost(ask.request));
         }
         if ask.slice.is_some() && state.version.is_some_and(|version| version < SLICES_SINCE) {
-            return Err(Input::Refused(ask.request, Refusal::Whole));
+            return Some(Input::Refused(ask.request, Refusal::Whole));
         }
         if state.in_flight.is_empty() {
             state.owed_since = Instant::now();
@@ -120,7 +118,7 @@ impl Lane {
             Some(slice) => state.out.extend_from_slice(&GetSlice { image, chunk, slice }.frame(request.0)),
             None => state.out.extend_from_slice(&Get { image, chunk, reach }.frame(request.0, priority, insists)),
         }
-        Ok(())
+        None
     }
 
     /// Tells the peer that an answer is not wanted any more, if it was asked here.

@@ -56,7 +56,7 @@ struct Begun {
 }
 
 impl<'a> Receiver<'a> {
-    /// Of a connection to this peer, with what came of it with the greeting.
+    /// Of a connection to this peer, and the bytes that came with its greeting.
     pub fn new(driver: &'a Arc<Driver>, peer: Identity, incoming: Incoming) -> Self {
         let (counters, inbound, now) = (driver.counters.peer(&peer), Inbound::new(incoming), Instant::now());
         Self {

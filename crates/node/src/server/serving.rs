@@ -347,7 +347,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Only chunks that are here are sliced: nobody waits for a part of one that is not.
+    /// Answers with a slice of a chunk that is here; an asker waits for no other chunk.
     fn get_slice(&mut self, request: u64, GetSlice { image: id, chunk, slice }: GetSlice) {
         self.answers.opened();
         let Some(image) = self.image(id) else { return self.answers.refuse(request, Refusal::NoSuchImage) };

@@ -69,7 +69,7 @@ pub struct Shelf {
     pub zero: Set,
     /// As an origin: the receivers of its chunks.
     pub directory: Directory,
-    /// Slices sent.
+    /// How much of each chunk went out in slices lately.
     pub sliced: Sliced,
     /// Chunks of which slices came, the latest last.
     pub slices: VecDeque<(Chunk, Groups)>,
