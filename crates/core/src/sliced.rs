@@ -1,10 +1,10 @@
 //! How much of each chunk a node has sent in slices: after as much as the whole chunk, it sends
 //! whole chunks.
 //!
-//! A node cannot know whether an asker is alone, or the first of a crowd that reads the same.
-//! Slices for all of a crowd would cost one link as much as a chain costs all links. This is the
+//! A node cannot know whether an asker is alone, or the first of many that read the same.
+//! Slices for all of them would cost one link as much as a chain costs all links. This is the
 //! ski rental problem (Karlin, Manasse, Rudolph and Sleator, 1988). The node sends slices up to the
-//! price of the chunk, and then the crowd goes the way of whole chunks. So it sends at most twice
+//! price of the chunk, and then the others go the way of whole chunks. So it sends at most twice
 //! the bytes of a node with foresight. The serving side of a node owns one table for each image,
 //! with a bounded number of entries.
 
