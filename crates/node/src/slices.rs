@@ -9,7 +9,6 @@ use bytes::Bytes;
 use rustix::io::{pread, retry_on_intr};
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
@@ -67,8 +66,8 @@ impl Slices {
     }
 }
 
-/// The answer to a request for a slice, made of the local chunk and the pages above it. Hashes them
-/// on the calling thread: 20 us for 64 KiB.
+/// The answer to a request for a slice, made of the local chunk and the pages above it. Hashes each
+/// of them as a whole, on the calling thread.
 pub fn answer(image: &LocalImage, chunk: Chunk, slice: Slice) -> Local {
     let Some(parts) = slice.parts(image.geometry(), chunk) else { return Local::Missing };
     let mut payload = Vec::with_capacity(slice.length(image.geometry(), chunk).unwrap_or_default());
@@ -77,7 +76,7 @@ pub fn answer(image: &LocalImage, chunk: Chunk, slice: Slice) -> Local {
             Local::Here(piece) => piece,
             other => return other,
         };
-        let Ok(whole) = copied(&piece, 0..piece.len()) else { return Local::Missing };
+        let Ok(whole) = bytes_of(piece) else { return Local::Missing };
         let Some(siblings) = SliceTree::new(&whole).siblings(part.groups) else { return Local::Missing };
         let wanted = part.groups.bytes(whole.len() as u64);
         payload.extend_from_slice(&siblings);
@@ -86,30 +85,28 @@ pub fn answer(image: &LocalImage, chunk: Chunk, slice: Slice) -> Local {
     Local::Here(Piece::Bytes(payload.into()))
 }
 
-/// A copy of a part of a piece.
-fn copied(piece: &Piece, part: Range<u64>) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; (part.end - part.start) as usize];
-    match piece {
-        Piece::Zero(_) => {}
-        Piece::Bytes(known) => bytes.copy_from_slice(&known[part.start as usize..part.end as usize]),
-        Piece::File(file) => {
-            let mut done = 0;
-            while done < bytes.len() {
-                let at = file.offset() + part.start + done as u64;
-                match retry_on_intr(|| pread(file.fd(), &mut bytes[done..], at))? {
-                    // Only a source file that was cut short can end before its length.
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    count => done += count,
-                }
-            }
+/// All bytes of a piece.
+fn bytes_of(piece: Piece) -> io::Result<Bytes> {
+    let file = match piece {
+        Piece::Zero(length) => return Ok(vec![0; length as usize].into()),
+        Piece::Bytes(bytes) => return Ok(bytes),
+        Piece::File(file) => file,
+    };
+    let (mut bytes, mut done) = (vec![0; file.len() as usize], 0);
+    while done < bytes.len() {
+        match retry_on_intr(|| pread(file.fd(), &mut bytes[done..], file.offset() + done as u64))? {
+            // Only a source file that was cut short can end before its length.
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => done += count,
         }
     }
-    Ok(bytes)
+    Ok(bytes.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     const CHUNK: u64 = 64 << 10;
 

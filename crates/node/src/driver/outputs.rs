@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{ConnectionId, RequestId};
-use vfield_core::identity::NodeId;
+use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::membership::{Departed, Rival};
 use vfield_core::node::{Commitment, Input, Notice, Output};
@@ -23,21 +23,22 @@ use vfield_core::wire::{self, Priority};
 impl Driver {
     pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
         let mut asked: Vec<Arc<Lane>> = Vec::new();
+        let mut request_of = |peer: Identity, ask: Ask| {
+            let lane = self.links.request(self, peer, ask);
+            asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
+        };
         for output in outputs {
             match output {
                 Output::Request { request, image, chunk, keep: true, .. } if self.lies_here(image, chunk, request) => {}
                 Output::Request { request, image, chunk, keep: false, .. } if self.is_hole(image, chunk, request) => {}
                 Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep } => {
-                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep, slice: None };
-                    let lane = self.links.request(self, peer, ask);
-                    asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
+                    let slice = None;
+                    request_of(peer, Ask { request, image, chunk, priority, reach, insists, origin, keep, slice });
                 }
                 Output::RequestSlice { request, peer, image, chunk, slice, origin } => {
                     let (priority, reach) = (Priority::Demand, Reach::HOLDER);
                     let (insists, keep, slice) = (false, false, Some(slice));
-                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep, slice };
-                    let lane = self.links.request(self, peer, ask);
-                    asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
+                    request_of(peer, Ask { request, image, chunk, priority, reach, insists, origin, keep, slice });
                 }
                 other => self.perform_one(other),
             }
