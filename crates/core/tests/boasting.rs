@@ -69,6 +69,9 @@ struct Bench {
     delivers: bool,
     /// How it refuses data if not.
     denies: fn(RequestId) -> Input,
+    /// The first chunk of the image's end that is zeros, of which its origin learns only when it
+    /// is about to ask for one.
+    holes_from: u64,
     boaster_asked: usize,
 }
 
@@ -90,7 +93,7 @@ impl Bench {
         let (id, names) = (IMAGE, "image".into());
         let image = ImageConfig { id, names, header: header(), origin, capacity_bytes: 0, kept: None };
         node.add_image(now, image);
-        Self { node, others, now, tokens: 0, delivers: false, denies: not_held, boaster_asked: 0 }
+        Self { node, others, now, tokens: 0, delivers: false, denies: not_held, holes_from: DATA, boaster_asked: 0 }
     }
 
     /// Advances the time.
@@ -121,6 +124,11 @@ impl Bench {
             while let Some(output) = self.node.poll() {
                 match output {
                     Output::Datagram(to, bytes) => datagrams.push((identity(ME).addr, to, bytes)),
+                    Output::Request { request, chunk, .. } if (self.holes_from..DATA).contains(&chunk.0) => {
+                        let zeros = vec![chunk.0..DATA];
+                        self.node.handle(self.now, Input::Found { image: IMAGE, chunks: Vec::new(), zeros });
+                        self.node.handle(self.now, Input::Lost(request));
+                    }
                     Output::Request { request, peer, chunk, .. } => {
                         let input = self.answer(peer.node, request, chunk);
                         self.node.handle(self.now, input);
@@ -296,6 +304,17 @@ fn an_origin_that_is_asked_verifies_claims_at_once() {
     assert_eq!(bench.covered(), (true, false));
     bench.inquire();
     bench.pass(Duration::from_millis(100));
+    assert_eq!(bench.covered(), (true, true));
+}
+
+/// An image that is mostly holes: a check that ends before it was sent is no evasion.
+#[test]
+fn a_hole_says_nothing_about_its_holder() {
+    let mut bench = Bench::of(true);
+    (bench.delivers, bench.holes_from) = (true, 10);
+    bench.pass(Duration::from_millis(100));
+    bench.inquire();
+    bench.pass(Duration::from_secs(1));
     assert_eq!(bench.covered(), (true, true));
 }
 

@@ -249,7 +249,7 @@ impl Node {
         }
         self.hedging -= u64::from(entry.hedge);
         if entry.check {
-            self.check_ended(self.id_of(entry.image), entry.peer);
+            self.check_ended(self.id_of(entry.image), entry.peer, entry.chunk);
         }
         let delay = answered.then(|| self.now - entry.sent);
         self.peers.ended(entry.peer, entry.bytes, entry.priority, delay, self.now);

@@ -131,10 +131,11 @@ impl Node {
         self.recount_soon(id);
     }
 
-    /// A check of a holder has ended, in whatever way; a delivery is noted after that.
-    pub(super) fn check_ended(&mut self, id: ImageId, peer: NodeId) {
+    /// A check of a holder has ended, in whatever way; a delivery is noted after that. An origin
+    /// that finds the chunk to be zeros has not asked for it.
+    pub(super) fn check_ended(&mut self, id: ImageId, peer: NodeId, chunk: Chunk) {
         let now = self.now;
-        if let Some(image) = self.images.get_mut(&id) {
+        if let Some(image) = self.images.get_mut(&id).filter(|image| !image.inventory.is_zero(chunk)) {
             image.verified.ended(peer, now);
         }
         self.spot_check_soon(id);
