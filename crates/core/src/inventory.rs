@@ -29,6 +29,8 @@ pub struct Inventory {
     uses: u64,
     capacity: u64,
     transient_max: u64,
+    /// Chunks that became stored; see [`Inventory::newly_stored`].
+    newly_stored: Vec<Chunk>,
 }
 
 impl Inventory {
@@ -43,6 +45,7 @@ impl Inventory {
             uses: 0,
             capacity,
             transient_max: transient_max.max(1),
+            newly_stored: Vec::new(),
         }
     }
 
@@ -118,6 +121,7 @@ impl Inventory {
         if keep && self.stored.count() < self.capacity {
             self.forget_use(chunk);
             self.stored.insert(chunk);
+            self.newly_stored.push(chunk);
         } else {
             self.used(chunk, true);
         }
@@ -156,6 +160,12 @@ impl Inventory {
         let victim = self.by_use.values().copied().find(|&chunk| !busy(chunk))?;
         self.forget_use(victim);
         Some(victim)
+    }
+
+    /// The chunks that became stored since the last call, in whatever way. The shell keeps them
+    /// where they outlive the process; transient ones may lie elsewhere.
+    pub fn newly_stored(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.newly_stored)
     }
 
     /// All stored chunks, ascending.

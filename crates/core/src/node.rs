@@ -37,7 +37,7 @@ mod spot_checks;
 mod view;
 
 pub use claims::{Claim, Teller};
-pub use events::{Input, Notice, Output, Serve};
+pub use events::{Input, Keep, Notice, Output, Serve};
 pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;

@@ -9,6 +9,7 @@ mod alone;
 mod outputs;
 
 use crate::admissions::Admissions;
+use crate::buffers::Buffers;
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
@@ -88,6 +89,8 @@ pub struct Driver {
     machine: Mutex<Machine>,
     start: Instant,
     images: RwLock<BTreeMap<ImageId, Arc<LocalImage>>>,
+    /// The memory of chunks that pass through.
+    pub buffers: Arc<Buffers>,
     readers: Mutex<HashMap<Token, oneshot::Sender<Result<(), ReadError>>>>,
     connections: Mutex<HashMap<ConnectionId, mpsc::UnboundedSender<Reply>>>,
     numbers: AtomicU64,
@@ -147,6 +150,7 @@ impl Driver {
             machine: Mutex::new(Machine { core: core(Time::ZERO), armed: None, woken: Time::ZERO }),
             start: Instant::now(),
             images: RwLock::default(),
+            buffers: Arc::default(),
             readers: Mutex::default(),
             connections: Mutex::default(),
             numbers: AtomicU64::new(1),
@@ -367,6 +371,7 @@ impl Driver {
             match output {
                 // In step with the core, or a chunk that comes back meanwhile would be dropped too.
                 Output::Evict(image, chunk) => self.evict(image, chunk),
+                Output::Stored(image, chunk) => self.settle(image, chunk),
                 // Or an earlier one would be the last to be written.
                 Output::Committed(image, commitment) => self.commit(image, commitment),
                 other => outputs.push(other),

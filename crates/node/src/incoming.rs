@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use vfield_trust::record::{self, HEAD, Opener};
 
 /// Bytes to read if no length is known yet: a few answers without a payload, or 64 requests.
-const FIRST: usize = 4 << 10;
+pub const FIRST: usize = 4 << 10;
 
 /// The receive buffer of a connection.
 #[derive(Debug)]
@@ -38,6 +38,29 @@ impl Incoming {
     pub fn consume(&mut self, bytes: usize) {
         self.content.start += bytes;
         assert!(self.content.start <= self.content.end, "taken is what has come");
+    }
+
+    /// Length of the memory in use.
+    pub const fn memory_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Removes `bytes` from the front of the content together with the memory that they lie in.
+    /// Returns it, and where in it they are. What follows them goes on in `memory`.
+    pub fn detach(&mut self, bytes: usize, mut memory: Vec<u8>) -> (Vec<u8>, Range<usize>) {
+        let front = self.content.start..self.content.start + bytes;
+        let (content, sealed) = (front.end..self.content.end, self.sealed.clone());
+        let length = content.len() + sealed.len();
+        if memory.len() < length {
+            memory.resize(length, 0);
+        }
+        memory[..content.len()].copy_from_slice(&self.buffer[content.clone()]);
+        memory[content.len()..length].copy_from_slice(&self.buffer[sealed]);
+        self.content = 0..content.len();
+        if self.opener.is_some() {
+            self.sealed = content.len()..length;
+        }
+        (std::mem::replace(&mut self.buffer, memory), front)
     }
 
     /// True if something has come that was not taken, be it less than a record.

@@ -6,6 +6,7 @@
 
 mod admissions;
 pub mod bootstrap;
+pub mod buffers;
 mod changed;
 pub mod config;
 mod connection;

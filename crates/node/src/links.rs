@@ -20,6 +20,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
+use vfield_core::node::Keep;
 use vfield_core::reach::Reach;
 use vfield_core::slice::Slice;
 use vfield_core::wire::{self, Kind, Priority};
@@ -41,8 +42,8 @@ pub struct Ask {
     pub insists: bool,
     /// True if the peer is an origin of the image.
     pub origin: bool,
-    /// False for a spot check, whose chunk is verified and not kept.
-    pub keep: bool,
+    /// What becomes of the chunk.
+    pub keep: Keep,
     /// The wanted part of the chunk; `None` for all of it.
     pub slice: Option<Slice>,
 }

@@ -2,13 +2,14 @@
 //!
 //! It owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i`
 //! times the chunk size. One word for each chunk says whether it is there ([`slot`]). The file may
-//! outlive the process ([`label`], [`found`]).
+//! outlive the process ([`label`], [`found`]). Data that only passes through lies in buffers instead
+//! ([`transient`]).
 //!
 //! Invariant: resident bytes are right, since every caller of insert has asked [`Store::check`]
 //! first. They stay in place while a [`Pin`] lives. A slot is never overwritten: its pages go back
-//! to the kernel before it is used again. The driver calls it (insert, evict), and so do exports
-//! and senders to peers (pieces). Readers take no lock, and no operation waits. The protocol core
-//! decides what to hold.
+//! to the kernel before it is used again. The driver calls it (insert, pass, settle, evict), and so
+//! do exports and senders to peers (pieces). Readers of slots take no lock, and no operation waits.
+//! The protocol core decides what to hold.
 
 pub mod found;
 pub mod label;
@@ -17,10 +18,12 @@ mod pin;
 mod read;
 pub mod slot;
 mod slots;
+mod transient;
 
 pub use found::Kept;
 pub use pin::Pin;
 
+use crate::buffers::Buffer;
 use found::Tally;
 use label::Label;
 use memory_file::MemoryFile;
@@ -31,6 +34,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use transient::Transients;
 use vfield_block::extent::Extent;
 use vfield_core::chunk::{Chunk, HASH_BYTES};
 use vfield_core::hash_tree::{self, Hash, ZeroHashes};
@@ -78,6 +82,7 @@ pub struct Store {
     zeros: ZeroHashes,
     memory: MemoryFile,
     slots: Slots,
+    transients: Arc<Transients>,
     resident_bytes: AtomicU64,
     found: Tally,
     /// See [`memory_file::pages_are_small`]; if not, pieces are copies.
@@ -99,6 +104,7 @@ impl Store {
             zeros: ZeroHashes::new(geometry),
             memory,
             slots: Slots::new(geometry.chunks()),
+            transients: Arc::default(),
             resident_bytes: AtomicU64::new(0),
             found: Tally::default(),
             sends_pages: memory_file::pages_are_small(),
@@ -137,12 +143,12 @@ impl Store {
 
     /// Memory taken by chunks, in bytes: readable ones, and evicted ones that are still read.
     pub fn resident_bytes(&self) -> u64 {
-        self.resident_bytes.load(Ordering::Relaxed)
+        self.resident_bytes.load(Ordering::Relaxed) + self.transients.bytes()
     }
 
     /// True if the bytes of `chunk` are here.
     pub fn is_resident(&self, chunk: Chunk) -> bool {
-        self.slots.load(chunk).is_resident()
+        self.slots.load(chunk).is_resident() || self.transients.has(chunk)
     }
 
     /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that
@@ -197,8 +203,8 @@ impl Store {
         read.ok().map(|()| Hash(hash))
     }
 
-    /// Puts a chunk into its slot. `bytes` must be its bytes: ask [`Store::check`] before. For a
-    /// page, its zero children are marked first.
+    /// Puts a chunk that is to be kept into its slot. `bytes` must be its bytes: ask
+    /// [`Store::check`] before. For a page, its zero children are marked first.
     ///
     /// # Errors
     /// If the kernel has no memory for it; the chunk is then not here.
@@ -220,6 +226,12 @@ impl Store {
         for zero in hash_tree::zero_children(self.geometry(), &self.zeros, chunk, bytes) {
             self.mark_zero(zero);
         }
+        self.write(chunk, bytes)?;
+        Ok(Inserted::New)
+    }
+
+    /// Writes a claimed slot and publishes it, or abandons it.
+    fn write(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
         self.resident_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if let Err(error) = self.memory.write(self.slot_extent(chunk).start(), bytes) {
             self.slots.change(chunk, |slot| Some(slot.abandon()));
@@ -227,14 +239,46 @@ impl Store {
             return Err(error);
         }
         self.slots.change(chunk, |slot| Some(slot.publish()));
-        Ok(Inserted::New)
+        Ok(())
+    }
+
+    /// Takes in a chunk of data that is not to be kept. `buffer` must have its bytes: ask
+    /// [`Store::check`] before.
+    ///
+    /// # Panics
+    /// If it does not have the chunk's length.
+    pub fn pass(&self, chunk: Chunk, buffer: Buffer) -> Inserted {
+        assert_eq!(buffer.as_ref().len() as u64, self.geometry().length(chunk), "length of {chunk}");
+        if self.is_zero(chunk) || self.slots.load(chunk).is_resident() {
+            return Inserted::Already;
+        }
+        // A slot that is still read has the same bytes.
+        if self.slots.change(chunk, Slot::revive).is_some() || self.transients.insert(chunk, buffer) {
+            Inserted::New
+        } else {
+            Inserted::Already
+        }
+    }
+
+    /// Moves a transient chunk into its slot, since it is to be kept; all others stay as they are.
+    ///
+    /// # Errors
+    /// If the kernel has no memory for it; the chunk is then still here.
+    pub fn settle(&self, chunk: Chunk) -> io::Result<()> {
+        let Some(bytes) = self.transients.get(chunk) else { return Ok(()) };
+        if self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk)? {
+            self.write(chunk, &bytes)?;
+            self.transients.evict(chunk);
+        }
+        Ok(())
     }
 
     /// Evicts a chunk: no new reader sees it. Its memory goes back to the kernel with the last pin,
     /// at once without any. False if it was not here.
     pub fn evict(&self, chunk: Chunk) -> bool {
+        let passed = self.transients.evict(chunk);
         match self.slots.change(chunk, Slot::evict) {
-            None => false,
+            None => passed,
             Some(slot) => {
                 if slot.is_to_punch() {
                     self.punch(chunk);
@@ -247,7 +291,7 @@ impl Store {
     /// Takes back an evicted chunk that is still read; false if its bytes are gone, or were never
     /// here.
     pub fn revive(&self, chunk: Chunk) -> bool {
-        self.slots.change(chunk, Slot::revive).is_some()
+        self.slots.change(chunk, Slot::revive).is_some() || self.transients.revive(chunk)
     }
 
     fn try_pin(&self, chunk: Chunk) -> bool {

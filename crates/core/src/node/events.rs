@@ -203,8 +203,8 @@ pub enum Output {
         insists: bool,
         /// True if that node is an origin of the image.
         origin: bool,
-        /// False for a spot check: the chunk is to be verified and forgotten.
-        keep: bool,
+        /// What becomes of the chunk.
+        keep: Keep,
     },
     /// Ask this node for a slice of a chunk, for a reader; exactly one of the inputs with a
     /// [`RequestId`] has to follow. If the node speaks a version without slices, it is
@@ -233,6 +233,8 @@ pub enum Output {
     Refuse(Asker, Refusal),
     /// Tell a reader to go on: the first chunk it waits for is here, or never will be.
     Answer(Token, Result<(), ReadError>),
+    /// A chunk that is here counts as stored from now on, however it was requested.
+    Stored(ImageId, Chunk),
     /// Drop a chunk from the store.
     Evict(ImageId, Chunk),
     /// The store's share of this image changed. [`super::ImageConfig::kept`] of the next process is
@@ -240,6 +242,17 @@ pub enum Output {
     Committed(ImageId, Commitment),
     /// An event for logs and status.
     Notice(Notice),
+}
+
+/// What becomes of a requested chunk once it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// It is verified and forgotten: a spot check.
+    Not,
+    /// It is passed on or read, and probably dropped soon.
+    Passing,
+    /// It belongs into the store.
+    Stored,
 }
 
 /// A stored chunk for a peer; see [`Output::Serve`].

@@ -87,6 +87,14 @@ pub(super) struct Image {
     pub surveying: bool,
 }
 
+impl Image {
+    /// True if the chunk belongs into this node's store.
+    pub fn stores(&self, chunk: Chunk) -> bool {
+        let ring = self.map.ring();
+        self.fill.arc().contains(ring.place(chunk), ring.size())
+    }
+}
+
 /// An image that a node is to take part in.
 #[derive(Debug, Clone)]
 pub struct ImageConfig {
@@ -301,6 +309,7 @@ impl Node {
                 }
             }
         }
+        self.settle(id);
         self.after_fill(id);
     }
 
@@ -309,7 +318,7 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.inventory.promote(chunk) {
             image.fill.arrived(chunk);
-            return;
+            return self.settle(id);
         }
         self.want(id, chunk, Priority::Fill, Beneficiary::Store);
         if let Some(fetch) = self.fetch_mut(id, chunk) {

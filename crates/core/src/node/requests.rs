@@ -1,7 +1,7 @@
 //! Requests to peers: when they are sent, when another peer is asked, and how answers are handled.
 
 use super::images::FILL_PAUSES_BESIDE_SLICES;
-use super::{Node, Output, Timer};
+use super::{Keep, Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Fetch, Request, RequestId, Stage, Turn};
 use crate::identity::NodeId;
@@ -76,9 +76,10 @@ impl Node {
         let Some(identity) = self.identity_of(peer).copied() else { return };
         let Some(image) = self.images.get(&id) else { return };
         let (goal, origin) = ((image.number, chunk), image.map.origins().contains(&peer));
+        let keep = if image.stores(chunk) { Keep::Stored } else { Keep::Passing };
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
-        let (priority, insists, keep) = (fetch.priority(), fetch.insist && origin, true);
+        let (priority, insists) = (fetch.priority(), fetch.insist && origin);
         let asked = Asked { peer, chunk, priority, reach, hedge, check: false, slice: None };
         let Some(request) = self.open_request(id, asked) else { return };
         self.fetches.requested(goal, request, peer, rank);
@@ -311,11 +312,19 @@ impl Node {
     pub(super) fn take_in(&mut self, id: ImageId, chunk: Chunk) {
         self.make_room(id);
         let Some(image) = self.images.get_mut(&id) else { return };
-        let ring = image.map.ring();
-        let keep = image.fill.arc().contains(ring.place(chunk), ring.size());
+        let keep = image.stores(chunk);
         image.inventory.insert(chunk, keep);
+        self.settle(id);
         self.complete(id, chunk);
         self.trim(id);
+    }
+
+    /// Tells the shell which chunks became stored.
+    pub(super) fn settle(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        for chunk in image.inventory.newly_stored() {
+            self.out(Output::Stored(id, chunk));
+        }
     }
 
     /// Evicts transient chunks above the bound.

@@ -15,7 +15,7 @@
 
 use super::images::Image;
 use super::requests::Asked;
-use super::{Node, Output, Timer};
+use super::{Keep, Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Beneficiary, RequestId};
 use crate::identity::{Identity, NodeId};
@@ -318,7 +318,7 @@ impl Node {
         let reach = Reach::HOLDER;
         let asked = Asked { peer: peer.node, chunk, priority, reach, hedge: false, check: true, slice: None };
         let request = self.open_request(id, asked)?;
-        let (peer, image, insists, origin, keep) = (*peer, id, false, false, false);
+        let (peer, image, insists, origin, keep) = (*peer, id, false, false, Keep::Not);
         self.out(Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep });
         Some(request)
     }

@@ -16,7 +16,7 @@ use vfield_core::fetch::{ConnectionId, RequestId};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
 use vfield_core::membership::{Departed, Rival};
-use vfield_core::node::{Commitment, Input, Notice, Output};
+use vfield_core::node::{Commitment, Input, Keep, Notice, Output};
 use vfield_core::reach::Reach;
 use vfield_core::wire::{self, Priority};
 
@@ -29,15 +29,17 @@ impl Driver {
         };
         for output in outputs {
             match output {
-                Output::Request { request, image, chunk, keep: true, .. } if self.lies_here(image, chunk, request) => {}
-                Output::Request { request, image, chunk, keep: false, .. } if self.is_hole(image, chunk, request) => {}
+                Output::Request { request, image, chunk, keep, .. }
+                    if keep != Keep::Not && self.lies_here(image, chunk, request) => {}
+                Output::Request { request, image, chunk, keep: Keep::Not, .. }
+                    if self.is_hole(image, chunk, request) => {}
                 Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep } => {
                     let slice = None;
                     request_of(peer, Ask { request, image, chunk, priority, reach, insists, origin, keep, slice });
                 }
                 Output::RequestSlice { request, peer, image, chunk, slice, origin } => {
                     let (priority, reach) = (Priority::Demand, Reach::HOLDER);
-                    let (insists, keep, slice) = (false, false, Some(slice));
+                    let (insists, keep, slice) = (false, Keep::Not, Some(slice));
                     request_of(peer, Ask { request, image, chunk, priority, reach, insists, origin, keep, slice });
                 }
                 other => self.perform_one(other),
@@ -51,6 +53,14 @@ impl Driver {
     pub(super) fn evict(&self, id: ImageId, chunk: Chunk) {
         if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
             image.store().evict(chunk);
+        }
+    }
+
+    pub(super) fn settle(&self, id: ImageId, chunk: Chunk) {
+        if let Some(image) = self.images.read().unwrap_or_else(PoisonError::into_inner).get(&id)
+            && let Err(error) = image.store().settle(chunk)
+        {
+            tracing::warn!(%error, "no memory for a stored chunk, which stays in a buffer");
         }
     }
 
@@ -116,7 +126,11 @@ impl Driver {
                 }
             }
             // The callers of this function carry these out.
-            Output::Evict(..) | Output::Committed(..) | Output::Request { .. } | Output::RequestSlice { .. } => {}
+            Output::Evict(..)
+            | Output::Stored(..)
+            | Output::Committed(..)
+            | Output::Request { .. }
+            | Output::RequestSlice { .. } => {}
             Output::Notice(notice) => self.note(notice),
         }
     }

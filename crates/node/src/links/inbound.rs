@@ -8,8 +8,10 @@
 //! below a mark, and ends the wait when no more fit. The buffer is bounded by one frame and a
 //! header, and a record under seal.
 
-use crate::incoming::Incoming;
+use crate::buffers::{Buffer, Buffers};
+use crate::incoming::{FIRST, Incoming};
 use crate::low_water;
+use std::sync::Arc;
 use tokio::net::TcpStream;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::wire::{FrameHeader, HEADER, Kind, WireError};
@@ -57,6 +59,18 @@ impl Inbound {
     /// The payload of the frame that [`Inbound::read`] returned last.
     pub fn payload(&self) -> &[u8] {
         &self.incoming.content()[HEADER..self.given]
+    }
+
+    /// The payload of the frame that [`Inbound::read`] returned last, in memory of its own.
+    pub fn detach(&mut self, buffers: &Arc<Buffers>) -> Buffer {
+        let length = self.payload().len();
+        // A long frame may have left much more room than a chunk needs.
+        if self.incoming.memory_bytes() > length + length / 4 + FIRST {
+            return buffers.copy(self.payload());
+        }
+        let (memory, frame) = self.incoming.detach(self.given, buffers.take(length + FIRST));
+        self.given = 0;
+        buffers.own(memory, frame.start + HEADER..frame.end)
     }
 
     /// True if the socket does not tell of every byte that comes.

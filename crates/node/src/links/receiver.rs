@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
-use vfield_core::node::Input;
+use vfield_core::node::{Input, Keep};
 use vfield_core::slice::{Slice, Verified};
 use vfield_core::speed::Transit;
 use vfield_core::wire::{self, FrameHeader, Kind, Refusal, WireError};
@@ -114,7 +114,7 @@ impl<'a> Receiver<'a> {
         Transit { took: self.begun.at.elapsed(), beside }
     }
 
-    fn frame(&self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
+    fn frame(&mut self, lane: &Lane, header: FrameHeader) -> Result<bool, Broken> {
         if let Kind::Unknown(_) = header.kind {
             return Ok(false);
         }
@@ -168,7 +168,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Verifies a chunk and puts it into the store.
-    fn chunk(&self, ask: &Ask, waited: Duration) -> Input {
+    fn chunk(&mut self, ask: &Ask, waited: Duration) -> Input {
         let (bytes, transit) = (self.inbound.payload(), self.transit());
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
@@ -179,8 +179,14 @@ impl<'a> Receiver<'a> {
         }
         self.counters.received(bytes.len() as u64, ask.origin);
         self.driver.counters.received(bytes.len() as u64);
-        if !ask.keep {
-            return Input::Arrived { request: ask.request, waited, transit, zeros: Vec::new() };
+        let arrived = |zeros| Input::Arrived { request: ask.request, waited, transit, zeros };
+        match ask.keep {
+            Keep::Not => return arrived(Vec::new()),
+            Keep::Passing if image.geometry().is_data(ask.chunk) => {
+                store.pass(ask.chunk, self.inbound.detach(&self.driver.buffers));
+                return arrived(Vec::new());
+            }
+            Keep::Passing | Keep::Stored => {}
         }
         match store.insert(ask.chunk, bytes) {
             Ok(Inserted::New | Inserted::Already) => {
@@ -189,7 +195,7 @@ impl<'a> Receiver<'a> {
                 }
                 let zeros: Vec<Range<u64>> =
                     hash_tree::zero_children(image.geometry(), store.zeros(), ask.chunk, bytes);
-                Input::Arrived { request: ask.request, waited, transit, zeros }
+                arrived(zeros)
             }
             Ok(Inserted::Busy) => Input::Unusable(ask.request),
             Err(error) => {

@@ -160,6 +160,7 @@ impl Store {
                 zeros.iter().cloned().for_each(|run| self.mark_zero(run));
                 self.resident_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 self.slots.change(chunk, |slot| Some(slot.publish()));
+                self.transients.evict(chunk);
                 self.found.left.fetch_sub(1, Ordering::Relaxed);
                 self.found.adopted_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 adopted.chunks.push(chunk);

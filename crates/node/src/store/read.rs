@@ -15,6 +15,7 @@ use vfield_core::chunk::Chunk;
 enum Run {
     Zero { length_bytes: u64 },
     Resident { extent: Extent, pin: Pin },
+    Transient(Bytes),
 }
 
 impl Store {
@@ -31,6 +32,9 @@ impl Store {
         let length_bytes = self.geometry().length(chunk);
         if let Some(pin) = self.pin(chunk) {
             return self.resident_piece(self.slot_extent(chunk), pin);
+        }
+        if let Some(bytes) = self.transients.get(chunk) {
+            return Some(Piece::Bytes(bytes));
         }
         if !self.is_zero(chunk) {
             return None;
@@ -101,7 +105,13 @@ impl Store {
                     Some(Run::Zero { length_bytes }) => *length_bytes += part.len(),
                     _ => runs.push(Run::Zero { length_bytes: part.len() }),
                 },
-                _ => break,
+                _ => match self.transients.get(Chunk(number)) {
+                    Some(bytes) => {
+                        let first = part.start() - self.geometry().extent(Chunk(number)).start();
+                        runs.push(Run::Transient(bytes.slice(first as usize..(first + part.len()) as usize)));
+                    }
+                    None => break,
+                },
             }
         }
         runs
@@ -110,6 +120,7 @@ impl Store {
     fn run_piece(&self, run: Run) -> Option<Piece> {
         match run {
             Run::Zero { length_bytes } => Some(Piece::Zero(length_bytes)),
+            Run::Transient(bytes) => Some(Piece::Bytes(bytes)),
             // A data chunk has the same offset in the memory file and in the image.
             Run::Resident { extent, pin } => self.resident_piece(extent, pin),
         }

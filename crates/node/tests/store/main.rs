@@ -9,32 +9,45 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::TreeBuilder;
+use vfield_node::buffers::Buffers;
 use vfield_node::store::slot::Slot;
 use vfield_node::store::{Check, Inserted, Store, StoreError};
 
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u64),
+    Pass(u64),
+    Settle(u64),
     Evict(u64),
-    Pin(u64),
-    Unpin(usize),
+    Hold(u64),
+    Drop(usize),
     Read(u64, u64),
 }
 
 fn steps(chunks: u64) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..chunks).prop_map(Step::Insert),
+        3 => (0..chunks).prop_map(Step::Insert),
+        3 => (0..chunks - 1).prop_map(Step::Pass),
+        1 => (0..chunks).prop_map(Step::Settle),
         2 => (0..chunks).prop_map(Step::Evict),
-        1 => (0..chunks).prop_map(Step::Pin),
-        1 => any::<usize>().prop_map(Step::Unpin),
+        1 => (0..chunks).prop_map(Step::Hold),
+        1 => any::<usize>().prop_map(Step::Drop),
         3 => (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Step::Read(a, b)),
     ];
     prop::collection::vec(step, 1..80)
+}
+
+/// Where the bytes of a chunk are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Slot,
+    Buffer,
 }
 
 /// Chunks of the image in the model test: 12 of data, one page.
@@ -49,35 +62,51 @@ proptest! {
         let image = Image::with_zeros(CHUNKS - 1, &[2, 3, 7]);
         let (store, geometry) = (image.store(), *image.tree.geometry());
         prop_assert_eq!(geometry.chunks(), CHUNKS);
-        let mut held: BTreeMap<Chunk, Vec<u8>> = BTreeMap::new();
-        let mut pins: Vec<(Chunk, vfield_node::store::Pin)> = Vec::new();
+        let buffers = Arc::new(Buffers::default());
+        let mut held: BTreeMap<Chunk, Place> = BTreeMap::new();
+        let mut read: Vec<(Chunk, Place, Piece)> = Vec::new();
         let mut top_seen = false;
         for step in steps {
             match step {
-                Step::Insert(number) => {
+                Step::Insert(number) | Step::Pass(number) => {
                     let (chunk, bytes) = (Chunk(number), image.chunk(Chunk(number)));
                     let zero = top_seen && geometry.is_data(chunk) && image.tree.is_zero(chunk);
                     let expected = match () {
                         () if zero || held.contains_key(&chunk) => Inserted::Already,
                         () => Inserted::New,
                     };
-                    prop_assert_eq!(store.insert(chunk, &bytes).expect("memory"), expected);
+                    let passes = matches!(step, Step::Pass(_));
+                    let inserted = match passes {
+                        true => store.pass(chunk, buffers.copy(&bytes)),
+                        false => store.insert(chunk, &bytes).expect("memory"),
+                    };
+                    prop_assert_eq!(inserted, expected);
                     if expected == Inserted::New {
-                        held.insert(chunk, bytes);
+                        // A slot that is read has the bytes.
+                        let slot = !passes || read.iter().any(|(of, place, _)| (*of, *place) == (chunk, Place::Slot));
+                        held.insert(chunk, if slot { Place::Slot } else { Place::Buffer });
                         top_seen |= chunk == geometry.top();
                     }
+                }
+                Step::Settle(number) => {
+                    store.settle(Chunk(number)).expect("memory");
+                    held.entry(Chunk(number)).and_modify(|place| *place = Place::Slot);
                 }
                 Step::Evict(number) => {
                     prop_assert_eq!(store.evict(Chunk(number)), held.remove(&Chunk(number)).is_some());
                 }
-                Step::Pin(number) => {
-                    let pin = store.pin(Chunk(number));
-                    prop_assert_eq!(pin.is_some(), held.contains_key(&Chunk(number)));
-                    pins.extend(pin.map(|pin| (Chunk(number), pin)));
+                Step::Hold(number) => {
+                    let chunk = Chunk(number);
+                    let zero = top_seen && geometry.is_data(chunk) && image.tree.is_zero(chunk);
+                    let piece = store.chunk_piece(chunk).filter(|piece| !matches!(piece, Piece::Zero(_)));
+                    prop_assert_eq!(piece.is_some(), held.contains_key(&chunk));
+                    prop_assert!(piece.is_some() || zero || store.chunk_piece(chunk).is_none());
+                    read.extend(piece.map(|piece| (chunk, held[&chunk], piece)));
                 }
-                Step::Unpin(at) => {
-                    if !pins.is_empty() {
-                        drop(pins.swap_remove(at % pins.len()));
+                Step::Drop(at) => {
+                    if !read.is_empty() {
+                        let (chunk, _, piece) = read.swap_remove(at % read.len());
+                        prop_assert_eq!(bytes_of(&piece), image.chunk(chunk), "held bytes stay as they are");
                     }
                 }
                 Step::Read(a, b) => {
@@ -105,9 +134,9 @@ proptest! {
                     prop_assert_eq!(&concatenated(&pieces)[..], image.slice(extent.take(prefix)));
                 }
             }
-            let pinned: HashSet<Chunk> = pins.iter().map(|(chunk, _)| *chunk).collect();
-            let kept = held.keys().copied().collect::<HashSet<_>>();
-            let bytes: u64 = kept.union(&pinned).map(|chunk| geometry.length(*chunk)).sum();
+            let held_or_read = held.iter().map(|(chunk, place)| (*chunk, *place));
+            let memory: HashSet<_> = held_or_read.chain(read.iter().map(|(chunk, place, _)| (*chunk, *place))).collect();
+            let bytes: u64 = memory.iter().map(|(chunk, _)| geometry.length(*chunk)).sum();
             prop_assert_eq!(store.resident_bytes(), bytes);
             for number in 0..CHUNKS {
                 prop_assert_eq!(store.is_resident(Chunk(number)), held.contains_key(&Chunk(number)));

@@ -11,7 +11,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
-use vfield_core::node::{Input, Notice, Output, Serve};
+use vfield_core::node::{Input, Keep, Notice, Output, Serve};
 use vfield_core::reach::Reach;
 use vfield_core::slice::Slice;
 use vfield_core::wire::{Priority, Refusal};
@@ -88,7 +88,7 @@ impl Field {
             Output::Call(addr) => self.call(machine, addr),
             Output::Request { .. } => self.ask(machine, output),
             Output::RequestSlice { request, peer, image, chunk, slice, origin } => {
-                let (priority, reach, insists, keep) = (Priority::Demand, Reach::HOLDER, false, true);
+                let (priority, reach, insists, keep) = (Priority::Demand, Reach::HOLDER, false, Keep::Passing);
                 let whole = Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep };
                 self.ask_for(machine, whole, Some(slice));
             }
@@ -110,7 +110,7 @@ impl Field {
             Output::Answer(token, result) => self.answered(machine, token, result),
             Output::Evict(..) => unreachable!("done before"),
             // A process that restarts in this world has kept nothing.
-            Output::Committed(..) => {}
+            Output::Stored(..) | Output::Committed(..) => {}
             // Nothing is sealed in this world.
             Output::Denied => {}
             Output::Notice(notice) => self.noticed(machine, notice),
@@ -141,12 +141,12 @@ impl Field {
         };
         self.note(machine, "asks", [request.0, chunk.0]);
         let (id, image) = (image, self.image(image) as u16);
-        let sent = self.now();
+        let (sent, is_check) = (self.now(), keep == Keep::Not);
         let flight = |to: usize| {
-            let (check, to) = (!keep || slice.is_some(), to as u32);
+            let (check, to) = (is_check || slice.is_some(), to as u32);
             Flight { to, image, check, slice, cancelled: false, called_off: false, chunk, sent }
         };
-        let hole = !keep && self.images[usize::from(image)].is_zero(chunk);
+        let hole = is_check && self.images[usize::from(image)].is_zero(chunk);
         if hole {
             // The core of an origin learns only now which chunks no holder stores.
             let zeros = std::iter::once(chunk.0..chunk.0 + 1).collect();
