@@ -4,6 +4,7 @@
 //! The buffer has the unread content, then the sealed bytes of an incomplete record. It is as long
 //! as the most content that was ever wanted at once, until [`Incoming::shrink`].
 
+use crate::buffers::memory::Memory;
 use crate::reading::{self, Taken};
 use std::io;
 use std::ops::Range;
@@ -17,7 +18,7 @@ pub const FIRST: usize = 4 << 10;
 #[derive(Debug)]
 pub struct Incoming {
     opener: Option<Opener>,
-    buffer: Vec<u8>,
+    buffer: Memory,
     content: Range<usize>,
     /// Empty, and of no meaning, without a seal.
     sealed: Range<usize>,
@@ -26,7 +27,7 @@ pub struct Incoming {
 impl Incoming {
     /// Nothing has come; under seal if there is an opener.
     pub const fn new(opener: Option<Opener>) -> Self {
-        Self { opener, buffer: Vec::new(), content: 0..0, sealed: 0..0 }
+        Self { opener, buffer: Memory::empty(), content: 0..0, sealed: 0..0 }
     }
 
     /// The unread content.
@@ -41,18 +42,18 @@ impl Incoming {
     }
 
     /// Length of the memory in use.
-    pub const fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.buffer.len()
     }
 
     /// Removes `bytes` from the front of the content together with the memory that they lie in.
     /// Returns it, and where in it they are. What follows them goes on in `memory`.
-    pub fn detach(&mut self, bytes: usize, mut memory: Vec<u8>) -> (Vec<u8>, Range<usize>) {
+    pub fn detach(&mut self, bytes: usize, mut memory: Memory) -> (Memory, Range<usize>) {
         let front = self.content.start..self.content.start + bytes;
         let (content, sealed) = (front.end..self.content.end, self.sealed.clone());
         let length = content.len() + sealed.len();
         if memory.len() < length {
-            memory.resize(length, 0);
+            memory = vec![0; length].into();
         }
         memory[..content.len()].copy_from_slice(&self.buffer[content.clone()]);
         memory[content.len()..length].copy_from_slice(&self.buffer[sealed]);
@@ -71,7 +72,7 @@ impl Incoming {
     /// Frees the memory of long content, if the buffer is empty.
     pub fn shrink(&mut self) {
         if !self.is_partial() {
-            (self.buffer, self.content, self.sealed) = (Vec::new(), 0..0, 0..0);
+            (self.buffer, self.content, self.sealed) = (Memory::empty(), 0..0, 0..0);
         }
     }
 
@@ -136,17 +137,16 @@ impl Incoming {
         if self.end() + bytes <= self.buffer.len() {
             return;
         }
-        let content = self.content.len();
-        self.buffer.copy_within(self.content.clone(), 0);
-        self.content = 0..content;
-        if self.opener.is_some() {
-            let sealed = self.sealed.len();
-            self.buffer.copy_within(self.sealed.clone(), content);
-            self.sealed = content..content + sealed;
-        }
-        let end = self.end() + bytes;
-        if self.buffer.len() < end {
-            self.buffer.resize(end, 0);
+        let (content, sealed) = (self.content.clone(), self.sealed.clone());
+        (self.content, self.sealed) = (0..content.len(), content.len()..content.len() + sealed.len());
+        if self.content.len() + sealed.len() + bytes <= self.buffer.len() {
+            self.buffer.copy_within(content.clone(), 0);
+            self.buffer.copy_within(sealed, content.len());
+        } else {
+            let mut longer = Memory::from(vec![0; self.sealed.end + bytes]);
+            longer[self.content.clone()].copy_from_slice(&self.buffer[content]);
+            longer[self.sealed.clone()].copy_from_slice(&self.buffer[sealed]);
+            self.buffer = longer;
         }
     }
 }

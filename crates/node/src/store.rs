@@ -2,8 +2,8 @@
 //!
 //! It owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i`
 //! times the chunk size. One word for each chunk says whether it is there ([`slot`]). The file may
-//! outlive the process ([`label`], [`found`]). Data that only passes through lies in buffers instead
-//! ([`transient`]).
+//! outlive the process ([`label`], [`found`]). Data that only passes through lies in buffers
+//! instead ([`transient`]).
 //!
 //! Invariant: resident bytes are right, since every caller of insert has asked [`Store::check`]
 //! first. They stay in place while a [`Pin`] lives. A slot is never overwritten: its pages go back

@@ -1,7 +1,7 @@
-//! Transient chunks: those that pass through, in buffers apart from the memory file.
+//! Transient chunks: they pass through, in buffers apart from the memory file.
 //!
-//! The memory file is for what is kept. New pages of it and their way back to the kernel cost a
-//! relayed chunk more than all the rest, and nobody takes over a transient chunk after a restart.
+//! The memory file is for chunks to keep. New pages of it cost a relayed chunk more than its hash,
+//! and nobody takes over a transient chunk after a restart.
 //! The store asks here for a chunk whose slot is empty. Hash pages are not among them: their bytes
 //! are read with each chunk below.
 //!
