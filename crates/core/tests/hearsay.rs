@@ -10,7 +10,7 @@ use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Member, State};
+use vfield_core::membership::{Level, Member, Membership, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled, mix};
 use vfield_core::record::{Record, Subject};
@@ -173,6 +173,21 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     let told = node.snapshot(&identity(1, here), &[]).records;
     for number in [0, 1] {
         assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");
+    }
+}
+
+/// Partners are chosen among all members, so they may all have been made up.
+#[test]
+fn snapshots_are_exchanged_with_acquaintances_too() {
+    let (here, me) = (zone("here"), identity(0, zone("here")));
+    let mut membership = Membership::new(Level::Zone, me, keys(me.node), at(0));
+    let ghosts: Vec<Member> = (100..600).map(|number| member(number, here)).collect();
+    [1, 2].into_iter().for_each(|number| drop(membership.met(member(number, here), at(1))));
+    membership.learn(identity(1, here).node, ghosts, Vec::new(), at(2));
+    let asked: Vec<NodeId> = (0..40).filter_map(|number| membership.partner(number)).map(|to| to.node).collect();
+    for number in [1, 2] {
+        let times = asked.iter().filter(|node| **node == identity(number, here).node).count();
+        assert!((10..20).contains(&times), "member {number}: {times} of {}", asked.len());
     }
 }
 
