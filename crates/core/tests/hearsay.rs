@@ -191,6 +191,44 @@ fn snapshots_are_exchanged_with_acquaintances_too() {
     }
 }
 
+/// Members that were made up are suspect all the time. Those without a store keep no store from
+/// going where it is needed.
+#[test]
+fn suspects_without_a_store_keep_no_store_from_moving() {
+    let mut node = node();
+    let here = zone("here");
+    let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header");
+    let (id, capacity_bytes) = (ImageId([1; 32]), 128 * ChunkSize::MIN.bytes());
+    let subject = std::sync::Arc::new(Subject { image: id, names: "image".into(), header: header.encode() });
+    let names = subject.names.clone();
+    node.add_image(at(1), ImageConfig { id, names, header, origin: false, capacity_bytes, kept: None });
+    let before = node.arc(id).expect("an arc");
+    let record = |number: u64, origin: bool, arc: Arc| {
+        signed(Record {
+            node: identity(number, here).node,
+            version: 1,
+            progress: 0,
+            subject: std::sync::Arc::clone(&subject),
+            origin,
+            arc,
+            filled: Filled::default(),
+            leaving: false,
+            signature: Signature::default(),
+        })
+    };
+    // Another store is to hold the same half, and nobody the other one.
+    let records = vec![record(1, true, Arc::default()), record(2, false, before)];
+    let members = vec![member(1, here), member(2, here)];
+    node.handle(at(2), learned(Snapshot { members, records, ..Snapshot::default() }));
+    for ms in 3..3000 {
+        [1, 2].into_iter().for_each(|number| node.handle(at(ms), Input::Met(member(number, here))));
+        let ghost = Member { state: State::Suspect, ..member(1000 + ms, here) };
+        node.handle(at(ms), learned(Snapshot { members: vec![member(1, here), ghost], ..Snapshot::default() }));
+        while node.poll().is_some() {}
+    }
+    assert_ne!(node.arc(id), Some(before));
+}
+
 /// News makes work for membership earlier than it was due. The timer that was set before is not
 /// left over, however much is said.
 #[test]
