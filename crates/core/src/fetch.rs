@@ -166,8 +166,10 @@ pub struct Fetch {
     pub stream: bool,
     /// True if the fetch has been parked for so long that others than the best peer may be asked.
     overdue: bool,
-    /// The timer with which it may become so: when it is due, and its number.
-    overdue_timer: Option<TimerKey>,
+    /// The timer of its parking or its pause: when it is due, and its number.
+    timer: Option<TimerKey>,
+    /// Its place in the line of a turn, while it is queued.
+    place: Option<(Turn, i64)>,
 }
 
 impl Fetch {
@@ -193,7 +195,8 @@ impl Fetch {
             fill: false,
             stream: false,
             overdue: false,
-            overdue_timer: None,
+            timer: None,
+            place: None,
         }
     }
 
@@ -222,9 +225,9 @@ impl Fetch {
         self.overdue
     }
 
-    /// The timer of its parking, if one is set.
+    /// The timer of its parking or its pause, if one is set.
     pub(crate) const fn timer(&self) -> Option<TimerKey> {
-        self.overdue_timer
+        self.timer
     }
 
     /// The class that decides when this fetch gets a request.

@@ -438,13 +438,6 @@ impl Membership {
         self.roster.get(node).filter(|member| member.state.is_live())
     }
 
-    /// A partner of this node, another for each number.
-    pub fn partner(&self, number: u32) -> Option<Identity> {
-        let partners: Vec<NodeId> = self.news.partners().collect();
-        let node = partners.get(number as usize % partners.len().max(1))?;
-        self.live().get(node).copied()
-    }
-
     /// Denials so far: of this node's death, or of another node at its address.
     pub const fn denials(&self) -> u64 {
         self.denials

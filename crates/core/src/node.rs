@@ -78,8 +78,7 @@ enum Timer {
     SeekOutside,
     Seek,
     Check,
-    Overdue(ImageNumber, Chunk),
-    Resume(ImageNumber, Chunk),
+    Fetch(ImageNumber, Chunk),
     Remap,
     MapOutside,
     GatewayRole,
@@ -361,8 +360,11 @@ impl Node {
                 // Another was set instead.
                 Timer::Member | Timer::Backbone | Timer::SeekOutside | Timer::Seek => {}
                 Timer::Check => self.check(),
-                Timer::Overdue(image, chunk) => self.fetches.overdue((image, chunk)),
-                Timer::Resume(image, chunk) => self.resume(self.id_of(image), chunk),
+                Timer::Fetch(image, chunk) => {
+                    if self.fetches.is_due((image, chunk)) {
+                        self.enqueue(self.id_of(image), chunk);
+                    }
+                }
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),

@@ -253,7 +253,13 @@ impl Situation<'_> {
             holders.sort_by_key(|home| me.behind(&home.place()));
             let mut nearest = holders.iter().filter(|home| self.peers.may_be_in_step(home.node, self.now));
             if let Some(last) = nearest.next() {
-                return Some(self.ask_or_park(Source::holder(last.node)));
+                // A slow link that many wait for is not waited for while a faster one has room.
+                let passes = self.wanted.overdue && !self.has_room(last.node);
+                let faster = |home: &&Holding| passes && home.class < last.class && self.has_room(home.node);
+                return Some(nearest.find(faster).map_or_else(
+                    || self.ask_or_park(Source::holder(last.node)),
+                    |home| Choice::Ask(Source::holder(home.node)),
+                ));
             }
         }
         self.one_of(&holders.iter().map(|home| home.node).collect::<Vec<_>>(), Source::holder)

@@ -178,6 +178,34 @@ fn abandoned_reads_are_not_requested() {
     assert_eq!(bench.node.images()[0].transient, before as u64);
 }
 
+/// A reader may give up while an answer that could not be used keeps its chunk waiting.
+#[test]
+fn a_pause_ends_with_its_fetch() {
+    let mut bench = Bench::new();
+    let before = bench.node.load().timers;
+    for token in 0..100 {
+        bench.input(Input::Read { token: Token(token), image: IMAGE, chunks: 5..6 });
+        assert!(bench.answer(1, Input::Unusable));
+        bench.input(Input::CancelRead(Token(token)));
+    }
+    let load = bench.node.load();
+    assert!(load.fetches == 0 && load.timers <= before + 1, "{load:?}, {before} timers before");
+}
+
+/// Behind a full window a peer may ask and cancel as often as it likes.
+#[test]
+fn cancelled_requests_leave_no_place_in_line() {
+    let mut bench = Bench::new();
+    (1..=2).for_each(|connection| bench.ask_for_much(connection));
+    let before = bench.node.load().lines;
+    for request in 0..OPEN_MAX {
+        let asker = Asker { connection: ConnectionId(3), request, reach: Reach::READER };
+        bench.input(Input::Asked { asker, image: IMAGE, chunk: Chunk(DATA - 1), priority: Priority::Demand });
+        bench.input(Input::CancelAsked(ConnectionId(3), request));
+    }
+    assert_eq!(bench.node.load().lines, before);
+}
+
 /// A chunk that both a peer and a local reader want is requested even if one of them goes.
 #[test]
 fn a_reader_keeps_what_a_peer_no_longer_wants() {

@@ -79,7 +79,7 @@ fn parked_chunks_come_back_in_the_order_of_the_image() {
     while let Some(goal) = fetches.next(Turn::ReadAhead) {
         fetches.park(goal, PEER);
     }
-    fetches.overdue(goal(4));
+    assert!(!fetches.is_due(goal(4)));
     assert_eq!((fetches.entries(), fetches.parked_for()), ((1, 3), vec![PEER]));
     assert!(fetches.get(goal(4)).unwrap().is_overdue() && !fetches.get(goal(3)).unwrap().is_overdue());
     assert_eq!(fetches.first_parked(PEER, Turn::ReadAhead), Some(goal(3)));
@@ -95,8 +95,29 @@ fn parked_chunks_come_back_in_the_order_of_the_image() {
     assert_eq!(line(&mut fetches, Turn::ReadAhead), [3, 5, 4]);
     fetches.requested(goal(4), RequestId(1), OTHER, None);
     assert!(!fetches.get(goal(4)).unwrap().is_overdue(), "it is under way");
-    fetches.overdue(goal(3));
+    assert!(!fetches.is_due(goal(3)));
     assert!(!fetches.get(goal(3)).unwrap().is_overdue(), "it was not parked any more");
+}
+
+/// A peer may ask and cancel all the time, and a reader may come to wait for what a fill wants.
+#[test]
+fn a_line_has_one_entry_for_each_queued_fetch() {
+    let mut fetches = queued(&[1, 2], Priority::Fill);
+    for _ in 0..100 {
+        assert!(fetches.end(goal(1)).is_some());
+        fetches.begin(goal(1), Priority::Fill, Beneficiary::Peers);
+        fetches.queue(goal(1));
+        fetches.queue_first(goal(2));
+    }
+    assert!(!fetches.urge(goal(2), Priority::Demand, Beneficiary::Reader));
+    assert_eq!(fetches.entries(), (2, 0));
+    assert_eq!(fetches.first_astray(), None);
+    assert_eq!((line(&mut fetches, Turn::Reader), line(&mut fetches, Turn::Fill)), (vec![2], vec![1]));
+    let mut fetches = queued(&[1, 2, 3], Priority::Fill);
+    fetches.await_parent(goal(1));
+    fetches.wait(goal(2), Why::NoHolder, Time::ZERO);
+    assert_eq!(fetches.entries(), (1, 0));
+    assert_eq!((fetches.end_all(IMAGE).len(), fetches.entries()), (3, (0, 0)));
 }
 
 #[test]
@@ -189,7 +210,7 @@ fn any_way_through_the_stages_leaves_each_fetch_in_one() {
                 }
                 _ => fetches.wait(goal, Why::NoHolder, Time::ZERO),
             },
-            (Stage::Parked(_), _, 2) => fetches.overdue(goal),
+            (Stage::Parked(_), _, 2) => drop(fetches.is_due(goal)),
             (Stage::Parked(at), ..) => {
                 for turn in Turn::ALL {
                     let back: Vec<Goal> = std::iter::from_fn(|| {

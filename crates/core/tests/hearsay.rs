@@ -10,7 +10,7 @@ use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::{Member, State};
+use vfield_core::membership::{Level, Member, Membership, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled, mix};
 use vfield_core::record::{Record, Subject};
@@ -174,6 +174,59 @@ fn records_that_were_made_up_do_not_keep_others_out() {
     for number in [0, 1] {
         assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");
     }
+}
+
+/// Partners are chosen among all members, so they may all have been made up.
+#[test]
+fn snapshots_are_exchanged_with_acquaintances_too() {
+    let (here, me) = (zone("here"), identity(0, zone("here")));
+    let mut membership = Membership::new(Level::Zone, me, keys(me.node), at(0));
+    let ghosts: Vec<Member> = (100..600).map(|number| member(number, here)).collect();
+    [1, 2].into_iter().for_each(|number| drop(membership.met(member(number, here), at(1))));
+    membership.learn(identity(1, here).node, ghosts, Vec::new(), at(2));
+    let asked: Vec<NodeId> = (0..40).filter_map(|number| membership.partner(number)).map(|to| to.node).collect();
+    for number in [1, 2] {
+        let times = asked.iter().filter(|node| **node == identity(number, here).node).count();
+        assert!((10..20).contains(&times), "member {number}: {times} of {}", asked.len());
+    }
+}
+
+/// Members that were made up are suspect all the time. Those without a store keep no store from
+/// going where it is needed.
+#[test]
+fn suspects_without_a_store_keep_no_store_from_moving() {
+    let mut node = node();
+    let here = zone("here");
+    let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header");
+    let (id, capacity_bytes) = (ImageId([1; 32]), 128 * ChunkSize::MIN.bytes());
+    let subject = std::sync::Arc::new(Subject { image: id, names: "image".into(), header: header.encode() });
+    let names = subject.names.clone();
+    node.add_image(at(1), ImageConfig { id, names, header, origin: false, capacity_bytes, kept: None });
+    let before = node.arc(id).expect("an arc");
+    let record = |number: u64, origin: bool, arc: Arc| {
+        signed(Record {
+            node: identity(number, here).node,
+            version: 1,
+            progress: 0,
+            subject: std::sync::Arc::clone(&subject),
+            origin,
+            arc,
+            filled: Filled::default(),
+            leaving: false,
+            signature: Signature::default(),
+        })
+    };
+    // Another store is to hold the same half, and nobody the other one.
+    let records = vec![record(1, true, Arc::default()), record(2, false, before)];
+    let members = vec![member(1, here), member(2, here)];
+    node.handle(at(2), learned(Snapshot { members, records, ..Snapshot::default() }));
+    for ms in 3..3000 {
+        [1, 2].into_iter().for_each(|number| node.handle(at(ms), Input::Met(member(number, here))));
+        let ghost = Member { state: State::Suspect, ..member(1000 + ms, here) };
+        node.handle(at(ms), learned(Snapshot { members: vec![member(1, here), ghost], ..Snapshot::default() }));
+        while node.poll().is_some() {}
+    }
+    assert_ne!(node.arc(id), Some(before));
 }
 
 /// News makes work for membership earlier than it was due. The timer that was set before is not

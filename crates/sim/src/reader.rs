@@ -185,12 +185,15 @@ impl Reader {
         }
         let next = self.order.next();
         self.ended = next.is_none();
-        let left = next?;
+        let mut left = next?;
+        if self.groups.is_some() {
+            left.end = left.start + 1;
+        }
         self.open.push(Block { left: left.clone(), begun: now, since: now, token: None, part: None });
         Some(left)
     }
 
-    /// Cuts a block that is begun to its part, and says which slice to ask for, if one is better.
+    /// Says which slice to ask for in place of a block that is begun, if one is better.
     pub fn slice(&mut self, geometry: &Geometry, block: usize) -> Option<(Chunk, Groups)> {
         let count = u64::from(self.groups?);
         let block = &mut self.open[block];
@@ -204,7 +207,6 @@ impl Reader {
         let start = whole.start() + (chunk.0 % 4 * count * GROUP_BYTES).min(whole.len() - 1);
         let part = Extent::from(start..whole.end().min(start + count * GROUP_BYTES));
         let slice = self.slicing.note(geometry, part)?;
-        block.left = chunk.0..chunk.0 + 1;
         block.part = Some(slice.1);
         Some(slice)
     }

@@ -11,9 +11,10 @@
 //! | paused | | none | `queue` |
 //! | waiting | | none | `queue` |
 //!
-//! Each stage is also left by [`Fetches::end`]. Only this module writes a stage. Lines and parked
-//! chunks may have entries of fetches that went on by another way: they are passed over when their
-//! turn comes.
+//! Each stage is also left by [`Fetches::end`]. Only this module writes a stage. A fetch that leaves
+//! its line leaves no entry behind: peers that ask and cancel all the time would fill the memory.
+//! Parked chunks may have entries of fetches that went on by another way, at most one for each chunk
+//! and peer. They are passed over when their turn comes.
 //!
 //! The node owns one table; it sets the timers, and decides. The table knows no peers' states.
 
@@ -25,7 +26,7 @@ use crate::reach::Reach;
 use crate::small_list::SmallList;
 use crate::time::Time;
 use crate::wire::Priority;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The goal of a fetch: a chunk of an image.
@@ -36,7 +37,8 @@ pub type Goal = (ImageNumber, Chunk);
 pub struct Fetches {
     /// By number of the image.
     images: Vec<BTreeMap<Chunk, Box<Fetch>>>,
-    lines: [VecDeque<Goal>; Turn::ALL.len()],
+    /// By place in the line; new places are before the first one, or after the last.
+    lines: [BTreeMap<i64, Goal>; Turn::ALL.len()],
     /// By peer, in the order of the image, since readers come in that order.
     parked: BTreeMap<NodeId, [BTreeSet<Goal>; Turn::ALL.len()]>,
 }
@@ -80,9 +82,10 @@ impl Fetches {
         self.images.iter().flat_map(BTreeMap::values).map(Box::as_ref)
     }
 
-    /// The number of entries in lines, and of parked ones, those included that are out of date.
+    /// The number of entries in lines, and of parked ones, those of them included that are out of
+    /// date.
     pub fn entries(&self) -> (usize, usize) {
-        let lines = self.lines.iter().map(VecDeque::len).sum();
+        let lines = self.lines.iter().map(BTreeMap::len).sum();
         (lines, self.parked.values().flatten().map(BTreeSet::len).sum())
     }
 
@@ -108,11 +111,13 @@ impl Fetches {
 
     /// Takes a fetch off the table.
     pub fn end(&mut self, (image, chunk): Goal) -> Option<Box<Fetch>> {
+        self.leave_line((image, chunk));
         self.images.get_mut(image.0 as usize)?.remove(&chunk)
     }
 
     /// Takes all fetches of an image off the table.
     pub fn end_all(&mut self, image: ImageNumber) -> BTreeMap<Chunk, Box<Fetch>> {
+        self.lines.iter_mut().for_each(|line| line.retain(|_, goal| goal.0 != image));
         self.images.get_mut(image.0 as usize).map(std::mem::take).unwrap_or_default()
     }
 
@@ -132,68 +137,81 @@ impl Fetches {
 
     /// Puts a fetch without requests at the end of its line.
     pub fn queue(&mut self, goal: Goal) {
-        if let Some(turn) = self.put_in_line(goal) {
-            self.lines[turn as usize].push_back(goal);
-        }
+        self.put_in_line(goal, |line| line.last_key_value().map_or(0, |(last, _)| last + 1));
     }
 
     /// Puts a fetch without requests at the front of its line.
     pub fn queue_first(&mut self, goal: Goal) {
-        if let Some(turn) = self.put_in_line(goal) {
-            self.lines[turn as usize].push_front(goal);
+        self.put_in_line(goal, |line| line.first_key_value().map_or(0, |(first, _)| first - 1));
+    }
+
+    fn put_in_line(&mut self, goal: Goal, place: impl Fn(&BTreeMap<i64, Goal>) -> i64) {
+        let Some(fetch) = self.enter(goal, Stage::Queued) else { return };
+        debug_assert!(fetch.requests.is_empty(), "its requests are to be ended first");
+        let turn = fetch.turn();
+        let line = &mut self.lines[turn as usize];
+        let place = place(line);
+        line.insert(place, goal);
+        if let Some(fetch) = self.get_mut(goal) {
+            fetch.place = Some((turn, place));
         }
     }
 
-    fn put_in_line(&mut self, goal: Goal) -> Option<Turn> {
+    /// Moves a fetch to a stage, out of its line if it is in one.
+    fn enter(&mut self, goal: Goal, stage: Stage) -> Option<&mut Fetch> {
+        self.leave_line(goal);
         let fetch = self.get_mut(goal)?;
-        debug_assert!(fetch.requests.is_empty(), "its requests are to be ended first");
-        fetch.stage = Stage::Queued;
-        Some(fetch.turn())
+        fetch.stage = stage;
+        Some(fetch)
+    }
+
+    fn leave_line(&mut self, goal: Goal) {
+        if let Some((turn, place)) = self.get_mut(goal).and_then(|fetch| fetch.place.take()) {
+            self.lines[turn as usize].remove(&place);
+        }
     }
 
     /// Lets a new fetch, or a queued one, wait for the fetch of its page.
     pub fn await_parent(&mut self, goal: Goal) {
-        if let Some(fetch) = self.get_mut(goal) {
-            fetch.stage = Stage::NeedsParent;
-        }
+        self.enter(goal, Stage::NeedsParent);
     }
 
     /// Takes the next queued fetch out of a line. It stays queued until its caller decides.
     pub fn next(&mut self, turn: Turn) -> Option<Goal> {
-        while let Some(goal) = self.lines[turn as usize].pop_front() {
-            if self.get(goal).is_some_and(|fetch| fetch.stage == Stage::Queued && fetch.turn() == turn) {
-                return Some(goal);
-            }
+        let (_, goal) = self.lines[turn as usize].pop_first()?;
+        if let Some(fetch) = self.get_mut(goal) {
+            fetch.place = None;
         }
-        None
+        Some(goal)
     }
 
     /// Lets a queued fetch wait until `peer` can take more.
     pub fn park(&mut self, goal: Goal, peer: NodeId) {
-        let Some(fetch) = self.get_mut(goal) else { return };
+        let Some(fetch) = self.enter(goal, Stage::Parked(peer)) else { return };
         debug_assert!(fetch.requests.is_empty(), "what is under way is not parked");
-        fetch.stage = Stage::Parked(peer);
         let turn = fetch.turn();
         self.parked.entry(peer).or_default()[turn as usize].insert(goal);
     }
 
-    /// Notes the timer of a parked fetch, in place of its former one. It stays if the fetch is
-    /// unparked before it is due.
+    /// Notes the timer of a parked or paused fetch, in place of its former one. It stays if the
+    /// fetch is unparked before it is due.
     pub(crate) fn set_timer(&mut self, goal: Goal, timer: TimerKey) {
         if let Some(fetch) = self.get_mut(goal) {
-            fetch.overdue_timer = Some(timer);
+            fetch.timer = Some(timer);
         }
     }
 
     /// The timer of a fetch has come: a parked one may ask others, and goes to the front of its
-    /// line.
-    pub fn overdue(&mut self, goal: Goal) {
-        let Some(fetch) = self.get_mut(goal) else { return };
-        fetch.overdue_timer = None;
+    /// line. True if it has paused for long enough.
+    pub fn is_due(&mut self, goal: Goal) -> bool {
+        let Some(fetch) = self.get_mut(goal) else { return false };
+        fetch.timer = None;
         if matches!(fetch.stage, Stage::Parked(_)) {
             fetch.overdue = true;
             self.queue_first(goal);
+            return false;
         }
+        fetch.stage == Stage::Paused
     }
 
     /// The first chunk that is parked for a peer in this turn; it may be out of date.
@@ -217,9 +235,9 @@ impl Fetches {
 
     /// A request of this rank was sent to `peer`.
     pub fn requested(&mut self, goal: Goal, request: RequestId, peer: NodeId, rank: Option<Reach>) {
-        let Some(fetch) = self.get_mut(goal) else { return };
+        let Some(fetch) = self.enter(goal, Stage::Requested) else { return };
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
-        (fetch.stage, fetch.overdue) = (Stage::Requested, false);
+        fetch.overdue = false;
         fetch.tried.push(peer);
         fetch.requests.push(request);
     }
@@ -241,17 +259,16 @@ impl Fetches {
     /// Lets a fetch pause before it is queued again, after an answer that could not be used.
     /// Returns the requests that are to be ended, and how many such answers there were before.
     pub fn pause(&mut self, goal: Goal) -> Option<(SmallList<RequestId>, u32)> {
-        let fetch = self.get_mut(goal)?;
+        let fetch = self.enter(goal, Stage::Paused)?;
         let before = fetch.setbacks;
-        (fetch.stage, fetch.setbacks) = (Stage::Paused, before.saturating_add(1));
+        fetch.setbacks = before.saturating_add(1);
         Some((std::mem::take(&mut fetch.requests), before))
     }
 
     /// Lets a fetch wait that has no peer to ask.
     pub fn wait(&mut self, goal: Goal, why: Why, now: Time) {
-        let Some(fetch) = self.get_mut(goal) else { return };
+        let Some(fetch) = self.enter(goal, Stage::Waiting) else { return };
         debug_assert!(fetch.requests.is_empty(), "a request under way is waited for");
-        fetch.stage = Stage::Waiting;
         let since = fetch.waiting.map_or(now, |(since, _)| since);
         fetch.waiting = Some((since, why));
     }
@@ -272,15 +289,18 @@ impl Fetches {
             all.flat_map(|(at, table)| table.iter().map(move |(chunk, fetch)| ((numbered(at), *chunk), fetch)));
         let astray = all.find(|(goal, fetch)| {
             let at = fetch.turn() as usize;
+            let in_line = |(turn, place): (Turn, i64)| self.lines[turn as usize].get(&place) == Some(goal);
             let is_there = match fetch.stage {
-                Stage::Queued => self.lines[at].contains(goal),
+                Stage::Queued => fetch.place.is_some_and(|place| place.0 == fetch.turn() && in_line(place)),
                 Stage::Parked(peer) => self.parked.get(&peer).is_some_and(|parked| parked[at].contains(goal)),
                 Stage::NeedsParent => {
                     self.images[goal.0.0 as usize].values().any(|page| page.children.contains(&goal.1))
                 }
                 Stage::Requested | Stage::Paused | Stage::Waiting => true,
             };
-            !is_there || (fetch.stage == Stage::Requested) == fetch.requests.is_empty()
+            !is_there
+                || (fetch.stage == Stage::Requested) == fetch.requests.is_empty()
+                || (fetch.stage == Stage::Queued) == fetch.place.is_none()
         });
         astray.map(|(goal, _)| goal)
     }

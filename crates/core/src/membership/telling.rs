@@ -27,6 +27,19 @@ const DATAGRAMS_AT_ONCE: usize = 4;
 const TO_STRANGERS: u32 = 32;
 
 impl Membership {
+    /// A member to exchange snapshots with, another for each number. Partners in each second turn,
+    /// and members that have spoken to this node in the others: partners may all have been made up.
+    pub fn partner(&self, number: u32) -> Option<Identity> {
+        let (turn, live) = (number as usize / 2, self.live());
+        let met: Vec<&Identity> = live.values().filter(|member| self.roster.has_met(member.node)).collect();
+        if number % 2 == 1 && !met.is_empty() {
+            return Some(*met[turn % met.len()]);
+        }
+        let partners: Vec<NodeId> = self.news.partners().collect();
+        let node = partners.get(turn % partners.len().max(1))?;
+        live.get(node).copied()
+    }
+
     pub(super) fn pass_on(&mut self, topic: Topic, from: Option<NodeId>) {
         if from == Some(self.me().node) {
             return;

@@ -29,7 +29,7 @@ impl Node {
         let at = self.now + wait;
         if pending.is_none_or(|(set, _)| at < set) {
             self.cancel(pending);
-            let timer = self.set(wait, Timer::Overdue(goal.0, chunk));
+            let timer = self.set(wait, Timer::Fetch(goal.0, chunk));
             self.fetches.set_timer(goal, timer);
         }
     }

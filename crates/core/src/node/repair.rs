@@ -67,9 +67,11 @@ impl Node {
         if image.repair.as_ref().is_none_or(|repair| repair.turn.0 > self.now) {
             return;
         }
-        if image.surveying || !suspects.is_empty() {
+        let stores = image.map.holdings().iter().map(|holding| &holding.node);
+        if image.surveying || stores.chain(image.map.origins()).any(|node| suspects.contains_key(node)) {
             // Within a second it is known which nodes are dead, and which chunks are here; a
-            // suspicion moves no store.
+            // suspicion moves no store. Members without any may be suspect all the time, since some
+            // are made up.
             image.repair = None;
             return;
         }

@@ -366,15 +366,9 @@ impl Node {
         for other in others {
             self.orphan(other);
         }
-        self.set(UNUSABLE_PAUSE.pause(before), Timer::Resume(goal.0, goal.1));
-    }
-
-    /// Requests a chunk again after an unusable answer.
-    pub(super) fn resume(&mut self, id: ImageId, chunk: Chunk) {
-        // A timer of an earlier fetch of the same chunk only shortens the pause.
-        if self.stage(id, chunk) == Some(Stage::Paused) {
-            self.enqueue(id, chunk);
-        }
+        self.cancel(self.fetches.get(goal).and_then(Fetch::timer));
+        let timer = self.set(UNUSABLE_PAUSE.pause(before), Timer::Fetch(goal.0, goal.1));
+        self.fetches.set_timer(goal, timer);
     }
 
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {

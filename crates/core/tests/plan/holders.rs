@@ -35,6 +35,26 @@ fn while_stores_fill_the_nearest_upstream_holder_is_asked() {
     assert!(matches!(room.choice(), Choice::Ask(Source { peer: NodeId(1 | 3 | 5), rank: Some(Reach::HOLDER), .. })));
 }
 
+/// A slow node may have many takers, while faster ones are idle that have all.
+#[test]
+fn while_stores_fill_a_faster_holder_with_room_is_asked_rather_than_waited_for_a_slow_one() {
+    let of = || small(4).with_stores(&[1, 3, 5], SIZE - 1).with_slow(&[3, 4]);
+    assert_eq!(of().choice(), holder(3));
+    let mut room = of();
+    room.fill_window(3, 0);
+    assert_eq!(room.choice(), park(3), "for a moment");
+    room.wanted.overdue = true;
+    assert_eq!(room.choice(), holder(5));
+    room.fill_window(5, 0);
+    assert_eq!(room.choice(), holder(1), "it has room");
+    room.fill_window(1, 0);
+    assert_eq!(room.choice(), park(3));
+    let mut room = of().with_slow(&[1, 3, 4, 5]);
+    room.wanted.overdue = true;
+    room.fill_window(3, 0);
+    assert_eq!(room.choice(), park(3), "the others are no faster");
+}
+
 #[test]
 fn full_holders_take_turns_by_room_then_delay_and_debt() {
     let of = || small(4).with_stores(&[1, 3, 5], SIZE);

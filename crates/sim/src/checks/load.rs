@@ -31,7 +31,7 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
         ("fetches", load.fetches, stale),
         ("readers", load.readers, open),
         ("peers that wait", load.askers, askers_max),
-        ("chunks in line", load.lines, load.fetches + stale),
+        ("chunks in line", load.lines, load.fetches),
         // Entries of chunks that wait no more, or for another, go when their peer is next looked
         // at.
         ("chunks that wait for a peer", load.parked, load.fetches + 2 * stale),

@@ -18,8 +18,8 @@ use vfield_core::signing::{Signatures, Simulated};
 use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{self, FrameHeader, Kind, Refusal};
 
-/// Share of a link that all malicious members together fill with what they craft. No bound of a
-/// node protects its link from a flood.
+/// Share of a link, the slowest of all, that all malicious members together fill with what they
+/// craft. No bound of a node protects its link from a flood.
 const SHARE: u64 = 4;
 
 impl Field {
@@ -48,7 +48,6 @@ impl Field {
         let host = &mut self.machines[machine];
         let Some(mut malice) = host.malice.take_if(|_| host.alive) else { return };
         let paused = host.fault == Fault::Paused;
-        let rate = host.port.up.rate;
         let deeds = if paused || !joined { Vec::new() } else { malice.strike(&self.sight(machine, &malice)) };
         let every = malice.plan.every;
         self.machines[machine].malice = Some(malice);
@@ -56,6 +55,9 @@ impl Field {
         for deed in deeds {
             self.perform_deed(machine, deed);
         }
+        let alive = self.machines.iter().filter(|host| host.alive);
+        let own = alive.map(|host| self.links.rates(host.place)).map(|own| own.up.min(own.down)).min();
+        let rate = self.machines[machine].port.up.rate.min(own.unwrap_or(u64::MAX));
         let mine = (rate / SHARE / self.malicious().count().max(1) as u64).max(1);
         let pause = Duration::from_secs_f64(bytes as f64 / mine as f64);
         self.after(every.max(pause), Event::Strike(at));

@@ -165,7 +165,7 @@ impl Chaos {
         let field = format!(
             "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
              read-ahead {}, boost {}, \
-             {} reads of {:?} at a time, starts {:?}",
+             {} reads of {:?} at a time, groups of each {:?}, starts {:?}",
             self.starts.len(),
             links.zone_size,
             self.image.chunks(),
@@ -183,6 +183,7 @@ impl Chaos {
             config.join_boost,
             self.habits.order.kind(),
             self.habits.depth,
+            self.groups,
             self.starts,
         );
         Drawn { seed: self.seed, field, faults: self.faults.iter().map(ToString::to_string).collect() }
