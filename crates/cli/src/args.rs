@@ -30,6 +30,7 @@ use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
 use vfield_daemon::values::user::UserName;
 use vfield_netboot::args::{self as netboot, NetbootOptions};
+use vfield_pack::args::{self as pack, PackOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,6 +119,9 @@ pub enum Command {
     /// Sign an image file in minisign's format, for readers that trust the key
     #[command(after_help = trust::SIGN_EXAMPLES)]
     Sign(SignOptions),
+    /// Pack a directory or a tar as an EROFS image that shares most chunks with its last version
+    #[command(after_help = pack::EXAMPLES)]
+    Pack(PackOptions),
     /// Write an image or a part of it to stdout
     Cat(CatOptions),
     /// Make the running daemon serve another file, or join another image of its field

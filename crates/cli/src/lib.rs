@@ -92,6 +92,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Events(options) => events::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
+        Command::Pack(options) => vfield_pack::run(&options, source_file::chunk_size(options.chunk_size)?, volume),
         Command::Cat(options) => commands::cat(&options),
         Command::Add(options) => images::add(&options),
         Command::Drop(options) => images::drop(&options),

@@ -22,9 +22,8 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     let kind = metadata.file_type();
     if kind.is_dir() {
         let failure = refuse("a directory, not an image");
-        return Err(
-            failure.hint(format!("make an image of it first, for example: mksquashfs {0} {0}.squash", trimmed(path)))
-        );
+        return Err(failure
+            .hint(format!("make an image of it first, for example: vfield pack {0} -o {0}.erofs", trimmed(path))));
     }
     if !kind.is_file() && !kind.is_block_device() {
         return Err(

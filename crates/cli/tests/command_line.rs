@@ -75,9 +75,21 @@ fn help_of_join() {
 #[test]
 fn help_of_the_others() {
     let desk = Desk::new();
-    let helps =
-        ["status", "id", "cat", "add", "drop", "leave", "overlay", "overlay save", "netboot", "completions", "man"]
-            .map(|name| desk.help(&format!("vfield {name} --help")));
+    let helps = [
+        "status",
+        "id",
+        "pack",
+        "cat",
+        "add",
+        "drop",
+        "leave",
+        "overlay",
+        "overlay save",
+        "netboot",
+        "completions",
+        "man",
+    ]
+    .map(|name| desk.help(&format!("vfield {name} --help")));
     insta::assert_snapshot!(helps.join("\n----------------------------------------\n\n"));
 }
 

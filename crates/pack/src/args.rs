@@ -1,0 +1,34 @@
+//! The part of the command line about packing.
+
+use clap::{Args, ValueHint};
+use std::path::PathBuf;
+use vfield_console::values::size::Size;
+
+/// Below the help of `vfield pack`.
+pub const EXAMPLES: &str = "\
+Examples:
+  vfield pack ./root -o root-1.erofs                    pack a directory
+  vfield pack ./root -o root-2.erofs --like root-1.erofs
+  vfield pack root.tar -o root.erofs                    or a tar
+  skopeo copy docker://debian:13 oci:debian             or an image of containers
+  vfield pack debian -o debian.erofs
+
+The same source makes the same bytes. With --like, equal contents stay at their places: nodes that
+hold the last version hold most of the next.";
+
+/// Options of `vfield pack`.
+#[derive(Debug, Args)]
+pub struct PackOptions {
+    /// Directory, tar (gzip too), or OCI layout of `skopeo copy ... oci:DIR`
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
+    pub source: PathBuf,
+    /// File of the image; it appears when the image is complete
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Image of the last version, made by `vfield pack`: equal contents keep their place
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub like: Option<PathBuf>,
+    /// Chunk size that the image is served with
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    pub chunk_size: Size,
+}
