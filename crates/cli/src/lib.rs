@@ -11,6 +11,7 @@ pub mod crash;
 pub mod events;
 pub mod field_key;
 pub mod images;
+pub mod limit;
 pub mod nearest;
 pub mod original;
 pub mod overlay;
@@ -90,6 +91,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         }
         Command::Status(options) => commands::status(&options),
         Command::Events(options) => events::run(&options),
+        Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
         Command::Cat(options) => commands::cat(&options),

@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod bits;
+pub mod bucket;
 pub mod chunk;
 pub mod config;
 pub mod directory;

@@ -264,6 +264,7 @@ impl Node {
             Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
             Input::Arrived { request, waited, transit, zeros } => self.arrived(request, waited, transit, &zeros),
             Input::Delivers(node, speed) => self.delivers(node, speed),
+            Input::Bounds(bounds) => self.bound_link(bounds),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
             Input::Corrupt(request) => self.corrupt(request),

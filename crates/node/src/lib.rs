@@ -21,6 +21,7 @@ pub mod image;
 mod incoming;
 mod interview;
 pub mod keeper;
+pub mod limits;
 pub mod links;
 mod lobby;
 mod log_limit;

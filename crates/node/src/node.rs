@@ -17,6 +17,7 @@ use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::keeper::KeptStores;
+use crate::limits::Rates;
 use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
@@ -120,6 +121,7 @@ impl Node {
         let core = |now| Core::new(me, signs, core_config, seed, now);
         let guesses = guesses(&config, listening);
         let (driver, hints) = Driver::new(core, gossip, keys, trust, pool, guesses, Arc::clone(&events));
+        driver.limit(config.limits);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
@@ -181,6 +183,17 @@ impl Node {
     /// The listening address.
     pub fn listening(&self) -> SocketAddr {
         self.listening
+    }
+
+    /// Limits the traffic with other nodes from now on.
+    pub fn limit(&self, rates: Rates) {
+        self.driver.limit(rates);
+    }
+
+    /// The limits in force, and for how long each held bytes back, up and down.
+    pub fn limits(&self) -> (Rates, [Duration; 2]) {
+        let limits = &self.driver.limits;
+        (limits.rates(), [limits.up.held(), limits.down.held()])
     }
 
     /// Replaces the field keys; peers with none of them are disconnected. Only a start opens or
