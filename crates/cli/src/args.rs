@@ -4,9 +4,11 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
+mod doctor;
 mod trust;
 mod watch;
 
+pub use doctor::{DoctorAction, DoctorOptions};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 use vfield_bench::args::{self as bench, BenchOptions};
 pub use watch::{EventsOptions, LimitCommandOptions, LimitOptions, StatusOptions};
@@ -117,6 +119,9 @@ pub enum Command {
     /// Show or change the limits of the daemon's traffic with other nodes
     #[command(after_help = watch::LIMIT_EXAMPLES)]
     Limit(LimitCommandOptions),
+    /// Find what slows this machine down, what it costs, and what to type
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorOptions),
     /// Print the image id of a file without serving it
     Id(IdOptions),
     /// Sign an image file in minisign's format, for readers that trust the key

@@ -8,6 +8,7 @@ pub mod admission_list;
 pub mod args;
 pub mod commands;
 pub mod crash;
+pub mod doctor;
 pub mod events;
 pub mod field_key;
 pub mod images;
@@ -91,6 +92,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         }
         Command::Status(options) => commands::status(&options),
         Command::Events(options) => events::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),

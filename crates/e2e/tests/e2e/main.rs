@@ -7,6 +7,7 @@ mod bench;
 mod bullies;
 mod dashboard;
 mod day;
+mod doctor;
 mod faults;
 mod hostile;
 mod identities;
