@@ -11,7 +11,7 @@ mod watch;
 pub use doctor::{DoctorAction, DoctorOptions};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 use vfield_bench::args::{self as bench, BenchOptions};
-pub use watch::{EventsOptions, LimitCommandOptions, LimitOptions, StatusOptions};
+pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions};
 
 use crate::values::access::Access;
 use crate::values::boost::Boost;
@@ -116,6 +116,9 @@ pub enum Command {
     Status(StatusOptions),
     /// Show what the daemon did last, and what a killed daemon did before it
     Events(EventsOptions),
+    /// Say why reads wait or were slow: stage, time, and the node that is the cause
+    #[command(after_help = watch::EXPLAIN_EXAMPLES)]
+    Explain(ExplainOptions),
     /// Show or change the limits of the daemon's traffic with other nodes
     #[command(after_help = watch::LIMIT_EXAMPLES)]
     Limit(LimitCommandOptions),

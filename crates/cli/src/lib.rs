@@ -10,6 +10,7 @@ pub mod commands;
 pub mod crash;
 pub mod doctor;
 pub mod events;
+pub mod explain;
 pub mod field_key;
 pub mod images;
 pub mod limit;
@@ -93,6 +94,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Status(options) => commands::status(&options),
         Command::Events(options) => events::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),

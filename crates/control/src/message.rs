@@ -12,6 +12,7 @@ use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_core::wire::Proof;
+use vfield_node::explained::Explained;
 use vfield_node::status::{Sole, Status};
 
 /// Raised when a line changes its meaning.
@@ -92,6 +93,16 @@ pub enum Request {
         /// All the same.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
+    },
+    /// Say why the chunk at an offset of an image is not here, or without an image why readers
+    /// wait, and which reads were slow; answered by [`Reply::Explained`].
+    Explain {
+        /// Name, id, or the beginning of an id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<String>,
+        /// Offset in bytes; 0 without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
     },
     /// Set the limits that are given, and show both; answered by [`Reply::Limits`].
     Limit {
@@ -213,6 +224,11 @@ pub enum Reply {
         /// The admission list in force, in words, if it was read again too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         admission: Option<String>,
+    },
+    /// Why chunks are not here.
+    Explained {
+        /// Chunks and slow reads.
+        explained: Explained,
     },
     /// These limits are set.
     Limits {
@@ -347,6 +363,7 @@ mod tests {
                 Request::Serve(Serve { path, name, chunk_bytes, proof })
             }),
             any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
+            any::<(Option<String>, Option<u64>)>().prop_map(|(image, offset)| Request::Explain { image, offset }),
             any::<(Option<String>, Option<String>)>().prop_map(|(up, down)| Request::Limit { up, down }),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
             any::<(Option<String>, bool)>().prop_map(|(image, force)| Request::OverlayReset { image, force }),

@@ -121,6 +121,10 @@ impl Daemon for Fake {
         )
     }
 
+    fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
+        Reply::refused(format!("{image:?} {offset}"), "")
+    }
+
     fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
         Reply::refused(format!("{up:?} {down:?}"), "")
     }

@@ -7,8 +7,10 @@
 //! for it. [`crate::node`] decides about both.
 
 mod table;
+mod trail;
 
 pub use table::{Fetches, Goal};
+pub use trail::{STAGES, Trail};
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
@@ -168,11 +170,13 @@ pub struct Fetch {
     overdue: bool,
     /// The timer with which it may become so: when it is due, and its number.
     overdue_timer: Option<TimerKey>,
+    /// Where its time went.
+    pub trail: Trail,
 }
 
 impl Fetch {
     /// A new fetch, queued.
-    pub const fn new(priority: Priority, beneficiary: Beneficiary) -> Self {
+    pub const fn new(priority: Priority, beneficiary: Beneficiary, now: Time) -> Self {
         Self {
             stage: Stage::Queued,
             beneficiary,
@@ -194,6 +198,15 @@ impl Fetch {
             stream: false,
             overdue: false,
             overdue_timer: None,
+            trail: Trail::new(now),
+        }
+    }
+
+    /// Moves on to another stage.
+    fn enter(&mut self, stage: Stage, now: Time) {
+        if self.stage != stage {
+            self.trail.left(self.stage, now);
+            self.stage = stage;
         }
     }
 

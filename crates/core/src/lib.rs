@@ -39,6 +39,7 @@ pub mod signing;
 pub mod slice;
 pub mod sliced;
 pub mod slicing;
+pub mod slow_reads;
 pub mod slowest;
 pub mod small_list;
 pub mod snapshot;

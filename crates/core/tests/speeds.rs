@@ -91,8 +91,8 @@ fn a_progress_carries_a_speed_and_grows_with_its_count() {
 fn a_bounded_link_is_announced() {
     let (mut node, now) = node();
     let bound = |up, down| Input::Bounds(LinkBounds { up, down });
-    node.handle(now, bound(SLOW.bytes_per_s(), None));
-    assert_eq!(announced(&node), SLOW);
+    node.handle(now, bound(Some(1_250_000), None));
+    assert_eq!(announced(&node), Speed::of(1_250_000));
     node.handle(now, bound(None, None));
     assert_eq!(announced(&node), Speed::UNKNOWN);
 }

@@ -324,6 +324,28 @@ impl Daemon for RequestHandler {
         })
     }
 
+    fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(reply) => return reply,
+        };
+        let Some(wanted) = image else { return Reply::Explained { explained: running.node.explain_all() } };
+        let images = running.node.images();
+        match selection::choose(wanted, &images) {
+            Ok(image) => match running.node.explain(image.id, offset) {
+                Some(explained) => Reply::Explained { explained },
+                None => {
+                    let fact = format!("image {wanted:?} has no byte {offset}");
+                    Reply::refused(fact, "choose an offset within the image")
+                }
+            },
+            Err(undecided) => {
+                let (fact, hint) = undecided.words(wanted, "this node");
+                Reply::refused(fact, hint)
+            }
+        }
+    }
+
     fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
         self.running().map_or_else(|reply| reply, |running| self.limits.set(&running.node, up, down))
     }

@@ -13,6 +13,7 @@ pub mod delays;
 pub mod driver;
 mod entry;
 pub mod event;
+pub mod explained;
 pub mod field_keys;
 mod gossip;
 pub mod greet;

@@ -14,6 +14,7 @@ use crate::delays::Delays;
 use crate::driver::{Driver, Trust};
 use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
+use crate::explained::{self, Explained};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::keeper::KeptStores;
@@ -183,6 +184,17 @@ impl Node {
     /// The listening address.
     pub fn listening(&self) -> SocketAddr {
         self.listening
+    }
+
+    /// Why the chunk at this offset of an image is not here; `None` if the image ends before, or is
+    /// not one of this node's.
+    pub fn explain(&self, image: ImageId, offset_bytes: u64) -> Option<Explained> {
+        explained::chunk(&self.driver, image, offset_bytes)
+    }
+
+    /// Why readers wait at this moment, and the slowest reads of the last hour.
+    pub fn explain_all(&self) -> Explained {
+        explained::all(&self.driver)
     }
 
     /// Limits the traffic with other nodes from now on.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use vfield_console::values::duration::Period;
+use vfield_console::values::size::Size;
 use vfield_control::args::ControlOptions;
 use vfield_control::values::until::Until;
 use vfield_daemon::values::limit::Limit;
@@ -13,6 +14,32 @@ Examples:
   vfield limit --up 500M,08:00-18:00=50M --down none
 
 The change lasts until the daemon ends; --limit-up and --limit-down are for each start.";
+
+pub(super) const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  vfield explain                                        chunks that readers wait for now
+  vfield explain viver.squash 1G                        the chunk at this offset
+  vfield explain --slow                                 the slowest reads of the last hour";
+
+/// Options of `vfield explain`.
+#[derive(Debug, Args)]
+pub struct ExplainOptions {
+    /// The image, by name, id, or the beginning of its id [default: all that readers wait for]
+    #[arg(value_name = "IMAGE", requires = "offset")]
+    pub image: Option<String>,
+    /// Offset in the image
+    #[arg(value_name = "OFFSET")]
+    pub offset: Option<Size>,
+    /// Show the slowest reads of the last hour instead, 64 at most
+    #[arg(long, conflicts_with = "image")]
+    pub slow: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
 
 /// Limits of a daemon's traffic.
 #[derive(Debug, Clone, Default, Args)]

@@ -15,6 +15,8 @@
 //! chunks may have entries of fetches that went on by another way: they are passed over when their
 //! turn comes.
 //!
+//! Each change of a stage is noted in the fetch's [`super::Trail`].
+//!
 //! The node owns one table; it sets the timers, and decides. The table knows no peers' states.
 
 use super::{Beneficiary, Fetch, ImageNumber, RequestId, Stage, Turn, Why};
@@ -34,6 +36,8 @@ pub type Goal = (ImageNumber, Chunk);
 /// All fetches of a node.
 #[derive(Debug, Default)]
 pub struct Fetches {
+    /// The present time, for the trails.
+    now: Time,
     /// By number of the image.
     images: Vec<BTreeMap<Chunk, Box<Fetch>>>,
     lines: [VecDeque<Goal>; Turn::ALL.len()],
@@ -42,6 +46,11 @@ pub struct Fetches {
 }
 
 impl Fetches {
+    /// It is now that time.
+    pub const fn at(&mut self, now: Time) {
+        self.now = now;
+    }
+
     /// The fetch of a goal.
     pub fn get(&self, (image, chunk): Goal) -> Option<&Fetch> {
         self.images.get(image.0 as usize)?.get(&chunk).map(Box::as_ref)
@@ -103,7 +112,7 @@ impl Fetches {
         if self.images.len() <= at {
             self.images.resize_with(at + 1, BTreeMap::new);
         }
-        self.images[at].insert(chunk, Box::new(Fetch::new(priority, beneficiary)));
+        self.images[at].insert(chunk, Box::new(Fetch::new(priority, beneficiary, self.now)));
     }
 
     /// Takes a fetch off the table.
@@ -145,16 +154,18 @@ impl Fetches {
     }
 
     fn put_in_line(&mut self, goal: Goal) -> Option<Turn> {
+        let now = self.now;
         let fetch = self.get_mut(goal)?;
         debug_assert!(fetch.requests.is_empty(), "its requests are to be ended first");
-        fetch.stage = Stage::Queued;
+        fetch.enter(Stage::Queued, now);
         Some(fetch.turn())
     }
 
     /// Lets a new fetch, or a queued one, wait for the fetch of its page.
     pub fn await_parent(&mut self, goal: Goal) {
+        let now = self.now;
         if let Some(fetch) = self.get_mut(goal) {
-            fetch.stage = Stage::NeedsParent;
+            fetch.enter(Stage::NeedsParent, now);
         }
     }
 
@@ -170,9 +181,10 @@ impl Fetches {
 
     /// Lets a queued fetch wait until `peer` can take more.
     pub fn park(&mut self, goal: Goal, peer: NodeId) {
+        let now = self.now;
         let Some(fetch) = self.get_mut(goal) else { return };
         debug_assert!(fetch.requests.is_empty(), "what is under way is not parked");
-        fetch.stage = Stage::Parked(peer);
+        fetch.enter(Stage::Parked(peer), now);
         let turn = fetch.turn();
         self.parked.entry(peer).or_default()[turn as usize].insert(goal);
     }
@@ -217,9 +229,11 @@ impl Fetches {
 
     /// A request of this rank was sent to `peer`.
     pub fn requested(&mut self, goal: Goal, request: RequestId, peer: NodeId, rank: Option<Reach>) {
+        let now = self.now;
         let Some(fetch) = self.get_mut(goal) else { return };
         fetch.rank = if fetch.requests.is_empty() { rank } else { fetch.rank.max(rank) };
-        (fetch.stage, fetch.overdue) = (Stage::Requested, false);
+        fetch.enter(Stage::Requested, now);
+        fetch.overdue = false;
         fetch.tried.push(peer);
         fetch.requests.push(request);
     }
@@ -228,6 +242,7 @@ impl Fetches {
     pub fn failed(&mut self, goal: Goal, request: RequestId) {
         let Some(fetch) = self.get_mut(goal) else { return };
         fetch.requests.retain(|other| *other != request);
+        fetch.trail.failed();
         if fetch.requests.is_empty() && fetch.stage == Stage::Requested {
             self.queue_first(goal);
         }
@@ -241,9 +256,11 @@ impl Fetches {
     /// Lets a fetch pause before it is queued again, after an answer that could not be used.
     /// Returns the requests that are to be ended, and how many such answers there were before.
     pub fn pause(&mut self, goal: Goal) -> Option<(SmallList<RequestId>, u32)> {
+        let now = self.now;
         let fetch = self.get_mut(goal)?;
         let before = fetch.setbacks;
-        (fetch.stage, fetch.setbacks) = (Stage::Paused, before.saturating_add(1));
+        fetch.enter(Stage::Paused, now);
+        fetch.setbacks = before.saturating_add(1);
         Some((std::mem::take(&mut fetch.requests), before))
     }
 
@@ -251,7 +268,7 @@ impl Fetches {
     pub fn wait(&mut self, goal: Goal, why: Why, now: Time) {
         let Some(fetch) = self.get_mut(goal) else { return };
         debug_assert!(fetch.requests.is_empty(), "a request under way is waited for");
-        fetch.stage = Stage::Waiting;
+        fetch.enter(Stage::Waiting, now);
         let since = fetch.waiting.map_or(now, |(since, _)| since);
         fetch.waiting = Some((since, why));
     }

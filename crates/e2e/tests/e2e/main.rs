@@ -8,6 +8,7 @@ mod bullies;
 mod dashboard;
 mod day;
 mod doctor;
+mod explain;
 mod faults;
 mod hostile;
 mod identities;
