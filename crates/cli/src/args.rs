@@ -4,10 +4,14 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
+mod doctor;
 mod trust;
+mod watch;
 
+pub use doctor::{DoctorAction, DoctorOptions};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 use vfield_bench::args::{self as bench, BenchOptions};
+pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions};
 
 use crate::values::access::Access;
 use crate::values::boost::Boost;
@@ -21,7 +25,6 @@ use vfield_console::values::size::Size;
 use vfield_console::volume::Volume;
 use vfield_control::args::ControlOptions;
 use vfield_control::values::endpoint::Endpoint;
-use vfield_control::values::until::Until;
 use vfield_daemon::values::device::DeviceKind;
 use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
@@ -114,6 +117,15 @@ pub enum Command {
     Status(StatusOptions),
     /// Show what the daemon did last, and what a killed daemon did before it
     Events(EventsOptions),
+    /// Say why reads wait or were slow: stage, time, and the node that is the cause
+    #[command(after_help = watch::EXPLAIN_EXAMPLES)]
+    Explain(ExplainOptions),
+    /// Show or change the limits of the daemon's traffic with other nodes
+    #[command(after_help = watch::LIMIT_EXAMPLES)]
+    Limit(LimitCommandOptions),
+    /// Find what slows this machine down, what it costs, and what to type
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorOptions),
     /// Print the image id of a file without serving it
     Id(IdOptions),
     /// Sign an image file in minisign's format, for readers that trust the key
@@ -272,6 +284,9 @@ pub struct DaemonOptions {
     /// Time for attempts to join: 30s, or forever [default: at a terminal 5s, else forever]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Network")]
     pub retry: Option<Retry>,
+    /// The limits of the traffic with other nodes.
+    #[command(flatten)]
+    pub limits: LimitOptions,
     /// Show this node over HTTP: a page, /metrics, /status.json, /healthz and /readyz. Read-only,
     /// without a login; 9740 alone is a port of 127.0.0.1 [default: none; default port: 9740]
     #[arg(long, value_name = "ADDR|PORT", help_heading = "Dashboard")]
@@ -319,45 +334,6 @@ pub struct DaemonOptions {
     /// Measurements only: no read-ahead
     #[arg(long, hide = true)]
     pub no_read_ahead: bool,
-}
-
-/// Options of `vfield status`.
-#[derive(Debug, Args)]
-pub struct StatusOptions {
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Print only the block device of this image (name or id)
-    #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
-    pub device: Option<String>,
-    /// Return when the condition holds. ready: the images can be read. filled: the daemon's stores
-    /// are full. covered: the field's stores hold every image of the daemon, and the origin may
-    /// leave. covered=N: they hold each chunk N times, so N - 1 nodes may die
-    #[arg(long, value_name = "CONDITION")]
-    pub wait: Option<Until>,
-    /// Timeout of --wait; its exit code is 1 [default: never]
-    #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
-    pub timeout: Option<Period>,
-    /// The daemon to control.
-    #[command(flatten)]
-    pub control: ControlOptions,
-}
-
-/// Options of `vfield events`.
-#[derive(Debug, Args)]
-pub struct EventsOptions {
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub json: bool,
-    /// Go on with later events until the daemon ends
-    #[arg(long, short)]
-    pub follow: bool,
-    /// Number of events; 0 for all that are remembered, 4096 at most
-    #[arg(long, value_name = "N", default_value = "50")]
-    pub last: usize,
-    /// The daemon to control.
-    #[command(flatten)]
-    pub control: ControlOptions,
 }
 
 /// Options of `vfield id`.

@@ -8,9 +8,12 @@ pub mod admission_list;
 pub mod args;
 pub mod commands;
 pub mod crash;
+pub mod doctor;
 pub mod events;
+pub mod explain;
 pub mod field_key;
 pub mod images;
+pub mod limit;
 pub mod nearest;
 pub mod original;
 pub mod overlay;
@@ -90,6 +93,9 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         }
         Command::Status(options) => commands::status(&options),
         Command::Events(options) => events::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Explain(options) => explain::run(&options),
+        Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
         Command::Pack(options) => vfield_pack::run(&options, source_file::chunk_size(options.chunk_size)?, volume),

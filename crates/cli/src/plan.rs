@@ -5,7 +5,7 @@
 
 mod overlay;
 
-use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::args::{DaemonOptions, JoinOptions, LimitOptions, ServeOptions};
 use crate::settings::Settings;
 use crate::signature;
 use crate::source_file;
@@ -25,6 +25,7 @@ use vfield_core::identity::Zone;
 use vfield_core::wire::SIGNERS_MAX;
 use vfield_daemon::admission::AdmissionFiles;
 use vfield_daemon::key_files::KeyFiles;
+use vfield_daemon::limits;
 use vfield_daemon::members;
 use vfield_daemon::plan::user::User;
 use vfield_daemon::plan::{HttpPlan, Places, Plan};
@@ -35,6 +36,7 @@ use vfield_export::nbd;
 use vfield_machine::memory;
 use vfield_machine::network;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
+use vfield_node::limits::Rates;
 use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
 use vfield_trust::private_file::Unfit;
 use vfield_trust::signature::TrustedKeys;
@@ -133,10 +135,13 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
     let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
     let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
     let (members, root) = (daemon.members, daemon.root);
+    let LimitOptions { limit_up, limit_down } = daemon.limits;
+    let limits = limits::Settings { up: limit_up.unwrap_or_default(), down: limit_down.unwrap_or_default() };
     Ok(Plan {
         node,
         exports,
         overlay,
+        limits,
         key_files,
         admission,
         allow_rollback,
@@ -268,6 +273,7 @@ fn node(
         admission: None,
         trusted: None,
         keeper: None,
+        limits: Rates::default(),
         hash_threads: cores().into(),
         tuning: Tuning { pool: !daemon.no_pool, parallel: !daemon.no_parallel, read_ahead: !daemon.no_read_ahead },
     })

@@ -23,6 +23,7 @@ use vfield_control::values::endpoint::Endpoint;
 use vfield_daemon::values::device::DeviceKind;
 use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::limit::Limit;
 use vfield_daemon::values::overlay::OverlayPlace;
 use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
@@ -64,6 +65,8 @@ pub struct Settings {
     trust: OneOrMany<String>,
     allow_rollback: bool,
     members: Option<PathBuf>,
+    limit_up: Option<Limit>,
+    limit_down: Option<Limit>,
     retry: Option<Retry>,
     http: Option<HttpAddress>,
     http_name: OneOrMany<String>,
@@ -171,6 +174,8 @@ impl Settings {
         fill(&mut options.admission_trust, &self.admission_trust);
         options.members = options.members.or(self.members);
         options.retry = options.retry.or(self.retry);
+        options.limits.limit_up = options.limits.limit_up.or(self.limit_up);
+        options.limits.limit_down = options.limits.limit_down.or(self.limit_down);
         options.http = options.http.or(self.http);
         fill(&mut options.http_name, &self.http_name);
         options.http_public |= self.http_public;

@@ -3,6 +3,7 @@
 //! Turns a [`DaemonStatus`] into lines; asks no daemon. It shows coverage, whether the origin may
 //! leave and why, waiting reads and the sources of bytes.
 
+use crate::limit;
 use vfield_console::text::{aligned, clean, line};
 use vfield_console::values::duration;
 use vfield_console::values::size::human;
@@ -45,6 +46,9 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, &format!("  export {}", clean(&export.to_string())));
     }
     line(&mut out, &format!("  memory {}", memory_text(&status.memory)));
+    if status.limits.is_any() {
+        line(&mut out, &format!("  limits {}", limit::text(&status.limits)));
+    }
     if let Some(misdeeds) = misdeeds_text(&node.misdeeds) {
         line(&mut out, &format!("  misdeeds  {misdeeds}"));
     }

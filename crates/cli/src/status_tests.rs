@@ -1,6 +1,7 @@
 //! What `vfield status` looks like.
 
 use super::*;
+use vfield_control::limits::LimitsStatus;
 use vfield_control::message::STATUS_FORMAT;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_core::misdeed::Misdeed;
@@ -33,6 +34,7 @@ fn origin() -> DaemonStatus {
         ..NodeStatus::default()
     };
     DaemonStatus {
+        limits: LimitsStatus::default(),
         node: Status {
             node: "1a".repeat(8),
             addr: "192.168.1.1:4440".to_owned(),

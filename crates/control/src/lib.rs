@@ -9,6 +9,7 @@ pub mod client;
 pub mod events;
 pub mod fd_message;
 mod impostor;
+pub mod limits;
 pub mod message;
 pub mod offer;
 mod order;

@@ -6,11 +6,13 @@
 //! returned it.
 
 use super::events::EventStatus;
+use super::limits::LimitsStatus;
 use super::offer::{ExportStatus, MemoryStatus};
 use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_core::wire::Proof;
+use vfield_node::explained::Explained;
 use vfield_node::status::{Sole, Status};
 
 /// Raised when a line changes its meaning.
@@ -91,6 +93,25 @@ pub enum Request {
         /// All the same.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
+    },
+    /// Say why the chunk at an offset of an image is not here, or without an image why readers
+    /// wait, and which reads were slow; answered by [`Reply::Explained`].
+    Explain {
+        /// Name, id, or the beginning of an id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<String>,
+        /// Offset in bytes; 0 without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
+    },
+    /// Set the limits that are given, and show both; answered by [`Reply::Limits`].
+    Limit {
+        /// To other nodes, as `--limit-up` has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up: Option<String>,
+        /// From other nodes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        down: Option<String>,
     },
     /// Read the files of the field keys and of the admission list again; answered by
     /// [`Reply::Keys`].
@@ -204,6 +225,16 @@ pub enum Reply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         admission: Option<String>,
     },
+    /// Why chunks are not here.
+    Explained {
+        /// Chunks and slow reads.
+        explained: Explained,
+    },
+    /// These limits are set.
+    Limits {
+        /// Both directions.
+        limits: LimitsStatus,
+    },
     /// So many raw bytes follow this line.
     Data {
         /// How many, above 0.
@@ -266,6 +297,9 @@ pub struct DaemonStatus {
     /// How much memory it takes, and may.
     #[serde(default)]
     pub memory: MemoryStatus,
+    /// The limits of the traffic with other nodes.
+    #[serde(default)]
+    pub limits: LimitsStatus,
     /// Changes of the images here.
     #[serde(default)]
     pub overlays: Vec<OverlayStatus>,
@@ -329,6 +363,8 @@ mod tests {
                 Request::Serve(Serve { path, name, chunk_bytes, proof })
             }),
             any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
+            any::<(Option<String>, Option<u64>)>().prop_map(|(image, offset)| Request::Explain { image, offset }),
+            any::<(Option<String>, Option<String>)>().prop_map(|(up, down)| Request::Limit { up, down }),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
             any::<(Option<String>, bool)>().prop_map(|(image, force)| Request::OverlayReset { image, force }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {

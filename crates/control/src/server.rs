@@ -70,6 +70,12 @@ pub trait Daemon: Send + Sync + 'static {
     /// forced.
     fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply>;
 
+    /// Why the chunk at an offset is not here, or without an image why readers wait.
+    fn explain(&self, image: Option<&str>, offset: u64) -> Reply;
+
+    /// Sets the limits that are given; the reply shows both.
+    fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply;
+
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
 
@@ -173,6 +179,8 @@ async fn answer(
             None => Reply::refused("the file to serve is missing", "use the vfield program of the daemon's version"),
         },
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
+        Request::Explain { image, offset } => daemon.explain(image.as_deref(), offset.unwrap_or(0)),
+        Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave().await,
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,

@@ -121,6 +121,14 @@ impl Daemon for Fake {
         )
     }
 
+    fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
+        Reply::refused(format!("{image:?} {offset}"), "")
+    }
+
+    fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
+        Reply::refused(format!("{up:?} {down:?}"), "")
+    }
+
     fn reload_keys(&self) -> Reply {
         Reply::Keys { ids: vec!["0a0b0c0d".to_owned()], admission: None }
     }

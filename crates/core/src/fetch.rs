@@ -7,8 +7,10 @@
 //! for it. [`crate::node`] decides about both.
 
 mod table;
+mod trail;
 
 pub use table::{Fetches, Goal};
+pub use trail::{STAGES, Trail};
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
@@ -170,11 +172,13 @@ pub struct Fetch {
     timer: Option<TimerKey>,
     /// Its place in the line of a turn, while it is queued.
     place: Option<(Turn, i64)>,
+    /// Where its time went.
+    pub trail: Trail,
 }
 
 impl Fetch {
     /// A new fetch, queued.
-    pub const fn new(priority: Priority, beneficiary: Beneficiary) -> Self {
+    pub const fn new(priority: Priority, beneficiary: Beneficiary, now: Time) -> Self {
         Self {
             stage: Stage::Queued,
             beneficiary,
@@ -197,6 +201,15 @@ impl Fetch {
             overdue: false,
             timer: None,
             place: None,
+            trail: Trail::new(now),
+        }
+    }
+
+    /// Moves on to another stage.
+    fn enter(&mut self, stage: Stage, now: Time) {
+        if self.stage != stage {
+            self.trail.left(self.stage, now);
+            self.stage = stage;
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod bits;
+pub mod bucket;
 pub mod chunk;
 pub mod config;
 pub mod directory;
@@ -38,6 +39,7 @@ pub mod signing;
 pub mod slice;
 pub mod sliced;
 pub mod slicing;
+pub mod slow_reads;
 pub mod slowest;
 pub mod small_list;
 pub mod snapshot;

@@ -14,6 +14,7 @@ mod claims;
 mod contacts;
 mod dropping;
 mod events;
+pub mod explain;
 mod field;
 mod former;
 mod found;
@@ -55,6 +56,7 @@ use crate::membership::{Level, Member, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
 use crate::signing::Signatures;
+use crate::slow_reads::SlowReads;
 use crate::speed::OwnSpeed;
 use crate::time::Time;
 use crate::wire::Refusal;
@@ -138,6 +140,8 @@ pub struct Node {
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
     slices: slices::Slices,
+    /// For `explain`.
+    slow_reads: SlowReads,
     /// When the next readers may time out.
     expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
@@ -195,6 +199,7 @@ impl Node {
             asks: serving::Asks::default(),
             reads: BTreeMap::new(),
             slices: slices::Slices::default(),
+            slow_reads: SlowReads::default(),
             expire_at: None,
             reading_until: Time::ZERO,
             timers: BTreeMap::new(),
@@ -236,6 +241,7 @@ impl Node {
     /// Takes in what happened at `now`, which never goes back.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
+        self.fetches.at(self.now);
         if now >= self.forming_until {
             self.membership.set_forming(false);
         }
@@ -263,6 +269,7 @@ impl Node {
             Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
             Input::Arrived { request, waited, transit, zeros } => self.arrived(request, waited, transit, &zeros),
             Input::Delivers(node, speed) => self.delivers(node, speed),
+            Input::Bounds(bounds) => self.bound_link(bounds),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
             Input::Corrupt(request) => self.corrupt(request),

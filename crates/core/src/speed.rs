@@ -177,9 +177,31 @@ pub struct OwnSpeed {
     /// The speed that enough of them reach.
     reached: Speed,
     announced: Speed,
+    bounds: LinkBounds,
+}
+
+/// What an operator lets this node's link carry, in bytes a second; `None` is all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkBounds {
+    /// Out of this node.
+    pub up: Option<u64>,
+    /// Into it.
+    pub down: Option<u64>,
 }
 
 impl OwnSpeed {
+    /// Sets the bounds of the link. True if the announced speed has changed.
+    pub fn bound(&mut self, bounds: LinkBounds) -> bool {
+        let before = self.announced();
+        self.bounds = bounds;
+        self.announced() != before
+    }
+
+    /// True if the speed of the link was measured.
+    pub const fn is_measured(&self) -> bool {
+        self.announced.is_known()
+    }
+
     /// Notes a sample. True if the announced speed has changed.
     pub fn measured(&mut self, sample: Sample, now: Time) -> bool {
         // Nothing follows from it but that this node is not slower.
@@ -234,14 +256,19 @@ impl OwnSpeed {
         self.bytes_per_s().map_or(u64::MAX, |rate| bytes_in(rate, time))
     }
 
-    /// The rate that the link carries lately; `None` if nothing was measured.
+    /// The rate that comes in lately, or may; `None` if nothing was measured and nothing bounds it.
     pub fn bytes_per_s(&self) -> Option<u64> {
-        self.reached.bytes_per_s()
+        let rates = [self.reached.bytes_per_s(), self.bounds.down];
+        rates.into_iter().flatten().min()
     }
 
-    /// What it announces.
-    pub const fn announced(&self) -> Speed {
-        self.announced
+    /// What it announces: what was measured, and no more than the lower bound. A node passes on
+    /// what it takes, so the slower direction is its speed in a chain.
+    pub fn announced(&self) -> Speed {
+        let Some(bound) = [self.bounds.up, self.bounds.down].into_iter().flatten().min().map(Speed::of) else {
+            return self.announced;
+        };
+        if self.announced.is_known() { self.announced.min(bound) } else { bound }
     }
 }
 
@@ -343,6 +370,19 @@ mod tests {
         assert!(!shown.is_empty() && shown.iter().all(|shown| *shown == Shown::Idle), "{shown:?}");
         let shown: Vec<Shown> = (0..60).filter_map(|_| came(5)).collect();
         assert!(matches!(shown.last(), Some(Shown::Rate(_))), "{shown:?}");
+    }
+
+    #[test]
+    fn a_bound_counts_before_and_after_the_first_measurement() {
+        let mut own = OwnSpeed::default();
+        assert!(own.bound(LinkBounds { up: Some(1_250_000), down: None }));
+        assert_eq!((own.announced(), own.is_measured(), own.bytes_per_s()), (Speed::of(1_250_000), false, None));
+        own.announced = Speed::of(12_500_000);
+        assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: Some(5_000_000) }), "the lower one counts");
+        assert_eq!((own.announced(), own.bytes_per_s()), (Speed::of(1_250_000), Some(5_000_000)));
+        assert_eq!(own.carries_in(Duration::from_secs(2)), 10_000_000);
+        assert!(own.bound(LinkBounds { up: Some(125_000_000), down: None }));
+        assert_eq!(own.announced(), Speed::of(12_500_000), "no link is faster than it is");
     }
 
     /// Five senders at a fifth of the link each: no window of one of them is busy.

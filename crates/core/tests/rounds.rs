@@ -82,7 +82,7 @@ fn a_member_that_makes_news_is_not_asked_more_often_than_others() {
 #[test]
 fn the_asker_with_the_least_reach_is_refused_first() {
     let fetch = |beneficiary, askers: &[(u64, Reach)]| {
-        let mut fetch = Fetch::new(Priority::Fill, beneficiary);
+        let mut fetch = Fetch::new(Priority::Fill, beneficiary, Time::ZERO);
         for &(request, reach) in askers {
             fetch.askers.push((Asker { connection: ConnectionId(1), request, reach }, Time::ZERO));
             fetch.reach = fetch.reach.min(reach.less());

@@ -12,7 +12,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::record::Record;
-use vfield_core::speed::Speed;
+use vfield_core::speed::{LinkBounds, Speed};
 use vfield_core::time::Time;
 
 const SLOW: Speed = Speed(66);
@@ -84,4 +84,15 @@ fn a_progress_carries_a_speed_and_grows_with_its_count() {
         assert!(progress[1..].iter().all(|now| next[1..].iter().all(|next| now <= next || count == u64::MAX >> 9)));
         assert!(progress[0] < progress[1], "the first speed is news");
     }
+}
+
+/// What an operator allows is said at once: others need not find out by waiting.
+#[test]
+fn a_bounded_link_is_announced() {
+    let (mut node, now) = node();
+    let bound = |up, down| Input::Bounds(LinkBounds { up, down });
+    node.handle(now, bound(Some(1_250_000), None));
+    assert_eq!(announced(&node), Speed::of(1_250_000));
+    node.handle(now, bound(None, None));
+    assert_eq!(announced(&node), Speed::UNKNOWN);
 }

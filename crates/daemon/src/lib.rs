@@ -15,6 +15,7 @@ mod images;
 pub mod keeper;
 pub mod key_files;
 mod leaving;
+pub mod limits;
 pub mod members;
 mod overlays;
 pub mod plan;
@@ -35,6 +36,8 @@ use crate::report::Reporter;
 use exports::Exports;
 use images::Images;
 use leaving::LAST_THREADS;
+use limits::Limits;
+use limits::local_time::minute_of_day;
 use overlays::{Overlays, Prepared};
 use reload::Reloader;
 use request_handler::{LeaveOrder, Orders, RequestHandler};
@@ -74,6 +77,8 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     events.add(dashboard::now_ms(), "started", &format!("vfield {} started", env!("CARGO_PKG_VERSION")));
     // It may have to be made first, and then be left.
     let prepared = overlays::prepare(plan.overlay.clone())?;
+    // The time zone is read at the first question.
+    plan.node.limits = plan.limits.rates_at(minute_of_day());
     let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
@@ -118,7 +123,8 @@ async fn live(
     exports::check(&plan.exports)?;
     check_listen(&plan.node)?;
     let files = (plan.key_files.clone(), plan.admission.clone());
-    let (handler, mut orders) = RequestHandler::new(place.path(), files, Arc::clone(&remembered));
+    let limits = Limits::new(plan.limits.clone());
+    let (handler, mut orders) = RequestHandler::new(place.path(), files, Arc::clone(&remembered), Arc::clone(&limits));
     let reloader = Reloader::new(&plan, Arc::clone(&handler), console.clone());
     let _dashboard = Dashboard::start(plan.http.as_ref(), handler.clone(), console).await?;
     let server = Server::start(listen(listener)?, handler.clone());
@@ -156,6 +162,7 @@ async fn live(
             announce::running(console, &node, serving, &images.places());
             service_manager::tell("READY=1");
             let keeping = plan.admission.signers.is_some().then(|| tokio::spawn(admission::keep(Arc::clone(&node))));
+            let limiting = tokio::spawn(limits.keep(Arc::clone(&node)));
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
             let end = loop {
                 let order = tokio::select! {
@@ -169,7 +176,7 @@ async fn live(
                     break order;
                 }
             };
-            for task in remembering.into_iter().chain(keeping) {
+            for task in remembering.into_iter().chain(keeping).chain([limiting]) {
                 task.abort();
             }
             (Some((node, images, overlays)), end)

@@ -5,6 +5,7 @@ pub mod user;
 
 use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
+use crate::limits::Settings;
 use crate::values::device::DeviceKind;
 use crate::values::sandbox::SandboxMode;
 use overlay::OverlayPlan;
@@ -44,6 +45,8 @@ pub struct Plan {
     pub root: bool,
     /// Who serves, once everything is set up; nobody else if nothing is said.
     pub user: Option<User>,
+    /// The limits of the traffic with other nodes.
+    pub limits: Settings,
     /// Where the dashboard is, if anywhere.
     pub http: Option<HttpPlan>,
     /// Where members are remembered over a death.

@@ -9,6 +9,7 @@ use super::images::Images;
 use super::overlays::Overlays;
 use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
+use crate::limits::Limits;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +62,7 @@ pub struct RequestHandler {
     key_files: KeyFiles,
     admission: AdmissionFiles,
     events: Arc<Events>,
+    limits: Arc<Limits>,
 }
 
 /// An order to leave.
@@ -95,11 +97,12 @@ impl Orders {
 
 impl RequestHandler {
     /// The handler of a starting daemon with its control socket at `control`, its keys in
-    /// `key_files`, its list in `admission`, and its last `events`.
+    /// `key_files`, its list in `admission`, its last `events`, and its `limits`.
     pub fn new(
         control: &Path,
         (key_files, admission): (KeyFiles, AdmissionFiles),
         events: Arc<Events>,
+        limits: Arc<Limits>,
     ) -> (Arc<Self>, Orders) {
         let (leaves, orders) = mpsc::channel(1);
         let handler = Self {
@@ -110,6 +113,7 @@ impl RequestHandler {
             key_files,
             admission,
             events,
+            limits,
         };
         (Arc::new(handler), Orders(orders))
     }
@@ -161,6 +165,7 @@ impl RequestHandler {
         DaemonStatus {
             format: STATUS_FORMAT,
             memory: memory_of(&node),
+            limits: self.limits.status(&running.node),
             node,
             exports: running.images.places(),
             overlays: running.overlays.status(),
@@ -317,6 +322,32 @@ impl Daemon for RequestHandler {
                 Err(reply) => reply,
             }
         })
+    }
+
+    fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(reply) => return reply,
+        };
+        let Some(wanted) = image else { return Reply::Explained { explained: running.node.explain_all() } };
+        let images = running.node.images();
+        match selection::choose(wanted, &images) {
+            Ok(image) => match running.node.explain(image.id, offset) {
+                Some(explained) => Reply::Explained { explained },
+                None => {
+                    let fact = format!("image {wanted:?} has no byte {offset}");
+                    Reply::refused(fact, "choose an offset within the image")
+                }
+            },
+            Err(undecided) => {
+                let (fact, hint) = undecided.words(wanted, "this node");
+                Reply::refused(fact, hint)
+            }
+        }
+    }
+
+    fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
+        self.running().map_or_else(|reply| reply, |running| self.limits.set(&running.node, up, down))
     }
 
     fn reload_keys(&self) -> Reply {

@@ -5,6 +5,7 @@
 pub mod device;
 pub mod http;
 pub mod image;
+pub mod limit;
 pub mod overlay;
 pub mod sandbox;
 pub mod store;
@@ -14,6 +15,7 @@ vfield_console::written! {
     http::HttpAddress: "an address or a port",
     image::ImageName: "the name of an image",
     image::Wanted: "the name or id of an image",
+    limit::Limit: "a rate such as \"50M\", or rates by time of day",
     overlay::OverlayPlace: "\"ram\" or a directory",
     store::Store: "a size such as \"128M\", a share such as \"30%\", \"all\" or 0",
     user::UserName: "the name or number of a user",

@@ -80,6 +80,13 @@ impl Samples<'_> {
         self.put("", labels, value);
     }
 
+    /// A sample with these labels, if there is a value.
+    pub fn of_known(&mut self, labels: &[(&str, &str)], value: Option<u64>) {
+        if let Some(value) = value {
+            self.of(labels, value as f64);
+        }
+    }
+
     /// A sample of a histogram: `_bucket`, `_sum` or `_count`.
     pub fn part(&mut self, part: &str, labels: &[(&str, &str)], value: f64) {
         self.put(part, labels, value);

@@ -1,6 +1,7 @@
 //! The settings of a node at its start: plain values, already parsed and checked by the caller.
 
 use crate::keeper::Keeper;
+use crate::limits::Rates;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -51,6 +52,8 @@ pub struct NodeConfig {
     pub stores_max_bytes: Option<u64>,
     /// Share of time in which the stores fill.
     pub join_boost: JoinBoost,
+    /// Limits of its traffic with other nodes, from the start on.
+    pub limits: Rates,
     /// How long a read blocks while its chunk has no reachable holder; `None`: for ever.
     pub io_timeout: Option<Duration>,
     /// Threads for hashing at publish.

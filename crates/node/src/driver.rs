@@ -15,6 +15,7 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::greet::Me;
 use crate::image::LocalImage;
+use crate::limits::{Limits, Rates};
 use crate::links::Links;
 use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
@@ -24,6 +25,7 @@ use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -35,6 +37,7 @@ use vfield_core::fetch::{Asker, ConnectionId, Token};
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node as Core, Output, Serve};
+use vfield_core::speed::LinkBounds;
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Refusal};
 use vfield_trust::{KeyRing, NodeKey};
@@ -101,6 +104,8 @@ pub struct Driver {
     warnings: Mutex<Vec<String>>,
     /// Connections to peers.
     pub links: Links,
+    /// Limits of what is transferred.
+    pub limits: Limits,
     /// Counters of transferred bytes.
     pub counters: Counters,
     /// The keys of the field.
@@ -159,6 +164,7 @@ impl Driver {
             hints,
             warnings: Mutex::default(),
             links: Links::new(pool),
+            limits: Limits::default(),
             counters: Counters::default(),
             keys,
             key,
@@ -203,6 +209,7 @@ impl Driver {
     pub async fn gossip(self: Arc<Self>) {
         loop {
             let (datagram, from) = self.gossip.receive().await;
+            self.limits.down.charge(datagram.len() as u64);
             self.apply(Input::Datagram(from, datagram));
         }
     }
@@ -233,6 +240,13 @@ impl Driver {
     pub fn hint(&self, input: Input) {
         // The receiver lives as long as the node; after it nobody needs hints.
         let _ = self.hints.send(input);
+    }
+
+    /// Limits the traffic with other nodes from now on.
+    pub fn limit(self: &Arc<Self>, rates: Rates) {
+        self.limits.set(rates);
+        let [up, down] = [rates.up, rates.down].map(|rate| rate.map(NonZeroU64::get));
+        self.apply(Input::Bounds(LinkBounds { up, down }));
     }
 
     /// Looks into the core.

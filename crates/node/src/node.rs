@@ -14,9 +14,11 @@ use crate::delays::Delays;
 use crate::driver::{Driver, Trust};
 use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
+use crate::explained::{self, Explained};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::keeper::KeptStores;
+use crate::limits::Rates;
 use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
@@ -120,6 +122,7 @@ impl Node {
         let core = |now| Core::new(me, signs, core_config, seed, now);
         let guesses = guesses(&config, listening);
         let (driver, hints) = Driver::new(core, gossip, keys, trust, pool, guesses, Arc::clone(&events));
+        driver.limit(config.limits);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
@@ -181,6 +184,28 @@ impl Node {
     /// The listening address.
     pub fn listening(&self) -> SocketAddr {
         self.listening
+    }
+
+    /// Why the chunk at this offset of an image is not here; `None` if the image ends before, or is
+    /// not one of this node's.
+    pub fn explain(&self, image: ImageId, offset_bytes: u64) -> Option<Explained> {
+        explained::chunk(&self.driver, image, offset_bytes)
+    }
+
+    /// Why readers wait at this moment, and the slowest reads of the last hour.
+    pub fn explain_all(&self) -> Explained {
+        explained::all(&self.driver)
+    }
+
+    /// Limits the traffic with other nodes from now on.
+    pub fn limit(&self, rates: Rates) {
+        self.driver.limit(rates);
+    }
+
+    /// The limits in force, and for how long each held bytes back, up and down.
+    pub fn limits(&self) -> (Rates, [Duration; 2]) {
+        let limits = &self.driver.limits;
+        (limits.rates(), [limits.up.held(), limits.down.held()])
     }
 
     /// Replaces the field keys; peers with none of them are disconnected. Only a start opens or

@@ -16,6 +16,8 @@
 //! Parked chunks may have entries of fetches that went on by another way, at most one for each chunk
 //! and peer. They are passed over when their turn comes.
 //!
+//! Each change of a stage is noted in the fetch's [`super::Trail`].
+//!
 //! The node owns one table; it sets the timers, and decides. The table knows no peers' states.
 
 use super::{Beneficiary, Fetch, ImageNumber, RequestId, Stage, Turn, Why};
@@ -35,6 +37,8 @@ pub type Goal = (ImageNumber, Chunk);
 /// All fetches of a node.
 #[derive(Debug, Default)]
 pub struct Fetches {
+    /// The present time, for the trails.
+    now: Time,
     /// By number of the image.
     images: Vec<BTreeMap<Chunk, Box<Fetch>>>,
     /// By place in the line; new places are before the first one, or after the last.
@@ -44,6 +48,11 @@ pub struct Fetches {
 }
 
 impl Fetches {
+    /// It is now that time.
+    pub const fn at(&mut self, now: Time) {
+        self.now = now;
+    }
+
     /// The fetch of a goal.
     pub fn get(&self, (image, chunk): Goal) -> Option<&Fetch> {
         self.images.get(image.0 as usize)?.get(&chunk).map(Box::as_ref)
@@ -106,7 +115,7 @@ impl Fetches {
         if self.images.len() <= at {
             self.images.resize_with(at + 1, BTreeMap::new);
         }
-        self.images[at].insert(chunk, Box::new(Fetch::new(priority, beneficiary)));
+        self.images[at].insert(chunk, Box::new(Fetch::new(priority, beneficiary, self.now)));
     }
 
     /// Takes a fetch off the table.
@@ -160,8 +169,9 @@ impl Fetches {
     /// Moves a fetch to a stage, out of its line if it is in one.
     fn enter(&mut self, goal: Goal, stage: Stage) -> Option<&mut Fetch> {
         self.leave_line(goal);
+        let now = self.now;
         let fetch = self.get_mut(goal)?;
-        fetch.stage = stage;
+        fetch.enter(stage, now);
         Some(fetch)
     }
 
@@ -246,6 +256,7 @@ impl Fetches {
     pub fn failed(&mut self, goal: Goal, request: RequestId) {
         let Some(fetch) = self.get_mut(goal) else { return };
         fetch.requests.retain(|other| *other != request);
+        fetch.trail.failed();
         if fetch.requests.is_empty() && fetch.stage == Stage::Requested {
             self.queue_first(goal);
         }

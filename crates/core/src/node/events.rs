@@ -14,7 +14,7 @@ use crate::membership::{Departed, Member, Rival};
 use crate::reach::Reach;
 use crate::slice::{Groups, Slice};
 use crate::snapshot::Snapshot;
-use crate::speed::{Speed, Transit};
+use crate::speed::{LinkBounds, Speed, Transit};
 use crate::wire::{Priority, Refusal};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -105,6 +105,8 @@ pub enum Input {
     AskerGone(ConnectionId),
     /// A peer says at which speed this node's answers come to it.
     Delivers(NodeId, Speed),
+    /// What this node's link may carry from now on. Requests and the announced speed follow it.
+    Bounds(LinkBounds),
     /// The answer to a request has come, has been verified, and is in the shell's store; a slice is
     /// where its readers find it.
     Arrived {

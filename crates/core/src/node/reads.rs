@@ -5,6 +5,7 @@ use crate::chunk::Chunk;
 use crate::fetch::{Asker, Beneficiary, Fetch, Stage, Token, Why};
 use crate::image::ImageId;
 use crate::reach::Reach;
+use crate::slow_reads::SlowRead;
 use crate::time::Time;
 use crate::wire::{Priority, Refusal};
 use std::ops::Range;
@@ -21,6 +22,7 @@ pub(super) const READING: Duration = Duration::from_millis(200);
 pub(super) struct Reader {
     image: ImageId,
     chunk: Chunk,
+    since: Time,
     deadline: Option<Time>,
 }
 
@@ -54,7 +56,7 @@ impl Node {
     /// Notes that a reader waits for a chunk, or for a slice of it.
     pub(super) fn note_reader(&mut self, token: Token, id: ImageId, chunk: Chunk) {
         let deadline = self.config.io_timeout.map(|timeout| self.now + timeout);
-        self.reads.insert(token, Reader { image: id, chunk, deadline });
+        self.reads.insert(token, Reader { image: id, chunk, since: self.now, deadline });
         self.expire_soon(deadline);
     }
 
@@ -161,14 +163,19 @@ impl Node {
             self.orphan(*request);
         }
         let Some(goal) = self.goal(id, chunk) else { return };
-        let priority = fetch.priority();
+        let (priority, mut trail) = (fetch.priority(), fetch.trail);
+        trail.left(fetch.stage(), self.now);
         for (asker, since) in fetch.askers {
             self.asks.ended(&asker, goal);
             let waited = self.now - since;
             self.out(Output::Serve(Serve { asker, image: id, chunk, priority, waited }));
         }
         for token in fetch.waiters {
-            self.reads.remove(&token);
+            let reader = self.reads.remove(&token);
+            if let Some(Reader { since, .. }) = reader {
+                let (ended, waited) = (self.now, self.now - since);
+                self.slow_reads.note(SlowRead { image: id, chunk, ended, waited, trail });
+            }
             self.out(Output::Answer(token, Ok(())));
         }
         for child in fetch.children {

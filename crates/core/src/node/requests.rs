@@ -304,6 +304,9 @@ impl Node {
             }
         }
         image.inventory.mark_zero(zeros);
+        if let Some(fetch) = self.fetch_mut(id, chunk) {
+            fetch.trail.delivered(entry.peer, waited);
+        }
         self.take_in(id, chunk);
     }
 

@@ -9,7 +9,7 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::Place;
 use crate::record::{Record, RecordKey};
-use crate::speed::{Classes, Sample, Shown, Speed, Transit};
+use crate::speed::{Classes, LinkBounds, Sample, Shown, Speed, Transit};
 
 impl Node {
     /// The links between this node and a peer have this speed together, as one of the two measured.
@@ -32,6 +32,14 @@ impl Node {
             Some(Shown::Rate(window)) => self.delivers(peer, window.all),
             Some(Shown::Idle) => self.probe(id, peer),
             None => {}
+        }
+    }
+
+    /// Takes note of what this node's link may carry. Fewer bytes are then requested at once, and
+    /// others take the node for one with such a link.
+    pub(super) fn bound_link(&mut self, bounds: LinkBounds) {
+        if self.speed.bound(bounds) {
+            self.announce_all();
         }
     }
 

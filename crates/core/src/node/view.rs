@@ -245,7 +245,7 @@ impl Node {
     }
 
     /// The state of a live member.
-    fn state_of(&self, node: NodeId, suspects: &BTreeMap<NodeId, Time>) -> &'static str {
+    pub(super) fn state_of(&self, node: NodeId, suspects: &BTreeMap<NodeId, Time>) -> &'static str {
         let suspect = suspects.contains_key(&node).then_some("suspect");
         self.peers.trouble(node, self.now).or(suspect).unwrap_or("alive")
     }

@@ -4,6 +4,7 @@ use super::Kind::{Counter, Gauge, Histogram};
 use super::{Family, Kind, Samples};
 use crate::view::View;
 use std::borrow::Cow;
+use vfield_control::limits::LimitStatus;
 use vfield_core::misdeed::Misdeed;
 use vfield_node::delays::BOUNDS_MS;
 use vfield_node::status::{ImageStatus, NodeStatus};
@@ -46,8 +47,13 @@ fn members(view: &View) -> impl Iterator<Item = &NodeStatus> {
     view.status.node.nodes.iter().filter(|node| node.state != "self")
 }
 
+fn limits(view: &View) -> [(&'static str, &LimitStatus); 2] {
+    let limits = &view.status.limits;
+    [("up", &limits.up), ("down", &limits.down)]
+}
+
 /// All families, in the order of the document.
-pub const FAMILIES: [Family; 44] = [
+pub const FAMILIES: [Family; 46] = [
     family(
         "vfield_build_info",
         Gauge,
@@ -84,6 +90,28 @@ pub const FAMILIES: [Family; 44] = [
             let traffic = &view.status.node.traffic;
             out.of(&[("source", "peer")], traffic.from_peers_bytes as f64);
             out.of(&[("source", "origin")], traffic.from_origin_bytes as f64);
+        },
+    ),
+    family(
+        "vfield_limit_bytes_per_second",
+        Gauge,
+        "direction",
+        "Limit in force of the traffic with other nodes, by direction: up or down; absent without one.",
+        |view, out| {
+            for (direction, limit) in limits(view) {
+                out.of_known(&[("direction", direction)], limit.bytes_per_s);
+            }
+        },
+    ),
+    family(
+        "vfield_limit_held_seconds_total",
+        Counter,
+        "direction",
+        "Time that bytes waited for a limit, summed over connections, by direction: up or down.",
+        |view, out| {
+            for (direction, limit) in limits(view) {
+                out.of(&[("direction", direction)], limit.held_s);
+            }
         },
     ),
     family("vfield_sent_bytes_total", Counter, "", "Chunks sent to peers.", |view, out| {

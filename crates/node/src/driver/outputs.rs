@@ -109,7 +109,10 @@ impl Driver {
 
     fn perform_one(self: &Arc<Self>, output: Output) {
         match output {
-            Output::Datagram(to, bytes) => self.gossip.send(&bytes, self.whereabouts.way_to(to)),
+            Output::Datagram(to, bytes) => {
+                self.limits.up.charge(bytes.len() as u64);
+                self.gossip.send(&bytes, self.whereabouts.way_to(to));
+            }
             Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::Offer(identity) => self.ask_list(identity),

@@ -26,6 +26,8 @@ pub enum Came {
     Frame(FrameHeader),
     /// Nothing more for now; true if some bytes did come.
     Nothing(bool),
+    /// The allowance is used up; more may have come.
+    Allowed,
 }
 
 /// Why a lane ends.
@@ -87,8 +89,15 @@ impl Inbound {
     /// socket has not reported data.
     ///
     /// For each header of an unusually long chunk, `longest` gives the length of the longest
-    /// possible one.
-    pub fn read(&mut self, stream: &TcpStream, unasked: bool, longest: impl Fn() -> u64) -> Result<Came, Broken> {
+    /// possible one. It begins no read when `allowed` bytes have come, and counts them down; the
+    /// last read may exceed it by a record of the seal.
+    pub fn read(
+        &mut self,
+        stream: &TcpStream,
+        unasked: bool,
+        longest: impl Fn() -> u64,
+        allowed: &mut u64,
+    ) -> Result<Came, Broken> {
         self.incoming.consume(std::mem::take(&mut self.given));
         let (mut some, mut emptied) = (false, false);
         loop {
@@ -102,9 +111,14 @@ impl Inbound {
                 self.set_mark(stream, missing);
                 return Ok(Came::Nothing(some));
             }
+            if *allowed == 0 {
+                return Ok(Came::Allowed);
+            }
             // The rest of a frame, and the header of the next.
             let wanted = self.header.is_some().then_some(missing + HEADER);
+            let wanted = wanted.map(|wanted| wanted.min(usize::try_from(*allowed).unwrap_or(usize::MAX)));
             let taken = self.incoming.read(stream, wanted, unasked).map_err(|_| Broken::Lost)?;
+            *allowed = allowed.saturating_sub(taken.bytes as u64);
             some |= taken.bytes > 0;
             emptied = taken.all;
         }
@@ -167,6 +181,11 @@ mod tests {
         1 << 20
     }
 
+    /// An allowance without an end.
+    const fn all() -> u64 {
+        u64::MAX
+    }
+
     async fn pair() -> (std::net::TcpStream, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sending = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -176,7 +195,7 @@ mod tests {
     /// The next frame, waiting for it as a lane does.
     async fn next(inbound: &mut Inbound, stream: &TcpStream) -> Vec<u8> {
         loop {
-            if let Came::Frame(header) = inbound.read(stream, false, longest).unwrap() {
+            if let Came::Frame(header) = inbound.read(stream, false, longest, &mut all()).unwrap() {
                 return [&header.encode()[..], inbound.payload()].concat();
             }
             tokio::time::timeout(Duration::from_secs(20), stream.readable()).await.unwrap().unwrap();
@@ -214,7 +233,7 @@ mod tests {
             }
             drop(sender.join().unwrap());
             stream.readable().await.unwrap();
-            assert!(matches!(inbound.read(&stream, false, longest), Err(Broken::Lost)));
+            assert!(matches!(inbound.read(&stream, false, longest, &mut all()), Err(Broken::Lost)));
         }
     }
 
@@ -227,7 +246,7 @@ mod tests {
             header[4..8].copy_from_slice(&length.to_le_bytes());
             sending.write_all(&header).unwrap();
             stream.readable().await.unwrap();
-            let came = Inbound::new(Incoming::new(None)).read(&stream, false, || 64 << 10);
+            let came = Inbound::new(Incoming::new(None)).read(&stream, false, || 64 << 10, &mut all());
             assert!(matches!(came, Err(Broken::Wire(WireError::Length { .. }))), "{length} bytes: {came:?}");
         }
     }
@@ -239,12 +258,12 @@ mod tests {
         sending.write_all(&frame[..20_000]).unwrap();
         stream.readable().await.unwrap();
         while !inbound.is_quiet() {
-            assert!(matches!(inbound.read(&stream, false, longest), Ok(Came::Nothing(_))));
+            assert!(matches!(inbound.read(&stream, false, longest, &mut all()), Ok(Came::Nothing(_))));
             tokio::task::yield_now().await;
         }
         // More bytes, fewer than awaited: no wake-up, but a read finds them.
         sending.write_all(&frame[20_000..30_000]).unwrap();
-        while !matches!(inbound.read(&stream, true, longest), Ok(Came::Nothing(true))) {
+        while !matches!(inbound.read(&stream, true, longest, &mut all()), Ok(Came::Nothing(true))) {
             tokio::task::yield_now().await;
         }
         assert!(inbound.is_quiet());

@@ -27,12 +27,15 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::Identity;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::Input;
-use vfield_core::wire::{FrameHeader, Get, GetSlice, Kind, Refusal, SLICES_SINCE};
+use vfield_core::wire::{FrameHeader, Get, GetSlice, Kind, Priority, Refusal, SLICES_SINCE};
 use vfield_trust::KeyId;
 
 /// Interval at which the core hears of trickling bytes: well within the 300 ms of silence after
 /// which it hedges, and so adds to the load of a slow peer.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+
+/// Bytes asked for at a time within a limit: a chunk of the usual size with its header.
+const TURN_BYTES: u64 = 68 << 10;
 
 /// One lane to a peer.
 pub struct Lane {
@@ -254,14 +257,38 @@ impl Lane {
             };
             // Answers may lie in the buffer of which the socket says nothing any more.
             loop {
-                match receiver.receive(self, &stream, unasked) {
+                let mut allowed = self.allowance(driver).await;
+                let received = receiver.receive(self, &stream, unasked, &mut allowed);
+                if allowed <= TURN_BYTES {
+                    driver.limits.down.give_back(allowed);
+                }
+                match received {
                     Ok(Received { answered: true, .. }) if once => return Broken::Lost.into(),
                     Ok(Received { all: true, .. }) => break,
+                    Ok(Received { spent: true, .. }) => {}
                     Ok(_) => tokio::task::yield_now().await,
                     Err(broken) => return broken.into(),
                 }
             }
         }
+    }
+
+    /// Waits for a turn within the node's limit, and returns the bytes that may come.
+    async fn allowance(&self, driver: &Driver) -> u64 {
+        let limit = &driver.limits.down;
+        if !limit.is_limited() {
+            return u64::MAX;
+        }
+        match limit.try_turn(TURN_BYTES) {
+            Some(allowed) => allowed,
+            None => Arc::clone(limit).turn(self.priority(), TURN_BYTES).await,
+        }
+    }
+
+    /// The most urgent priority of what is in flight.
+    fn priority(&self) -> Priority {
+        let state = self.state();
+        state.in_flight.values().map(|ask| ask.priority).min().unwrap_or(Priority::Demand)
     }
 
     /// Since when the peer owes an answer and has sent nothing; `None` if it owes nothing, and then

@@ -31,6 +31,8 @@ pub(super) struct Received {
     pub answered: bool,
     /// True if all available bytes were read.
     pub all: bool,
+    /// True if the allowance was used up first.
+    pub spent: bool,
 }
 
 /// The receiving half of a lane.
@@ -70,14 +72,20 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Receives all available bytes.
-    pub fn receive(&mut self, lane: &Lane, stream: &TcpStream, unasked: bool) -> Result<Received, Broken> {
-        let mut answered = false;
+    /// Receives all available bytes, or as many as are allowed.
+    pub fn receive(
+        &mut self,
+        lane: &Lane,
+        stream: &TcpStream,
+        unasked: bool,
+        allowed: &mut u64,
+    ) -> Result<Received, Broken> {
+        let (mut answered, before) = (false, *allowed);
         if !self.inbound.is_under_way() {
             self.begin();
         }
         for _ in 0..FRAMES_MAX {
-            match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max())? {
+            match self.inbound.read(stream, unasked, || self.driver.chunk_bytes_max(), allowed)? {
                 Came::Frame(header) => {
                     self.progress = Instant::now();
                     self.last_byte = self.progress;
@@ -85,19 +93,28 @@ impl<'a> Receiver<'a> {
                     self.begin();
                 }
                 Came::Nothing(some) => {
-                    if some {
-                        self.last_byte = Instant::now();
-                    }
-                    // A timed check has waited long enough.
-                    if some && (unasked || self.progress.elapsed() >= PROGRESS_EVERY) {
-                        self.progress = Instant::now();
-                        self.driver.apply(Input::Progress(self.peer.node));
-                    }
-                    return Ok(Received { answered, all: true });
+                    self.progressed(some, unasked);
+                    return Ok(Received { answered, all: true, spent: false });
+                }
+                Came::Allowed => {
+                    self.progressed(*allowed < before, false);
+                    return Ok(Received { answered, all: false, spent: true });
                 }
             }
         }
-        Ok(Received { answered, all: false })
+        Ok(Received { answered, all: false, spent: false })
+    }
+
+    /// Some bytes of an answer came, or none. A timed check has waited long enough to tell.
+    fn progressed(&mut self, some: bool, timed: bool) {
+        if !some {
+            return;
+        }
+        self.last_byte = Instant::now();
+        if timed || self.progress.elapsed() >= PROGRESS_EVERY {
+            self.progress = self.last_byte;
+            self.driver.apply(Input::Progress(self.peer.node));
+        }
     }
 
     /// The next answer begins to come, or has begun.

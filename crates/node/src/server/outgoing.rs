@@ -22,6 +22,8 @@ pub enum Sent {
     All,
     /// The socket takes no more for now.
     Some,
+    /// The allowance is used up.
+    Allowed,
 }
 
 /// One answer under way. It pins the chunk until the kernel has its bytes.
@@ -71,17 +73,30 @@ impl Outgoing {
         self.head_sent as u64 + self.piece_sent
     }
 
-    /// Hands the kernel what it takes, under seal if there is one. An error ends the connection: a
-    /// frame cannot be taken back.
-    pub fn send(&mut self, stream: &TcpStream, mut sealer: Option<&mut Sealer>) -> io::Result<Sent> {
+    /// Bytes that the kernel does not have yet, those of a seal's records not counted.
+    pub fn unsent_bytes(&self, sealer: Option<&Sealer>) -> u64 {
+        (self.left() + sealer.map_or(0, |sealer| sealer.waiting().len())) as u64
+    }
+
+    /// Hands the kernel what it takes, under seal if there is one, and no more than `allowed`
+    /// bytes, which it counts down. An error ends the connection: a frame cannot be taken back.
+    pub fn send(&mut self, stream: &TcpStream, mut sealer: Option<&mut Sealer>, allowed: &mut u64) -> io::Result<Sent> {
         loop {
+            if *allowed == 0 {
+                return Ok(Sent::Allowed);
+            }
+            let most = usize::try_from(*allowed).unwrap_or(usize::MAX);
             let step = || match &mut sealer {
-                Some(sealer) => self.sealed_step(stream, sealer),
-                None => self.step(stream),
+                Some(sealer) => self.sealed_step(stream, sealer, most),
+                None => self.step(stream, most),
             };
             match stream.try_io(Interest::WRITABLE, step) {
-                Ok(true) => return Ok(Sent::All),
-                Ok(false) => {}
+                Ok(sent) => {
+                    *allowed = allowed.saturating_sub(sent as u64);
+                    if self.unsent_bytes(sealer.as_deref()) == 0 {
+                        return Ok(Sent::All);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Some),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -89,20 +104,25 @@ impl Outgoing {
         }
     }
 
-    /// One system call; true when all is sent.
-    fn step(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    /// One system call for at most so many bytes; returns the bytes sent.
+    fn step(&mut self, stream: &TcpStream, most: usize) -> io::Result<usize> {
         if self.head_sent < self.head.len() {
             // With more to come the kernel waits for it, so header and chunk share their packets.
             let more = if self.payload_bytes() > 0 { SendFlags::MORE } else { SendFlags::empty() };
-            self.head_sent += send(stream, &self.head[self.head_sent..], more | SendFlags::NOSIGNAL)?;
+            let rest = &self.head[self.head_sent..];
+            let sent = send(stream, &rest[..rest.len().min(most)], more | SendFlags::NOSIGNAL)?;
+            self.head_sent += sent;
+            Ok(sent)
         } else {
-            let left = (self.payload_bytes() - self.piece_sent) as usize;
+            let left = ((self.payload_bytes() - self.piece_sent) as usize).min(most);
             let sent = match &self.piece {
                 Some(Piece::File(piece)) => {
                     let mut offset = piece.offset() + self.piece_sent;
                     sendfile(stream, piece.fd(), Some(&mut offset), left)?
                 }
-                Some(Piece::Bytes(bytes)) => send(stream, &bytes[self.piece_sent as usize..], SendFlags::NOSIGNAL)?,
+                Some(Piece::Bytes(bytes)) => {
+                    send(stream, &bytes[self.piece_sent as usize..][..left], SendFlags::NOSIGNAL)?
+                }
                 Some(Piece::Zero(_)) => send(stream, &ZEROS[..left.min(ZEROS.len())], SendFlags::NOSIGNAL)?,
                 None => 0,
             };
@@ -111,18 +131,19 @@ impl Outgoing {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             self.piece_sent += sent as u64;
+            Ok(sent)
         }
-        Ok(self.left() == 0)
     }
 
-    /// Seals a batch, then makes one system call; true when all is sent.
-    fn sealed_step(&mut self, stream: &TcpStream, sealer: &mut Sealer) -> io::Result<bool> {
+    /// Seals a batch, then makes one system call for at most so many bytes; returns the bytes sent.
+    fn sealed_step(&mut self, stream: &TcpStream, sealer: &mut Sealer, most: usize) -> io::Result<usize> {
         if sealer.waiting().is_empty() {
             sealer.seal_with(self.left().min(SEALED_AT_ONCE), |room| self.fill(room))?;
         }
-        let sent = send(stream, sealer.waiting(), SendFlags::NOSIGNAL)?;
+        let waiting = sealer.waiting();
+        let sent = send(stream, &waiting[..waiting.len().min(most)], SendFlags::NOSIGNAL)?;
         sealer.sent(sent);
-        Ok(sealer.waiting().is_empty() && self.left() == 0)
+        Ok(sent)
     }
 
     /// Bytes that are neither in the kernel nor sealed.

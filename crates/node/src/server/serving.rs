@@ -4,6 +4,7 @@
 //! The accepting side makes one for each connection and runs it until it ends. It pins the chunk of
 //! one answer at a time. A peer that sends or takes too slowly ends its connection and no other.
 
+mod pacing;
 mod preparing;
 
 use super::answers::{Answer, Answers, Body};
@@ -16,6 +17,7 @@ use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::survey;
 use crate::whereabouts;
+use pacing::Pacing;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -142,7 +144,8 @@ impl<'a> Serving<'a> {
         let counters = self.driver.counters.peer(&self.peer);
         // The answer under way, the only one whose chunk is pinned, and since when.
         let mut outgoing: Option<Outgoing> = None;
-        let mut begun = Instant::now();
+        let (mut begun, mut priority) = (Instant::now(), Priority::Demand);
+        let mut pacing = Pacing::new(Arc::clone(&self.driver.limits.up));
         let mut beat = pin!(tokio::time::sleep(BEAT));
         // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
@@ -154,17 +157,23 @@ impl<'a> Serving<'a> {
             let mut sent = false;
             loop {
                 if outgoing.is_none() {
-                    outgoing = self.answers.next().map(|answer| self.prepare(answer));
+                    let answer = self.answers.next();
+                    priority = answer.as_ref().map_or(priority, |answer| answer.priority);
+                    outgoing = answer.map(|answer| self.prepare(answer));
                     begun = Instant::now();
                 }
                 let Some(sending) = &mut outgoing else { break };
-                match sending.send(&self.stream, self.sealer.as_mut()) {
+                if !pacing.may_send(sending, self.sealer.as_ref(), priority) {
+                    break;
+                }
+                match sending.send(&self.stream, self.sealer.as_mut(), &mut pacing.allowed) {
                     Ok(Sent::All) => {
                         sent = true;
                         counters.sent(sending.payload_bytes());
                         (outgoing, self.going) = (None, None);
                     }
                     Ok(Sent::Some) => break,
+                    Ok(Sent::Allowed) => {}
                     Err(error) => return error.into(),
                 }
             }
@@ -175,7 +184,8 @@ impl<'a> Serving<'a> {
             // An unread frame cannot become complete.
             self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
             let due = self.partial.map(|since| since + WHOLE_WITHIN);
-            stuck = outgoing.as_ref().map(|sending| {
+            // It is no fault of a peer that this node holds its answer back.
+            stuck = outgoing.as_ref().filter(|_| !pacing.is_waiting()).map(|sending| {
                 let far = (sending.sent_bytes(), self.sealer.as_ref().map_or(0, |sealer| sealer.waiting().len()));
                 let as_before = stuck.filter(|(before, _)| *before == far && !sent);
                 as_before.unwrap_or_else(|| (far, Instant::now()))
@@ -206,7 +216,8 @@ impl<'a> Serving<'a> {
                 () = self.coming.turn(), if matches!(self.coming, Coming::Waits(_)) => {}
                 () = until(due), if due.is_some() => return End::Slow,
                 () = until(taken_by), if taken_by.is_some() => return End::Unread,
-                writable = self.stream.writable(), if outgoing.is_some() => {
+                held = pacing.granted(), if pacing.is_waiting() => begun += held,
+                writable = self.stream.writable(), if outgoing.is_some() && !pacing.is_waiting() => {
                     if let Err(error) = writable {
                         return error.into();
                     }

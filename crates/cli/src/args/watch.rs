@@ -1,0 +1,111 @@
+//! The options of the commands that watch and steer a running daemon: `status`, `events`, `limit`.
+
+use clap::Args;
+use vfield_console::values::duration::Period;
+use vfield_console::values::size::Size;
+use vfield_control::args::ControlOptions;
+use vfield_control::values::until::Until;
+use vfield_daemon::values::limit::Limit;
+
+pub(super) const LIMIT_EXAMPLES: &str = "\
+Examples:
+  vfield limit                                          show both limits
+  vfield limit --up 50M                                 send 50 MiB a second at most
+  vfield limit --up 500M,08:00-18:00=50M --down none
+
+The change lasts until the daemon ends; --limit-up and --limit-down are for each start.";
+
+pub(super) const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  vfield explain                                        chunks that readers wait for now
+  vfield explain viver.squash 1G                        the chunk at this offset
+  vfield explain --slow                                 the slowest reads of the last hour";
+
+/// Options of `vfield explain`.
+#[derive(Debug, Args)]
+pub struct ExplainOptions {
+    /// The image, by name, id, or the beginning of its id [default: all that readers wait for]
+    #[arg(value_name = "IMAGE", requires = "offset")]
+    pub image: Option<String>,
+    /// Offset in the image
+    #[arg(value_name = "OFFSET")]
+    pub offset: Option<Size>,
+    /// Show the slowest reads of the last hour instead, 64 at most
+    #[arg(long, conflicts_with = "image")]
+    pub slow: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// Limits of a daemon's traffic.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LimitOptions {
+    /// Most bytes a second to other nodes, all together: 500M, or 500M,08:00-18:00=50M with other
+    /// rates at local times of the day. Bytes to readers of this machine do not count [default:
+    /// none]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Network")]
+    pub limit_up: Option<Limit>,
+    /// Most bytes a second from other nodes, all together; apart from --limit-up [default: none]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Network")]
+    pub limit_down: Option<Limit>,
+}
+
+/// Options of `vfield limit`.
+#[derive(Debug, Args)]
+pub struct LimitCommandOptions {
+    /// New limit of bytes a second to other nodes, or none; without it that limit stays
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub up: Option<Limit>,
+    /// New limit of bytes a second from other nodes, or none; without it that limit stays
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub down: Option<Limit>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// Options of `vfield status`.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the block device of this image (name or id)
+    #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["json", "wait"])]
+    pub device: Option<String>,
+    /// Return when the condition holds. ready: the images can be read. filled: the daemon's stores
+    /// are full. covered: the field's stores hold every image of the daemon, and the origin may
+    /// leave. covered=N: they hold each chunk N times, so N - 1 nodes may die
+    #[arg(long, value_name = "CONDITION")]
+    pub wait: Option<Until>,
+    /// Timeout of --wait; its exit code is 1 [default: never]
+    #[arg(long, value_name = "DURATION", requires = "wait", allow_hyphen_values = true)]
+    pub timeout: Option<Period>,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
+/// Options of `vfield events`.
+#[derive(Debug, Args)]
+pub struct EventsOptions {
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+    /// Go on with later events until the daemon ends
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Number of events; 0 for all that are remembered, 4096 at most
+    #[arg(long, value_name = "N", default_value = "50")]
+    pub last: usize,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}

@@ -1,0 +1,30 @@
+//! The limits of a daemon's traffic, as `status` and `vfield limit` show them.
+
+use serde::{Deserialize, Serialize};
+
+/// The limits of both directions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitsStatus {
+    /// To other nodes.
+    pub up: LimitStatus,
+    /// From other nodes.
+    pub down: LimitStatus,
+}
+
+/// The limit of one direction.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitStatus {
+    /// The limit with its times of the day, as `--limit-up` takes it; `none` without one.
+    pub setting: String,
+    /// The limit at this moment; nothing without one.
+    pub bytes_per_s: Option<u64>,
+    /// For how long bytes waited for it, summed over connections.
+    pub held_s: f64,
+}
+
+impl LimitsStatus {
+    /// True if there is a limit at some time of the day.
+    pub fn is_any(&self) -> bool {
+        [&self.up, &self.down].into_iter().any(|limit| !matches!(limit.setting.as_str(), "" | "none"))
+    }
+}

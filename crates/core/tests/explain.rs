@@ -1,0 +1,192 @@
+//! Why a chunk is not here: what a node says of its own waits is what happened to it.
+
+mod signed;
+
+use signed::{alive, keys, signed};
+use std::net::SocketAddr;
+use std::time::Duration;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::config::Config;
+use vfield_core::fetch::{RequestId, Stage, Token, Why};
+use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::node::explain::ChunkView;
+use vfield_core::node::{ImageConfig, Input, Node, Output};
+use vfield_core::placement::{Arc, Filled};
+use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
+use vfield_core::slow_reads::Cause;
+use vfield_core::snapshot::Snapshot;
+use vfield_core::speed::Transit;
+use vfield_core::time::Time;
+use vfield_core::wire::Refusal;
+
+const IMAGE: ImageId = ImageId([7; 32]);
+const ORIGIN: NodeId = NodeId(1);
+const ME: NodeId = NodeId(2);
+const MS: Duration = Duration::from_millis(1);
+
+/// Two pages below the top one.
+fn header() -> Header {
+    Header::new(3000 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 3000).expect("a header")
+}
+
+fn identity(node: NodeId) -> Identity {
+    let addr = SocketAddr::from(([198, 18, 0, node.0 as u8], 4000));
+    Identity { addr, node, generation: 1, zone: Zone::default() }
+}
+
+fn origins_record() -> Input {
+    let record = signed(Record {
+        node: ORIGIN,
+        version: 1,
+        progress: 0,
+        subject: Subject { image: IMAGE, names: "image".into(), header: header().encode() }.into(),
+        origin: true,
+        arc: Arc::default(),
+        filled: Filled::default(),
+        leaving: false,
+        signature: Signature::default(),
+    });
+    let members = vec![alive(identity(ORIGIN))];
+    Input::Learned { from: ORIGIN, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
+}
+
+/// A node without a store, in a field with one origin.
+struct Joined {
+    node: Node,
+    now: Time,
+}
+
+impl Joined {
+    fn new() -> Self {
+        let now = Time::after_start(Duration::from_secs(1));
+        let mut node = Node::new(identity(ME), keys(ME), Config::default(), 2, now);
+        node.handle(now, origins_record());
+        let (id, names) = (IMAGE, "image".into());
+        node.add_image(now, ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None });
+        let mut joined = Self { node, now };
+        joined.requests();
+        joined
+    }
+
+    /// The requests to the origin among the outputs.
+    fn requests(&mut self) -> Vec<(RequestId, Chunk)> {
+        let all = std::iter::from_fn(|| self.node.poll());
+        let request = |output| match output {
+            Output::Request { request, peer, chunk, .. } if peer.node == ORIGIN => Some((request, chunk)),
+            _ => None,
+        };
+        all.filter_map(request).collect()
+    }
+
+    fn give(&mut self, input: Input) -> Vec<(RequestId, Chunk)> {
+        self.node.handle(self.now, input);
+        self.requests()
+    }
+
+    /// Time goes on, in the steps of a shell.
+    fn after(&mut self, wait: Duration) -> Vec<(RequestId, Chunk)> {
+        let (end, mut all) = (self.now + wait, Vec::new());
+        while self.now < end {
+            self.now = self.now + MS * 10;
+            all.extend(self.give(Input::Wake));
+        }
+        all
+    }
+
+    fn read(&mut self, chunk: u64) -> Vec<(RequestId, Chunk)> {
+        self.give(Input::Read { token: Token(chunk), image: IMAGE, chunks: chunk..chunk + 1 })
+    }
+
+    /// The origin delivers, after it waited so long itself.
+    fn arrives(&mut self, request: RequestId, waited: Duration) -> Vec<(RequestId, Chunk)> {
+        self.give(Input::Arrived { request, waited, transit: Transit::default(), zeros: Vec::new() })
+    }
+
+    fn explained(&self, chunk: u64) -> Vec<ChunkView> {
+        self.node.explain(IMAGE, Chunk(chunk))
+    }
+
+    /// The pages of a chunk are here.
+    fn with_pages(chunk: u64) -> Self {
+        let mut joined = Self::new();
+        let (geometry, mut page) = (Geometry::new(header()), Chunk(chunk));
+        let mut chunks = vec![geometry.top()];
+        while let Some((parent, _)) = geometry.parent(page) {
+            chunks.push(parent);
+            page = parent;
+        }
+        joined.give(Input::Found { image: IMAGE, chunks, zeros: Vec::new() });
+        joined
+    }
+}
+
+#[test]
+fn a_wait_for_a_page_is_followed_to_the_peer_that_is_asked() {
+    let mut joined = Joined::new();
+    let asked = joined.read(5);
+    assert_eq!(asked.len(), 1, "the top page");
+    joined.now = joined.now + MS * 250;
+    let steps = joined.explained(5);
+    assert_eq!(steps.len(), 3, "chunk, page, top page: {steps:#?}");
+    let stages: Vec<Stage> = steps.iter().filter_map(|step| Some(step.fetch.as_ref()?.stage)).collect();
+    assert_eq!(stages, [Stage::NeedsParent, Stage::NeedsParent, Stage::Requested]);
+    assert!(!steps[0].is_page && steps[1].is_page && steps.iter().all(|step| !step.is_here));
+    joined.after(MS * 10);
+    let top = joined.explained(5).pop().and_then(|step| step.fetch).expect("it is under way");
+    let (peer, age, silent) = top.requests[0];
+    assert_eq!(peer, ORIGIN);
+    assert!(age >= MS * 250 && silent >= MS * 250 && top.has_reader, "{top:#?}");
+    assert_eq!(joined.node.awaited(9), [(IMAGE, Chunk(5))]);
+}
+
+#[test]
+fn holders_are_named_with_their_state() {
+    let joined = Joined::with_pages(5);
+    let steps = joined.explained(5);
+    assert!(steps[0].fetch.is_none(), "nobody wants it");
+    let holder = steps[0].holders[0];
+    assert_eq!((holder.node, holder.is_origin, holder.announces, holder.state), (ORIGIN, true, true, "alive"));
+    assert!(joined.explained(1 << 40).is_empty() && joined.node.explain(ImageId([8; 32]), Chunk(0)).is_empty());
+}
+
+#[test]
+fn a_chunk_that_nobody_has_says_why() {
+    let mut joined = Joined::with_pages(5);
+    let asked = joined.read(5);
+    joined.give(Input::Refused(asked[0].0, Refusal::NotHeld));
+    joined.after(MS * 20);
+    let fetch = joined.explained(5).remove(0).fetch.expect("it is wanted");
+    assert_eq!(fetch.why.map(|(why, _)| why), Some(Why::Refused), "{fetch:#?}");
+    assert_eq!(fetch.failures, 1);
+}
+
+/// The simulated fault is known: the node names it.
+#[test]
+fn slow_reads_name_their_cause() {
+    for (waited, cause) in [(MS * 280, Cause::Upstream(ORIGIN)), (MS, Cause::Peer(ORIGIN))] {
+        let mut joined = Joined::with_pages(5);
+        let asked = joined.read(5);
+        joined.after(MS * 290);
+        joined.arrives(asked[0].0, waited);
+        let slow = joined.node.slow_reads();
+        assert_eq!((slow.len(), slow[0].chunk), (1, Chunk(5)));
+        assert!((MS * 290..MS * 310).contains(&slow[0].waited), "{slow:#?}");
+        assert_eq!(slow[0].cause(), cause, "{slow:#?}");
+        assert!(joined.node.awaited(9).is_empty());
+    }
+}
+
+#[test]
+fn a_page_that_comes_late_is_the_cause() {
+    let mut joined = Joined::new();
+    let mut asked = joined.read(5);
+    joined.after(MS * 200);
+    for _ in 0..3 {
+        let (request, _) = asked.remove(0);
+        asked = joined.arrives(request, Duration::ZERO);
+    }
+    let slow = joined.node.slow_reads();
+    assert_eq!((slow[0].chunk, slow[0].cause()), (Chunk(5), Cause::Page), "{slow:#?}");
+}

@@ -1,0 +1,164 @@
+//! What was seen of a machine: plain values, each absent if the kernel does not show it.
+//!
+//! Made by [`crate::read`], or by a test. Nothing here is trusted to make sense: a driver may report
+//! any number.
+
+/// All that was seen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// Network interfaces that are up, without the loopback.
+    pub links: Vec<Link>,
+    /// The kernel's TCP, UDP and tables.
+    pub net: Net,
+    /// Processors, memory and limits.
+    pub machine: Machine,
+    /// What a running daemon says; `None` without one.
+    pub field: Option<Field>,
+    /// What could not be looked at, and why.
+    pub unseen: Vec<String>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Link {
+    /// Its name, at most 15 bytes, without a slash.
+    pub name: String,
+    /// The name of its driver; empty for virtual ones without a device.
+    pub driver: String,
+    /// Negotiated rate in Mbit/s; none for most virtual interfaces.
+    pub speed_mbit: Option<u64>,
+    /// The fastest rate that the interface and its partner offer, in Mbit/s.
+    pub offered_mbit: Option<u64>,
+    /// `full` or `half`.
+    pub duplex: Option<String>,
+    /// Largest packet in bytes.
+    pub mtu: Option<u64>,
+    /// The NUMA node of its device; none without NUMA.
+    pub numa_node: Option<u64>,
+    /// How often the link went up or down.
+    pub carrier_changes: Option<u64>,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets that came damaged.
+    pub rx_crc_errors: u64,
+    /// Packets lost for want of receive buffers.
+    pub rx_missed: u64,
+    /// Packets that were dropped on their way out.
+    pub tx_dropped: u64,
+    /// The processors that may take packets of each receive queue; all zeros is no RPS.
+    pub rps_cpus: Vec<String>,
+    /// Entries for flows of each receive queue (RFS).
+    pub rps_flow_cnt: Vec<u64>,
+    /// Interrupts of this interface by processor, summed over its queues.
+    pub interrupts: Vec<u64>,
+    /// What ethtool shows.
+    pub ethtool: Ethtool,
+}
+
+impl Link {
+    /// Number of receive queues.
+    pub const fn rx_queues(&self) -> usize {
+        self.rps_cpus.len()
+    }
+
+    /// True if packets of some queue go to several processors.
+    pub fn has_rps(&self) -> bool {
+        self.rps_cpus.iter().any(|mask| mask.bytes().any(|digit| digit.is_ascii_hexdigit() && digit != b'0'))
+    }
+}
+
+/// What ethtool shows of an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ethtool {
+    /// Receive ring: entries in use, and the most.
+    pub rx_ring: Option<(u64, u64)>,
+    /// Combined channels in use, and the most.
+    pub channels: Option<(u64, u64)>,
+    /// Microseconds that an interrupt is put off.
+    pub rx_usecs: Option<u64>,
+    /// True if the driver chooses that time itself.
+    pub adaptive_rx: Option<bool>,
+    /// Generic receive offload.
+    pub gro: Option<bool>,
+    /// Generic segmentation offload.
+    pub gso: Option<bool>,
+    /// Segmentation by the interface.
+    pub tso: Option<bool>,
+}
+
+/// The kernel's network stack.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Net {
+    /// Greatest receive and send buffers of a TCP socket, in bytes.
+    pub tcp_buffers_max: Option<(u64, u64)>,
+    /// `cubic` or another.
+    pub congestion: Option<String>,
+    /// Window scaling (RFC 7323).
+    pub window_scaling: Option<bool>,
+    /// Selective acknowledgements (RFC 2018).
+    pub sack: Option<bool>,
+    /// Entries of the table of neighbours, and the hard bound of them.
+    pub neighbours: Option<(u64, u64)>,
+    /// Tracked connections, and the most.
+    pub tracked: Option<(u64, u64)>,
+    /// Entries of the table of flows (RFS).
+    pub flow_entries: Option<u64>,
+    /// Segments sent, and those sent again.
+    pub segments: Option<(u64, u64)>,
+    /// Datagrams received, and those dropped for want of buffers.
+    pub datagrams: Option<(u64, u64)>,
+    /// Connections that were dropped since nobody accepted them in time.
+    pub listen_overflows: Option<u64>,
+    /// Packets dropped since the backlog of a processor was full.
+    pub backlog_dropped: Option<u64>,
+    /// Packets that a processor may have waiting.
+    pub backlog_max: Option<u64>,
+}
+
+/// Processors, memory and limits of a process.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Machine {
+    /// Processors that run.
+    pub cpus: usize,
+    /// What the first processor can do.
+    pub cpu_flags: Vec<String>,
+    /// What chooses the processors' clock, and its driver.
+    pub governor: Option<(String, String)>,
+    /// NUMA nodes.
+    pub numa_nodes: usize,
+    /// `tsc` or another.
+    pub clocksource: Option<String>,
+    /// Bytes that programs may still take, of all.
+    pub memory: Option<(u64, u64)>,
+    /// Bytes of swap in use.
+    pub swap_used: Option<u64>,
+    /// The chosen word of huge pages for shared memory.
+    pub shmem_huge: Option<String>,
+    /// Most open files that a process may be given.
+    pub descriptors_max: Option<u64>,
+    /// Most locked bytes of a process; the largest number without a bound.
+    pub locked_max: Option<u64>,
+    /// Share of time in which somebody waited for a processor, in percent over 60 s.
+    pub cpu_pressure: Option<f64>,
+}
+
+/// What a running daemon says of itself and its field.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Field {
+    /// What its link carries, in bytes a second.
+    pub link_bytes_per_s: Option<u64>,
+    /// The other members: address, state, link in bytes a second.
+    pub members: Vec<(String, String, Option<u64>)>,
+    /// True if the field has a key.
+    pub is_closed: bool,
+    /// Bytes that its stores are to hold, and hold.
+    pub store: (u64, u64),
+    /// Chunks that readers wait for.
+    pub waiting: usize,
+    /// The lower of its limits, in bytes a second.
+    pub limit_bytes_per_s: Option<u64>,
+    /// For how long bytes waited for its limits, in seconds.
+    pub held_s: f64,
+    /// What it warns of.
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,55 @@
+//! `vfield explain` with real processes: the node that is the cause is known, and is named.
+
+use serde_json::Value;
+use std::time::Duration;
+use vfield_e2e::field::{Field, Plan};
+use vfield_e2e::{Failed, Outcome};
+use vfield_lab::bytes::MIB;
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Lab, wait_until};
+use vfield_measure::storm::nbd::{Client, Target};
+
+const SOON: Duration = Duration::from_secs(30);
+const BLOCK: u32 = 64 << 10;
+
+fn explained(node: &Daemon, words: &[&str]) -> Result<Value, Failed> {
+    let words = [&["explain", "--json"], words].concat();
+    Ok(serde_json::from_str(&run(&mut node.ask_to(&words))?)?)
+}
+
+/// The first request under way, of any step.
+fn asked(explained: &Value) -> Option<&str> {
+    let steps = explained["chunks"][0]["steps"].as_array()?;
+    steps.iter().find_map(|step| step["fetch"]["requests"][0]["addr"].as_str())
+}
+
+#[test]
+fn a_frozen_origin_is_named_while_a_reader_waits_and_afterwards() -> Outcome {
+    let plan = Plan { image_bytes: 24 * MIB + 777, stores: &["0"], ..Plan::default() };
+    let mut field = Field::on(Lab::loopback(2)?, plan)?;
+    let at = 20 * MIB;
+    let mut client = Client::connect(&Target::Unix(field.nodes[0].nbd().to_owned()))?;
+    client.give_up_after(SOON)?;
+    let said = run(&mut field.nodes[0].ask_to(&["explain"]))?;
+    assert_eq!(said, "no reader waits\n");
+    field.origin.process_mut().freeze();
+    client.ask(1, at, BLOCK)?;
+    let origin = field.origin.addr().to_string();
+    let node = &field.nodes[0];
+    wait_until("the wait is explained", SOON, || {
+        explained(node, &[]).is_ok_and(|found| asked(&found) == Some(origin.as_str()))
+    })?;
+    let found = explained(node, &["disk.img", "20M"])?;
+    assert_eq!(found["chunks"][0]["offset_bytes"], at, "{found:#}");
+    assert_eq!(found["chunks"][0]["steps"][0]["holders"][0]["addr"], origin.as_str(), "{found:#}");
+    let said = run(&mut node.ask_to(&["explain"]))?;
+    assert!(said.contains("because of ") && said.contains(&origin), "{said}");
+    field.origin.process_mut().thaw();
+    client.answer()?;
+    let node = &field.nodes[0];
+    let found = explained(node, &["--slow"])?;
+    let slow = &found["slow"][0];
+    assert_eq!(slow["from"], origin.as_str(), "{found:#}");
+    assert!(slow["waited_s"].as_f64() > Some(0.0) && slow["cause"].is_string(), "{found:#}");
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Limits of traffic: a transfer keeps to them, and peers take the node for one with such a link.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use vfield_e2e::field::{Field, Plan};
+use vfield_e2e::program::vfield;
+use vfield_e2e::{Failed, Outcome};
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Lab, daemon};
+
+/// Bytes a second; a transfer of [`IMAGE_BYTES`] takes some seconds.
+const LIMIT: f64 = 10e6;
+const IMAGE_BYTES: u64 = 32 * MIB + 777;
+/// What is measured: bytes at the beginning are those of the greeting, and of credit.
+const FROM_BYTES: u64 = 4 * MIB;
+const TO_BYTES: u64 = 28 * MIB;
+/// A busy machine falls behind its limit. Above it nothing is forgiven but the accuracy that the
+/// document promises.
+const SHARE_MIN: f64 = 0.85;
+const SHARE_MAX: f64 = 1.03;
+
+fn moved(status: &Value) -> u64 {
+    ["to_peers_bytes", "from_peers_bytes", "from_origin_bytes"]
+        .iter()
+        .filter_map(|key| status["traffic"][key].as_u64())
+        .sum()
+}
+
+/// The rate at which a node moves chunks, over more than two seconds, as it says itself.
+fn rate(node: &Daemon) -> Result<f64, Failed> {
+    let at = |bytes: u64| -> Result<(f64, u64), Failed> {
+        node.wait_status("moved", daemon::FILL_LIMIT, |status| moved(status) >= bytes)?;
+        let status = node.status()?;
+        Ok((status["uptime_s"].as_f64().unwrap_or_default(), moved(&status)))
+    };
+    let ((from, before), (to, after)) = (at(FROM_BYTES)?, at(TO_BYTES)?);
+    Ok((after - before) as f64 / (to - from))
+}
+
+fn keeps(node: &Daemon, limit: f64) -> Outcome {
+    let share = rate(node)? / limit;
+    assert!((SHARE_MIN..SHARE_MAX).contains(&share), "{share:.3} of the limit");
+    Ok(())
+}
+
+fn fills(lab: &Lab, key: Option<&Path>, up: &[&str], down: &[&str]) -> Result<(Daemon, Daemon), Failed> {
+    let vfield = vfield();
+    let image = random_file(&lab.dir().join("disk.img"), IMAGE_BYTES, 1)?;
+    let keyed: Vec<&Path> = key.iter().flat_map(|key| [Path::new("--field-key"), key]).collect();
+    let origin = vfield.serve(lab.host(0), &[&image]).args(&keyed).args(up).name("origin").ready()?;
+    let join = vfield.join(lab.host(1), origin.addr()).args(&keyed).store("all").args(down);
+    let node = join.args(&["--join-boost", "9"]).ready()?;
+    Ok((origin, node))
+}
+
+#[test]
+fn a_transfer_keeps_to_the_limit_of_its_sender() -> Outcome {
+    let lab = Lab::best(2)?;
+    let (origin, node) = fills(&lab, None, &["--limit-up", "10MB"], &[])?;
+    keeps(&origin, LIMIT)?;
+    let status = origin.status()?;
+    assert_eq!(status["limits"]["up"]["bytes_per_s"], 10_000_000);
+    assert!(status["limits"]["up"]["held_s"].as_f64() > Some(1.0), "{status:#}");
+    assert_eq!(status["limits"]["down"]["setting"], "none");
+    drop(node);
+    Ok(())
+}
+
+#[test]
+fn a_transfer_keeps_to_the_limit_of_its_receiver() -> Outcome {
+    let lab = Lab::best(2)?;
+    let (origin, node) = fills(&lab, None, &[], &["--limit-down", "10MB"])?;
+    keeps(&node, LIMIT)?;
+    drop(origin);
+    Ok(())
+}
+
+#[test]
+fn limits_hold_under_seal() -> Outcome {
+    let lab = Lab::best(2)?;
+    let key = lab.dir().join("field.key");
+    run(Command::new(vfield().path()).args(["key", "new"]).arg(&key))?;
+    let (origin, node) = fills(&lab, Some(&key), &["--limit-up", "10MB"], &["--limit-down", "20MB"])?;
+    keeps(&origin, LIMIT)?;
+    drop(node);
+    Ok(())
+}
+
+#[test]
+fn a_limit_changes_while_bytes_go() -> Outcome {
+    let lab = Lab::best(2)?;
+    let (origin, node) = fills(&lab, None, &["--limit-up", "128K"], &[])?;
+    run(&mut origin.ask_to(&["limit", "--up", "10MB"]))?;
+    keeps(&origin, LIMIT)?;
+    run(&mut origin.ask_to(&["limit", "--up", "none"]))?;
+    node.wait("filled", Duration::from_secs(60))?;
+    assert_eq!(origin.status()?["limits"]["up"]["bytes_per_s"], Value::Null);
+    Ok(())
+}
+
+/// Four nodes read the whole image through one limited node: none asks twice for what is on its
+/// way, and none takes it for a bad one.
+#[test]
+fn peers_take_a_limited_node_for_a_slow_link() -> Outcome {
+    let image_bytes = 8 * MIB + 777;
+    let field = Field::on(Lab::best(5)?, Plan { image_bytes, stores: &[], spare_hosts: 4, ..Plan::default() })?;
+    run(&mut field.origin.ask_to(&["limit", "--up", "2MB"]))?;
+    let join = |node| field.join(node, field.origin.addr(), "all").ready();
+    let nodes = (0..4).map(join).collect::<Result<Vec<_>, _>>()?;
+    for node in &nodes {
+        node.wait("filled", daemon::FILL_LIMIT)?;
+        let status = node.status()?;
+        let sum = |key: &str| status["traffic"][key].as_u64().unwrap_or_default();
+        let came = sum("from_peers_bytes") + sum("from_origin_bytes");
+        assert!(came as f64 <= image_bytes as f64 * 1.15, "{came} bytes came for {image_bytes}");
+        let origin = status["nodes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|other| other["origin_of"] != Value::from(Vec::<Value>::new()));
+        assert_eq!(origin.map(|origin| &origin["state"]), Some(&Value::from("alive")), "{status:#}");
+        for misdeed in ["lies", "false_claims", "drags", "silent"] {
+            assert_eq!(status["misdeeds"][misdeed], 0, "{misdeed}");
+        }
+    }
+    Ok(())
+}
