@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Parts of a claim. A holder that lacks half of what it claims passes with a chance of 1 to 256.
 /// With more parts, a room of small stores would cost its origin more than a thousandth of a storm.
-const PARTS: u64 = 8;
+pub const PARTS: u64 = 8;
 const ALL: u8 = u8::MAX;
 const _: () = assert!(ALL.count_ones() as u64 == PARTS);
 

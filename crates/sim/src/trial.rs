@@ -26,6 +26,8 @@ pub const MENDED_WITHIN: Duration = Duration::from_secs(45);
 const FILLS: f64 = 3.0;
 /// Times that each machine asks stores for samples meanwhile, where that takes its time.
 const SAMPLED: u32 = 6;
+/// Samples of each store: one of each part of its claim.
+const SAMPLES: u64 = vfield_core::verified::PARTS;
 /// Ten times what the busiest trial of some thousand took.
 const EVENTS_MAX: u64 = 20_000_000;
 /// Interval of checks whether all is well.
@@ -171,7 +173,7 @@ fn sampling(chaos: &Chaos) -> Duration {
     if !(chaos.has_malice() && chaos.links.own.is_unequal()) {
         return Duration::ZERO;
     }
-    let bytes = chaos.starts.len() as u64 * chaos.image.geometry.chunk_bytes();
+    let bytes = SAMPLES * chaos.starts.len() as u64 * chaos.image.geometry.chunk_bytes();
     takes(2 * bytes, slowest_link(chaos))
 }
 

@@ -11,10 +11,10 @@
 //! | paused | | none | `queue` |
 //! | waiting | | none | `queue` |
 //!
-//! Each stage is also left by [`Fetches::end`]. Only this module writes a stage. A fetch that leaves
-//! its line leaves no entry behind: peers that ask and cancel all the time would fill the memory.
-//! Parked chunks may have entries of fetches that went on by another way, at most one for each chunk
-//! and peer. They are passed over when their turn comes.
+//! Each stage is also left by [`Fetches::end`]. Only this module writes a stage. A fetch leaves no
+//! entry in its line behind: peers that ask and cancel all the time would fill the memory. Parked
+//! chunks may have entries of fetches that went on by another way, at most one for each chunk and
+//! peer. They are passed over when their turn comes.
 //!
 //! Each change of a stage is noted in the fetch's [`super::Trail`].
 //!
