@@ -22,6 +22,7 @@ mod loss;
 mod names;
 mod netboot;
 mod overlay;
+mod packed;
 mod reach;
 mod returning;
 mod sandbox;
