@@ -7,8 +7,8 @@
 //! - A file of half a chunk and more begins at a chunk.
 //! - Shorter files lie in bundles of at most a chunk, which fill the rest of other chunks. A
 //!   hash of the path says where a bundle ends, so a new file moves no bundle but its own.
-//! - The length is rounded up to an eighth of an octave. Versions of nearly one size then have one
-//!   number of chunks, and with it the same places in a field.
+//! - The length has room for a 32nd more, and is rounded up to an eighth of an octave. Versions of
+//!   nearly one size then have one number of chunks, and with it the same places in a field.
 //!
 //! A pure function of the tree and the earlier image; knows no bytes.
 
@@ -28,6 +28,9 @@ const ENDLESS: Run = Run { start: 0, blocks: BLOCKS_MAX * SLOTS_PER_BLOCK };
 /// A bundle of small files ends behind one path in so many. With files of ten KiB, as packages have
 /// them, most bundles then have half a chunk and fit behind other files.
 const BUNDLE_ENDS: u8 = 4;
+/// An image has this part of it free for later versions, so few of them need a longer one. Zeros
+/// cost a field nothing.
+const ROOM_TO_GROW: u64 = 32;
 /// Room for one more name in a directory beside its inode, in bytes.
 const NAME_SLACK_BYTES: u64 = 32;
 
@@ -361,7 +364,10 @@ impl Work<'_> {
         }
         let length_bytes = match end * BLOCK_BYTES {
             needed if needed <= earlier_bytes => earlier_bytes,
-            needed => rounded(needed, self.chunk_blocks * BLOCK_BYTES).min(BLOCKS_MAX * BLOCK_BYTES),
+            needed => {
+                let with_room = needed + needed / ROOM_TO_GROW;
+                rounded(with_room, self.chunk_blocks * BLOCK_BYTES).min(BLOCKS_MAX * BLOCK_BYTES)
+            }
         };
         Ok(Layout { spots, needs: self.needs, metadata_bytes: metadata_blocks * BLOCK_BYTES, length_bytes })
     }

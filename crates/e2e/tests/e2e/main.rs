@@ -25,6 +25,7 @@ mod names;
 mod netboot;
 mod overlay;
 mod pacing;
+mod packed;
 mod reach;
 mod returning;
 mod sandbox;

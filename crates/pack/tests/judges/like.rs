@@ -16,7 +16,7 @@ fn a_changed_line_changes_four_chunks_at_most() {
         fs::write(source.join(format!("many/text {number}")), noise(number, 30_000)).unwrap();
     }
     desk.pack(&source, "one", None);
-    for (round, file) in ["many/text 7", "deep/4096", "deep/32768", "deep/1023"].into_iter().enumerate() {
+    for (round, file) in ["many/text 7", "deep/4096", "deep/32768", "deep/2047"].into_iter().enumerate() {
         let (before, after) = (["one", "two"][round % 2], ["two", "one"][round % 2]);
         let mut bytes = fs::read(source.join(file)).unwrap();
         bytes.splice(100..150, *b"another line\n");

@@ -241,7 +241,7 @@ pub fn everything(root: &Path) {
     for directory in ["deep/er/still/more", "empty directory", "many", ".hidden"] {
         fs::create_dir_all(at(directory)).expect("a directory");
     }
-    let lengths = [0, 1, 1023, 1024, 1025, 4095, 4096, 4097, 32767, 32768, 65535, 65536, 65537, 5 << 20];
+    let lengths = [0, 1, 1024, 2047, 2048, 2049, 4095, 4096, 4097, 32767, 32768, 65535, 65536, 65537, 5 << 20];
     for length in lengths {
         fs::write(at(&format!("deep/{length}")), noise(length as u64, length)).expect("a file");
     }
