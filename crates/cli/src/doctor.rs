@@ -50,7 +50,7 @@ fn judge(findings: &[Finding]) -> Result<(), Failure> {
     if grave { Err(Failure::failed("findings cost speed or fail reads").already_said()) } else { Ok(()) }
 }
 
-/// Writes what is safe, and says what came of it.
+/// Writes the safe settings, and names each outcome.
 fn apply(findings: &[Finding]) -> Result<(), Failure> {
     let outcomes = fix::apply(findings, Path::new(ROOT));
     if outcomes.is_empty() {

@@ -28,7 +28,7 @@ pub fn text(limits: &LimitsStatus) -> String {
     format!("up {}; down {}", of(&limits.up), of(&limits.down))
 }
 
-/// The limit of one direction: what is set, what counts now, and how long it held bytes back.
+/// The limit of one direction: the rate in force, the setting, and how long it held bytes back.
 fn of(LimitStatus { setting, bytes_per_s, held_s }: &LimitStatus) -> String {
     let now = bytes_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{}/s", human(rate)));
     let set = if setting.contains('=') { format!(" (of {})", clean(setting)) } else { String::new() };

@@ -94,8 +94,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
-    /// Say why the chunk at an offset of an image is not here, or without an image why readers
-    /// wait, and which reads were slow; answered by [`Reply::Explained`].
+    /// Say why the chunk at an offset of an image is not here. Without an image: why readers wait,
+    /// and which reads were slow. Answered by [`Reply::Explained`].
     Explain {
         /// Name, id, or the beginning of an id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,7 +232,7 @@ pub enum Reply {
     },
     /// These limits are set.
     Limits {
-        /// Both directions.
+        /// With the rates in force, in bytes a second.
         limits: LimitsStatus,
     },
     /// So many raw bytes follow this line.

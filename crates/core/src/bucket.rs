@@ -12,8 +12,8 @@ use std::time::Duration;
 /// second, so no second has more than that above the limit. A machine that is busy for longer falls
 /// behind its limit by the rest.
 const CREDIT: Duration = Duration::from_millis(20);
-/// Time of the bytes that go at once: well below the 50 ms after which a waiting peer wants a sign
-/// of life, and above the millisecond of a timer.
+/// Time of the bytes that go at once. A waiting peer wants a sign of life each 50 ms, which is well
+/// above; the resolution of a timer is a millisecond, which is below.
 const AT_ONCE: Duration = Duration::from_millis(5);
 /// Fewest bytes that go at once: the payload of an Ethernet frame. Smaller packets cost the link
 /// more than the limit saves.

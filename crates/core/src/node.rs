@@ -140,7 +140,7 @@ pub struct Node {
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
     slices: slices::Slices,
-    /// For `explain`.
+    /// Read by `explain` only.
     slow_reads: SlowReads,
     /// When the next readers may time out.
     expire_at: Option<Time>,

@@ -183,9 +183,9 @@ pub struct OwnSpeed {
 /// What an operator lets this node's link carry, in bytes a second; `None` is all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkBounds {
-    /// Out of this node.
+    /// From this node to others.
     pub up: Option<u64>,
-    /// Into it.
+    /// From others into this node.
     pub down: Option<u64>,
 }
 
@@ -195,11 +195,6 @@ impl OwnSpeed {
         let before = self.announced();
         self.bounds = bounds;
         self.announced() != before
-    }
-
-    /// True if the speed of the link was measured.
-    pub const fn is_measured(&self) -> bool {
-        self.announced.is_known()
     }
 
     /// Notes a sample. True if the announced speed has changed.
@@ -262,13 +257,12 @@ impl OwnSpeed {
         rates.into_iter().flatten().min()
     }
 
-    /// What it announces: what was measured, and no more than the lower bound. A node passes on
-    /// what it takes, so the slower direction is its speed in a chain.
+    /// The announced speed: the measured one, and no more than the lower bound. A node passes on
+    /// the chunks that it takes, so the slower direction is its speed in a chain. Before the first
+    /// measurement it is unknown, since a known speed never becomes unknown again.
     pub fn announced(&self) -> Speed {
-        let Some(bound) = [self.bounds.up, self.bounds.down].into_iter().flatten().min().map(Speed::of) else {
-            return self.announced;
-        };
-        if self.announced.is_known() { self.announced.min(bound) } else { bound }
+        let bound = [self.bounds.up, self.bounds.down].into_iter().flatten().min().map(Speed::of);
+        bound.map_or(self.announced, |bound| self.announced.min(bound))
     }
 }
 
@@ -373,11 +367,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_counts_before_and_after_the_first_measurement() {
+    fn a_bound_lowers_a_measured_speed() {
         let mut own = OwnSpeed::default();
-        assert!(own.bound(LinkBounds { up: Some(1_250_000), down: None }));
-        assert_eq!((own.announced(), own.is_measured(), own.bytes_per_s()), (Speed::of(1_250_000), false, None));
+        assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: None }));
+        assert_eq!((own.announced(), own.bytes_per_s()), (Speed::UNKNOWN, None), "the link may be slower still");
         own.announced = Speed::of(12_500_000);
+        assert_eq!(own.announced(), Speed::of(1_250_000));
         assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: Some(5_000_000) }), "the lower one counts");
         assert_eq!((own.announced(), own.bytes_per_s()), (Speed::of(1_250_000), Some(5_000_000)));
         assert_eq!(own.carries_in(Duration::from_secs(2)), 10_000_000);

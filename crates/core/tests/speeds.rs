@@ -86,13 +86,16 @@ fn a_progress_carries_a_speed_and_grows_with_its_count() {
     }
 }
 
-/// What an operator allows is said at once: others need not find out by waiting.
+/// An operator's bound is announced at once, and so is its end.
 #[test]
 fn a_bounded_link_is_announced() {
     let (mut node, now) = node();
+    node.handle(now, Input::Delivers(NodeId(2), SLOW));
+    node.handle(now, Input::Delivers(NodeId(3), SLOW));
+    assert_eq!(announced(&node), SLOW);
     let bound = |up, down| Input::Bounds(LinkBounds { up, down });
-    node.handle(now, bound(Some(1_250_000), None));
-    assert_eq!(announced(&node), Speed::of(1_250_000));
+    node.handle(now, bound(None, Some(131_072)));
+    assert_eq!(announced(&node), Speed::of(131_072));
     node.handle(now, bound(None, None));
-    assert_eq!(announced(&node), Speed::UNKNOWN);
+    assert_eq!(announced(&node), SLOW);
 }

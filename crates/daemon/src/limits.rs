@@ -1,4 +1,4 @@
-//! The limits of the node's traffic: what is set, and what follows from the time of day.
+//! The limits of the node's traffic: the settings, and the rates that follow from the time of day.
 //!
 //! Owns the settings; the node has the rates in force. `vfield limit` changes the settings, and a
 //! task follows the clock. A limit that was set while the daemon ran is gone after its restart.
@@ -52,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// Sets the directions that are given; the reply has what is set now, or the refusal.
+    /// Sets the directions that are given; the reply has both settings, or the refusal.
     pub fn set(&self, node: &Node, up: Option<&str>, down: Option<&str>) -> Reply {
         let parse = |option: &str, text: Option<&str>| {
             let refuse =

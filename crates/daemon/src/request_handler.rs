@@ -96,8 +96,8 @@ impl Orders {
 }
 
 impl RequestHandler {
-    /// The handler of a starting daemon with its control socket at `control`, its keys in
-    /// `key_files`, its list in `admission`, its last `events`, and its `limits`.
+    /// The handler of a starting daemon. Its control socket is at `control`, its keys are in
+    /// `key_files`, and its list is in `admission`.
     pub fn new(
         control: &Path,
         (key_files, admission): (KeyFiles, AdmissionFiles),

@@ -1,11 +1,11 @@
-//! `vfield doctor bundle`: status, events, findings and configuration in one tar file, without keys.
+//! `vfield doctor bundle`: status, events, findings and configuration in one file, without keys.
 //!
 //! The file is a POSIX ustar archive. Key files are never read. Text that was pasted where a path
 //! belongs, and looks like a key, is replaced by [`REDACTED`].
 
 use std::io::{self, Write};
 
-/// What stands for a key.
+/// The text in place of a key.
 pub const REDACTED: &str = "[redacted]";
 /// Letters of a text that may be a key: 32 bytes in base64 are 43, and 16 bytes in hexadecimal 32.
 const KEY_LETTERS: usize = 32;
@@ -18,7 +18,7 @@ const BLOCK: usize = 512;
 pub struct Part {
     /// Its name in the archive, at most 90 bytes.
     pub name: &'static str,
-    /// Its content.
+    /// UTF-8, of any length.
     pub text: String,
 }
 

@@ -17,9 +17,9 @@ use crate::finding::Finding;
 pub struct Check {
     /// Its name, in the document too.
     pub name: &'static str,
-    /// What it looks at.
+    /// The facts that it looks at, in words.
     pub about: &'static str,
-    /// Finds what is wrong.
+    /// Empty if nothing is wrong, or if its facts are absent.
     find: fn(&Facts) -> Vec<Finding>,
 }
 

@@ -1,7 +1,7 @@
-//! What was seen of a machine: plain values, each absent if the kernel does not show it.
+//! Facts of a machine: plain values, each absent if the kernel does not show it.
 //!
-//! Made by [`crate::read`], or by a test. Nothing here is trusted to make sense: a driver may report
-//! any number.
+//! Made by [`crate::read`], or by a test. Nothing here is trusted to make sense, since a driver may
+//! report any number.
 
 /// All that was seen.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Link {
     pub numa_node: Option<u64>,
     /// How often the link went up or down.
     pub carrier_changes: Option<u64>,
-    /// Packets received.
+    /// Packets that came since the interface is there.
     pub rx_packets: u64,
     /// Packets that came damaged.
     pub rx_crc_errors: u64,
@@ -124,7 +124,7 @@ pub struct Machine {
     pub cpu_flags: Vec<String>,
     /// What chooses the processors' clock, and its driver.
     pub governor: Option<(String, String)>,
-    /// NUMA nodes.
+    /// Number of NUMA nodes; 0 if the kernel does not tell.
     pub numa_nodes: usize,
     /// `tsc` or another.
     pub clocksource: Option<String>,

@@ -55,9 +55,9 @@ pub struct Finding {
     pub check: &'static str,
     /// How much it matters.
     pub weight: Weight,
-    /// What is so.
+    /// The fact, with its numbers.
     pub fact: String,
-    /// What it costs, with a number from this machine.
+    /// Its cost, with a number from this machine.
     pub consequence: String,
     /// What to type; empty if no command helps.
     pub command: String,

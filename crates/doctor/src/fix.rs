@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What came of one setting, in words.
+/// The outcome for one setting, in words.
 pub type Outcome = Result<String, String>;
 
 /// Writes all settings of these findings below a root; each outcome is a line.

@@ -1,8 +1,8 @@
 //! Gathers facts from a machine: files below a root, the kernel's ethtool call, a daemon's status.
 //!
 //! Owns the bounds: a file counts up to [`TEXT_MAX`] bytes, a folder up to [`ENTRIES_MAX`] entries.
-//! What a driver or another program wrote there is hostile until parsed: no number is assumed, and
-//! names with a slash are skipped. What cannot be read for want of permission is noted.
+//! Texts of drivers and programs are hostile until parsed: no number is assumed, and names with
+//! a slash are skipped. Files without permission are noted.
 
 mod ethtool;
 mod links;

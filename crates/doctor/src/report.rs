@@ -11,7 +11,7 @@ pub const FORMAT: u32 = 1;
 /// All that a doctor says.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
-    /// [`FORMAT`].
+    /// Version of this object, [`FORMAT`].
     pub format: u32,
     /// Number of checks that were made.
     pub checks: usize,

@@ -1,4 +1,4 @@
-//! Each check finds what is broken for it, and says nothing about a machine that is well.
+//! Each check finds the fault that is made for it, and says nothing about a machine without one.
 
 use std::collections::BTreeSet;
 use vfield_doctor::checks::{CHECKS, run};

@@ -1,4 +1,4 @@
-//! Facts from made-up files of `/proc` and `/sys`, whatever is in them.
+//! Facts from made-up files of `/proc` and `/sys`, with any text in them.
 
 use proptest::prelude::*;
 use std::os::unix::fs::symlink;

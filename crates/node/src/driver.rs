@@ -104,7 +104,7 @@ pub struct Driver {
     warnings: Mutex<Vec<String>>,
     /// Connections to peers.
     pub links: Links,
-    /// Limits of what is transferred.
+    /// Limits of the transfer, by direction.
     pub limits: Limits,
     /// Counters of transferred bytes.
     pub counters: Counters,

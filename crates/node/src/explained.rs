@@ -1,4 +1,4 @@
-//! What a node knows of a chunk that is waited for, with addresses instead of ids: the object
+//! A node's knowledge of chunks that are waited for, with addresses instead of ids: the object
 //! behind `vfield explain --json`.
 //!
 //! Field names are an interface for scripts: they are added to, not renamed.
@@ -27,7 +27,7 @@ pub struct Explained {
     pub slow: Vec<SlowReadStatus>,
 }
 
-/// What is known of one chunk.
+/// The knowledge of one chunk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedChunk {
     /// Name of the image.
@@ -38,7 +38,7 @@ pub struct ExplainedChunk {
     pub steps: Vec<StepStatus>,
 }
 
-/// What is known of a chunk, or of a page on the way to it.
+/// The knowledge of a chunk, or of a page on the way to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepStatus {
     /// Number of the chunk; pages come after data.
@@ -96,7 +96,7 @@ pub struct RequestStatus {
 /// A node that has a chunk, or is to have it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HolderStatus {
-    /// Its address.
+    /// The address that others know it by.
     pub addr: String,
     /// True for an origin.
     pub origin: bool,

@@ -23,7 +23,7 @@ use vfield_core::wire::Priority;
 /// Lowest limit in bytes a second. At half of it a node is of no use to its peers, and they ban it
 /// for its timeouts. Gossip and requests take a tenth of it in a room of 50 nodes.
 pub const LIMIT_MIN: u64 = 2 * RATE_MIN;
-/// Of so many turns, one is for the oldest that is no demand: a fill goes on at an eighth of the
+/// Of so many turns, one is for the oldest that is no demand. So a fill goes on at an eighth of the
 /// limit, and its peer neither hedges nor bans this node.
 const TURNS: u64 = 8;
 
@@ -151,7 +151,7 @@ impl Pacer {
         }
     }
 
-    /// Takes back what was granted and did not go.
+    /// Takes back bytes that were granted and did not go.
     pub fn give_back(&self, bytes: u64) {
         if bytes > 0 {
             self.state().bucket.give_back(bytes);

@@ -1,7 +1,7 @@
 //! Why a chunk is not here yet: the stages of its fetch, since when, and because of whom.
 //!
-//! Read-only, for `explain`. A chunk whose page is missing is followed to that page, so a view has
-//! at most as many steps as the hash tree is high. Lists of nodes are bounded by [`NODES_MAX`].
+//! Read-only, for `explain`. If a chunk needs its page, the page is the next step. So a view has at
+//! most as many steps as the hash tree is high. Lists of nodes are bounded by [`NODES_MAX`].
 
 use super::Node;
 use super::images::Image;
@@ -37,7 +37,7 @@ pub struct ChunkView {
 /// A fetch under way.
 #[derive(Debug, Clone)]
 pub struct WaitView {
-    /// The stage.
+    /// See the table of [`crate::fetch::Fetches`].
     pub stage: Stage,
     /// Time in this stage.
     pub in_stage: Duration,
@@ -64,7 +64,7 @@ pub struct WaitView {
 /// A node that has a chunk, or is to have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderView {
-    /// The node.
+    /// A member, or a node that the map still has.
     pub node: NodeId,
     /// True for an origin.
     pub is_origin: bool,
@@ -75,7 +75,7 @@ pub struct HolderView {
 }
 
 impl Node {
-    /// What is known of a chunk, then of the page that it waits for, and so on. Empty if there is
+    /// The view of a chunk, then of the page that it waits for, and so on. Empty if there is
     /// no such image or chunk.
     pub fn explain(&self, id: ImageId, chunk: Chunk) -> Vec<ChunkView> {
         let Some(image) = self.images.get(&id) else { return Vec::new() };

@@ -83,7 +83,7 @@ impl Node {
         // The pace of an upstream whose speed is known needs no explanation.
         let is_known = self.announced_speed(peer).is_known();
         let waits = self.peers.owed(peer) > 0 && !is_known && !image.map.origins().contains(&peer);
-        if !waits || self.speed.is_measured() || !self.probes.is_due(now) {
+        if !waits || self.speed.announced().is_known() || !self.probes.is_due(now) {
             return;
         }
         let of_peer = self.probes.latest.iter().filter(|(node, of, _)| (*node, *of) == (peer, image.number));

@@ -1,7 +1,7 @@
 //! A limit of traffic in one direction: a rate, and other rates at times of the day.
 //!
-//! Pure: a time of day in, a rate out. `500M` is a rate for all day; `500M,08:00-18:00=50M` has
-//! another one in a window; `none` is no limit. Windows go past midnight if they end before they
+//! Pure: a time of day in, a rate out. `500M` is a rate for all day. `500M,08:00-18:00=50M` has
+//! another one in a window. `none` is no limit. Windows go past midnight if they end before they
 //! begin, and never overlap.
 
 use crate::limits::local_time::DAY;

@@ -1,4 +1,4 @@
-//! The doctor on hosts of a lab: what is broken there is found and mended, and a bundle has no keys.
+//! The doctor on hosts of a lab: faults are found and mended, and a bundle has no keys.
 
 use serde_json::Value;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn a_bundle_has_everything_but_keys() -> Outcome {
     for word in words {
         assert!(!text.contains(&word[..16]) && !text.contains(&word[word.len() - 16..]), "a part of a key");
     }
-    // What is there is not overwritten.
+    // An existing file is not overwritten.
     assert!(!make(&bundle)?.status.success());
     if have(&[Need::Tool("tar")]) {
         let listed = run(Command::new("tar").arg("-tf").arg(&bundle))?;

@@ -14,7 +14,7 @@ use vfield_lab::{Daemon, Lab, daemon};
 /// Bytes a second; a transfer of [`IMAGE_BYTES`] takes some seconds.
 const LIMIT: f64 = 10e6;
 const IMAGE_BYTES: u64 = 32 * MIB + 777;
-/// What is measured: bytes at the beginning are those of the greeting, and of credit.
+/// The measured part: bytes at the beginning are those of the greeting, and of credit.
 const FROM_BYTES: u64 = 4 * MIB;
 const TO_BYTES: u64 = 28 * MIB;
 /// A busy machine falls behind its limit. Above it nothing is forgiven but the accuracy that the
@@ -101,8 +101,8 @@ fn a_limit_changes_while_bytes_go() -> Outcome {
     Ok(())
 }
 
-/// Four nodes read the whole image through one limited node: none asks twice for what is on its
-/// way, and none takes it for a bad one.
+/// Four nodes read the whole image through one limited node. None asks twice for a chunk that is on
+/// its way, and none takes the limited node for a bad one.
 #[test]
 fn peers_take_a_limited_node_for_a_slow_link() -> Outcome {
     let image_bytes = 8 * MIB + 777;

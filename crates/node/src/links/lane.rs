@@ -285,7 +285,7 @@ impl Lane {
         }
     }
 
-    /// The most urgent priority of what is in flight.
+    /// The most urgent priority of the requests in flight.
     fn priority(&self) -> Priority {
         let state = self.state();
         state.in_flight.values().map(|ask| ask.priority).min().unwrap_or(Priority::Demand)
