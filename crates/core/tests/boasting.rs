@@ -125,7 +125,7 @@ impl Bench {
                 match output {
                     Output::Datagram(to, bytes) => datagrams.push((identity(ME).addr, to, bytes)),
                     Output::Request { request, chunk, .. } if (self.holes_from..DATA).contains(&chunk.0) => {
-                        let zeros = vec![chunk.0..DATA];
+                        let zeros = std::iter::once(chunk.0..DATA).collect();
                         self.node.handle(self.now, Input::Found { image: IMAGE, chunks: Vec::new(), zeros });
                         self.node.handle(self.now, Input::Lost(request));
                     }
