@@ -28,7 +28,7 @@ const fn check(name: &'static str, about: &'static str, find: fn(&Facts) -> Vec<
 }
 
 /// All checks, in the order of the document.
-pub const CHECKS: [Check; 31] = [
+pub const CHECKS: [Check; 32] = [
     check("link-speed", "negotiated rate below what both sides offer, or below 1 Gbit/s", links::speed),
     check("link-duplex", "half duplex", links::duplex),
     check("link-errors", "damaged packets: a bad cable or port", links::errors),
@@ -57,6 +57,7 @@ pub const CHECKS: [Check; 31] = [
     check("governor", "a processor clock that saves power", machine::governor),
     check("clocksource", "a clock that is slow to read", machine::clocksource),
     check("memory", "stores that do not fit into the free memory, or are swapped", machine::memory),
+    check("pressure", "programs that wait for a processor", machine::pressure),
     check("descriptors", "fewer open files than a node's connections need", machine::descriptors),
     check("numa", "an interface on one of several NUMA nodes", machine::numa),
     check("members", "members that cannot be reached, slow links, limits that hold reads back", field::members),

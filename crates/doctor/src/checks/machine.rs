@@ -6,6 +6,8 @@ use vfield_console::values::size::human;
 
 /// Open files that a daemon asks for: as many as its connections may be.
 const DESCRIPTORS: u64 = 8192;
+/// Share of a minute in which something waits for a processor that readers notice, in percent.
+const PRESSURE_PERCENT: f64 = 20.0;
 /// Clocks that are read without a system call.
 const QUICK: [&str; 5] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen"];
 
@@ -83,13 +85,15 @@ pub(super) fn memory(facts: &Facts) -> Vec<Finding> {
             found.push(finding.typed("give the daemon's unit MemorySwapMax=0, or less --store", ""));
         }
     }
-    if let Some(pressure) = facts.machine.cpu_pressure.filter(|share| *share > 20.0) {
-        let fact = format!("in {pressure:.0} % of the last minute something waited for a processor");
-        let costs = "reads wait as long for their daemon".to_owned();
-        let command = "cat /proc/pressure/cpu; give the daemon's unit CPUWeight=1000".to_owned();
-        found.push(Finding::new("memory", Weight::Slow, fact, costs).typed(command, ""));
-    }
     found
+}
+
+pub(super) fn pressure(facts: &Facts) -> Vec<Finding> {
+    let Some(share) = facts.machine.cpu_pressure.filter(|share| *share > PRESSURE_PERCENT) else { return Vec::new() };
+    let fact = format!("in {share:.0} % of the last minute something waited for a processor");
+    let costs = "reads wait as long for their daemon".to_owned();
+    let command = "cat /proc/pressure/cpu; give the daemon's unit CPUWeight=1000".to_owned();
+    vec![Finding::new("pressure", Weight::Slow, fact, costs).typed(command, "take the line away")]
 }
 
 pub(super) fn descriptors(facts: &Facts) -> Vec<Finding> {
