@@ -14,8 +14,8 @@ use crate::speed::{Meter, Shown, Speed, Transit, Window};
 use crate::standing::{Standing, whole_within};
 use crate::time::Time;
 use crate::tuning::{
-    BACKOFF, BEGINNINGS, BROKEN_RETRY, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, LAGGARD, LATE_ALONE,
-    LOOKS, OWN_FAULT, PEER_DELAY, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALL_RETRY,
+    BACKOFF, BEGINNINGS, BROKEN_RETRY, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, IDLE_WINDOWS, LAGGARD,
+    LATE_ALONE, LOOKS, OWN_FAULT, PEER_DELAY, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALL_RETRY,
 };
 use crate::wire::Priority;
 use std::collections::BTreeMap;
@@ -24,10 +24,6 @@ use std::time::Duration;
 /// Most remembered peers. Beyond it, liars whose ban has ended are forgotten. A liar may choose new
 /// ids freely.
 const PEERS_MAX: usize = 4096;
-/// Windows in a row in which a link has to be idle before that is shown. A room that is switched on
-/// has two while its chain forms. With one, ten equal machines that read 64 MiB lost 1.6 % to
-/// probes. Each more costs a room with a slow machine 0.2 s.
-const IDLE_WINDOWS: u32 = 3;
 /// Steps by which the speed of a peer's answers has to change before it is told so again.
 const TOLD_STEPS: u8 = 4;
 /// Time after which it is told so in any case: the other side forgets measurements after a second.
