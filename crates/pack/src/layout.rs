@@ -82,6 +82,7 @@ pub fn lay(
         needs: (0..count).map(|place| Need::of(listing, place, chunk_size.bytes())).collect(),
         drafts: vec![Draft::default(); count],
         chunk_blocks: chunk_size.bytes() / BLOCK_BYTES,
+        areas: Vec::new(),
     };
     let metadata_blocks = match earlier {
         Some((earlier, likeness)) => work.like(earlier, likeness)?,
@@ -95,6 +96,8 @@ struct Work<'a> {
     needs: Vec<Need>,
     drafts: Vec<Draft>,
     chunk_blocks: u64,
+    /// The metadata areas of the earlier image, in slots, ascending and apart.
+    areas: Vec<Run>,
 }
 
 impl Work<'_> {
@@ -130,8 +133,8 @@ impl Work<'_> {
     fn like(&mut self, earlier: &Earlier, likeness: &Likeness) -> Result<u64, PackError> {
         let metadata_blocks = earlier.metadata_bytes / BLOCK_BYTES;
         let (mut taken_slots, mut taken) = (slots::claims(), Claims::default());
-        let areas = self.areas(earlier, metadata_blocks);
-        for area in &areas {
+        self.areas = self.areas(earlier, metadata_blocks);
+        for area in &self.areas {
             taken.claim(Run { start: area.start / SLOTS_PER_BLOCK, blocks: area.blocks / SLOTS_PER_BLOCK });
         }
         // Contents that may be equal go first. Then all that fit, and those that may grow last.
@@ -147,7 +150,7 @@ impl Work<'_> {
         }
         let changed = self.changed_chunks(earlier, likeness);
         let is_changed = |chunk: u64| changed.get(chunk as usize).copied().unwrap_or(true);
-        let mut slots = Slots::new(&taken_slots, &areas);
+        let mut slots = Slots::new(&taken_slots, &self.areas);
         let mut space = Some(Space::new(&taken, self.chunk_blocks, is_changed));
         for place in 0..self.drafts.len() {
             let parent = self.drafts[self.listing.listed()[place].parent].body.map_or(0, |body| body.start);
@@ -191,6 +194,12 @@ impl Work<'_> {
         areas
     }
 
+    /// True if a run of slots lies in one of the metadata areas: a longer one may reach beyond.
+    fn is_metadata(&self, run: Run) -> bool {
+        let behind = self.areas.partition_point(|area| area.start <= run.start);
+        behind > 0 && run.end() <= self.areas[behind - 1].end()
+    }
+
     /// Keeps the blocks of an inode's contents if they fit as `fit` says.
     fn keep_blocks(
         &mut self,
@@ -215,7 +224,7 @@ impl Work<'_> {
         let run = Run { start: old.start, blocks };
         let kept = if self.is_directory(place) {
             let run = Run { start: run.start * SLOTS_PER_BLOCK, blocks: run.blocks * SLOTS_PER_BLOCK };
-            taken_slots.claim(run)
+            self.is_metadata(run) && taken_slots.claim(run)
         } else {
             taken.claim(run)
         };
@@ -245,7 +254,7 @@ impl Work<'_> {
         };
         let bytes = need.head_bytes + if beside { contents } else { 0 };
         let run = Run { start: earlier.spot(id).body.start, blocks: slots(bytes) };
-        if slots::is_placed_well(run) && taken.claim(run) {
+        if slots::is_placed_well(run) && self.is_metadata(run) && taken.claim(run) {
             let draft = &mut self.drafts[place];
             draft.body = Some(run);
             draft.apart |= !beside && contents > 0;

@@ -31,6 +31,28 @@ fn everything_of_a_directory_comes_back() {
 }
 
 #[test]
+fn access_lists_come_back() {
+    if !can_run(&["fsck.erofs"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let source = desk.directory("source");
+    fs::write(source.join("file"), "contents").expect("a file");
+    // Version 2, and then tag, permissions and number of each: owner, user 1000, group, mask, all.
+    let entries = [(1_u16, 6_u16, u32::MAX), (2, 7, 1000), (4, 4, u32::MAX), (0x10, 7, u32::MAX), (0x20, 4, u32::MAX)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, number) in entries {
+        list.extend([&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &number.to_le_bytes()].concat());
+    }
+    for (path, name) in [("file", "system.posix_acl_access"), ("", "system.posix_acl_default")] {
+        let set = rustix::fs::lsetxattr(source.join(path), name, &list, rustix::fs::XattrFlags::empty());
+        set.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    desk.pack(&source, "image", None);
+    assert_same(&source, desk.mount("image").path());
+}
+
+#[test]
 fn an_empty_directory_is_an_image() {
     if !can_run(&["fsck.erofs"]) {
         return;

@@ -42,7 +42,7 @@ fn two_versions_are_mounted_without_their_origin() -> Outcome {
     assert!(said.contains("new: "), "{said}");
 
     let mut origin = vfield.serve(lab.host(0), &[&at("1.erofs"), &at("2.erofs")]).ready()?;
-    let images = ["--image", "1.erofs", "--image", "2.erofs"];
+    let images = ["--image", "1.erofs", "--image", "2.erofs", "--join-boost", "9"];
     let node = vfield.join(lab.host(1), origin.addr()).args(&images).store("all").mounted(true).ready()?;
     node.wait("filled", SOON)?;
     node.wait("covered", SOON)?;
