@@ -14,7 +14,7 @@ use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Lab, LabError, client};
+use vfield_lab::{Daemon, Lab, LabError, client, wait_until};
 
 /// Length of the images here: one page of hashes, which is the top.
 const BYTES: u64 = 4 * MIB;
@@ -101,6 +101,22 @@ fn a_name_is_not_given_to_who_spoke_last() -> Outcome {
     for fact in [&real[..12], &false_id[..12], &other.addr().to_string(), "--image disk.img="] {
         assert!(said.contains(fact), "{fact} is not in: {said}");
     }
+    // The origin has called the liar's address meanwhile. The process there speaks for itself, and
+    // until its own claim has come nobody makes that one.
+    // All three know of each other then, and of the two images.
+    let daemons = [&field.origin, &field.nodes[0], &other];
+    let ids =
+        daemons.iter().map(|daemon| Ok(daemon.status()?["node"].clone())).collect::<Result<Vec<_>, LabError>>()?;
+    let knows = |status: Value| {
+        let live = |id: &Value| {
+            let is_live = |node: &Value| node["id"] == *id && node["state"] != "suspect";
+            status["nodes"].as_array().is_some_and(|nodes| nodes.iter().any(is_live))
+        };
+        ids.iter().all(live) && status["images"][0]["namesakes"].as_array().is_some_and(|of| !of.is_empty())
+    };
+    wait_until("the other process makes the claim itself", NEWS, || {
+        daemons.iter().all(|daemon| daemon.status().is_ok_and(knows))
+    })?;
     assert!(refused(&field, &[])?.contains(&false_id[..12]), "without a wish it cannot choose");
     reads(&field, &["--image", &format!("disk.img={}", &real[..12])], "disk.img", &field.image)?;
     reads(&field, &["--image", &real], "", &field.image)?;
