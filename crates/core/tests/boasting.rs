@@ -1,16 +1,17 @@
 //! A member with false claims: its store counts once it was seen to hold them, and no more once it
 //! was caught.
 
+mod one_origin;
 mod signed;
 
+use one_origin::{IMAGE, ME, ORIGIN, identity};
 use signed::{alive, keys, signed};
-use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
 use vfield_core::fetch::{RequestId, Token};
-use vfield_core::identity::{Identity, NodeId, Zone};
-use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::identity::NodeId;
+use vfield_core::image::{Geometry, Header};
 use vfield_core::inquiry::Purpose;
 use vfield_core::membership::Member;
 use vfield_core::node::{ImageConfig, Input, Node, Output};
@@ -22,19 +23,11 @@ use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::Refusal;
 
-const IMAGE: ImageId = ImageId([7; 32]);
 const DATA: u64 = 600;
-const ORIGIN: NodeId = NodeId(1);
-const ME: NodeId = NodeId(2);
 const BOASTER: NodeId = NodeId(3);
 
 fn header() -> Header {
     Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header")
-}
-
-fn identity(node: NodeId) -> Identity {
-    let addr = SocketAddr::from(([198, 18, 0, node.0 as u8], 4000));
-    Identity { addr, node, generation: 1, zone: Zone::default() }
 }
 
 fn member(node: NodeId) -> Member {

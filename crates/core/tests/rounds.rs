@@ -1,70 +1,34 @@
 //! A chunk that all refuse is requested again after pauses that grow. News does not shorten them.
 
+mod one_origin;
 mod signed;
 
-use signed::{alive, keys, signed};
-use std::net::SocketAddr;
+use one_origin::{IMAGE, origin_says};
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
-use vfield_core::config::Config;
 use vfield_core::fetch::{Asker, Beneficiary, ConnectionId, Fetch, Token};
-use vfield_core::identity::{Identity, NodeId, Zone};
-use vfield_core::image::{Header, ImageId};
-use vfield_core::node::{ImageConfig, Input, Node, Output};
-use vfield_core::placement::{Arc, Filled};
+use vfield_core::image::Header;
+use vfield_core::node::{Input, Output};
 use vfield_core::reach::Reach;
-use vfield_core::record::{Record, Subject};
-use vfield_core::signing::Signature;
-use vfield_core::snapshot::Snapshot;
 use vfield_core::time::Time;
 use vfield_core::wire::{Priority, Refusal};
 
-const IMAGE: ImageId = ImageId([7; 32]);
-const ORIGIN: NodeId = NodeId(1);
-const ME: NodeId = NodeId(2);
-
 fn header() -> Header {
     Header::new(600 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 600).expect("a header")
-}
-
-fn identity(node: NodeId) -> Identity {
-    let addr = SocketAddr::from(([198, 18, 0, node.0 as u8], 4000));
-    Identity { addr, node, generation: 1, zone: Zone::default() }
-}
-
-/// What a member says of itself: that it is an origin.
-fn says(version: u64) -> Input {
-    let record = signed(Record {
-        node: ORIGIN,
-        version,
-        progress: 0,
-        subject: Subject { image: IMAGE, names: "image".into(), header: header().encode() }.into(),
-        origin: true,
-        arc: Arc::default(),
-        filled: Filled::default(),
-        leaving: false,
-        signature: Signature::default(),
-    });
-    let members = vec![alive(identity(ORIGIN))];
-    Input::Learned { from: ORIGIN, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
 }
 
 /// The member refuses each request, and says something new every 50 ms. Pauses of 10 ms that double
 /// up to half a second make about thirty rounds in ten seconds.
 #[test]
 fn a_member_that_makes_news_is_not_asked_more_often_than_others() {
-    let mut now = Time::after_start(Duration::from_secs(1));
-    let mut node = Node::new(identity(ME), keys(ME), Config::default(), 2, now);
-    node.handle(now, says(1));
-    let (id, names) = (IMAGE, "image".into());
-    node.add_image(now, ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None });
+    let (mut node, mut now) = one_origin::joined(header());
     node.handle(now, Input::Read { token: Token(1), image: IMAGE, chunks: 0..1 });
     let (end, mut asked, mut version) = (now + Duration::from_secs(10), 0, 1);
     while now < end {
         now = now + Duration::from_millis(10);
         if now.since_start().as_millis().is_multiple_of(50) {
             version += 1;
-            node.handle(now, says(version));
+            node.handle(now, origin_says(header(), version));
         }
         node.handle(now, Input::Wake);
         while let Some(output) = node.poll() {

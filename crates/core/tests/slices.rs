@@ -1,53 +1,23 @@
 //! Short reads ask for slices; a slice that fails becomes a read of the whole chunk.
 
+mod one_origin;
 mod signed;
 
-use signed::{alive, keys, signed};
-use std::net::SocketAddr;
+use one_origin::{IMAGE, ORIGIN};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
-use vfield_core::config::Config;
 use vfield_core::fetch::{RequestId, Token};
-use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
-use vfield_core::placement::{Arc, Filled};
-use vfield_core::record::{Record, Subject};
-use vfield_core::signing::Signature;
 use vfield_core::slice::{Groups, Slice};
-use vfield_core::snapshot::Snapshot;
 use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::Refusal;
 
-const IMAGE: ImageId = ImageId([7; 32]);
-const ORIGIN: NodeId = NodeId(1);
-const ME: NodeId = NodeId(2);
-
 /// Two pages below the top one.
 fn header() -> Header {
     Header::new(3000 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 3000).expect("a header")
-}
-
-fn identity(node: NodeId) -> Identity {
-    let addr = SocketAddr::from(([198, 18, 0, node.0 as u8], 4000));
-    Identity { addr, node, generation: 1, zone: Zone::default() }
-}
-
-fn origins_record() -> Input {
-    let record = signed(Record {
-        node: ORIGIN,
-        version: 1,
-        progress: 0,
-        subject: Subject { image: IMAGE, names: "image".into(), header: header().encode() }.into(),
-        origin: true,
-        arc: Arc::default(),
-        filled: Filled::default(),
-        leaving: false,
-        signature: Signature::default(),
-    });
-    let members = vec![alive(identity(ORIGIN))];
-    Input::Learned { from: ORIGIN, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
 }
 
 /// A node without a store, in a field with one origin.
@@ -59,11 +29,7 @@ struct Joined {
 impl Joined {
     /// It has the top page.
     fn new() -> Self {
-        let now = Time::after_start(Duration::from_secs(1));
-        let mut node = Node::new(identity(ME), keys(ME), Config::default(), 2, now);
-        node.handle(now, origins_record());
-        let (id, names) = (IMAGE, "image".into());
-        node.add_image(now, ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None });
+        let (node, now) = one_origin::joined(header());
         let mut joined = Self { node, now };
         let top = Geometry::new(header()).top();
         joined.node.handle(joined.now, Input::Found { image: IMAGE, chunks: vec![top], zeros: Vec::new() });
