@@ -1,6 +1,7 @@
 //! A field of real processes: one origin, some nodes, an image, each on a host of its own.
 
 use crate::Failed;
+use crate::liar::{self, Twist};
 use crate::program::vfield;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -78,6 +79,22 @@ impl Field {
             field.nodes.push(node);
         }
         Ok(field)
+    }
+
+    /// An origin and one member that has everything and whose answers are twisted, on so many hosts
+    /// of loopback. The member is known by an address of the last host, which is returned.
+    ///
+    /// # Errors
+    /// If one does not start, or the member is not filled in time.
+    pub fn beside_liar(hosts: usize, image_bytes: u64, twist: Twist) -> Result<(Self, SocketAddr), Failed> {
+        let lab = Lab::loopback(hosts)?;
+        let front = lab.host(hosts - 1).addr();
+        liar::twist(front, lab.host(1).addr(), twist)?;
+        let mut field = Self::on(lab, Plan { image_bytes, ..Plan::default() })?;
+        let liar = field.join(0, field.origin.addr(), "all").args(&["--advertise", &front.to_string()]).ready()?;
+        field.nodes.push(liar);
+        field.nodes[0].wait("filled", daemon::FILL_LIMIT)?;
+        Ok((field, front))
     }
 
     /// One more node to be started, eager to fill.

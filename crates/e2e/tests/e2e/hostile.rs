@@ -84,14 +84,8 @@ fn a_lying_peer_is_blamed_and_the_bytes_are_right() -> Outcome {
     }
     // The liar is an honest node with a falsifier on the way from it; all are told the falsifier's
     // address.
-    let lab = Lab::loopback(5)?;
-    let front = lab.host(4).addr();
-    liar::twist(front, lab.host(1).addr(), Twist::Flip)?;
-    let mut field = Field::on(lab, Plan { image_bytes: 16 * MIB, ..Plan::default() })?;
+    let (mut field, front) = Field::beside_liar(5, 16 * MIB, Twist::Flip)?;
     let through = field.origin.addr();
-    let liar = field.join(0, through, "all").args(&["--advertise", &front.to_string()]).ready()?;
-    field.nodes.push(liar);
-    field.nodes[0].wait("filled", daemon::FILL_LIMIT)?;
     let blames = |field: &Field, node: usize, innocent: &[SocketAddr]| -> Outcome {
         let status = field.nodes[node].status()?;
         assert_eq!(state_of(&status, front).as_deref(), Some("blamed"), "the liar is blamed: {status:#}");

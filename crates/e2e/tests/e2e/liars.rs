@@ -10,22 +10,16 @@ use vfield_e2e::bully::{self, Name};
 use vfield_e2e::field::{Field, NEWS, Plan, live, state_of};
 use vfield_e2e::liar::{self, Twist};
 use vfield_e2e::program::vfield;
+use vfield_lab::Lab;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
-use vfield_lab::{Lab, daemon};
 
 /// An origin, a member that has everything and whose answers are twisted, and one that reads
 /// everything; what the last then says of itself. The liar is asked first, since its store is full
 /// and origins are spared.
 fn read_beside(twist: Twist) -> Result<(Field, Value), vfield_e2e::Failed> {
-    let lab = Lab::loopback(4)?;
-    let front = lab.host(3).addr();
-    liar::twist(front, lab.host(1).addr(), twist)?;
-    let mut field = Field::on(lab, Plan { image_bytes: 16 * MIB + 77, ..Plan::default() })?;
+    let (mut field, _) = Field::beside_liar(4, 16 * MIB + 77, twist)?;
     let through = field.origin.addr();
-    let liar = field.join(0, through, "all").args(&["--advertise", &front.to_string()]).ready()?;
-    field.nodes.push(liar);
-    field.nodes[0].wait("filled", daemon::FILL_LIMIT)?;
     let reader = field.join(1, through, "0").ready()?;
     field.nodes.push(reader);
     field.compare(&[0])?;
@@ -74,12 +68,7 @@ fn a_store_that_holds_nothing_does_not_let_the_origin_leave() -> Outcome {
     if !have(&[]) {
         return Ok(());
     }
-    let lab = Lab::loopback(4)?;
-    let front = lab.host(3).addr();
-    liar::twist(front, lab.host(1).addr(), Twist::Deny)?;
-    let field = Field::on(lab, Plan { image_bytes: 16 * MIB + 77, ..Plan::default() })?;
-    let liar = field.join(0, field.origin.addr(), "all").args(&["--advertise", &front.to_string()]).ready()?;
-    liar.wait("filled", daemon::FILL_LIMIT)?;
+    let (field, _) = Field::beside_liar(4, 16 * MIB + 77, Twist::Deny)?;
     let announced = |status: &Value| status["images"][0]["coverage"] == 1.0;
     field.origin.wait_status("the origin hears that it is full", NEWS, announced)?;
     let left = field.origin.ask_to(&["leave", "--timeout", "2s"]).output()?;

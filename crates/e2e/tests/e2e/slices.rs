@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::field::{Field, Plan, state_of};
-use vfield_e2e::liar::{self, Twist};
+use vfield_e2e::liar::Twist;
 use vfield_e2e::program::vfield;
 use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Lab, daemon, wait_until};
+use vfield_lab::{Daemon, Lab, wait_until};
 use vfield_measure::storm::nbd::{Client, Target};
 
 /// The page of a kernel, and the block of most file systems.
@@ -77,14 +77,8 @@ fn slices_come_under_seal() -> Outcome {
 /// the origin, and the liar is blamed.
 #[test]
 fn a_wrong_slice_is_never_read() -> Outcome {
-    let lab = Lab::loopback(4)?;
-    let front = lab.host(3).addr();
-    liar::twist(front, lab.host(1).addr(), Twist::Flip)?;
-    let mut field = Field::on(lab, Plan { image_bytes: IMAGE_BYTES, ..Plan::default() })?;
+    let (mut field, front) = Field::beside_liar(4, IMAGE_BYTES, Twist::Flip)?;
     let through = field.origin.addr();
-    let liar = field.join(0, through, "all").args(&["--advertise", &front.to_string()]).ready()?;
-    field.nodes.push(liar);
-    field.nodes[0].wait("filled", daemon::FILL_LIMIT)?;
     let reader = field.join(1, through, "0").ready()?;
     field.nodes.push(reader);
     // To ask for its status would begin spot checks, which find the liar too.
