@@ -4,7 +4,8 @@
 //! when it is written for the first time: 3.3 s for each GB on one such machine, where the kernel
 //! itself takes 0.4 s. Cold stores are all such pages, and machines of a real field do not share a
 //! host. So as much as the stores will take is written before the start, and given back to the
-//! kernel piece by piece as the stores grow, which takes it again before the host asks for it.
+//! kernel piece by piece as stores and buffers grow, which takes it again before the host asks for
+//! it.
 
 use super::meter::meminfo_bytes;
 use super::plan::{Plan, System};
@@ -19,7 +20,7 @@ use vfield_lab::LabError;
 
 /// Beside stores: sockets' buffers, and what daemons themselves need.
 const BYTES_PER_HOST: u64 = 24 << 20;
-/// So much more is given back than stores have taken: what they take until it is looked at again,
+/// So much more is given back than nodes have taken: what they take until it is looked at again,
 /// and what others take.
 const AHEAD_BYTES: u64 = 256 << 20;
 /// How often it is looked at.
@@ -36,7 +37,7 @@ pub(super) struct Memory(
 
 impl Memory {
     /// Writes as much as the nodes will, or three quarters of what this machine has; from now on it
-    /// follows the stores.
+    /// follows what they take.
     ///
     /// # Errors
     /// If there is no memory file to be had.
@@ -51,10 +52,9 @@ impl Memory {
         let file = file.map_err(LabError::at(Path::new("a memory file")))?;
         let (end, ended) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            // Memory files are counted together: this one shrinks as others grow.
-            let (others, mut given) = (meminfo_bytes("Shmem").saturating_sub(bytes), 0);
+            let (others, mut given) = (in_use_bytes().saturating_sub(bytes), 0);
             while given < bytes && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let taken = (meminfo_bytes("Shmem") + given).saturating_sub(bytes + others);
+                let taken = (in_use_bytes() + given).saturating_sub(bytes + others);
                 let due = (taken + AHEAD_BYTES).min(bytes);
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 if due > given && fallocate(&file, mode, given, due - given).is_ok() {
@@ -64,6 +64,12 @@ impl Memory {
         });
         Ok(Self(Some((end, thread))))
     }
+}
+
+/// Bytes of all memory files, and of what processes have for themselves. The held file is one of
+/// them: it shrinks as stores and buffers grow.
+fn in_use_bytes() -> u64 {
+    meminfo_bytes("Shmem") + meminfo_bytes("AnonPages")
 }
 
 impl Drop for Memory {
