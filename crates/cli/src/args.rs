@@ -173,6 +173,9 @@ pub struct ServeOptions {
     /// Chunk size, a power of two from 16K to 1M [default: 64K]
     #[arg(long, value_name = "SIZE")]
     pub chunk_size: Option<Size>,
+    /// Hash the files even if their kept hashes are still right, and keep them anew
+    #[arg(long)]
+    pub rehash: bool,
     /// Members of an existing field to join instead of starting a field
     #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname)]
     pub join: Vec<Address>,

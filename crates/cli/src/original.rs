@@ -79,8 +79,17 @@ fn read(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 /// Modern options without a value.
-const FLAGS: [&str; 8] =
-    ["--json", "--verbose", "--quiet", "--help", "--version", "--no-pool", "--no-parallel", "--no-read-ahead"];
+const FLAGS: [&str; 9] = [
+    "--json",
+    "--verbose",
+    "--quiet",
+    "--help",
+    "--version",
+    "--rehash",
+    "--no-pool",
+    "--no-parallel",
+    "--no-read-ahead",
+];
 
 fn modern(program: &OsStr, typed: Typed) -> Result<Vec<OsString>, Failure> {
     let mut line = vec![program.to_owned()];

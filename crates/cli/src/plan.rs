@@ -51,7 +51,7 @@ const RETRY_AT_TERMINAL: Duration = Duration::from_secs(5);
 /// What `vfield serve` is to do.
 pub fn serve(options: ServeOptions) -> Result<Plan, Failure> {
     let (bootstrap, warnings) = resolve_members(&options.join, Vec::new())?;
-    let serve = files(&options)?;
+    let (serve, rehash) = (files(&options)?, options.rehash);
     let listen = match &options.daemon.listen {
         Some(address) => listen_at(address, "--listen")?,
         None => default_serve_listen(&bootstrap)?,
@@ -71,7 +71,7 @@ pub fn serve(options: ServeOptions) -> Result<Plan, Failure> {
         join_boost: JoinBoost::DEFAULT,
         ..node(&options.daemon, listen, any_port, bootstrap)?
     };
-    with(warnings, plan(node, options.daemon, false)?)
+    with(warnings, Plan { rehash, ..plan(node, options.daemon, false)? })
 }
 
 /// What `vfield join` is to do.
@@ -145,6 +145,7 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
         key_files,
         admission,
         allow_rollback,
+        rehash: false,
         control,
         sandbox,
         root,
@@ -325,7 +326,7 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
             return Err(Failure::usage(fact).hint("give each its own --name, in the order of the files"));
         }
         let proof = signature::beside(path)?;
-        serve.push(ServeConfig { path: path.clone(), file: None, name: Some(name), chunk_size, proof });
+        serve.push(ServeConfig { path: path.clone(), file: None, name: Some(name), chunk_size, proof, kept: None });
     }
     Ok(serve)
 }

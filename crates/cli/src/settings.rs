@@ -41,6 +41,7 @@ pub struct Settings {
     file: OneOrMany<PathBuf>,
     name: OneOrMany<ImageName>,
     chunk_size: Option<Size>,
+    rehash: bool,
     join: OneOrMany<Address>,
     image: OneOrMany<Wanted>,
     store: Option<Store>,
@@ -137,6 +138,7 @@ impl Settings {
         }
         fill(&mut options.join, &self.join);
         options.chunk_size = options.chunk_size.or(self.chunk_size);
+        options.rehash |= self.rehash;
         options.daemon = self.complete_daemon(options.daemon);
         options
     }

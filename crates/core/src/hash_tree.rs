@@ -6,6 +6,10 @@
 //! its place, and a chunk that was never added is all zeros. Origins and stores use it. It holds no
 //! data, and does not check the top page: [`ImageId::of`] does.
 
+mod assembly;
+
+pub use assembly::{Assembly, NotTheTree};
+
 use crate::chunk::{Chunk, ChunkSize, HASH_BYTES};
 use crate::hex::write_hex;
 use crate::image::{BadHeader, Geometry, Header, ImageId};
@@ -285,6 +289,11 @@ impl HashTree {
             }
         }
         (at.min(end), zero)
+    }
+
+    /// The pages it holds, in ascending order of their numbers: the top page comes last.
+    pub fn pages(&self) -> impl DoubleEndedIterator<Item = (Chunk, &Bytes)> {
+        self.pages.iter().map(|(number, page)| (Chunk(*number), page))
     }
 
     /// Bytes of the pages it holds.

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use vfield_core::chunk::{Chunk, ChunkSize, HASH_BYTES};
-use vfield_core::hash_tree::{Hash, HashTree, TreeBuilder, ZeroHashes, hash_chunk, verify, zero_children};
+use vfield_core::hash_tree::{
+    Assembly, Hash, HashTree, NotTheTree, TreeBuilder, ZeroHashes, hash_chunk, verify, zero_children,
+};
 use vfield_core::image::{Geometry, Header, ImageId};
 
 /// A tree as the design says it, from all bytes: every level's pages, cut from one list of hashes.
@@ -181,4 +183,62 @@ fn hash_of_another_place_is_found_by_verification() {
     assert!(!verify(&tree.hash(Chunk(0)), &image[..16383]));
     assert_eq!(Hash::in_page(&[0; 64], 2), None);
     assert_eq!(Hash::in_page(&[0; 64], usize::MAX), None);
+}
+
+/// The pages of a tree from the top down, as they are kept.
+fn kept(tree: &HashTree) -> Vec<(u64, Vec<u8>)> {
+    tree.pages().rev().map(|(page, bytes)| (page.0, bytes.to_vec())).collect()
+}
+
+fn assemble(id: ImageId, header: Header, pages: &[(u64, Vec<u8>)]) -> Result<HashTree, NotTheTree> {
+    let mut assembly = Assembly::new(id, header);
+    pages.iter().try_for_each(|(number, bytes)| assembly.add(*number, bytes.clone().into()))?;
+    assembly.finish()
+}
+
+proptest! {
+    #[test]
+    fn a_tree_is_put_together_again_from_its_pages_and_from_no_others(
+        length in 1usize..40 * 512 * 1024,
+        marks in prop::collection::vec((any::<usize>(), 1u8..), 0..6),
+        (page, place, change) in (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1u8..),
+    ) {
+        let bytes = image(length, &marks);
+        let (header, id, tree) = build(&bytes, small(), false, false);
+        let pages = kept(&tree);
+        let again = assemble(id, header, &pages).expect("its own pages");
+        prop_assert_eq!(kept(&again), pages.clone());
+        for chunk in (0..tree.geometry().chunks()).map(Chunk) {
+            prop_assert_eq!(again.hash(chunk), tree.hash(chunk));
+        }
+        // A byte of a page, a missing page, a page twice, another count.
+        let at = page.index(pages.len());
+        let mut changed = pages.clone();
+        let place = place.index(changed[at].1.len());
+        changed[at].1[place] ^= change;
+        prop_assert_eq!(assemble(id, header, &changed).err(), Some(NotTheTree::WrongPage(Chunk(pages[at].0))));
+        let mut gone = pages.clone();
+        gone.remove(at);
+        let needed = at > 0 || header.populated() > 0 || pages.len() == 1;
+        prop_assert_eq!(assemble(id, header, &gone).is_err(), needed);
+        let twice = [&pages[..=at], &pages[at..]].concat();
+        prop_assert_eq!(assemble(id, header, &twice).err(), Some(NotTheTree::NoPage(pages[at].0)));
+        let other = Header::new(header.length_bytes(), header.chunk_size(), header.populated() ^ 1);
+        if let Ok(other) = other {
+            let top = &pages[0].1;
+            let told = NotTheTree::Populated(other.populated(), header.populated());
+            prop_assert_eq!(assemble(ImageId::of(&other, top), other, &pages).err(), Some(told));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_page_takes_no_room() {
+    let (header, id, tree) = build(&image(1 << 20, &[(0, 1)]), small(), false, false);
+    let top = tree.geometry().top().0;
+    let assembly = Assembly::new(id, header);
+    for number in [0, tree.geometry().data_chunks() - 1, top + 1, u64::MAX] {
+        assert_eq!(assembly.length_of_next(number), Err(NotTheTree::NoPage(number)));
+    }
+    assert_eq!(assembly.length_of_next(top), Ok(64 * 32));
 }

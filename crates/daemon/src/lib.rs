@@ -26,6 +26,7 @@ mod rollback;
 mod sandbox;
 mod signals;
 mod start_error;
+mod trees;
 pub mod values;
 
 use crate::dashboard::Dashboard;
@@ -79,6 +80,7 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     let prepared = overlays::prepare(plan.overlay.clone())?;
     // The time zone is read at the first question.
     plan.node.limits = plan.limits.rates_at(minute_of_day());
+    trees::look(&mut plan, &console);
     let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;

@@ -37,6 +37,8 @@ pub struct Plan {
     pub admission: AdmissionFiles,
     /// True if an image may be older than one read under its name before.
     pub allow_rollback: bool,
+    /// True if files are hashed despite their kept hashes.
+    pub rehash: bool,
     /// The path of --control.
     pub control: Option<PathBuf>,
     /// How much is given up.

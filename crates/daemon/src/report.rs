@@ -216,6 +216,7 @@ const fn word(event: &Event) -> &'static str {
     match event {
         Event::Hashing { .. } => "hashing",
         Event::Published { .. } => "published",
+        Event::KeptTree { .. } => "kept_hashes",
         Event::Listening { .. } => "listening",
         Event::BootstrapFailed { .. } => "bootstrap_failed",
         Event::NoImages => "no_images",
@@ -244,6 +245,9 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::Published { image, id, size_bytes } => {
             Some(format!("sharing {image} ({})\n  image id {id}", human(*size_bytes)))
         }
+        Event::KeptTree { image, tree } => Some(format!(
+            "{image} is unchanged since its hashes were kept in {tree}; each chunk is compared when it is first read"
+        )),
         Event::Listening { addr } => Some(format!("listening on {addr}")),
         Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
         Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
@@ -325,6 +329,7 @@ fn tell_json(event: &Event) {
     match event {
         Event::Hashing { image, done_bytes, total_bytes } => tell!(image, done_bytes, total_bytes),
         Event::Published { image, id, size_bytes } => tell!(image, id, size_bytes),
+        Event::KeptTree { image, tree } => tell!(image, tree),
         Event::Listening { addr } => tell!(%addr),
         Event::BootstrapFailed { addr, why } => tell!(%addr, why),
         Event::NoImages => tell!(),

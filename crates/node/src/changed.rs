@@ -18,6 +18,19 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Watches the file of an image that this node serves, until it has changed.
 pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>) {
     let Some(origin) = image.source() else { return };
+    while !origin.is_compared() && origin.guard().is_leased() {
+        if let (OriginState::Changed { .. }, Some(tree)) = (origin.state(), origin.kept_tree()) {
+            image.tell_of_change();
+            driver.warn(format!(
+                "{} differs from its kept hashes in {}: what differs only nodes that hold it can deliver; serve the \
+                 file again to share what it has now",
+                origin.path().display(),
+                tree.display()
+            ));
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
     // Without a lease there is nobody to wait for: the value is true from the start.
     if origin.guard().broken().wait_for(|broken| *broken).await.is_err() {
         return;

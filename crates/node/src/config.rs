@@ -2,6 +2,7 @@
 
 use crate::keeper::Keeper;
 use crate::limits::Rates;
+use crate::origin::kept_tree::KeptTree;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -87,6 +88,8 @@ pub struct ServeConfig {
     pub chunk_size: ChunkSize,
     /// A signature of the image, for nodes that ask for one.
     pub proof: Option<Proof>,
+    /// The hashes of an earlier start, or room for those of this one. Only for a path.
+    pub kept: Option<Arc<KeptTree>>,
 }
 
 /// A user's way to name an image.

@@ -25,6 +25,13 @@ pub enum Event {
         /// Length of the image in bytes.
         size_bytes: u64,
     },
+    /// The file was not hashed: its hashes are those of an earlier start.
+    KeptTree {
+        /// Name of the image.
+        image: String,
+        /// The file with the hashes.
+        tree: String,
+    },
     /// The node accepts connections.
     Listening {
         /// The listening address.

@@ -8,28 +8,36 @@
 //! calls it, for publishing at start and for each chunk requested of this origin, and so do exports
 //! of the same node. It does not hold chunks (the store does) and never writes.
 //!
+//! If the hashes are those of an earlier start ([`kept_tree`]), a chunk is compared when it is read
+//! for the first time.
+//!
 //! Two cases remain unprotected. First, bytes that a local reader's socket still holds when the
 //! lease ends; [`guard`] says how long that is waited for. Second, a process that was stopped for
 //! longer than the kernel holds writers back (45 s), after it handed out a piece and before its
 //! bytes were taken.
 
 mod cache;
+mod comparison;
 mod file;
 pub mod guard;
 mod hashing;
 mod health;
+pub mod kept_tree;
 mod lease;
 mod read;
+pub mod tree_file;
 mod walk;
 mod watcher;
 
 use cache::Cache;
-pub use file::Moved;
+use comparison::Comparison;
 use file::{Fingerprint, SourceFile};
+pub use file::{Moved, Stamp};
 use guard::Guard;
 pub use hashing::Progress;
 use health::Health;
 pub use health::OriginState;
+use kept_tree::KeptTree;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -100,12 +108,15 @@ pub enum SourceError {
 pub struct Origin {
     file: SourceFile,
     published: Fingerprint,
+    stamp: Option<Stamp>,
     name: String,
     id: ImageId,
     tree: HashTree,
     guard: Arc<Guard>,
     health: Health,
     cache: Cache,
+    /// The chunks still to compare, if the tree is one of an earlier start.
+    comparison: Option<Comparison>,
 }
 
 impl Origin {
@@ -121,7 +132,20 @@ impl Origin {
         threads: NonZeroUsize,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, PublishError> {
-        Self::publish_file(SourceFile::open(path)?, name, chunk_size, threads, progress)
+        Self::publish_file(SourceFile::open(path)?, name, chunk_size, threads, None, progress)
+    }
+
+    /// The same with the hashes of an earlier start, if `kept` has those of this very file. Else it
+    /// hashes the file; [`KeptTree::keep`] then keeps the hashes.
+    pub fn publish_kept(
+        path: &Path,
+        name: Option<&str>,
+        chunk_size: ChunkSize,
+        threads: NonZeroUsize,
+        kept: &KeptTree,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Self, PublishError> {
+        Self::publish_file(SourceFile::open(path)?, name, chunk_size, threads, Some(kept), progress)
     }
 
     /// Publishes a file that the caller has opened, under the name of `path`.
@@ -133,7 +157,7 @@ impl Origin {
         threads: NonZeroUsize,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, PublishError> {
-        Self::publish_file(SourceFile::opened(file, path)?, name, chunk_size, threads, progress)
+        Self::publish_file(SourceFile::opened(file, path)?, name, chunk_size, threads, None, progress)
     }
 
     fn publish_file(
@@ -141,18 +165,25 @@ impl Origin {
         name: Option<&str>,
         chunk_size: ChunkSize,
         threads: NonZeroUsize,
+        kept: Option<&KeptTree>,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, PublishError> {
         let name = image_name(file.path(), name)?;
         // The lease comes before the first look at length and content.
         let guard = Guard::new(&file);
-        let before = file.fingerprint()?;
-        let (_, id, tree) = hashing::hash_file(&file, before.length_bytes, chunk_size, threads, progress)?;
-        if !guard.is_leased() && file.fingerprint()? != before {
-            return Err(PublishError::ChangedWhileHashing(file.path().to_owned()));
-        }
-        let cache = Cache::new(chunk_size);
-        Ok(Self { file, published: before, name, id, tree, guard, health: Health::default(), cache })
+        let (published, stamp) = (file.fingerprint()?, file.stamp());
+        let (id, tree, comparison) = match kept.and_then(|kept| kept.take(stamp)) {
+            Some((id, tree, comparison)) => (id, tree, Some(comparison)),
+            None => {
+                let (_, id, tree) = hashing::hash_file(&file, published.length_bytes, chunk_size, threads, progress)?;
+                if !guard.is_leased() && file.fingerprint()? != published {
+                    return Err(PublishError::ChangedWhileHashing(file.path().to_owned()));
+                }
+                (id, tree, None)
+            }
+        };
+        let (cache, health) = (Cache::new(chunk_size), Health::default());
+        Ok(Self { file, published, stamp, name, id, tree, guard, health, cache, comparison })
     }
 
     /// The image's name.
@@ -187,9 +218,23 @@ impl Origin {
 
     /// The known state of the file now. May ask the kernel; does not read the file.
     pub fn state(&self) -> OriginState {
-        self.health
-            .changed()
-            .unwrap_or_else(|| if self.guard.is_leased() { OriginState::Intact } else { OriginState::Checked })
+        let is_intact = || self.is_compared() && self.guard.is_leased();
+        self.health.changed().unwrap_or_else(|| if is_intact() { OriginState::Intact } else { OriginState::Checked })
+    }
+
+    /// The stamp of the file when it was published; see [`Stamp`].
+    pub const fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
+    /// The file of the tree, if that is one of an earlier start.
+    pub fn kept_tree(&self) -> Option<&Path> {
+        self.comparison.as_ref().map(|comparison| comparison.path().as_path())
+    }
+
+    /// True once each chunk was compared with its hash since this start.
+    pub fn is_compared(&self) -> bool {
+        self.comparison.as_ref().is_none_or(Comparison::is_done)
     }
 
     /// True if the file's times or length differ from the published ones. Asks the kernel; does not

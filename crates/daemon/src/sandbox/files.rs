@@ -59,6 +59,10 @@ impl Reach {
         let mut add = |path: &Path, access: BitFlags<AccessFs>| reach.paths.push((path.to_owned(), access));
         for serve in &plan.node.serve {
             add(&serve.path, read | AccessFs::IoctlDev);
+            // To give a name to its hashes, which are in a file that is open already.
+            if let Some(dir) = serve.kept.as_ref().and_then(|kept| kept.dir()) {
+                add(dir, AccessFs::MakeReg.into());
+            }
         }
         // What SIGHUP has read again.
         for file in plan.key_files.paths().iter().chain(&plan.config).chain(&plan.admission.list) {

@@ -77,15 +77,22 @@ pub(super) async fn publish_one(
             events(Event::Hashing { image: image.clone(), done_bytes, total_bytes });
         };
         let name = serve.name.as_deref();
-        let origin = match &serve.file {
-            None => Origin::publish(&serve.path, name, serve.chunk_size, threads, &progress),
-            Some(file) => {
+        let origin = match (&serve.file, &serve.kept) {
+            (None, None) => Origin::publish(&serve.path, name, serve.chunk_size, threads, &progress),
+            (None, Some(kept)) => Origin::publish_kept(&serve.path, name, serve.chunk_size, threads, kept, &progress),
+            (Some(file), _) => {
                 Origin::publish_open(Arc::clone(file), &serve.path, name, serve.chunk_size, threads, &progress)
             }
         }?;
         let (id, size_bytes) = (origin.id().to_string(), origin.header().length_bytes());
         events(Event::Hashing { image: image.clone(), done_bytes: size_bytes, total_bytes: size_bytes });
+        if let Some(tree) = origin.kept_tree() {
+            events(Event::KeptTree { image: image.clone(), tree: tree.display().to_string() });
+        }
         events(Event::Published { image, id, size_bytes });
+        if let Some(Err(why)) = serve.kept.map(|kept| kept.keep(&origin)) {
+            events(Event::Warning(why));
+        }
         Ok(origin)
     });
     let published = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));

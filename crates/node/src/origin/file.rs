@@ -4,7 +4,7 @@
 //! happens to its name. The other parts of the origin use it. It does not judge the bytes.
 
 use super::PublishError;
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, open, seek, stat};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, fstatfs, open, seek, stat};
 use rustix::io::{Errno, pread, retry_on_intr};
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -45,6 +45,20 @@ pub struct Fingerprint {
     pub length_bytes: u64,
     modified_ns: i128,
     status_changed_ns: i128,
+}
+
+/// A file, and a state of it: any write through this kernel makes it another stamp, and so does
+/// another file in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The number of the file system.
+    pub device: u64,
+    /// The file's number in there.
+    pub inode: u64,
+    /// When its bytes were written last, as anybody may have set it.
+    pub modified_ns: i128,
+    /// When its bytes, times, owner or names changed last, as the kernel set it.
+    pub status_changed_ns: i128,
 }
 
 impl Fingerprint {
@@ -94,18 +108,33 @@ impl SourceFile {
     pub fn fingerprint(&self) -> Result<Fingerprint, PublishError> {
         let failed = |errno| failure(&self.path, errno);
         let stat = fstat(&self.fd).map_err(failed)?;
-        let nanoseconds = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
         let print = if self.regular {
-            Fingerprint {
-                length_bytes: stat.st_size as u64,
-                modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-                status_changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
-            }
+            let [modified_ns, status_changed_ns] = times_ns(&stat);
+            Fingerprint { length_bytes: stat.st_size as u64, modified_ns, status_changed_ns }
         } else {
             let length_bytes = seek(&self.fd, SeekFrom::End(0)).map_err(failed)?;
             Fingerprint { length_bytes, modified_ns: 0, status_changed_ns: 0 }
         };
         if print.length_bytes == 0 { Err(PublishError::Empty(self.path.clone())) } else { Ok(print) }
+    }
+
+    /// Its stamp now; `None` if a write could leave it as it is. That is so for block devices, and
+    /// where another machine or a FUSE daemon may write.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let stat = fstat(&self.fd).ok().filter(|_| self.regular && self.changes_are_local())?;
+        let [modified_ns, status_changed_ns] = times_ns(&stat);
+        Some(Stamp { device: stat.st_dev, inode: stat.st_ino, modified_ns, status_changed_ns })
+    }
+
+    /// True for file systems whose files change through this kernel only. Numbers from statfs(2).
+    pub fn changes_are_local(&self) -> bool {
+        const EXT: u64 = 0xEF53;
+        const XFS: u64 = 0x5846_5342;
+        const BTRFS: u64 = 0x9123_683E;
+        const TMPFS: u64 = 0x0102_1994;
+        const F2FS: u64 = 0xF2F5_2010;
+        const BCACHEFS: u64 = 0xCA45_1A4E;
+        fstatfs(&self.fd).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS, BCACHEFS].contains(&(fs.f_type as u64)))
     }
 
     /// The present state of its name, as far as this process may look.
@@ -129,6 +158,12 @@ impl SourceFile {
         }
         Ok(done)
     }
+}
+
+/// When a file's bytes, and when its state, changed last.
+fn times_ns(stat: &Stat) -> [i128; 2] {
+    let ns = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+    [ns(stat.st_mtime, stat.st_mtime_nsec), ns(stat.st_ctime, stat.st_ctime_nsec)]
 }
 
 /// True for a regular file, false for a block device.

@@ -17,7 +17,6 @@
 
 use super::file::SourceFile;
 use super::{lease, watcher};
-use rustix::fs::fstatfs;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,8 +58,9 @@ impl Guard {
     /// Takes a lease on the file if one can be had and trusted; otherwise the guard is over from
     /// the start.
     pub(super) fn new(file: &SourceFile) -> Arc<Self> {
+        // A lease says nothing about writes by another machine, or a FUSE daemon.
         let leased = file.is_regular()
-            && changes_are_local(file.fd())
+            && file.changes_are_local()
             && break_time() >= BREAK_TIME_MIN
             && watcher::start()
             && lease::take(file.fd()).is_ok();
@@ -148,18 +148,6 @@ impl Drop for LeasePin {
     fn drop(&mut self) {
         self.guard.pins.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-/// True for file systems whose files change through this kernel only. A lease says nothing about
-/// writes by another machine, or a FUSE daemon. Numbers from statfs(2).
-fn changes_are_local(file: &OwnedFd) -> bool {
-    const EXT: u64 = 0xEF53;
-    const XFS: u64 = 0x5846_5342;
-    const BTRFS: u64 = 0x9123_683E;
-    const TMPFS: u64 = 0x0102_1994;
-    const F2FS: u64 = 0xF2F5_2010;
-    const BCACHEFS: u64 = 0xCA45_1A4E;
-    fstatfs(file).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS, BCACHEFS].contains(&(fs.f_type as u64)))
 }
 
 /// How long the kernel holds writers back.

@@ -1,7 +1,8 @@
 //! Reading a published file: as pages while a lease keeps writers out, as checked copies otherwise.
 //!
 //! Invariant: a piece is handed out only under a [`super::guard::LeasePin`] or after its bytes were
-//! compared with their hash. Checked reads hash on the calling thread (0.3 ms a MiB) and may wait
+//! compared with their hash. If the hashes of a leased file are kept ones, each chunk is compared
+//! at its first read. Checked reads hash on the calling thread (0.3 ms a MiB) and may wait
 //! for a disk; leased ones leave that to the receiver of the bytes.
 
 use super::{Origin, SourceError};
@@ -48,7 +49,12 @@ impl Origin {
             Some(pin) => {
                 let pin = Arc::new(pin);
                 self.runs(extent, |part, zero| {
-                    pieces.push(if zero { Piece::Zero(part.len()) } else { self.pages(part, &pin) });
+                    if zero {
+                        pieces.push(Piece::Zero(part.len()));
+                        return Ok(());
+                    }
+                    self.compare(part)?;
+                    pieces.push(self.pages(part, &pin));
                     Ok(())
                 })
             }
@@ -110,6 +116,19 @@ impl Origin {
         Ok(())
     }
 
+    /// Compares the chunks of a part with hashes of an earlier start, each once. The caller keeps
+    /// writers out.
+    fn compare(&self, part: Extent) -> Result<(), SourceError> {
+        let Some(comparison) = self.comparison.as_ref().filter(|comparison| !comparison.is_done()) else {
+            return Ok(());
+        };
+        for chunk in self.geometry().covering(part).map(Chunk).filter(|chunk| !comparison.has(*chunk)) {
+            self.checked(chunk)?;
+            comparison.note(chunk);
+        }
+        Ok(())
+    }
+
     /// The file's own pages.
     fn pages(&self, part: Extent, pin: &Arc<super::guard::LeasePin>) -> Piece {
         let pin = Some(Box::new(Arc::clone(pin)) as Box<_>);
@@ -139,7 +158,12 @@ impl Origin {
                 self.cache.keep(chunk, bytes.clone());
                 return Ok(bytes);
             }
-            Ok(_) => SourceError::Changed { path: path(), chunk },
+            Ok(_) => {
+                if let Some(comparison) = &self.comparison {
+                    comparison.refute(&self.health);
+                }
+                SourceError::Changed { path: path(), chunk }
+            }
         };
         self.health.mark_bad(chunk);
         Err(failure)
