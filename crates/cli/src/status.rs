@@ -166,6 +166,9 @@ fn image_text(image: &ImageStatus) -> String {
     if image.taken_over_bytes > 0 {
         line(&mut out, &format!("  taken over {} from the daemon before this one", human(image.taken_over_bytes)));
     }
+    if image.shared_bytes > 0 {
+        line(&mut out, &format!("  shared     {} lie in the memory of other versions", human(image.shared_bytes)));
+    }
     if let Some(signed) = &image.signed {
         line(&mut out, &format!("  signed     by {}, timestamp {}", clean(&signed.key), signed.timestamp));
     }

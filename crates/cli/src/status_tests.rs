@@ -152,6 +152,14 @@ fn what_was_taken_over_is_shown_if_there_is_any() {
 }
 
 #[test]
+fn what_versions_share_is_shown_if_there_is_any() {
+    let mut status = origin();
+    assert!(!text(&status).contains("shared"));
+    status.node.images[0].shared_bytes = 40 << 20;
+    assert!(text(&status).contains("\n  shared     40.0 MiB lie in the memory of other versions\n"));
+}
+
+#[test]
 fn misdeeds_are_counted_where_there_are_any() {
     let mut status = origin();
     assert!(!text(&status).contains("misdeeds"));

@@ -229,6 +229,7 @@ const fn word(event: &Event) -> &'static str {
         Event::Capped { .. } => "capped",
         Event::Filling { .. } => "filling",
         Event::TakenOver { .. } => "taken_over",
+        Event::Shared { .. } => "shared",
         Event::Filled { .. } => "filled",
         Event::Covered { .. } => "covered",
         Event::Uncovered { .. } => "uncovered",
@@ -286,6 +287,9 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
                 count => format!(", {count} corrupt chunks discarded"),
             };
             Some(format!("{image}: {} taken over from the daemon before{spoiled}", human(*adopted_bytes)))
+        }
+        Event::Shared { image, shared_bytes } => {
+            Some(format!("{image}: {} are chunks of other versions on this node", human(*shared_bytes)))
         }
         Event::Filled { image, held_bytes } => Some(format!("{image}: store filled, {} held", human(*held_bytes))),
         Event::Covered { image } => {
@@ -349,6 +353,7 @@ fn tell_json(event: &Event) {
         }
         Event::Filling { image, held_bytes, goal_bytes } => tell!(image, held_bytes, goal_bytes),
         Event::TakenOver { image, adopted_bytes, spoiled } => tell!(image, adopted_bytes, spoiled),
+        Event::Shared { image, shared_bytes } => tell!(image, shared_bytes),
         Event::Filled { image, held_bytes } => tell!(image, held_bytes),
         Event::Covered { image } => tell!(image),
         Event::Uncovered { image } => tell!(image),

@@ -214,7 +214,8 @@ impl Source for RequestHandler {
 fn memory_of(node: &Status) -> MemoryStatus {
     let limit = memory::limit();
     MemoryStatus {
-        store_bytes: node.images.iter().map(|image| image.held_bytes).sum(),
+        // A chunk that versions share lies once in memory.
+        store_bytes: node.images.iter().map(|image| image.held_bytes.saturating_sub(image.shared_bytes)).sum(),
         transient_bytes: node.images.iter().map(|image| image.transient_bytes).sum(),
         process_bytes: memory::process_bytes(),
         limit_bytes: limit.map(|limit| limit.bytes),

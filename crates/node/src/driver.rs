@@ -236,6 +236,19 @@ impl Driver {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
+    /// Gives a store its own copies of the chunks that `lender`, which has ended, has lent to it. A
+    /// few at a time: evictions keep step with the core, so it waits for each.
+    pub fn come_home(&self, image: &LocalImage, lender: ImageId) {
+        for chunk in image.store().lent_by(lender) {
+            let machine = lock(&self.machine);
+            let home = image.store().come_home(chunk);
+            drop(machine);
+            if let Err(error) = home {
+                tracing::warn!(%error, %chunk, "no memory for a chunk of a dropped image");
+            }
+        }
+    }
+
     /// Queues an input for the core: for callers that must not wait for the network side.
     pub fn hint(&self, input: Input) {
         // The receiver lives as long as the node; after it nobody needs hints.

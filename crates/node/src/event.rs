@@ -75,6 +75,14 @@ pub enum Event {
         /// Chunks that were wrong, and were dropped.
         spoiled: u64,
     },
+    /// The new version of an image shares chunks with other versions on this node; sent once its
+    /// store has looked at all of them.
+    Shared {
+        /// The image's name.
+        image: String,
+        /// Bytes that lie in the memory of the other versions.
+        shared_bytes: u64,
+    },
     /// The store grew; sent some times a second while it fills.
     Filling {
         /// The image's name.

@@ -155,6 +155,9 @@ pub struct ImageStatus {
     /// Bytes that it took over from an earlier process of this node, each verified.
     #[serde(default)]
     pub taken_over_bytes: u64,
+    /// Bytes of that which lie in the memory of other versions on this node.
+    #[serde(default)]
+    pub shared_bytes: u64,
     /// Bytes in the transient cache.
     pub transient_bytes: u64,
     /// The signer, if this node trusts it.

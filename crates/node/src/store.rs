@@ -2,7 +2,8 @@
 //!
 //! It owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i`
 //! times the chunk size. One word for each chunk says whether it is there ([`slot`]). The file may
-//! outlive the process ([`label`], [`found`]). Data that only passes through lies in buffers
+//! outlive the process ([`label`], [`found`]). Versions of an image lend each other what they have
+//! in common ([`family`]). Data that only passes through lies in buffers
 //! instead ([`transient`]).
 //!
 //! Invariant: resident bytes are right, since every caller of insert has asked [`Store::check`]
@@ -11,6 +12,7 @@
 //! do exports and senders to peers (pieces). Readers of slots take no lock, and no operation waits.
 //! The protocol core decides what to hold.
 
+pub mod family;
 pub mod found;
 pub mod label;
 mod memory_file;
@@ -24,6 +26,7 @@ pub use found::Kept;
 pub use pin::Pin;
 
 use crate::buffers::Buffer;
+use family::{Lenders, Lends};
 use found::Tally;
 use label::Label;
 use memory_file::MemoryFile;
@@ -85,6 +88,9 @@ pub struct Store {
     transients: Arc<Transients>,
     resident_bytes: AtomicU64,
     found: Tally,
+    lenders: Lenders,
+    lends: Lends,
+    lent_bytes: AtomicU64,
     /// See [`memory_file::pages_are_small`]; if not, pieces are copies.
     sends_pages: bool,
 }
@@ -107,6 +113,9 @@ impl Store {
             transients: Arc::default(),
             resident_bytes: AtomicU64::new(0),
             found: Tally::default(),
+            lenders: Lenders::default(),
+            lends: Lends::default(),
+            lent_bytes: AtomicU64::new(0),
             sends_pages: memory_file::pages_are_small(),
         }
     }
@@ -141,14 +150,15 @@ impl Store {
         &self.zeros
     }
 
-    /// Memory taken by chunks, in bytes: readable ones, and evicted ones that are still read.
+    /// Memory taken by chunks, in bytes: readable ones, and evicted ones that are still read or
+    /// lent. Not those that a relative has lent to this store.
     pub fn resident_bytes(&self) -> u64 {
         self.resident_bytes.load(Ordering::Relaxed) + self.transients.bytes()
     }
 
     /// True if the bytes of `chunk` are here.
     pub fn is_resident(&self, chunk: Chunk) -> bool {
-        self.slots.load(chunk).is_resident() || self.transients.has(chunk)
+        self.slots.load(chunk).is_readable() || self.transients.has(chunk)
     }
 
     /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that
@@ -168,7 +178,7 @@ impl Store {
 
     /// Keeps `chunk` where it is; `None` if it is not here.
     pub fn pin(self: &Arc<Self>, chunk: Chunk) -> Option<Pin> {
-        self.try_pin(chunk).then(|| Pin::new(self, chunk.0..chunk.0 + 1))
+        self.hold(chunk)
     }
 
     /// Checks whether `bytes`, from any source, are those of `chunk`. Hashes them on the calling
@@ -203,8 +213,8 @@ impl Store {
         read.ok().map(|()| Hash(hash))
     }
 
-    /// Puts a chunk that is to be kept into its slot. `bytes` must be its bytes: ask
-    /// [`Store::check`] before. For a page, its zero children are marked first.
+    /// Puts a chunk that is to be kept into its slot, or borrows the same bytes. `bytes` must be
+    /// its bytes: ask [`Store::check`] before. For a page, its zero children are marked first.
     ///
     /// # Errors
     /// If the kernel has no memory for it; the chunk is then not here.
@@ -215,6 +225,9 @@ impl Store {
         assert_eq!(bytes.len() as u64, self.geometry().length(chunk), "length of {chunk}");
         if self.is_zero(chunk) || self.is_resident(chunk) {
             return Ok(Inserted::Already);
+        }
+        if self.borrow_now(chunk) {
+            return Ok(Inserted::New);
         }
         if self.slots.change(chunk, Slot::claim).is_none() && !self.clear_found(chunk)? {
             return Ok(match self.revive(chunk) {
@@ -249,7 +262,7 @@ impl Store {
     /// If it does not have the chunk's length.
     pub fn pass(&self, chunk: Chunk, buffer: Buffer) -> Inserted {
         assert_eq!(buffer.as_ref().len() as u64, self.geometry().length(chunk), "length of {chunk}");
-        if self.is_zero(chunk) || self.slots.load(chunk).is_resident() {
+        if self.is_zero(chunk) || self.slots.load(chunk).is_readable() {
             return Inserted::Already;
         }
         // A slot that is still read has the same bytes.
@@ -266,7 +279,9 @@ impl Store {
     /// If the kernel has no memory for it; the chunk is then still here.
     pub fn settle(&self, chunk: Chunk) -> io::Result<()> {
         let Some(bytes) = self.transients.get(chunk) else { return Ok(()) };
-        if self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk)? {
+        if self.borrow_now(chunk) {
+            self.transients.evict(chunk);
+        } else if self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk)? {
             self.write(chunk, &bytes)?;
             self.transients.evict(chunk);
         }
@@ -276,7 +291,7 @@ impl Store {
     /// Evicts a chunk: no new reader sees it. Its memory goes back to the kernel with the last pin,
     /// at once without any. False if it was not here.
     pub fn evict(&self, chunk: Chunk) -> bool {
-        let passed = self.transients.evict(chunk);
+        let passed = self.transients.evict(chunk) | self.end_loan(chunk);
         match self.slots.change(chunk, Slot::evict) {
             None => passed,
             Some(slot) => {

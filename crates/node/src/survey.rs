@@ -1,4 +1,5 @@
-//! The survey of an earlier process's store for an image. It verifies all chunks in the background,
+//! The survey of the chunks that are here before any peer is asked: an earlier process's store for
+//! an image, and what other versions of the image have. It verifies all of them in the background,
 //! and reports the right ones to the core.
 //!
 //! No task waits for it. A task that wants an unchecked chunk checks that one itself ([`look`]),
@@ -20,9 +21,20 @@ const CHUNKS: u64 = 256;
 /// Checks found `chunks` of an image, on the calling thread, and reports the right ones to the
 /// core.
 pub fn look(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
-    if image.store().found() == 0 {
+    let store = image.store();
+    if store.found() == 0 && !store.has_lenders() {
         return;
     }
+    // A lender's chunk may have been left by an earlier process as well.
+    for lender in store.lenders().into_iter().filter_map(|id| driver.image(id)) {
+        if chunks.clone().any(|number| lender.store().is_found(Chunk(number))) {
+            verify(driver, &lender, chunks.clone());
+        }
+    }
+    verify(driver, image, chunks);
+}
+
+fn verify(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
     let mut adopted = Adopted::default();
     for number in chunks {
         image.store().adopt(Chunk(number), &mut adopted);
@@ -33,23 +45,34 @@ pub fn look(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
     }
 }
 
-/// Looks at everything that was found, `runs` of chunks, beginning where the fill did.
-pub async fn run(driver: Arc<Driver>, image: Arc<LocalImage>, runs: Vec<Range<u64>>, from: u64) {
+/// Looks at everything that was found, `runs` of chunks, beginning where the fill did. What of it
+/// an earlier process `left` is told of.
+pub async fn run(driver: Arc<Driver>, image: Arc<LocalImage>, runs: Vec<Range<u64>>, from: u64, left: bool) {
     let parts = in_order(&runs, image.geometry().data_chunks(), from);
-    let mut changes = driver.changes();
     pass(&driver, &image, &parts).await;
     driver.apply(Input::Surveyed(image.id()));
     let store = image.store();
-    let (adopted_bytes, spoiled) = (store.adopted_bytes(), store.spoiled());
-    driver.event(Event::TakenOver { image: image.name().to_owned(), adopted_bytes, spoiled });
+    if left {
+        let (adopted_bytes, spoiled) = (store.adopted_bytes(), store.spoiled());
+        driver.event(Event::TakenOver { image: image.name().to_owned(), adopted_bytes, spoiled });
+    }
+    look_on(&driver, &image, &runs, &parts).await;
+    if store.has_lenders() && store.lent_bytes() > 0 {
+        driver.event(Event::Shared { image: image.name().to_owned(), shared_bytes: store.lent_bytes() });
+    }
+}
+
+/// Looks at chunks again whose page was missing, until all are known or the store is full.
+async fn look_on(driver: &Arc<Driver>, image: &Arc<LocalImage>, runs: &[Range<u64>], parts: &[Range<u64>]) {
+    let (store, mut changes) = (image.store(), driver.changes());
     while store.found() > 0 {
         let filled = driver.look(|core| core.images().iter().any(|view| view.id == image.id() && view.filled));
         if filled {
-            runs.into_iter().for_each(|run| store.drop_found(run));
+            runs.iter().cloned().for_each(|run| store.drop_found(run));
             return;
         }
         tokio::select! {
-            () = image.page_came() => pass(&driver, &image, &parts).await,
+            () = image.page_came() => pass(driver, image, parts).await,
             changed = changes.changed() => if changed.is_err() { return },
         }
     }

@@ -14,6 +14,9 @@ use std::fmt;
 use std::time::Duration;
 use vfield_core::node::Input;
 
+/// The number of the image's next version.
+const NEXT: usize = 1;
+
 /// A kind of fault and its machines. Machines are named by their places; 0 is the origin's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
@@ -55,6 +58,9 @@ pub enum Fault {
     /// This many more machines join within one millisecond, each with a store of this percentage of
     /// the image.
     Join(usize, u64),
+    /// The machine takes part in the next version of the image too, with a store of the same size
+    /// and the same reads; the origin has its file.
+    Update(usize),
     /// This percentage of datagrams is lost.
     Loss(u64),
     /// The process at a place turns malicious, until it ends.
@@ -151,6 +157,7 @@ impl Fault {
                     field.arrive(Duration::ZERO, arrival);
                 }
             }
+            Self::Update(place) => update(field, *place, habits),
             Self::Loss(percent) => field.links.loss_percent = *percent,
             Self::Turn(place, plan) => {
                 let machine = at(field, *place);
@@ -159,6 +166,19 @@ impl Fault {
                 }
             }
         }
+    }
+}
+
+fn update(field: &mut Field, place: usize, habits: &Habits) {
+    let machine = at(field, place);
+    let host = &field.machines[machine];
+    if !host.alive || host.fault == Illness::Paused || host.shelf(0).is_none() || host.shelf(NEXT).is_some() {
+        return;
+    }
+    let capacity = habits.stores.get(place).copied().unwrap_or(0);
+    field.add_image(machine, NEXT, place == 0, if place == 0 { 0 } else { capacity });
+    if let Some(Reads { order, depth, .. }) = habits.reads().filter(|_| place > 0) {
+        field.read_blocks(machine, NEXT, order, depth);
     }
 }
 

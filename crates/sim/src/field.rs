@@ -6,6 +6,7 @@
 mod admitting;
 mod joining;
 mod lanes;
+mod lending;
 mod looking;
 mod malice;
 mod outputs;
@@ -239,10 +240,11 @@ impl Field {
             Event::Deliver(packet) => self.deliver(packet),
             Event::Taken(packet) => self.take(packet),
             Event::Made(packet, priority) => self.put_out(packet, priority),
-            Event::Tell(machine, input) => {
+            Event::Tell(machine, mut input) => {
                 if self.machines[machine as usize].fault == Fault::Paused {
                     self.frozen.entry(machine).or_default().push(Event::Tell(machine, input));
                 } else {
+                    self.take_found(machine as usize, &mut input);
                     self.input(machine as usize, *input);
                 }
             }

@@ -1,6 +1,6 @@
 //! An image as the simulator knows it: its numbering and its zero chunks. It has no bytes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::image::{Geometry, Header, ImageId};
@@ -15,6 +15,10 @@ pub struct Original {
     /// The numbering of its chunks.
     pub geometry: Geometry,
     zero: BTreeSet<Chunk>,
+    /// The image that it is a version of, by the number of its id.
+    first: u8,
+    /// The version that changed a chunk of data last; all others are as in the first one.
+    changed: BTreeMap<Chunk, u8>,
 }
 
 impl Original {
@@ -46,7 +50,31 @@ impl Original {
                 zero.insert(Chunk(page));
             }
         }
-        Self { id: ImageId([number; 32]), name: format!("image-{number}"), geometry, zero }
+        Self {
+            id: ImageId([number; 32]),
+            name: format!("image-{number}"),
+            geometry,
+            zero,
+            first: number,
+            changed: BTreeMap::new(),
+        }
+    }
+
+    /// Its next version: of the same length, with other bytes in the chunks `changed`, which have
+    /// data.
+    pub fn next(&self, number: u8, changed: impl IntoIterator<Item = u64>) -> Self {
+        let mut next = Self { id: ImageId([number; 32]), name: format!("image-{number}"), ..self.clone() };
+        next.changed
+            .extend(changed.into_iter().map(Chunk).filter(|chunk| !self.is_zero(*chunk)).map(|chunk| (chunk, number)));
+        next
+    }
+
+    /// True if a chunk of data has the same bytes in both images.
+    pub fn shares(&self, other: &Self, chunk: Chunk) -> bool {
+        self.first == other.first
+            && self.geometry.is_data(chunk)
+            && !self.is_zero(chunk)
+            && self.changed.get(&chunk) == other.changed.get(&chunk)
     }
 
     /// The number of chunks, pages included.

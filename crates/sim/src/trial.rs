@@ -109,7 +109,8 @@ fn words(payload: &(dyn Any + Send)) -> String {
 }
 
 fn prepare(chaos: &Chaos) -> Field {
-    let mut field = Field::new(chaos.seed, vec![chaos.image.clone()]);
+    let images = [Some(chaos.image.clone()), chaos.next.clone()].into_iter().flatten().collect();
+    let mut field = Field::new(chaos.seed, images);
     field.links = chaos.links.clone();
     field.groups = chaos.groups;
     field.config = chaos.config.clone();
@@ -159,7 +160,8 @@ fn play(chaos: &Chaos, field: &mut Field) {
 /// is longer on its way than on the link. They request two chunks at once. All may wait for the
 /// slowest link.
 fn filling(chaos: &Chaos) -> Duration {
-    let chunks = chaos.image.chunks() as f64;
+    let versions = 1 + u64::from(chaos.next.is_some());
+    let chunks = (chaos.image.chunks() * versions) as f64;
     let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
     let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;

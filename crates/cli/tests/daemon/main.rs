@@ -8,6 +8,7 @@ mod memory;
 mod signals;
 mod source;
 mod sparse;
+mod versions;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};

@@ -1,4 +1,5 @@
-//! The store of an earlier process of this node: its share is taken up again, and valid chunks
+//! Chunks that are here before any peer is asked: those in the store of an earlier process of this
+//! node, and those of another version of the image. The same share is taken up, and valid chunks
 //! count.
 //!
 //! The shell surveys it ([`super::Input::Found`]) and reports the end ([`super::Input::Surveyed`]).
@@ -11,7 +12,8 @@ use crate::image::ImageId;
 use std::ops::Range;
 
 /// The store's share of an image, as far as it does not follow from the store's size. A later
-/// process that begins with the same value holds the same chunks.
+/// process that begins with the same value holds the same chunks, and so does the store of another
+/// image of the same length and chunk size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commitment {
     /// First place of its arc.
@@ -31,8 +33,19 @@ impl Node {
     /// Tells the shell what the store is to hold from now on.
     pub(super) fn commit(&mut self, id: ImageId) {
         let Some(image) = self.images.get(&id).filter(|image| !image.origin) else { return };
-        let commitment = Commitment { start: image.fill.arc().start, from: image.fill.filled().from };
+        let commitment = image.commitment();
         self.out(Output::Committed(id, commitment));
+    }
+
+    /// The share of an image that its store holds; `None` if it holds none.
+    pub fn commitment(&self, id: ImageId) -> Option<Commitment> {
+        let image = self.images.get(&id).filter(|image| image.fill.arc().length > 0)?;
+        Some(image.commitment())
+    }
+
+    /// True if this node's store of an image is to hold the chunk.
+    pub fn stores(&self, id: ImageId, chunk: Chunk) -> bool {
+        self.images.get(&id).is_some_and(|image| image.stores(chunk))
     }
 
     pub(super) fn found(&mut self, id: ImageId, chunks: &[Chunk], zeros: &[Range<u64>]) {

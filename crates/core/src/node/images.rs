@@ -88,6 +88,11 @@ pub(super) struct Image {
 }
 
 impl Image {
+    /// The share that its store holds.
+    pub fn commitment(&self) -> Commitment {
+        Commitment { start: self.fill.arc().start, from: self.fill.filled().from }
+    }
+
     /// True if the chunk belongs into this node's store.
     pub fn stores(&self, chunk: Chunk) -> bool {
         let ring = self.map.ring();
@@ -108,8 +113,8 @@ pub struct ImageConfig {
     pub origin: bool,
     /// Bytes to hold in the store; an origin holds 0.
     pub capacity_bytes: u64,
-    /// The commitment of an earlier process whose chunks are still there. The fill then begins
-    /// after [`super::Input::Surveyed`], and goes on with the same share.
+    /// The commitment of an earlier process whose chunks are still there, or that of another
+    /// version. The fill then begins after [`super::Input::Surveyed`], with the same share.
     pub kept: Option<Commitment>,
 }
 

@@ -73,16 +73,18 @@ impl Driver {
     }
 
     /// True if the wanted chunk is here after all, so that no peer is asked: an earlier process
-    /// left it, or it was evicted while a reader holds it.
+    /// left it, another version of the image has it, or it was evicted while a reader holds it.
     fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
         let Some(image) = self.image(id) else { return false };
         let mut adopted = Adopted::default();
         if image.store().revive(chunk) {
             adopted.chunks.push(chunk);
-        } else if image.store().is_found(chunk) {
-            image.store().adopt(chunk, &mut adopted);
         } else {
-            return false;
+            let was_found = image.store().is_found(chunk);
+            image.store().adopt(chunk, &mut adopted);
+            if !was_found && adopted.chunks.is_empty() {
+                return false;
+            }
         }
         let here = adopted.chunks.contains(&chunk);
         // Not at once: what follows may be the next request of this kind, and so on for a whole

@@ -18,6 +18,7 @@ use crate::reader::ImageReader;
 use crate::store::Store;
 use crate::store::found::Found;
 use crate::survey;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -88,7 +89,11 @@ impl Node {
             all.remove(at)
         };
         held.tasks.iter().for_each(AbortHandle::abort);
+        let dropped = self.driver.image(id);
         self.driver.drop_image(id);
+        if let Some(dropped) = dropped {
+            drop(self.spawn(end(Arc::clone(&self.driver), dropped)));
+        }
         KeptStores::of_none(self.config.keeper.clone()).forget(id);
         true
     }
@@ -175,11 +180,19 @@ impl Node {
         }
         let name = here.to_string();
         let image = Arc::new(LocalImage::joined(here, store, proof));
-        let commitment = found.as_ref().map(|found| found.commitment);
-        let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept: commitment };
+        let relatives = self.relatives(&image);
+        let like = relatives.iter().find_map(|relative| self.driver.look(|core| core.commitment(relative.id())));
+        let left = found.is_some();
+        let (mut runs, kept) = match found {
+            Some(Found { runs, commitment }) => (runs, Some(commitment)),
+            None => (Vec::new(), like),
+        };
+        let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept };
         self.hold(Arc::clone(&image), of_image, needed);
-        if let Some(Found { runs, commitment }) = found {
-            let looking = self.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from));
+        runs.extend(relatives.iter().flat_map(|relative| self.relate(&image, relative)));
+        if let Some(commitment) = kept {
+            runs.sort_by_key(|run| run.start);
+            let looking = self.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from, left));
             self.ends_with(id, looking);
         }
         let size_bytes = header.length_bytes();
@@ -194,6 +207,19 @@ impl Node {
             self.driver.event(Event::Capped { image: name, capacity_bytes: needed, default_bytes });
         }
         Ok(())
+    }
+
+    /// The joined images of the length and chunk size of this one: mostly versions of it.
+    fn relatives(&self, image: &LocalImage) -> Vec<Arc<LocalImage>> {
+        let joined = self.driver.images().into_iter().filter(|other| other.source().is_none());
+        joined.filter(|other| image.store().is_relative(other.store())).collect()
+    }
+
+    /// Lets two versions of an image use each other's chunks. Returns what `image` may take of the
+    /// other one's for its store.
+    fn relate(&self, image: &LocalImage, other: &LocalImage) -> Vec<Range<u64>> {
+        other.store().relate(image.store(), |_| false);
+        self.driver.look(|core| image.store().relate(other.store(), |chunk| core.stores(image.id(), chunk)))
     }
 
     fn hold(&self, image: Arc<LocalImage>, config: ImageConfig, committed_bytes: u64) {
@@ -221,6 +247,18 @@ impl Node {
             source: std::io::Error::other(error.to_string()),
         })
     }
+}
+
+/// Ends the store of a dropped image. What it has lent becomes the borrowers' own, since nobody
+/// keeps its memory for a later process.
+async fn end(driver: Arc<Driver>, dropped: Arc<LocalImage>) {
+    let ending = tokio::task::spawn_blocking(move || {
+        dropped.store().evict_all();
+        for image in driver.images() {
+            driver.come_home(&image, dropped.id());
+        }
+    });
+    ending.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
 }
 
 /// True if `wanted` means an image that is here.

@@ -125,6 +125,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         held_bytes: view.stored * chunk,
         filled: view.filled,
         taken_over_bytes: image.store().adopted_bytes(),
+        shared_bytes: image.store().lent_bytes(),
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
         namesakes: namesakes::of(image, claims).into_iter().map(namesake).collect(),

@@ -3,7 +3,8 @@
 //!
 //! Invariant: found bytes are neither read nor sent until [`Store::adopt`] has compared them with
 //! their hash. Wrong ones go back to the kernel like an evicted chunk. The process may have been
-//! killed in the midst of a write, and others may have had the file: nothing in it is believed. The
+//! killed in the midst of a write, and others may have had the file: nothing in it is believed.
+//! Chunks that another version's store offers ([`super::family`]) are found in the same way. The
 //! survey calls it for all chunks, and so do tasks that want a certain chunk before that.
 
 use super::label::{BadLabel, Label};
@@ -91,6 +92,18 @@ pub struct Adopted {
     pub zeros: Vec<Range<u64>>,
 }
 
+impl Tally {
+    /// One more chunk to check.
+    pub(super) fn one_more(&self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A chunk was checked.
+    pub(super) fn one_less(&self) {
+        self.left.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Store {
     /// A store in a kept file, and the chunks found in it.
     pub fn take_over(kept: Kept) -> Result<(Arc<Self>, Found), Unfit> {
@@ -111,7 +124,7 @@ impl Store {
         let store = Self::of(kept.label.id, &geometry, kept.memory);
         for number in runs.iter().cloned().flatten() {
             store.slots.change(Chunk(number), Slot::find);
-            store.found.left.fetch_add(1, Ordering::Relaxed);
+            store.found.one_more();
         }
         Ok((Arc::new(store), Found { runs, commitment }))
     }
@@ -139,14 +152,16 @@ impl Store {
     /// Checks the found `chunk`, after the pages above it, and adds it to `adopted` if it is right.
     /// Hashes on the calling thread. A chunk without its page here stays found.
     pub fn adopt(&self, chunk: Chunk, adopted: &mut Adopted) {
+        self.look_at_lenders(chunk);
         if !self.is_found(chunk) {
             return;
         }
         if let Some((page, _)) = self.geometry().parent(chunk) {
             self.adopt(page, adopted);
         }
-        if self.slots.change(chunk, Slot::look).is_none() {
-            return;
+        let Some(looked) = self.slots.change(chunk, Slot::look) else { return };
+        if looked.lender().is_some() {
+            return self.borrow(chunk, self.read_hash(chunk), adopted);
         }
         let mut bytes = vec![0; self.geometry().length(chunk) as usize];
         let read = self.memory.read(self.slot_extent(chunk).start(), &mut bytes);
@@ -161,7 +176,7 @@ impl Store {
                 self.resident_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 self.slots.change(chunk, |slot| Some(slot.publish()));
                 self.transients.evict(chunk);
-                self.found.left.fetch_sub(1, Ordering::Relaxed);
+                self.found.one_less();
                 self.found.adopted_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 adopted.chunks.push(chunk);
                 adopted.zeros.extend(zeros);
@@ -176,8 +191,13 @@ impl Store {
     /// Drops the found chunks of this range that could not be verified.
     pub fn drop_found(&self, chunks: Range<u64>) {
         for chunk in chunks.map(Chunk) {
-            if self.slots.change(chunk, Slot::look).is_some() {
-                self.give_back(chunk);
+            match self.slots.change(chunk, Slot::look) {
+                Some(looked) if looked.lender().is_some() => {
+                    self.slots.change(chunk, |slot| Some(slot.decline()));
+                    self.found.one_less();
+                }
+                Some(_) => self.give_back(chunk),
+                None => {}
             }
         }
     }
@@ -185,10 +205,13 @@ impl Store {
     /// Frees a found chunk's slot for verified bytes; true if the slot is the caller's to write.
     /// Its pages may still be under way from the earlier process.
     pub(super) fn clear_found(&self, chunk: Chunk) -> io::Result<bool> {
-        if self.found() == 0 || self.slots.change(chunk, Slot::look).is_none() {
-            return Ok(false);
+        let looked = if self.found() == 0 { None } else { self.slots.change(chunk, Slot::look) };
+        let Some(looked) = looked else { return Ok(false) };
+        self.found.one_less();
+        if looked.lender().is_some() {
+            self.slots.change(chunk, |slot| Some(slot.write_here()));
+            return Ok(true);
         }
-        self.found.left.fetch_sub(1, Ordering::Relaxed);
         let punched = self.memory.punch(self.slot_extent(chunk).start(), self.geometry().chunk_bytes());
         if let Err(error) = punched {
             // As in `punch`: the slot is lost.
@@ -199,7 +222,7 @@ impl Store {
 
     /// Empties a slot that was looked at.
     fn give_back(&self, chunk: Chunk) {
-        self.found.left.fetch_sub(1, Ordering::Relaxed);
+        self.found.one_less();
         self.resident_bytes.fetch_add(self.geometry().length(chunk), Ordering::Relaxed);
         self.slots.change(chunk, |slot| Some(slot.abandon()));
         self.punch(chunk);

@@ -20,9 +20,19 @@ impl Pin {
         Self { store: Arc::clone(store), chunks }
     }
 
-    /// Takes over the pin of the chunk that follows.
-    pub(super) fn grow(&mut self) {
-        self.chunks.end += 1;
+    /// The store that has the bytes.
+    pub(super) const fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Takes over the pins of the chunks that follow; gives them back if another store has those.
+    pub(super) fn join(&mut self, mut next: Self) -> Option<Self> {
+        if !Arc::ptr_eq(&self.store, &next.store) || self.chunks.end != next.chunks.start {
+            return Some(next);
+        }
+        self.chunks.end = next.chunks.end;
+        next.chunks.start = next.chunks.end;
+        None
     }
 
     /// The pinned chunks.

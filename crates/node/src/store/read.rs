@@ -30,8 +30,8 @@ impl Store {
     /// counts as here.
     pub fn chunk_piece(self: &Arc<Self>, chunk: Chunk) -> Option<Piece> {
         let length_bytes = self.geometry().length(chunk);
-        if let Some(pin) = self.pin(chunk) {
-            return self.resident_piece(self.slot_extent(chunk), pin);
+        if let Some(pin) = self.hold(chunk) {
+            return resident_piece(self.slot_extent(chunk), pin);
         }
         if let Some(bytes) = self.transients.get(chunk) {
             return Some(Piece::Bytes(bytes));
@@ -79,7 +79,7 @@ impl Store {
     pub fn pieces_prefix(self: &Arc<Self>, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
         let mut done_bytes = 0;
         for run in self.runs(extent) {
-            let Some(piece) = self.run_piece(run) else { break };
+            let Some(piece) = Self::run_piece(run) else { break };
             done_bytes += piece.len();
             pieces.push(piece);
         }
@@ -92,15 +92,21 @@ impl Store {
         let mut runs: Vec<Run> = Vec::new();
         for number in self.geometry().covering(extent) {
             let part = self.geometry().extent(Chunk(number)).clip(extent);
-            let resident = self.try_pin(Chunk(number));
+            if let Some(next) = self.hold(Chunk(number)) {
+                let apart = match runs.last_mut() {
+                    Some(Run::Resident { extent, pin }) => {
+                        let apart = pin.join(next);
+                        if apart.is_none() {
+                            *extent = Extent::from(extent.start()..part.end());
+                        }
+                        apart
+                    }
+                    _ => Some(next),
+                };
+                runs.extend(apart.map(|pin| Run::Resident { extent: part, pin }));
+                continue;
+            }
             match runs.last_mut() {
-                Some(Run::Resident { extent, pin }) if resident => {
-                    pin.grow();
-                    *extent = Extent::from(extent.start()..part.end());
-                }
-                _ if resident => {
-                    runs.push(Run::Resident { extent: part, pin: Pin::new(self, number..number + 1) });
-                }
                 last if self.is_zero(Chunk(number)) => match last {
                     Some(Run::Zero { length_bytes }) => *length_bytes += part.len(),
                     _ => runs.push(Run::Zero { length_bytes: part.len() }),
@@ -117,23 +123,24 @@ impl Store {
         runs
     }
 
-    fn run_piece(&self, run: Run) -> Option<Piece> {
+    fn run_piece(run: Run) -> Option<Piece> {
         match run {
             Run::Zero { length_bytes } => Some(Piece::Zero(length_bytes)),
             Run::Transient(bytes) => Some(Piece::Bytes(bytes)),
             // A data chunk has the same offset in the memory file and in the image.
-            Run::Resident { extent, pin } => self.resident_piece(extent, pin),
+            Run::Resident { extent, pin } => resident_piece(extent, pin),
         }
     }
+}
 
-    /// The bytes of pinned slots; `None` only if the kernel refuses to copy them.
-    fn resident_piece(&self, place: Extent, pin: Pin) -> Option<Piece> {
-        if self.sends_pages() {
-            let pin = Some(Box::new(pin) as Box<_>);
-            return Some(Piece::File(FilePiece::new(self.file(), place.start(), place.len(), pin)));
-        }
-        let mut bytes = vec![0; place.len() as usize];
-        self.read_slot(place.start(), &mut bytes).ok()?;
-        Some(Piece::Bytes(bytes.into()))
+/// The bytes of pinned slots; `None` only if the kernel refuses to copy them.
+fn resident_piece(place: Extent, pin: Pin) -> Option<Piece> {
+    let store = Arc::clone(pin.store());
+    if store.sends_pages() {
+        let pin = Some(Box::new(pin) as Box<_>);
+        return Some(Piece::File(FilePiece::new(store.file(), place.start(), place.len(), pin)));
     }
+    let mut bytes = vec![0; place.len() as usize];
+    store.read_slot(place.start(), &mut bytes).ok()?;
+    Some(Piece::Bytes(bytes.into()))
 }

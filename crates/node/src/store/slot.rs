@@ -13,6 +13,11 @@
 //!         find           look
 //!  Absent -----> Found -------> Writing
 //!                  ^--put_back----+
+//!
+//!         offer            look               lend            give_back
+//!  Absent -----> Offered -------> Writing ----------> Lent ------------> Absent
+//!                  ^---put_back------+ decline          +-- come_home --> Resident(0)
+//!                                    +----> Absent
 //! ```
 //!
 //! Invariants:
@@ -24,6 +29,8 @@
 //! - `Found` has the bytes of an earlier process, right or not. Only the checking task reads them,
 //!   and publishes them if they are right.
 //! - Only the task whose transition leads to `Dropping(0)` punches.
+//! - `Lent` and `Offered` have their bytes in the slot of another store, the lender: an image's
+//!   other version. A loan is a pin of that slot.
 //! - `Dropping` with pins has the chunk's bytes, so a chunk that is wanted again meanwhile is
 //!   revived.
 //!
@@ -34,8 +41,11 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Slot(u32);
 
-/// Pins are counted in the bits below the flags.
-const PINS: u32 = FOUND - 1;
+/// Pins are counted in the bits below the lender.
+const PINS: u32 = (1 << LENDER_AT) - 1;
+/// The number of the store that has the bytes, counted from 1; 0 for this one.
+const LENDER: u32 = 0b111 << LENDER_AT;
+const LENDER_AT: u32 = 24;
 const FOUND: u32 = 1 << 27;
 const ZERO: u32 = 1 << 28;
 const DROPPING: u32 = 1 << 29;
@@ -43,6 +53,9 @@ const WRITING: u32 = 1 << 30;
 const RESIDENT: u32 = 1 << 31;
 
 impl Slot {
+    /// Most stores that may lend to one.
+    pub const LENDERS_MAX: usize = 7;
+
     /// From the bits of an atomic that holds a slot.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
@@ -63,6 +76,29 @@ impl Slot {
         self.0 & ZERO != 0
     }
 
+    /// True if the bytes can be read, here or in the lender's slot.
+    pub const fn is_readable(self) -> bool {
+        self.is_resident() || self.lent_by().is_some()
+    }
+
+    /// True if there are no bytes and nobody is about to write any.
+    pub const fn is_absent(self) -> bool {
+        self.0 & !ZERO == 0
+    }
+
+    /// The number of the store, from 0, that has the bytes in place of this one, or may have them.
+    pub const fn lender(self) -> Option<usize> {
+        match (self.0 & LENDER) >> LENDER_AT {
+            0 => None,
+            number => Some(number as usize - 1),
+        }
+    }
+
+    /// The lender of bytes that can be read.
+    pub const fn lent_by(self) -> Option<usize> {
+        if self.0 & (FOUND | WRITING) == 0 { self.lender() } else { None }
+    }
+
     /// True if the slot has unverified bytes.
     pub const fn is_found(self) -> bool {
         self.0 & FOUND != 0
@@ -81,17 +117,54 @@ impl Slot {
 
     /// Takes the slot for writing; `None` unless it is absent.
     pub const fn claim(self) -> Option<Self> {
-        if self.0 & !ZERO == 0 { Some(Self(self.0 | WRITING)) } else { None }
+        if self.is_absent() { Some(Self(self.0 | WRITING)) } else { None }
     }
 
     /// Bytes lie here that an earlier process has left; `None` unless absent.
     pub const fn find(self) -> Option<Self> {
-        if self.0 & !ZERO == 0 { Some(Self(self.0 | FOUND)) } else { None }
+        if self.is_absent() { Some(Self(self.0 | FOUND)) } else { None }
     }
 
     /// Takes found bytes, to verify them, then publish or abandon them; `None` unless found.
     pub const fn look(self) -> Option<Self> {
         if self.is_found() { Some(Self(self.0 & !FOUND | WRITING)) } else { None }
+    }
+
+    /// The store of this number may have the bytes; `None` unless absent.
+    pub const fn offer(self, lender: usize) -> Option<Self> {
+        assert!(lender < Self::LENDERS_MAX, "one lender too many");
+        match self.find() {
+            Some(Self(found)) => Some(Self(found | (lender as u32 + 1) << LENDER_AT)),
+            None => None,
+        }
+    }
+
+    /// The store of this number has the bytes, and keeps them until the loan is given back.
+    pub const fn lend(self, lender: usize) -> Self {
+        assert!(self.0 & WRITING != 0, "a loan without a look");
+        Self(self.0 & !(WRITING | LENDER) | (lender as u32 + 1) << LENDER_AT)
+    }
+
+    /// No store has the bytes after all.
+    pub const fn decline(self) -> Self {
+        assert!(self.0 & WRITING != 0, "declined without a look");
+        Self(self.0 & !(WRITING | LENDER))
+    }
+
+    /// The bytes are to be written here, whoever offers them.
+    pub const fn write_here(self) -> Self {
+        assert!(self.0 & WRITING != 0, "to be written without a look");
+        Self(self.0 & !LENDER)
+    }
+
+    /// Ends a loan; the caller unpins the lender's slot. `None` unless lent.
+    pub const fn give_back(self) -> Option<Self> {
+        if self.lent_by().is_some() { Some(Self(self.0 & !LENDER)) } else { None }
+    }
+
+    /// The bytes are written here as well; the caller unpins the lender's slot. `None` unless lent.
+    pub const fn come_home(self) -> Option<Self> {
+        if self.lent_by().is_some() { Some(Self(self.0 & !LENDER | RESIDENT)) } else { None }
     }
 
     /// Puts back found bytes that cannot be verified yet.
@@ -112,7 +185,14 @@ impl Slot {
         Self(self.0 & !WRITING | DROPPING)
     }
 
-    /// Adds a reader; `None` unless resident, or with 2^27 readers.
+    /// Adds a reader of a slot that is lent: its bytes are there for as long as the loan lasts.
+    /// `None` if they are not.
+    pub const fn pin_kept(self) -> Option<Self> {
+        let kept = self.is_resident() || self.0 & DROPPING != 0 && self.pins() > 0;
+        if kept && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
+    }
+
+    /// Adds a reader; `None` unless resident, or with 2^24 readers.
     pub const fn pin(self) -> Option<Self> {
         if self.is_resident() && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
     }
@@ -149,6 +229,7 @@ impl Slot {
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = match self.0 & (RESIDENT | WRITING | DROPPING | FOUND) {
+            0 if self.lender().is_some() => "lent",
             0 => "absent",
             FOUND => "found",
             RESIDENT => "resident",

@@ -55,6 +55,13 @@ impl Slots {
         }
     }
 
+    /// The chunks whose slots `is_it` accepts, ascending.
+    pub fn matching(&self, is_it: impl Fn(Slot) -> bool) -> impl Iterator<Item = Chunk> {
+        let pages = self.pages.iter().enumerate().filter_map(|(number, page)| Some((number as u64, page.get()?)));
+        let words = pages.flat_map(|(number, page)| (number * WORDS..).zip(page.iter()));
+        words.filter(move |(_, word)| is_it(Slot::from_bits(word.load(Ordering::Acquire)))).map(|(at, _)| Chunk(at))
+    }
+
     fn word(&self, chunk: Chunk) -> Option<&AtomicU32> {
         assert!(chunk.0 < self.chunks, "{chunk} of {}", self.chunks);
         self.pages[(chunk.0 / WORDS) as usize].get().map(|page| &page[(chunk.0 % WORDS) as usize])

@@ -1,6 +1,7 @@
 //! The store against a map of chunks, its slots through all interleavings, and both under many
 //! threads.
 
+mod family;
 mod image;
 mod kept;
 

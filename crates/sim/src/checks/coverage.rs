@@ -9,12 +9,20 @@ use std::collections::BTreeMap;
 use vfield_core::chunk::Chunk;
 
 pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
-    let image = &field.images[0];
+    (0..field.images.len()).try_for_each(|image| check_image(field, image))
+}
+
+fn check_image(field: &Field, number: usize) -> Result<(), (usize, String)> {
+    let image = &field.images[number];
     let there = field.there();
-    let claims = field.malicious().any(|(_, malice)| malice.plan.attack.claims());
+    // A malicious machine knows its trade with the first image only.
+    let claims = field.malicious().any(|(machine, malice)| {
+        let takes_part = field.machines[machine].shelf(number).is_some();
+        malice.plan.attack.claims() || number > 0 && takes_part
+    });
     // Chunks that no peer can be asked for cannot be in a store.
     let mut chunks = (0..image.chunks()).map(Chunk).filter(|chunk| !image.is_zero(*chunk));
-    if chunks.any(|chunk| holders(field, chunk).is_empty()) {
+    if chunks.any(|chunk| holders(field, number, chunk).is_empty()) {
         return Ok(());
     }
     let mut zones: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -26,7 +34,7 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
             let malice = field.machines[machine].malice.as_ref();
             malice.is_none_or(|malice| !malice.plan.attack.claims() && !malice.plan.attack.hides())
         };
-        let bare = bare(field, machines, serves);
+        let bare = bare(field, number, machines, serves);
         let mut room = 0;
         for &machine in machines.iter().filter(|machine| field.machines[**machine].is_honest()) {
             let view = field.machines[machine].node.images().into_iter().find(|view| view.id == image.id);

@@ -23,7 +23,11 @@ pub fn check_claims(field: &Field) -> Result<(), (usize, String)> {
 
 /// Compares what each honest machine says with what the stores hold, whoever claims what.
 fn check_by(field: &Field, says_covered: impl Fn(&ImageView) -> bool) -> Result<(), (usize, String)> {
-    let image = &field.images[0];
+    (0..field.images.len()).try_for_each(|image| check_image(field, image, &says_covered))
+}
+
+fn check_image(field: &Field, number: usize, says_covered: impl Fn(&ImageView) -> bool) -> Result<(), (usize, String)> {
+    let image = &field.images[number];
     for machine in field.honest() {
         let host = &field.machines[machine];
         let views = host.node.images();
@@ -37,7 +41,7 @@ fn check_by(field: &Field, says_covered: impl Fn(&ImageView) -> bool) -> Result<
             continue;
         }
         let serves = |machine: usize| field.machines[machine].malice.as_ref().is_none_or(|malice| malice.serves());
-        if let Some(chunk) = bare(field, &zone, serves).first() {
+        if let Some(chunk) = bare(field, number, &zone, serves).first() {
             return Err((machine, format!("believes that all is covered, {chunk} is not")));
         }
     }
@@ -45,10 +49,10 @@ fn check_by(field: &Field, says_covered: impl Fn(&ImageView) -> bool) -> Result<
 }
 
 /// The chunks that none of these machines holds, of those that count.
-pub(super) fn bare(field: &Field, machines: &[usize], counts: impl Fn(usize) -> bool) -> Vec<Chunk> {
-    let image = &field.images[0];
+pub(super) fn bare(field: &Field, number: usize, machines: &[usize], counts: impl Fn(usize) -> bool) -> Vec<Chunk> {
+    let image = &field.images[number];
     let counting = machines.iter().filter(|machine| counts(**machine));
-    let shelves: Vec<_> = counting.filter_map(|machine| field.machines[*machine].shelf(0)).collect();
+    let shelves: Vec<_> = counting.filter_map(|machine| field.machines[*machine].shelf(number)).collect();
     let held = |chunk: &Chunk| image.is_zero(*chunk) || shelves.iter().any(|shelf| shelf.held.contains(*chunk));
     (0..image.chunks()).map(Chunk).filter(|chunk| !held(chunk)).collect()
 }

@@ -4,8 +4,8 @@
 use crate::field::Field;
 use vfield_core::tuning::HEDGE_AFTER;
 
-/// Most spot checks at a time, and most bytes of a probe before its last chunk. There is one probe
-/// at a time.
+/// Most spot checks of one image at a time, and most bytes of a probe before its last chunk. There
+/// is one probe at a time.
 const CHECKS_MAX: u64 = 16;
 const PROBE_BYTES_MAX: u64 = 512 << 10;
 
@@ -40,6 +40,7 @@ pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     if outstanding > bound {
         return Err(format!("has {outstanding} bytes outstanding, {bound} allowed"));
     }
-    let bound = PROBE_BYTES_MAX + longest * (CHECKS_MAX + 1);
+    let images = host.shelves.iter().flatten().count() as u64;
+    let bound = PROBE_BYTES_MAX + longest * (CHECKS_MAX * images + 1);
     if checked > bound { Err(format!("has {checked} bytes of checks outstanding, {bound} allowed")) } else { Ok(()) }
 }

@@ -22,7 +22,7 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         let lasts = |flight: &Flight| answers(flight.to as usize) || !flight.cancelled;
         // A chunk without a holder is requested of all in turn, and they ask others for the waiting
         // askers.
-        let is_had = |flight: &Flight| !holders(field, flight.chunk).is_empty();
+        let is_had = |flight: &Flight| !holders(field, usize::from(flight.image), flight.chunk).is_empty();
         let forgotten = |flight: &Flight| FORGOTTEN * slowness(field, [machine, flight.to as usize]);
         let is_old = |flight: &Flight| field.now() - flight.sent > forgotten(flight) && lasts(flight) && is_had(flight);
         let old = host.flights.iter().find(|(_, flight)| is_old(flight));

@@ -25,8 +25,11 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
         if !field.machines[machine].alive || reader.is_done() {
             continue;
         }
-        let missing =
-            reader.open.iter().map(|block| Chunk(block.left.start)).find(|chunk| can_be_had(field, machine, *chunk));
+        let missing = reader
+            .open
+            .iter()
+            .map(|block| Chunk(block.left.start))
+            .find(|chunk| can_be_had(field, machine, reader.image, *chunk));
         if let Some(chunk) = missing {
             return Err((machine, format!("waits for {chunk}, of which there is a copy")));
         }
@@ -35,14 +38,14 @@ pub(super) fn check(field: &Field) -> Result<(), (usize, String)> {
 }
 
 /// True if the chunk, and every page above it, is here or has a copy elsewhere.
-fn can_be_had(field: &Field, machine: usize, chunk: Chunk) -> bool {
-    let geometry = &field.images[0].geometry;
+fn can_be_had(field: &Field, machine: usize, image: usize, chunk: Chunk) -> bool {
+    let geometry = &field.images[image].geometry;
     let zone = field.machines[machine].zone;
     let leads_out = has_gateway(field, machine);
     let reaches = |holder: usize| holder != machine && (leads_out || field.machines[holder].zone == zone);
     let mut above = Some(chunk);
     while let Some(chunk) = above {
-        if !field.machines[machine].has(0, chunk) && !holders(field, chunk).into_iter().any(reaches) {
+        if !field.machines[machine].has(image, chunk) && !holders(field, image, chunk).into_iter().any(reaches) {
             return false;
         }
         above = geometry.parent(chunk).map(|(page, _)| page);
@@ -62,18 +65,18 @@ fn has_gateway(field: &Field, machine: usize) -> bool {
 }
 
 /// The machines that can surely be asked for a chunk.
-pub(super) fn holders(field: &Field, chunk: Chunk) -> BTreeSet<usize> {
-    let ring = Ring::new(field.images[0].chunks());
+pub(super) fn holders(field: &Field, image: usize, chunk: Chunk) -> BTreeSet<usize> {
+    let ring = Ring::new(field.images[image].chunks());
     let holds = |machine: &usize| {
         let host = &field.machines[*machine];
         if !host.is_well() || host.has_lied || !host.is_honest() {
             return false;
         }
-        let Some(shelf) = host.shelf(0) else { return false };
+        let Some(shelf) = host.shelf(image) else { return false };
         if shelf.origin {
             return true;
         }
-        let arc = host.node.arc(field.images[0].id);
+        let arc = host.node.arc(field.images[image].id);
         shelf.held.contains(chunk) && arc.is_some_and(|arc| arc.contains(ring.place(chunk), ring.size()))
     };
     (0..field.machines.len()).filter(holds).collect()

@@ -213,15 +213,20 @@ impl Field {
 
     /// A machine takes part in an image from now on.
     pub fn add_image(&mut self, machine: usize, image: usize, origin: bool, capacity: u64) {
+        let kept = if origin { None } else { self.share_of_a_version(machine, image) };
         let Original { id, name, geometry, .. } = &self.images[image];
         let capacity_bytes = capacity * geometry.chunk_bytes();
         let (name, header) = (name.clone(), *geometry.header());
-        let config = ImageConfig { id: *id, names: name.into(), header, origin, capacity_bytes, kept: None };
+        let id = *id;
+        let config = ImageConfig { id, names: name.into(), header, origin, capacity_bytes, kept };
         let now = self.now() + self.machines[machine].ahead;
         let host = &mut self.machines[machine];
         host.put_up(image, Shelf { origin, ..Shelf::default() });
         host.node.add_image(now, config);
         self.settle(machine);
+        if kept.is_some() {
+            self.tell(Duration::ZERO, machine, Input::Surveyed(id));
+        }
     }
 }
 

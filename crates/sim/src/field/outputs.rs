@@ -152,9 +152,14 @@ impl Field {
             let zeros = std::iter::once(chunk.0..chunk.0 + 1).collect();
             self.tell(Duration::ZERO, machine, Input::Found { image: id, chunks: Vec::new(), zeros });
         }
-        let Some(to) = self.number(peer.node).filter(|_| !hole) else {
+        let lent = keep != Keep::Not && slice.is_none() && self.is_lent(machine, usize::from(image), chunk);
+        if lent {
+            self.tell(Duration::ZERO, machine, Input::Found { image: id, chunks: vec![chunk], zeros: Vec::new() });
+        }
+        let here = hole || lent;
+        let Some(to) = self.number(peer.node).filter(|_| !here) else {
             self.machines[machine].flights.insert(request, flight(machine));
-            if !hole {
+            if !here {
                 self.dial_nobody(machine, peer);
             }
             return self.after(self.links.delay, Event::Lost(machine as u32, request));

@@ -235,6 +235,7 @@ impl Field {
                 shelf.keep(original, chunk);
             }
             self.input(machine, Input::Arrived { request, waited, transit, zeros });
+            self.survey(machine, image, chunk);
         }
     }
 }

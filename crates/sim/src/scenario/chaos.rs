@@ -68,6 +68,8 @@ pub struct Chaos {
     pub malicious: Malicious,
     /// The image that all read.
     pub image: Original,
+    /// Its next version, if there is one.
+    pub next: Option<Original>,
     /// When each place besides the origin's is switched on.
     pub starts: Vec<Duration>,
     /// Stores and reads of the machines.
@@ -110,6 +112,7 @@ impl Chaos {
         chaos.malicious = malicious;
         let mut dice = Dice::new(seed ^ 0xBAD_5EED);
         turns(&mut dice, chaos.starts.len(), malicious, &mut chaos.faults);
+        chaos.next = update(&mut Dice::new(seed ^ 0x0E_2510), &chaos.image, chaos.starts.len(), &mut chaos.faults);
         chaos.faults.sort_by_key(|planned| planned.at);
         chaos.groups = short_reads(&mut Dice::new(seed ^ 0x0051_1CE5));
         chaos.links.own = unequal(&mut Dice::new(seed ^ 0x0DD_11E5), chaos.starts.len(), chaos.links.rate);
@@ -155,8 +158,8 @@ impl Chaos {
         let habits = Habits { stores, order, depth };
         let last = faults.last().map_or(Duration::ZERO, |planned| planned.at);
         let heals_at = last.max(Duration::from_millis(FAULTS_FOR)) + Duration::from_millis(500);
-        let (malicious, groups) = (Malicious::None, None);
-        Self { seed, malicious, image, starts, habits, groups, links, config, faults, heals_at }
+        let (malicious, groups, next) = (Malicious::None, None, None);
+        Self { seed, malicious, image, next, starts, habits, groups, links, config, faults, heals_at }
     }
 
     /// The plan in words.
@@ -218,6 +221,23 @@ fn turns(dice: &mut Dice, nodes: usize, malicious: Malicious, faults: &mut Vec<P
             add(until, Fault::PowerLoss(place));
         }
     }
+}
+
+/// The next version of the image, in a quarter of all seeds. Most machines take part in it sooner
+/// or later.
+fn update(dice: &mut Dice, image: &Original, nodes: usize, faults: &mut Vec<Planned>) -> Option<Original> {
+    if !dice.percent(25) {
+        return None;
+    }
+    let percent = dice.one_of(&[0, 2, 14, 14, 50, 100]);
+    let next = image.next(2, image.data().filter(|_| dice.percent(percent)).collect::<Vec<_>>());
+    let published = dice.among(0..FAULTS_FOR / 2);
+    let mut add = |ms: u64, place| faults.push(Planned { at: Duration::from_millis(ms), fault: Fault::Update(place) });
+    add(published, 0);
+    for place in (1..=nodes).filter(|_| dice.percent(80)).collect::<Vec<_>>() {
+        add(dice.among(published..FAULTS_FOR), place);
+    }
+    Some(next)
 }
 
 fn image(dice: &mut Dice) -> Original {
