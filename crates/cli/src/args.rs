@@ -5,10 +5,12 @@
 //! one.
 
 mod doctor;
+mod tag;
 mod trust;
 mod watch;
 
 pub use doctor::{DoctorAction, DoctorOptions};
+pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 use vfield_bench::args::{self as bench, BenchOptions};
 pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions};
@@ -31,6 +33,7 @@ use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::overlay::OverlayPlace;
 use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
+use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
 use vfield_netboot::args::{self as netboot, NetbootOptions};
 use vfield_pack::args::{self as pack, PackOptions};
@@ -134,6 +137,15 @@ pub enum Command {
     /// Pack a directory or a tar as an EROFS image that shares most chunks with its last version
     #[command(after_help = pack::EXAMPLES)]
     Pack(PackOptions),
+    /// Serve a file with the running daemon, and move a tag to it
+    #[command(after_help = tag::PUBLISH_EXAMPLES)]
+    Publish(PublishOptions),
+    /// List the tags of the field, move one, or go back
+    #[command(after_help = tag::TAG_EXAMPLES)]
+    Tag(TagOptions),
+    /// Mount the file system of the image that a tag names, and follow the tag
+    #[command(after_help = tag::MOUNT_EXAMPLES)]
+    Mount(MountOptions),
     /// Write an image or a part of it to stdout
     Cat(CatOptions),
     /// Make the running daemon serve another file, or join another image of its field
@@ -195,6 +207,13 @@ pub struct JoinOptions {
     /// image]
     #[arg(long, value_name = "NAME|ID|NAME=ID")]
     pub image: Vec<Wanted>,
+    /// Join the image that this tag names, and the next one when the tag moves. Its name leads to
+    /// the current version. May be repeated
+    #[arg(long, value_name = "TAG", conflicts_with = "image", help_heading = "Signatures")]
+    pub follow: Vec<Tagged>,
+    /// With --follow and without --trust: follow the first signer that is heard of
+    #[arg(long, requires = "follow", conflicts_with = "trust", help_heading = "Signatures")]
+    pub open: bool,
     /// Memory for chunks of each image: 128M, 1GiB, 30%, all or 0 [default: 30%, at most half of
     /// the free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -202,8 +221,8 @@ pub struct JoinOptions {
     /// Speed at which the store fills: 0 (slow) to 9 (full speed), or random [default: 7]
     #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
     pub join_boost: Option<Boost>,
-    /// Accept only images signed with this minisign key (a file, or the key itself). May be
-    /// repeated. Other images are refused before any read
+    /// Accept only images and tags signed with this minisign key (a file, or the key itself). May
+    /// be repeated. Other images are refused before any read
     #[arg(long, value_name = "KEY", help_heading = "Signatures")]
     pub trust: Vec<String>,
     /// With --trust: accept an image although a newer signature under its name was seen before

@@ -10,6 +10,7 @@ use std::path::Path;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::output;
 use vfield_console::text::clean;
+use vfield_console::values::size::Size;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request, Serve};
 use vfield_core::chunk::ChunkSize;
@@ -23,7 +24,11 @@ pub fn add(options: &AddOptions) -> Result<(), Failure> {
     let path = Path::new(&options.target);
     let names_file = options.target.contains('/') || (path.is_file() && options.store.is_none());
     let (mut client, verb) = if names_file || options.name.is_some() || options.chunk_size.is_some() {
-        (send_file(path, options)?, "serves")
+        if options.store.is_some() {
+            let fact = format!("--store: {} is a file, which is served from where it is", path.display());
+            return Err(Failure::usage(fact).hint("leave --store out, or give the name of an image of the field"));
+        }
+        (send_file(path, options.name.as_ref(), options.chunk_size, options.control.control.as_deref())?, "serves")
     } else {
         (send_wish(options)?, "has joined")
     };
@@ -32,20 +37,21 @@ pub fn add(options: &AddOptions) -> Result<(), Failure> {
     output::put(format!("the daemon {verb} {} (id {})\n", clean(&names.join(", ")), clean(id)).as_bytes())
 }
 
-/// Hands a file over.
-fn send_file(path: &Path, options: &AddOptions) -> Result<Client, Failure> {
-    if options.store.is_some() {
-        let fact = format!("--store: {} is a file, which is served from where it is", path.display());
-        return Err(Failure::usage(fact).hint("leave --store out, or give the name of an image of the field"));
-    }
+/// Hands a file over to the daemon that answers then.
+pub fn send_file(
+    path: &Path,
+    name: Option<&ImageName>,
+    chunk_size: Option<Size>,
+    control: Option<&Path>,
+) -> Result<Client, Failure> {
     source_file::check(path)?;
     let failed = |error: std::io::Error| {
         Failure::failed(format!("{}: {}", path.display(), plain(&error)))
             .hint("the file must be readable for the user who runs vfield")
     };
     let file = File::open(path).map_err(failed)?;
-    let chunk_size = options.chunk_size.map_or(Ok(ChunkSize::DEFAULT), source_file::chunk_size)?;
-    let name = match &options.name {
+    let chunk_size = chunk_size.map_or(Ok(ChunkSize::DEFAULT), source_file::chunk_size)?;
+    let name = match name {
         Some(ImageName(name)) => name.clone(),
         None => source_file::name_of(path)?,
     };
@@ -57,7 +63,7 @@ fn send_file(path: &Path, options: &AddOptions) -> Result<Client, Failure> {
         chunk_bytes: chunk_size.bytes(),
         proof: signature::beside(path)?,
     };
-    let mut client = Client::connect(options.control.control.as_deref())?;
+    let mut client = Client::connect(control)?;
     client.send_with(&Request::Serve(serve), &file)?;
     Ok(client)
 }

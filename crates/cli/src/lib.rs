@@ -14,6 +14,7 @@ pub mod explain;
 pub mod field_key;
 pub mod images;
 pub mod limit;
+pub mod mount;
 pub mod nearest;
 pub mod original;
 pub mod overlay;
@@ -25,6 +26,7 @@ pub mod settings;
 pub mod signature;
 pub mod source_file;
 pub mod status;
+pub mod tag;
 pub mod values;
 
 use args::{Cli, Command, DaemonOptions};
@@ -99,6 +101,9 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
         Command::Pack(options) => vfield_pack::run(&options, source_file::chunk_size(options.chunk_size)?, volume),
+        Command::Publish(options) => tag::publish(&options),
+        Command::Tag(options) => tag::run(&options),
+        Command::Mount(options) => mount::run(&options),
         Command::Cat(options) => commands::cat(&options),
         Command::Add(options) => images::add(&options),
         Command::Drop(options) => images::drop(&options),

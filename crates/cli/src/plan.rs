@@ -29,6 +29,7 @@ use vfield_daemon::limits;
 use vfield_daemon::members;
 use vfield_daemon::plan::user::User;
 use vfield_daemon::plan::{HttpPlan, Places, Plan};
+use vfield_daemon::tags;
 use vfield_daemon::values::device::DeviceKind;
 use vfield_daemon::values::image::ImageName;
 use vfield_daemon::values::store::Store;
@@ -82,6 +83,10 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
             failure.hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration")
         );
     }
+    if !options.follow.is_empty() && options.trust.is_empty() && !options.open {
+        let failure = Failure::usage("--follow needs --trust: any member can sign a tag with a key of its own");
+        return Err(failure.hint("--trust names the public key of the tag's signer; --open follows any signer"));
+    }
     let memory = memory::total_bytes().unwrap_or(u64::MAX);
     let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
     let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
@@ -97,6 +102,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         serve: Vec::new(),
         trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
         join: options.image.into_iter().map(|wanted| wanted.0).collect(),
+        follow: options.follow.into_iter().map(|tag| tag.0).collect(),
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
@@ -108,7 +114,12 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
 fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Result<Plan, Failure> {
     let key_files = KeyFiles::choose(daemon.field_key.clone());
     node.field_keys = key_files.read()?;
-    let (admission, warnings) = admission(&daemon, &mut node)?;
+    let (admission, mut warnings) = admission(&daemon, &mut node)?;
+    if tags::are_kept(&node.follow) {
+        let (kept, damaged) = tags::read(&node.follow);
+        node.tags = kept;
+        warnings.extend(damaged);
+    }
     let mut places = Vec::new();
     for endpoint in &daemon.nbd {
         let place = endpoint.resolve()?;
@@ -273,6 +284,8 @@ fn node(
         admission_signers: None,
         admission: None,
         trusted: None,
+        follow: Vec::new(),
+        tags: Vec::new(),
         keeper: None,
         limits: Rates::default(),
         hash_threads: cores().into(),

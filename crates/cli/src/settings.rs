@@ -27,6 +27,7 @@ use vfield_daemon::values::limit::Limit;
 use vfield_daemon::values::overlay::OverlayPlace;
 use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
+use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
 
 /// The default file of the machine.
@@ -44,6 +45,8 @@ pub struct Settings {
     rehash: bool,
     join: OneOrMany<Address>,
     image: OneOrMany<Wanted>,
+    follow: OneOrMany<Tagged>,
+    open: bool,
     store: Option<Store>,
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
@@ -146,7 +149,13 @@ impl Settings {
     /// Completes `options` from the file.
     pub fn complete_join(self, mut options: JoinOptions) -> JoinOptions {
         fill(&mut options.join, &self.join);
-        fill(&mut options.image, &self.image);
+        if options.follow.is_empty() {
+            fill(&mut options.image, &self.image);
+        }
+        if options.image.is_empty() {
+            fill(&mut options.follow, &self.follow);
+        }
+        options.open |= self.open;
         options.store = options.store.or(self.store);
         options.join_boost = options.join_boost.or(self.join_boost);
         fill(&mut options.trust, &self.trust);

@@ -7,13 +7,13 @@ use crate::limit;
 use vfield_console::text::{aligned, clean, line};
 use vfield_console::values::duration;
 use vfield_console::values::size::human;
-use vfield_control::message::{DaemonStatus, OverlayStatus};
+use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus};
 use vfield_control::offer::MemoryStatus;
 use vfield_control::shares::some_percent;
 use vfield_core::misdeed::Tally;
 use vfield_node::status::{
     AdmissionStatus, FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status,
-    WaitingChunk, ZoneStatus,
+    VersionStatus, WaitingChunk, ZoneStatus,
 };
 
 /// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
@@ -65,6 +65,7 @@ pub fn text(status: &DaemonStatus) -> String {
     if node.images.is_empty() {
         line(&mut out, "\nno images");
     }
+    out.push_str(&tags_text(status));
     out.push_str(&nodes_text(&node.nodes, &node.zone.name));
     out.push_str(&gone_text(&node.gone));
     out.push_str(&traffic_text(node));
@@ -193,6 +194,28 @@ fn image_text(image: &ImageStatus) -> String {
         }
     }
     out.push_str(&waiting_text(image));
+    out
+}
+
+/// The tags: the image of each, the nodes that have it, and how far this node follows.
+fn tags_text(status: &DaemonStatus) -> String {
+    let mut out = String::new();
+    for tag in &status.node.tags {
+        let named = tag.image.as_deref().map_or("removed", |image| image.get(..12).unwrap_or(image));
+        let rollout = if tag.rollout < 100 { format!(", for {} % of the nodes", tag.rollout) } else { String::new() };
+        line(&mut out, &format!("\ntag {}: serial {}, {}{rollout}", clean(&tag.name), tag.serial, clean(named)));
+        for version in &tag.versions {
+            let VersionStatus { serial, nodes, filled, .. } = version;
+            line(&mut out, &format!("  serial {serial}   on {nodes} nodes, {filled} filled"));
+        }
+    }
+    for following in &status.following {
+        let FollowingStatus { tag, serial, image, state, why, .. } = following;
+        let here =
+            if image.is_empty() { "nothing yet".to_owned() } else { format!("serial {serial}, {}", clean(image)) };
+        let state = if why.is_empty() { clean(state) } else { format!("{}: {}", clean(state), clean(why)) };
+        line(&mut out, &format!("follows {}: {here}; {state}", clean(tag)));
+    }
     out
 }
 

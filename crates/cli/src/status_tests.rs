@@ -5,7 +5,7 @@ use vfield_control::limits::LimitsStatus;
 use vfield_control::message::STATUS_FORMAT;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_core::misdeed::Misdeed;
-use vfield_node::status::{GoneStatus, IdentityStatus, SourceStatus, Traffic, WaitingChunk};
+use vfield_node::status::{GoneStatus, IdentityStatus, SourceStatus, TagStatus, Traffic, WaitingChunk};
 
 fn origin() -> DaemonStatus {
     let image = ImageStatus {
@@ -63,10 +63,12 @@ fn origin() -> DaemonStatus {
             field: FieldStatus::default(),
             identity: IdentityStatus::default(),
             admission: None,
+            tags: Vec::new(),
             misdeeds: Tally::default(),
             warnings: Vec::new(),
         },
         format: STATUS_FORMAT,
+        following: Vec::new(),
         exports: vec![ExportStatus::of_all(ExportKind::Nbd, "nbd://127.0.0.1:10809/")],
         memory: MemoryStatus {
             store_bytes: 0,
@@ -313,4 +315,31 @@ fn a_slow_link_is_named() {
     let line = "198.18.0.3:4440 has a link of 10 Mbit/s, others 90: cable, port or a busy machine?";
     assert_eq!(slow_links(&nodes), [line]);
     assert!(slow_links(&nodes[3..4]).is_empty());
+}
+
+#[test]
+fn a_tag_says_who_runs_what_and_how_far_this_node_is() {
+    let mut status = origin();
+    assert!(!text(&status).contains("tag "));
+    let version = |serial, image: &str, nodes, filled| VersionStatus { serial, image: image.repeat(32), nodes, filled };
+    status.node.tags = vec![TagStatus {
+        name: "prod".to_owned(),
+        serial: 8,
+        image: Some("2b".repeat(32)),
+        keep: 2,
+        rollout: 10,
+        signer: "RW".to_owned(),
+        versions: vec![version(8, "2b", 2, 1), version(7, "1a", 20, 20)],
+    }];
+    status.following = vec![FollowingStatus {
+        tag: "prod".to_owned(),
+        serial: 7,
+        image: "prod-1a1a1a1a1a1a".to_owned(),
+        id: "1a".repeat(32),
+        state: "filling".to_owned(),
+        why: "the store fills with serial 8".to_owned(),
+    }];
+    let said = text(&status);
+    let expected = "\ntag prod: serial 8, 2b2b2b2b2b2b, for 10 % of the nodes\n  serial 8   on 2 nodes, 1 filled\n  serial 7   on 20 nodes, 20 filled\nfollows prod: serial 7, prod-1a1a1a1a1a1a; filling: the store fills with serial 8\n";
+    assert!(said.contains(expected), "{said}");
 }

@@ -1,11 +1,11 @@
 //! The reference of `vfield status --json` names each field of the object, and no other.
 
-use vfield_control::message::{DaemonStatus, OverlayStatus, STATUS_FORMAT};
+use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus, STATUS_FORMAT};
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_control::reference::{documented, example, fields, format_of};
 use vfield_node::status::{
     AdmissionStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, RiskStatus, SignatureStatus,
-    SourceStatus, Status, WaitingChunk,
+    SourceStatus, Status, TagStatus, VersionStatus, WaitingChunk,
 };
 
 const STATUS: &str = include_str!("../../../docs/reference/status-json.md");
@@ -26,10 +26,12 @@ fn full_status() -> DaemonStatus {
         gone: vec![GoneStatus::default()],
         peers: vec![PeerTraffic::default()],
         admission: Some(AdmissionStatus::default()),
+        tags: vec![TagStatus { versions: vec![VersionStatus::default()], ..TagStatus::default() }],
         ..Status::default()
     };
     let exports = vec![ExportStatus::of_all(ExportKind::Nbd, "")];
-    DaemonStatus { node, exports, overlays: vec![OverlayStatus::default()], ..DaemonStatus::default() }
+    let (overlays, following) = (vec![OverlayStatus::default()], vec![FollowingStatus::default()]);
+    DaemonStatus { node, exports, overlays, following, ..DaemonStatus::default() }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::offer::{ExportStatus, MemoryStatus};
 use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vfield_core::tags::SignedTag;
 use vfield_core::wire::Proof;
 use vfield_node::explained::Explained;
 use vfield_node::status::{Sole, Status};
@@ -116,6 +117,8 @@ pub enum Request {
     /// Read the files of the field keys and of the admission list again; answered by
     /// [`Reply::Keys`].
     ReloadKeys,
+    /// Tell the field of a tag; answered by [`Reply::Done`], or refused with the reason.
+    Tag(SignedTag),
     /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
     Cat {
         /// Name, id, or the beginning of an id.
@@ -303,6 +306,9 @@ pub struct DaemonStatus {
     /// Changes of the images here.
     #[serde(default)]
     pub overlays: Vec<OverlayStatus>,
+    /// The tags that this node follows.
+    #[serde(default)]
+    pub following: Vec<FollowingStatus>,
     /// What the daemon has given up, a part each; `not` begins what it could not.
     #[serde(default)]
     pub sandbox: Vec<String>,
@@ -310,6 +316,23 @@ pub struct DaemonStatus {
     pub control: String,
     /// The daemon's process id.
     pub pid: u32,
+}
+
+/// A tag that a daemon follows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowingStatus {
+    /// Name of the tag.
+    pub tag: String,
+    /// Serial of the version to which the tag leads here; 0 before the first.
+    pub serial: u64,
+    /// Name of that version's image here; empty before the first.
+    pub image: String,
+    /// The image id, 64 hexadecimal digits; empty before the first.
+    pub id: String,
+    /// `ready`, `filling` the next version, or `waiting`.
+    pub state: String,
+    /// The reason to wait, in words; else empty.
+    pub why: String,
 }
 
 /// The overlay of one image.
@@ -365,6 +388,11 @@ mod tests {
             any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
             any::<(Option<String>, Option<u64>)>().prop_map(|(image, offset)| Request::Explain { image, offset }),
             any::<(Option<String>, Option<String>)>().prop_map(|(up, down)| Request::Limit { up, down }),
+            any::<(String, String, String)>().prop_map(|(signer, text, signature)| Request::Tag(SignedTag {
+                signer,
+                text,
+                signature
+            })),
             any::<Option<String>>().prop_map(|image| Request::OverlaySave { image }),
             any::<(Option<String>, bool)>().prop_map(|(image, force)| Request::OverlayReset { image, force }),
             (any::<String>(), any::<u64>(), any::<Option<u64>>()).prop_map(|(image, offset, length)| Request::Cat {

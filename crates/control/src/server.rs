@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use vfield_block::extent::Extent;
 use vfield_block::source::{BlockSource, Piece};
+use vfield_core::tags::SignedTag;
 
 /// More clients than this wait until one is done: scripts need a few, and each costs about 100 KiB.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -78,6 +79,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
+
+    /// Tells the field of a tag.
+    fn tag(&self, tag: SignedTag) -> Reply;
 
     /// What would be lost if it left.
     fn rehearse_leave(&self) -> Pending<'_, Reply>;
@@ -182,6 +186,7 @@ async fn answer(
         Request::Explain { image, offset } => daemon.explain(image.as_deref(), offset.unwrap_or(0)),
         Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
+        Request::Tag(tag) => daemon.tag(tag),
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave().await,
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {

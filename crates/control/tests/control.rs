@@ -129,6 +129,10 @@ impl Daemon for Fake {
         Reply::refused(format!("{up:?} {down:?}"), "")
     }
 
+    fn tag(&self, tag: vfield_core::tags::SignedTag) -> Reply {
+        Reply::refused(tag.text, tag.signature)
+    }
+
     fn reload_keys(&self) -> Reply {
         Reply::Keys { ids: vec!["0a0b0c0d".to_owned()], admission: None }
     }

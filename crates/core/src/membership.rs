@@ -23,6 +23,7 @@ mod news;
 mod rings;
 mod roster;
 mod sizes;
+mod tagging;
 mod telling;
 mod watch;
 
@@ -36,7 +37,7 @@ use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
 use crate::snapshot::Known;
 use crate::time::Time;
-pub use effects::{Effects, Rival};
+pub use effects::{Effects, Rival, TagNews};
 pub use member::{Departed, Departure, Member, State};
 pub use message::Level;
 use message::{Head, Item, Purpose};
@@ -222,6 +223,8 @@ impl Membership {
                 }
                 Item::Record(record) if record.node == self.me().node => self.hear_of_mine(&record),
                 Item::Record(record) => self.take_record(record, Some(from), Some(from)),
+                Item::Tag(tag) => self.effects.tags.push(TagNews::Tag(tag, from, source)),
+                Item::KnownTags { digests, offer } => self.hear_known_tags(from, digests, offer),
             }
         }
         let known = self.roster.get(from).map(Member::life);

@@ -35,6 +35,7 @@ mod serving;
 mod slices;
 mod speeds;
 mod spot_checks;
+mod tagging;
 mod view;
 
 pub use claims::{Claim, Teller};
@@ -58,6 +59,7 @@ use crate::peers::Peers;
 use crate::signing::Signatures;
 use crate::slow_reads::SlowReads;
 use crate::speed::OwnSpeed;
+use crate::tags::Tags;
 use crate::time::Time;
 use crate::wire::Refusal;
 use images::Image;
@@ -109,6 +111,7 @@ pub struct Node {
     /// The members of this node's zone.
     membership: Membership,
     outside: outside::Outside,
+    tags: Tags,
     /// The timer at which membership is due next.
     member_at: Option<TimerKey>,
     /// [`crate::record::Records::changes`] when the maps were last made; [`u64::MAX`] to make them
@@ -176,6 +179,7 @@ impl Node {
             keys,
             admission: Shared::default(),
             outside: outside::Outside::default(),
+            tags: Tags::default(),
             member_at: None,
             mapped: 0,
             peers: Peers::new(config.round_robin),
@@ -284,6 +288,7 @@ impl Node {
             Input::Broken(node) => self.broken(node),
             Input::Misbehaved(node) => self.misbehaved(node),
             Input::Admission(admission) => self.admit(admission),
+            Input::Tag(tag) => self.tag(tag),
             Input::Drop(image) => self.drop_image(image),
             Input::Inquire { times, purpose } => self.inquired(times, purpose),
             Input::Leave => self.leave(true),

@@ -6,6 +6,7 @@
 //! [`Simulated`].
 
 use crate::identity::NodeId;
+use crate::tags::SignedTag;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -58,6 +59,10 @@ pub trait Signatures: fmt::Debug + Send + Sync {
 
     /// The id of the node with this key.
     fn id_of(&self, key: &PublicKey) -> NodeId;
+
+    /// True if an operator with the public key `signer` signed the text; both are in minisign's
+    /// form.
+    fn signed_by(&self, signer: &str, text: &[u8], signature: &str) -> bool;
 }
 
 /// The purpose of a signature. It is signed too, so no message of one kind passes for another kind.
@@ -107,6 +112,16 @@ impl Simulated {
         PublicKey(key)
     }
 
+    /// A tag of the simulated operator with this key.
+    pub fn sign_tag(signer: &str, text: &str) -> SignedTag {
+        let signature = Self::signature_by(signer, text.as_bytes());
+        SignedTag { signer: signer.to_owned(), text: text.to_owned(), signature }
+    }
+
+    fn signature_by(signer: &str, text: &[u8]) -> String {
+        blake3::Hasher::new().update(signer.as_bytes()).update(text).finalize().to_string()
+    }
+
     fn of(key: &PublicKey, message: &[u8]) -> Signature {
         Signature([*blake3::keyed_hash(&key.0, message).as_bytes(), [0; 32]])
     }
@@ -129,5 +144,9 @@ impl Signatures for Simulated {
         let mut id = [0; 8];
         id.copy_from_slice(&key.0[..8]);
         NodeId(u64::from_le_bytes(id))
+    }
+
+    fn signed_by(&self, signer: &str, text: &[u8], signature: &str) -> bool {
+        Self::signature_by(signer, text) == signature
     }
 }

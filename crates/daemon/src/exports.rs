@@ -72,6 +72,9 @@ trait Export: Debug + Send + Sync {
     /// Users of an image on this machine, in words.
     fn users(&self, name: &str) -> Vec<String>;
 
+    /// Has a tag's name lead to the image of this name, for readers that come from now on.
+    fn lead(&self, _tag: &str, _image: &str) {}
+
     /// Block devices with the names of their images. A kind with devices cannot add images.
     fn devices(&self) -> Vec<(String, PathBuf)> {
         Vec::new()
@@ -131,6 +134,11 @@ impl Exports {
             access::warn_closed(&self.access, std::iter::once(source.name()), console);
         }
         Ok(())
+    }
+
+    /// Has a tag's name lead to the image of this name, for readers that come from now on.
+    pub fn lead(&self, tag: &str, image: &str) {
+        self.running.iter().for_each(|export| export.lead(tag, image));
     }
 
     /// True if each image is a block device.

@@ -23,9 +23,10 @@ use vfield_control::offer::ExportStatus;
 use vfield_control::selection;
 use vfield_control::shares::sole_text;
 use vfield_core::chunk::ChunkSize;
+use vfield_core::tag::{TagName, Version};
 use vfield_node::Node;
 use vfield_node::config::ServeConfig;
-use vfield_node::node::{NodeImage, StartError};
+use vfield_node::node::{NodeImage, StartError, no_image};
 
 /// Loop devices let go of a file, and the kernel says that it was closed, a moment after its last
 /// user is gone.
@@ -88,6 +89,37 @@ impl Images {
         let added = self.node.add_image(wanted.0, store.map(|store| store.0)).await;
         let images = Arc::clone(self);
         to_its_end(async move { images.export(added).await }).await
+    }
+
+    /// Joins the image that a tag names; the answer has its name here.
+    ///
+    /// # Errors
+    /// If it cannot be joined or exported, in words.
+    pub async fn add_tagged(self: &Arc<Self>, tag: &TagName, version: Version) -> Result<String, String> {
+        let Version { image, serial } = version;
+        if let Err(Reply::Refused { .. }) = self.may_add().await {
+            return Err(format!("serial {serial} is attached at the daemon's next start: it has devices or overlays"));
+        }
+        let was_here = self.node.images().iter().any(|held| held.id == image);
+        let added = self.node.add_tagged(tag, image).await;
+        let added = added.map_err(|error| no_image(serial, image, &error))?;
+        let name = added.source.name().to_owned();
+        if was_here {
+            return Ok(name);
+        }
+        let images = Arc::clone(self);
+        match to_its_end(async move { images.export(Ok(added)).await }).await {
+            Reply::Added { .. } => Ok(name),
+            Reply::Refused { fact, .. } => Err(fact),
+            _ => Err("the daemon failed".to_owned()),
+        }
+    }
+
+    /// Has a tag's name lead to an image, for readers that come from now on.
+    pub async fn lead(&self, tag: &TagName, image: &str) {
+        if let Some(exports) = &*self.exports.lock().await {
+            exports.lead(tag.as_str(), image);
+        }
     }
 
     /// Serves one more file, which a client has opened.

@@ -10,6 +10,7 @@ mod announce;
 mod dashboard;
 mod events;
 mod exports;
+mod follow;
 pub mod guard;
 mod images;
 pub mod keeper;
@@ -26,6 +27,7 @@ mod rollback;
 mod sandbox;
 mod signals;
 mod start_error;
+pub mod tags;
 mod trees;
 pub mod values;
 
@@ -35,13 +37,14 @@ use crate::keeper::service_manager;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
 use exports::Exports;
+use follow::Follow;
 use images::Images;
 use leaving::LAST_THREADS;
 use limits::Limits;
 use limits::local_time::minute_of_day;
 use overlays::{Overlays, Prepared};
 use reload::Reloader;
-use request_handler::{LeaveOrder, Orders, RequestHandler};
+use request_handler::{LeaveOrder, Orders, RequestHandler, Running};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sandbox::Sandbox;
 use signals::{Instruction, Signals};
@@ -50,6 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
 use vfield_control::message::Reply;
@@ -132,6 +136,7 @@ async fn live(
     let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
+    let follow = plan.node.follow.clone();
     let hashing = Arc::clone(&handler);
     let events = reporter.sink(move |event| {
         hashing.hear(event);
@@ -160,10 +165,22 @@ async fn live(
             let images =
                 Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, console.clone());
             let images = Arc::new(images);
-            handler.open(Arc::clone(&node), Arc::clone(&images), Arc::clone(&overlays), given_up);
+            let (following, mut followers) = (Arc::new(Follow::default()), JoinSet::new());
+            following.begin(&follow, &node, &images, &mut followers).await;
+            let running = Running {
+                node: Arc::clone(&node),
+                images: Arc::clone(&images),
+                overlays: Arc::clone(&overlays),
+                following,
+                sandbox: given_up,
+            };
+            handler.open(running);
             announce::running(console, &node, serving, &images.places());
             service_manager::tell("READY=1");
             let keeping = plan.admission.signers.is_some().then(|| tokio::spawn(admission::keep(Arc::clone(&node))));
+            if tags::are_kept(&follow) {
+                followers.spawn(tags::keep(Arc::clone(&node), follow));
+            }
             let limiting = tokio::spawn(limits.keep(Arc::clone(&node)));
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));
             let end = loop {

@@ -235,6 +235,9 @@ const fn word(event: &Event) -> &'static str {
         Event::Uncovered { .. } => "uncovered",
         Event::NodeGone { .. } => "node_gone",
         Event::NodeJoined { .. } => "node_joined",
+        Event::Tagged { .. } => "tagged",
+        Event::TagWaits { .. } => "tag_waits",
+        Event::TagReady { .. } => "tag_ready",
         Event::Warning(_) => "warning",
     }
 }
@@ -265,6 +268,14 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
                 format!("; {} had it last, and {how} {ago} ago", holder.addr)
             });
             Some(format!("{image}: a read of chunk {chunk} waits for {for_s}s: {why}{holder}"))
+        }
+        Event::Tagged { tag, serial, image } => Some(match image.get(..12) {
+            Some(short) => format!("tag {tag}: serial {serial} names the image {short}"),
+            None => format!("tag {tag}: removed with serial {serial}; what is here goes on"),
+        }),
+        Event::TagWaits { tag, why } => Some(format!("tag {tag}: {why}; what is here goes on")),
+        Event::TagReady { tag, serial, image, .. } => {
+            Some(format!("tag {tag}: serial {serial} is ready, {tag} leads to {image}"))
         }
         Event::ReadGoesOn { image, for_s } => {
             Some(format!("{image}: no read waits any more; the first did for {for_s}s"))
@@ -344,6 +355,9 @@ fn tell_json(event: &Event) {
             tell!(image, chunk, for_s, why, holder)
         }
         Event::Admission { timestamp, allowed, revoked } => tell!(timestamp, allowed, revoked),
+        Event::Tagged { tag, serial, image } => tell!(tag, serial, image),
+        Event::TagWaits { tag, why } => tell!(tag, why),
+        Event::TagReady { tag, serial, image, id } => tell!(tag, serial, image, id),
         Event::ReadGoesOn { image, for_s } => tell!(image, for_s),
         Event::Joined { image, id, size_bytes, capacity_bytes, .. } => {
             tell!(image, id, size_bytes, capacity_bytes)

@@ -5,6 +5,7 @@
 
 use super::dashboard;
 use super::events::Events;
+use super::follow::Follow;
 use super::images::Images;
 use super::overlays::Overlays;
 use crate::admission::AdmissionFiles;
@@ -25,6 +26,7 @@ use vfield_control::offer::MemoryStatus;
 use vfield_control::selection;
 use vfield_control::server::{Daemon, Pending};
 use vfield_control::values::until::Until;
+use vfield_core::tags::{Refused, SignedTag};
 use vfield_dashboard::view::{EVENTS_SHOWN, RING_CELLS, Source, View};
 use vfield_machine::memory;
 use vfield_node::Node;
@@ -46,11 +48,18 @@ enum Stage {
     Leaving,
 }
 
-struct Running {
-    node: Arc<Node>,
-    images: Arc<Images>,
-    overlays: Arc<Overlays>,
-    sandbox: Vec<String>,
+/// The parts of a running daemon.
+pub struct Running {
+    /// The node that it drives.
+    pub node: Arc<Node>,
+    /// The images and their exports.
+    pub images: Arc<Images>,
+    /// The changes of images.
+    pub overlays: Arc<Overlays>,
+    /// The tags that it follows.
+    pub following: Arc<Follow>,
+    /// What the daemon has given up.
+    pub sandbox: Vec<String>,
 }
 
 /// Answers the requests of the control socket.
@@ -132,8 +141,8 @@ impl RequestHandler {
     }
 
     /// The node can be asked from now on.
-    pub fn open(&self, node: Arc<Node>, images: Arc<Images>, overlays: Arc<Overlays>, sandbox: Vec<String>) {
-        self.stage.send_replace(Stage::Running(Arc::new(Running { node, images, overlays, sandbox })));
+    pub fn open(&self, running: Running) {
+        self.stage.send_replace(Stage::Running(Arc::new(running)));
     }
 
     /// The node cannot be asked any more.
@@ -169,6 +178,7 @@ impl RequestHandler {
             node,
             exports: running.images.places(),
             overlays: running.overlays.status(),
+            following: running.following.status(),
             sandbox: running.sandbox.clone(),
             control: self.control.clone(),
             pid: std::process::id(),
@@ -225,6 +235,18 @@ fn memory_of(node: &Status) -> MemoryStatus {
 
 fn leaving() -> Reply {
     Reply::refused("the daemon is leaving", "ask another node of the field")
+}
+
+/// What to do about a tag that is not taken up.
+const fn hint_of(why: &Refused) -> &'static str {
+    match why {
+        Refused::Bad(_) => "make it with the vfield program of the daemon's version",
+        Refused::Signature { .. } => "sign the text again",
+        Refused::Untrusted { .. } => "sign it with a key that --trust names, or give it to another field",
+        Refused::Old { .. } => "`vfield tag show` has the latest; to go back, use `vfield tag rollback`",
+        Refused::Full(_) => "use a name that is known: see `vfield tag ls`",
+        Refused::Busy => "try again in a second",
+    }
 }
 
 impl Daemon for RequestHandler {
@@ -376,6 +398,15 @@ impl Daemon for RequestHandler {
         match self.enforce(&running.node, list) {
             Ok(admission) => Reply::Keys { ids, admission },
             Err(failure) => refused(failure),
+        }
+    }
+
+    fn tag(&self, tag: SignedTag) -> Reply {
+        let told = self.running().map(|running| running.node.tag(tag));
+        match told {
+            Ok(Ok(())) => Reply::Done,
+            Ok(Err(why)) => Reply::refused(why.to_string(), hint_of(&why)),
+            Err(reply) => reply,
         }
     }
 

@@ -43,6 +43,9 @@ pub fn explain(error: StartError) -> Failure {
             Failure::failed(fact).hint("the image was not read; check --trust and the signer of this image")
         }
         StartError::UnknownImage { .. } => Failure::failed(fact).hint("choose one of these with --image"),
+        StartError::NotTagged { .. } => {
+            Failure::failed(fact).hint("`vfield tag ls` on a member lists the tags; --retry forever waits for it")
+        }
         StartError::ChooseImage { pins, .. } if pins.is_empty() => {
             Failure::failed(fact).hint("choose with --image NAME, once for each image")
         }

@@ -9,6 +9,7 @@ pub mod limit;
 pub mod overlay;
 pub mod sandbox;
 pub mod store;
+pub mod tag;
 pub mod user;
 
 vfield_console::written! {
@@ -18,5 +19,6 @@ vfield_console::written! {
     limit::Limit: "a rate such as \"50M\", or rates by time of day",
     overlay::OverlayPlace: "\"ram\" or a directory",
     store::Store: "a size such as \"128M\", a share such as \"30%\", \"all\" or 0",
+    tag::Tagged: "the name of a tag",
     user::UserName: "the name or number of a user",
 }

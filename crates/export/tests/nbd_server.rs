@@ -248,3 +248,34 @@ async fn images_come_and_go() -> Test {
     assert_eq!(size[..8], CHUNK.to_be_bytes());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_further_name_leads_newcomers_elsewhere() -> Test {
+    let (first, second) = (Image::new("v1", 3 * CHUNK as usize), Image::new("v2", 2 * CHUNK as usize));
+    let served = serve(&[first.clone(), second.clone()]);
+    let size_of = |name: &[u8]| {
+        let mut client = served.connect();
+        client.greet();
+        client.option(1, name);
+        let size = client.receive(10);
+        (client, u64::from_be_bytes(*size.first_chunk().expect("ten bytes")))
+    };
+    served.serving.lead("prod", "v1");
+    let (mut old, size) = size_of(b"prod");
+    assert_eq!(size, 3 * CHUNK);
+    served.serving.lead("prod", "v2");
+    assert_eq!(size_of(b"prod").1, 2 * CHUNK);
+    assert_eq!(size_of(b"").1, 2 * CHUNK, "the default moves too");
+    assert_eq!(size_of(b"v1").1, 3 * CHUNK);
+    old.request(0, 0, 8, 2 * CHUNK, 512);
+    assert_eq!((old.simple(), old.receive(512)), ((0, 8), first.device(2 * CHUNK, 512)), "it stays with its image");
+    // A source of that name goes first, and a name that leads nowhere is none.
+    served.serving.add(Image::new("prod", CHUNK as usize))?;
+    assert_eq!(size_of(b"prod").1, CHUNK);
+    served.serving.lead("test", "nothing");
+    let mut client = served.connect();
+    client.greet();
+    client.option(1, b"test");
+    assert!(client.rest().is_empty());
+    Ok(())
+}

@@ -12,6 +12,8 @@ use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_core::image::{IdDigits, ImageId};
+use vfield_core::tag::TagName;
+use vfield_core::tags::SignedTag;
 use vfield_core::wire::Proof;
 use vfield_trust::KeyRing;
 use vfield_trust::admission::Verified;
@@ -69,6 +71,10 @@ pub struct NodeConfig {
     pub admission: Option<Verified>,
     /// The signers whose signatures joined images need; `None` if any image is read.
     pub trusted: Option<TrustedKeys>,
+    /// Tags that this node follows: their images are joined besides.
+    pub follow: Vec<TagName>,
+    /// Tags that an earlier process of this node knew.
+    pub tags: Vec<SignedTag>,
     /// The keeper of the stores' memory for the next process of this node.
     pub keeper: Option<Arc<dyn Keeper>>,
     /// Switches for measurements.

@@ -118,6 +118,8 @@ pub struct Driver {
     pub admissions: Admissions,
     /// The address of another process with this node's key, once this one yields to it.
     pub outdone: watch::Sender<Option<SocketAddr>>,
+    /// Counts the tags that this node learned.
+    pub tagged: watch::Sender<u64>,
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
@@ -171,6 +173,7 @@ impl Driver {
             lasting_key,
             admissions,
             outdone: watch::Sender::new(None),
+            tagged: watch::Sender::new(0),
             proofs: Proofs::default(),
             gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
             misdeeds,

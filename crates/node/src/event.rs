@@ -169,6 +169,33 @@ pub enum Event {
         /// The number of revoked keys.
         revoked: u64,
     },
+    /// A tag moved, as this node knows from now on.
+    Tagged {
+        /// The tag's name.
+        tag: String,
+        /// The tag's serial, which only grows.
+        serial: u64,
+        /// The id of its image in hexadecimal; empty if the tag was removed.
+        image: String,
+    },
+    /// A tag that this node follows cannot be followed now; the node goes on with its version.
+    TagWaits {
+        /// The tag's name.
+        tag: String,
+        /// The reason, for people.
+        why: String,
+    },
+    /// The version that a tag names can be read here from now on.
+    TagReady {
+        /// The tag's name.
+        tag: String,
+        /// The serial of the version.
+        serial: u64,
+        /// The name of its image here.
+        image: String,
+        /// The id of its image in hexadecimal.
+        id: String,
+    },
     /// A fact that needs a person's attention: a lying peer, a changed source file.
     Warning(String),
 }

@@ -1,10 +1,12 @@
 //! A running node: starts the parts, hands out its images, reports its status, leaves.
 
+mod following;
 mod holding;
 mod publishing;
 mod report;
 mod start_error;
 
+pub use following::{NotFollowed, no_image, version_name};
 pub use start_error::StartError;
 
 use crate::admissions::{Admissions, not_admitted};
@@ -45,6 +47,7 @@ use vfield_core::node::picture::Picture;
 use vfield_core::node::{ImageView, Input, Node as Core};
 use vfield_core::signing::Signatures as _;
 use vfield_trust::admission::Verified;
+use vfield_trust::signature::TrustedKeys;
 use vfield_trust::{KeyRing, NodeKey};
 
 /// Interval at which a leaving node looks at what others hold: above the millisecond or so that
@@ -92,6 +95,7 @@ pub struct Node {
     /// keys.
     config: NodeConfig,
     held: Mutex<Vec<Held>>,
+    pins: following::Pins,
     /// One image is added at a time, since each has to differ from those before it.
     adding: tokio::sync::Mutex<()>,
     listening: SocketAddr,
@@ -119,7 +123,12 @@ impl Node {
         let core_config = core_config(&config);
         let gossip = Gossip::new(udp, Arc::clone(&keys));
         let signs = Arc::clone(&key);
-        let core = |now| Core::new(me, signs, core_config, seed, now);
+        let signers: Vec<String> = config.trusted.iter().flat_map(TrustedKeys::written).map(str::to_owned).collect();
+        let core = |now| {
+            let mut core = Core::new(me, signs, core_config, seed, now);
+            core.trust_tags(signers);
+            core
+        };
         let guesses = guesses(&config, listening);
         let (driver, hints) = Driver::new(core, gossip, keys, trust, pool, guesses, Arc::clone(&events));
         driver.limit(config.limits);
@@ -128,14 +137,23 @@ impl Node {
         tasks.spawn(Arc::clone(&driver).gossip());
         tasks.spawn(server::accept(Arc::clone(&driver), listener));
         driver.apply(Input::Bootstrap(config.bootstrap.clone()));
+        config.tags.iter().cloned().for_each(|tag| driver.apply(Input::Tag(tag)));
         if let Some(list) = driver.admissions.in_force() {
             driver.apply(Input::Admission(Arc::clone(&list.admission)));
         }
 
         let config = NodeConfig { field_keys: None, admission: None, ..config };
         let (started, tasks) = (Instant::now(), Mutex::new(tasks));
-        let node =
-            Self { driver, config, held: Mutex::default(), adding: Default::default(), listening, started, tasks };
+        let node = Self {
+            driver,
+            config,
+            held: Mutex::default(),
+            pins: Mutex::default(),
+            adding: Default::default(),
+            listening,
+            started,
+            tasks,
+        };
         let taken_part = node.take_part(origins).await;
         if taken_part.is_err() {
             // Others may know this node by now: it must not look like a dead one.
@@ -161,9 +179,12 @@ impl Node {
             self.serve(published, &search).await?;
         }
         if joins {
-            for chosen in search.find(alone, patience).await? {
-                self.join(chosen, config.store, &mut kept)?;
+            if config.follow.is_empty() || !config.join.is_empty() {
+                for chosen in search.find(alone, patience).await? {
+                    self.join(chosen, config.store, &mut kept)?;
+                }
             }
+            self.join_tagged(&mut kept, config.store).await?;
         }
         kept.drop_rest();
         kept.refused.into_iter().for_each(|refused| self.driver.warn(refused));
@@ -242,7 +263,7 @@ impl Node {
 
     /// Its view at this moment.
     pub fn status(&self) -> Status {
-        report::status(&self.driver, self.started.elapsed())
+        Status { tags: self.tag_status(), ..report::status(&self.driver, self.started.elapsed()) }
     }
 
     /// Its picture of the field at this moment, with `cells` parts of each ring.

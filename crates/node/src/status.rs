@@ -38,6 +38,9 @@ pub struct Status {
     /// The admission list in force; `null` without one.
     #[serde(default)]
     pub admission: Option<AdmissionStatus>,
+    /// The tags that this node knows.
+    #[serde(default)]
+    pub tags: Vec<TagStatus>,
     /// Misconduct of strangers and peers since the node started.
     #[serde(default)]
     pub misdeeds: Tally,
@@ -93,6 +96,38 @@ pub struct AdmissionStatus {
     pub revoked: u64,
     /// Connections rejected because of it.
     pub turned_away: u64,
+}
+
+/// A tag that a node knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TagStatus {
+    /// The tag's name.
+    pub name: String,
+    /// Its place among the tags of this name and signer.
+    pub serial: u64,
+    /// The id of its image; `null` if the tag was removed.
+    pub image: Option<String>,
+    /// Versions that followers keep.
+    pub keep: u64,
+    /// Percent of the nodes that follow to its image.
+    pub rollout: u64,
+    /// The signer's public key in minisign's form.
+    pub signer: String,
+    /// Its version of now and those before, the latest first.
+    pub versions: Vec<VersionStatus>,
+}
+
+/// A version of a tag.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionStatus {
+    /// The serial under which the tag named it last.
+    pub serial: u64,
+    /// The id of its image.
+    pub image: String,
+    /// Nodes of the zone that take part in it, this one included, without origins.
+    pub nodes: u64,
+    /// Those of them whose stores have filled.
+    pub filled: u64,
 }
 
 /// The data of an image that would be lost with one node.

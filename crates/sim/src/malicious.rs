@@ -282,6 +282,8 @@ impl Malice {
             match item {
                 Item::Member(member) => members.push(*member),
                 Item::Record(record) => records.push(record.clone()),
+                // Snapshots carry no tags.
+                Item::Tag(_) | Item::KnownTags { .. } => {}
             }
         }
         match level {

@@ -5,6 +5,7 @@
 //! would need a collision of 64 bits with a given id, 2^64 keys to try, while the node lives.
 
 use crate::derive::{NODE_ID, derive};
+use crate::signature;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use std::fmt;
@@ -66,6 +67,10 @@ impl Signatures for NodeKey {
 
     fn id_of(&self, key: &PublicKey) -> NodeId {
         Self::id(key)
+    }
+
+    fn signed_by(&self, signer: &str, text: &[u8], signature: &str) -> bool {
+        signature::verify_by(signer, text, signature)
     }
 }
 

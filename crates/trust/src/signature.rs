@@ -64,6 +64,11 @@ impl TrustedKeys {
         Ok(Some(Self { keys: keys? }).filter(|trusted| !trusted.keys.is_empty()))
     }
 
+    /// Each key as it is written.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|(key, _)| key.as_str())
+    }
+
     /// A digest of each key, to tell others which signers are trusted.
     pub fn digests(&self) -> Vec<u64> {
         self.keys.iter().map(|(key, _)| digest(key)).collect()
@@ -80,6 +85,12 @@ impl TrustedKeys {
         let timestamp = timestamp(signature.trusted_comment()).ok_or(SignatureError::NoTimestamp)?;
         Ok(Signed { key: key.clone(), timestamp })
     }
+}
+
+/// True if the holder of a public key, as it is written, signed the content.
+pub fn verify_by(key: &str, content: &[u8], signature: &str) -> bool {
+    let (Ok(key), Ok(signature)) = (PublicKey::from_base64(key), Signature::decode(signature)) else { return false };
+    key.verify(content, &signature, true).is_ok()
 }
 
 /// The digest of a public key as it is written.
@@ -148,6 +159,8 @@ mod tests {
     fn signatures_of_the_tool_are_accepted() {
         let signed = trusted(&[key()]).verify(b"hello\n", SIGNATURE).unwrap();
         assert_eq!(signed.key, key());
+        assert!(verify_by(key(), b"hello\n", SIGNATURE) && !verify_by(key(), b"hallo\n", SIGNATURE));
+        assert!(!verify_by("", b"hello\n", SIGNATURE) && !verify_by(key(), b"hello\n", ""));
         assert!(SIGNATURE.contains(&format!("timestamp:{}", signed.timestamp)));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key.pub");

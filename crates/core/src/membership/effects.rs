@@ -1,7 +1,8 @@
 //! Effects: the work that a call of [`super::Membership`] leaves to its caller.
 
 use super::member::Departed;
-use crate::identity::Identity;
+use crate::identity::{Identity, NodeId};
+use crate::tags::SignedTag;
 use std::net::SocketAddr;
 
 /// The effects of a call, for the caller to carry out.
@@ -19,6 +20,24 @@ pub struct Effects {
     pub denied: bool,
     /// Another process that uses this node's key.
     pub rival: Option<Rival>,
+    /// What others said of tags.
+    pub tags: Vec<TagNews>,
+}
+
+/// What another node says of tags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TagNews {
+    /// A tag, from the node with this id, as it says, at this address.
+    Tag(SignedTag, NodeId, SocketAddr),
+    /// A member tells which tags it knows.
+    Known {
+        /// The live member.
+        of: NodeId,
+        /// The digests of the tags.
+        digests: Vec<u32>,
+        /// True if it can be asked for others.
+        offer: bool,
+    },
 }
 
 /// Another process with this node's key, which so has its identity too.
@@ -39,5 +58,6 @@ impl Effects {
         self.doubt |= other.doubt;
         self.denied |= other.denied;
         self.rival = other.rival.or(self.rival);
+        self.tags.extend(other.tags);
     }
 }

@@ -4,12 +4,20 @@
 use super::member::Member;
 use crate::identity::NodeId;
 use crate::record::Record;
+use crate::tag::TEXT_MAX;
+use crate::tags::{DIGESTS_MAX, SIGNATURE_MAX, SIGNER_LENGTH, SignedTag};
 use serde::{Deserialize, Serialize};
 
 /// Largest gossip datagram, in bytes: an Ethernet frame with room for IPv6 and tunnels.
 pub const DATAGRAM_MAX: usize = 1400;
 
 const _: () = assert!(DATAGRAM_MAX < 1500, "a datagram fits an Ethernet frame");
+
+/// Bytes of the longest head, and of the lengths of an item and its parts.
+const HEAD_MAX: usize = 64;
+
+const _: () = assert!(HEAD_MAX + SIGNER_LENGTH + TEXT_MAX + SIGNATURE_MAX <= DATAGRAM_MAX, "a tag fits a datagram");
+const _: () = assert!(HEAD_MAX + 5 * DIGESTS_MAX <= DATAGRAM_MAX, "the digests of all tags fit a datagram");
 
 /// First bytes of each datagram; a sender without them gets no answer. The last byte is the
 /// version.
@@ -79,6 +87,16 @@ pub enum Item {
     Member(Member),
     /// A statement about what a member has.
     Record(Record),
+    /// A tag of an operator.
+    Tag(SignedTag),
+    /// Digests of the tags that are known to the sender, or of no use to it. The receiver sends the
+    /// tags that it lacks.
+    KnownTags {
+        /// The digests, see [`SignedTag::digest`].
+        digests: Vec<u32>,
+        /// True if the receiver may ask for tags that it lacks in turn.
+        offer: bool,
+    },
 }
 
 /// A datagram in the making.
@@ -132,6 +150,8 @@ pub fn parse(bytes: &[u8]) -> Option<(Head, impl Iterator<Item = Item> + '_)> {
     });
     let items = pieces.filter_map(|piece| match postcard::take_from_bytes(piece).ok()? {
         (Item::Record(record), _) if !record.is_sound() => None,
+        (Item::Tag(tag), _) if !tag.is_bounded() => None,
+        (Item::KnownTags { digests, .. }, _) if digests.len() > DIGESTS_MAX => None,
         (item, _) => Some(item),
     });
     Some((head, items))

@@ -241,6 +241,7 @@ impl Node {
             self.cancel(self.outside.woken_at);
             self.outside.woken_at = Some(self.set(at - self.now, Timer::Backbone));
         }
+        self.hear_tags(effects.tags);
     }
 
     fn gone_outside(&mut self, gateway: NodeId) {

@@ -15,6 +15,7 @@ use crate::reach::Reach;
 use crate::slice::{Groups, Slice};
 use crate::snapshot::Snapshot;
 use crate::speed::{LinkBounds, Speed, Transit};
+use crate::tags::{Known, Refused, SignedTag};
 use crate::wire::{Priority, Refusal};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -153,6 +154,8 @@ pub enum Input {
     Misbehaved(NodeId),
     /// This admission list is in force from now on.
     Admission(Shared<Admission>),
+    /// The operator of this machine, or an earlier process of this node, has this tag.
+    Tag(SignedTag),
     /// This node leaves an image; from now on the shell has nothing of it.
     Drop(ImageId),
     /// Somebody asks how well the stores hold this node's images: it checks them for a minute.
@@ -290,4 +293,8 @@ pub enum Notice {
     Coverage(ImageId, bool),
     /// The fill of this node's store is complete.
     Filled(ImageId),
+    /// This tag counts from now on.
+    Tagged(Shared<Known>),
+    /// A tag was not taken up, and where it came from if not from this machine.
+    TagRefused(Refused, Option<SocketAddr>),
 }

@@ -72,6 +72,7 @@ impl Node {
             self.start_over();
         }
         self.wake_membership();
+        self.hear_tags(effects.tags);
     }
 
     /// Sets a timer for what membership wants to do next, unless there is one.

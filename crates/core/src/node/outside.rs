@@ -207,6 +207,7 @@ impl Node {
         for member in seen {
             self.contact(member, from.node);
         }
+        self.offer_tags(from.node);
     }
 
     /// Asks a gateway of another zone at once, once for each snapshot exchange that this node

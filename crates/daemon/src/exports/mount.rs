@@ -67,6 +67,10 @@ impl Export for Mounted {
         drop(Mounted::remove(self, name));
     }
 
+    fn lead(&self, tag: &str, image: &str) {
+        Mounted::lead(self, tag, image);
+    }
+
     fn users(&self, name: &str) -> Vec<String> {
         counted(self.opens(name), "open file").into_iter().collect()
     }

@@ -83,6 +83,10 @@ impl Export for Servers {
         self.0.iter().for_each(|serving| serving.remove(name));
     }
 
+    fn lead(&self, tag: &str, image: &str) {
+        self.0.iter().for_each(|serving| serving.lead(tag, image));
+    }
+
     fn users(&self, name: &str) -> Vec<String> {
         counted(self.0.iter().map(|serving| serving.users(name)).sum(), "NBD client").into_iter().collect()
     }

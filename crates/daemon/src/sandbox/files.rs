@@ -7,6 +7,7 @@ use super::Missing;
 use crate::admission;
 use crate::plan::Plan;
 use crate::rollback;
+use crate::tags;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -78,7 +79,8 @@ impl Reach {
         for socket in plan.exports.nbd_sockets().chain([control]) {
             add(parent(socket), sockets());
         }
-        if plan.node.trusted.is_some() || plan.admission.signers.is_some() {
+        let keeps_tags = tags::are_kept(&plan.node.follow);
+        if plan.node.trusted.is_some() || plan.admission.signers.is_some() || keeps_tags {
             add(&rollback::make_dir(), write);
         }
         if let Some(members) = &plan.members {

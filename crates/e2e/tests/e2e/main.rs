@@ -34,6 +34,7 @@ mod slices;
 mod starting;
 mod storms;
 mod stuck;
+mod tags;
 mod telling;
 mod units;
 mod versions;

@@ -1,4 +1,5 @@
-//! The file system itself: one directory with one file for each image, under each of its names.
+//! The file system itself: one directory with one file for each image, under each of its names, and
+//! a symbolic link for each name that leads to a file.
 //!
 //! Invariant: everything said about names and sizes, and about bytes of files that cannot be
 //! written, stays true until the image goes, of which the kernel is told ([`super::Removed`]), so
@@ -28,6 +29,11 @@ use vfield_block::source::ReadError;
 /// How long the kernel may keep names and attributes without asking again: it is told when one
 /// goes.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The same of one file: a link may lead elsewhere at any time.
+fn ttl(attributes: &FileAttr) -> Duration {
+    if attributes.kind == FileType::Symlink { Duration::ZERO } else { TTL }
+}
 
 /// Unit of `st_blocks`, and of the file system's size.
 const SECTOR_BYTES: u32 = 512;
@@ -76,6 +82,10 @@ impl Directory {
         if inode == INodeNo::ROOT {
             return Ok(root);
         }
+        if let Some(to) = self.files.link(inode) {
+            let size = to.len() as u64;
+            return Ok(FileAttr { size, kind: FileType::Symlink, perm: 0o777, nlink: 1, ..root });
+        }
         let file = self.files.file(inode)?;
         Ok(FileAttr {
             size: file.size_bytes,
@@ -96,6 +106,7 @@ impl Directory {
             let named = |name: &str| (inode, FileType::RegularFile, name.to_owned());
             entries.extend(file.source.names().into_iter().map(named));
         }
+        entries.extend(self.files.links().into_iter().map(|(inode, name)| (inode, FileType::Symlink, name)));
         entries
     }
 
@@ -122,14 +133,21 @@ impl Filesystem for Directory {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = if parent == INodeNo::ROOT { self.find(name) } else { Err(Errno::ENOTDIR) };
         match found {
-            Ok(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
+            Ok(attributes) => reply.entry(&ttl(&attributes), &attributes, Generation(0)),
             Err(error) => reply.error(error),
+        }
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        match self.files.link(inode) {
+            Some(to) => reply.data(to.as_bytes()),
+            None => reply.error(Errno::EINVAL),
         }
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.attributes(inode) {
-            Ok(attributes) => reply.attr(&TTL, &attributes),
+            Ok(attributes) => reply.attr(&ttl(&attributes), &attributes),
             Err(error) => reply.error(error),
         }
     }

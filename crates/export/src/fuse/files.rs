@@ -8,13 +8,17 @@
 use super::answer::ImageFile;
 use super::error::MountError;
 use fuser::{Errno, FileHandle, INodeNo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfield_block::device::User;
 use vfield_block::source::BlockSource;
 
 /// Inode of the first file; those of the others follow. 1 is the root's, by definition.
 const FIRST_FILE: u64 = 2;
+
+/// Links of one name that are remembered. A reader that has just found one asks where it leads, and
+/// must be told, though the name leads elsewhere by now.
+const LINKS_KEPT: usize = 8;
 
 /// Longest file name of Linux.
 pub(super) const NAME_BYTES_MAX: usize = 255;
@@ -26,7 +30,10 @@ pub(super) struct Files(RwLock<Table>);
 #[derive(Default)]
 struct Table {
     files: BTreeMap<u64, Arc<ImageFile>>,
-    /// How many files there have ever been.
+    /// Symbolic links by name: the inodes of the last ones and the names to which they lead, the
+    /// latest last.
+    links: BTreeMap<String, VecDeque<(u64, String)>>,
+    /// How many files and links there have ever been.
     made: u64,
     /// Open files: their inodes by their handles, and the users of those that can be written.
     opened: BTreeMap<u64, (u64, Option<User>)>,
@@ -71,6 +78,32 @@ impl Files {
         Ok(())
     }
 
+    /// Has a link of this name lead to the file `to` from now on. It is another link then: the
+    /// kernel may keep the content of the one before.
+    pub fn lead(&self, name: &str, to: &str) {
+        let mut table = self.write();
+        let inode = FIRST_FILE + table.made;
+        table.made += 1;
+        let links = table.links.entry(name.to_owned()).or_default();
+        if links.len() == LINKS_KEPT {
+            links.pop_front();
+        }
+        links.push_back((inode, to.to_owned()));
+    }
+
+    /// The name to which the link of an inode leads.
+    pub fn link(&self, inode: INodeNo) -> Option<String> {
+        let table = self.read();
+        table.links.values().flatten().find(|(of, _)| *of == inode.0).map(|(_, to)| to.clone())
+    }
+
+    /// The links, but for those whose name a file has.
+    pub fn links(&self) -> Vec<(INodeNo, String)> {
+        let table = self.read();
+        let free = table.links.iter().filter(|(name, _)| table.inode_of(name).is_none());
+        free.filter_map(|(name, links)| Some((INodeNo(links.back()?.0), name.clone()))).collect()
+    }
+
     /// Takes out the image of this name; its inode and its names.
     pub fn remove(&self, name: &str) -> Option<(INodeNo, Vec<String>)> {
         let mut table = self.write();
@@ -94,9 +127,11 @@ impl Files {
         self.read().files.get(&inode.0).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// The inode of the image of this name.
+    /// The inode of the image of this name, or of the link.
     pub fn find(&self, name: &str) -> Option<INodeNo> {
-        self.read().inode_of(name).map(INodeNo)
+        let table = self.read();
+        let link = || table.links.get(name)?.back().map(|(inode, _)| *inode);
+        table.inode_of(name).or_else(link).map(INodeNo)
     }
 
     /// All, in the order in which they came.

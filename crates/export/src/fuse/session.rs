@@ -107,6 +107,12 @@ impl Mounted {
         self.files.add(source)
     }
 
+    /// Has a symbolic link of this name lead to the file `to` from now on. A file that has the name
+    /// itself goes first.
+    pub fn lead(&self, name: &str, to: &str) {
+        self.files.lead(name, to);
+    }
+
     /// How often the file of this name is open.
     pub fn opens(&self, name: &str) -> usize {
         self.files.opens(name)

@@ -8,7 +8,7 @@
 use super::codec::{Offer, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX};
 use super::listener::BindError;
 use super::session::device_bytes;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
@@ -19,7 +19,16 @@ use vfield_block::source::BlockSource;
 const PREFERRED_BYTES: u32 = 64 << 10;
 
 /// The exports of a server by name.
-pub(super) struct Catalogue(RwLock<Vec<Arc<Entry>>>);
+#[derive(Default)]
+pub(super) struct Catalogue(RwLock<Exports>);
+
+#[derive(Default)]
+struct Exports {
+    entries: Vec<Arc<Entry>>,
+    /// Further names, each with a name of the source to which it leads now. A client resolves
+    /// them when it comes, and stays with its source.
+    leads: BTreeMap<String, String>,
+}
 
 /// A source that is offered.
 pub(super) struct Entry {
@@ -49,18 +58,19 @@ impl Choice {
 impl Catalogue {
     /// A catalogue of `sources`, in their order; the first one is also the export called "".
     pub(super) fn of(sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, BindError> {
-        let catalogue = Self(RwLock::default());
+        let catalogue = Self::default();
         sources.into_iter().try_for_each(|source| catalogue.add(source))?;
         Ok(catalogue)
     }
 
     /// A catalogue of one source.
     pub(super) fn of_one(source: Arc<dyn BlockSource>) -> Self {
-        Self(RwLock::new(vec![Arc::new(Entry { source, gone: watch::Sender::new(false) })]))
+        let entries = vec![Arc::new(Entry { source, gone: watch::Sender::new(false) })];
+        Self(RwLock::new(Exports { entries, leads: BTreeMap::new() }))
     }
 
     pub(super) fn add(&self, source: Arc<dyn BlockSource>) -> Result<(), BindError> {
-        let mut entries = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = &mut self.0.write().unwrap_or_else(PoisonError::into_inner).entries;
         let mut names: HashSet<&str> = entries.iter().flat_map(|entry| entry.source.names()).collect();
         if let Some(taken) = source.names().into_iter().find(|name| !names.insert(name)) {
             return Err(BindError::SameName(taken.to_owned()));
@@ -72,28 +82,42 @@ impl Catalogue {
 
     /// How many use the source of this name.
     pub(super) fn users(&self, name: &str) -> usize {
-        let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = &self.0.read().unwrap_or_else(PoisonError::into_inner).entries;
         let entry = entries.iter().find(|entry| entry.source.names().contains(&name));
         entry.map_or(0, |entry| entry.gone.receiver_count())
     }
 
     /// Takes out the source of this name, if there is one, and tells its users.
     pub(super) fn remove(&self, name: &str) {
-        let mut entries = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = &mut self.0.write().unwrap_or_else(PoisonError::into_inner).entries;
         if let Some(at) = entries.iter().position(|entry| entry.source.names().contains(&name)) {
             entries.remove(at).gone.send_replace(true);
         }
     }
 
-    /// The sources that are `allowed`.
+    /// Has a further name lead to the source of a name from now on, for clients that come.
+    pub(super) fn lead(&self, name: &str, to: &str) {
+        let leads = &mut self.0.write().unwrap_or_else(PoisonError::into_inner).leads;
+        leads.insert(name.to_owned(), to.to_owned());
+    }
+
+    /// The sources that are `allowed`. Those to which further names lead come first, so that the
+    /// default export moves with them.
     pub(super) fn choice(&self, allowed: impl Fn(&dyn BlockSource) -> bool) -> Choice {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (mut offers, mut entries) = (Vec::new(), Vec::new());
-        for entry in all.iter().filter(|entry| allowed(&*entry.source)) {
-            for name in entry.source.names() {
-                offers.push(offer(&*entry.source, name));
-                entries.push(Arc::clone(entry));
-            }
+        let mut add = |entry: &Arc<Entry>, name: &str| {
+            offers.push(offer(&*entry.source, name));
+            entries.push(Arc::clone(entry));
+        };
+        let allowed = || all.entries.iter().filter(|entry| allowed(&*entry.source));
+        let is_taken = |name: &str| all.entries.iter().any(|entry| entry.source.names().contains(&name));
+        for (name, to) in all.leads.iter().filter(|(name, _)| !is_taken(name)) {
+            let entry = allowed().find(|entry| entry.source.names().contains(&to.as_str()));
+            entry.into_iter().for_each(|entry| add(entry, name));
+        }
+        for entry in allowed() {
+            entry.source.names().into_iter().for_each(|name| add(entry, name));
         }
         Choice { offers: offers.into(), entries }
     }
@@ -101,7 +125,7 @@ impl Catalogue {
 
 impl fmt::Debug for Catalogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = &self.0.read().unwrap_or_else(PoisonError::into_inner).entries;
         f.debug_list().entries(entries.iter().map(|entry| entry.source.names())).finish()
     }
 }

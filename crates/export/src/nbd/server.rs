@@ -149,6 +149,12 @@ impl Serving {
         self.shared.catalogue.add(source)
     }
 
+    /// Offers the source of the name `to` as `name` too. Clients that come get it; earlier
+    /// clients stay with their source. A source that is called `name` itself goes first.
+    pub fn lead(&self, name: &str, to: &str) {
+        self.shared.catalogue.lead(name, to);
+    }
+
     /// How many clients use the source of this name.
     pub fn users(&self, name: &str) -> usize {
         self.shared.catalogue.users(name)

@@ -3,7 +3,9 @@
 use super::support::{Field, Form, Image, PATIENCE, can_run, mount, mounts_at, noise, run, until};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -237,4 +239,49 @@ fn files_come_and_go() {
     assert!(fs::read(field.file("one")).unwrap() == new);
     drop(open);
     until("all is closed", || mounted.opens("one") == 0);
+}
+
+/// A link leads to another file under its readers: each finds one of both, whole, and never an
+/// error.
+#[test]
+fn a_link_leads_elsewhere_under_its_readers() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (old, new) = (vec![1; 1 << 20], vec![2; 1 << 20]);
+    let field =
+        Field::mount(&[&Image::new("v1", old.clone(), Form::Bytes), &Image::new("v2", new.clone(), Form::Bytes)]);
+    let mounted = field.mounted.as_ref().unwrap();
+    let link = field.file("prod");
+    assert!(fs::read_link(&link).is_err());
+    mounted.lead("prod", "v1");
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("v1"));
+    let open = File::open(&link).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut read = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let bytes = fs::read(&link).unwrap();
+                assert!(bytes == old || bytes == new);
+                read += 1;
+            }
+            read
+        });
+        for turn in 0..200 {
+            let to = if turn % 2 == 0 { "v2" } else { "v1" };
+            mounted.lead("prod", to);
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new(to));
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(reading.join().unwrap() > 0);
+    });
+    let mut bytes = [0; 4096];
+    open.read_exact_at(&mut bytes, 1 << 19).unwrap();
+    assert_eq!(bytes, [1; 4096], "an open file has become another");
+    // A file that has the name itself goes first.
+    mounted.add(Image::new("prod", vec![3; 4096], Form::Bytes)).unwrap();
+    assert_eq!(fs::read(&link).unwrap(), vec![3; 4096]);
+    let entries = fs::read_dir(field.directory.path()).unwrap().count();
+    assert_eq!(entries, 3);
 }

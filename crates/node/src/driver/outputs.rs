@@ -9,6 +9,7 @@ use crate::bootstrap;
 use crate::event::Event;
 use crate::links::{Ask, Lane};
 use crate::store::found::Adopted;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use vfield_core::chunk::Chunk;
@@ -18,6 +19,8 @@ use vfield_core::image::ImageId;
 use vfield_core::membership::{Departed, Rival};
 use vfield_core::node::{Commitment, Input, Keep, Notice, Output};
 use vfield_core::reach::Reach;
+use vfield_core::tag::Tag;
+use vfield_core::tags::{Known, Refused};
 use vfield_core::wire::{self, Priority};
 
 impl Driver {
@@ -168,8 +171,25 @@ impl Driver {
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
             Notice::Filled(id) => self.filled(id),
+            Notice::Tagged(known) => self.tagged(&known),
+            Notice::TagRefused(why, from) => self.tag_refused(&why, from),
         }
         self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn tagged(&self, known: &Known) {
+        let Tag { name, serial, image, .. } = &known.tag;
+        let image = image.map_or_else(String::new, |image| image.to_string());
+        (self.events)(Event::Tagged { tag: name.to_string(), serial: *serial, image });
+        self.tagged.send_modify(|changes| *changes += 1);
+    }
+
+    fn tag_refused(&self, why: &Refused, from: Option<SocketAddr>) {
+        match from {
+            None => self.warn(why.to_string()),
+            Some(addr) if self.log_limit.allows(addr.ip()) => self.warn(format!("from {addr}: {why}; it is ignored")),
+            Some(_) => {}
+        }
     }
 
     fn gone(&self, departed: Departed) {

@@ -98,13 +98,13 @@ impl Node {
         true
     }
 
-    fn held(&self, id: ImageId) -> Result<NodeImage, StartError> {
+    pub(super) fn held(&self, id: ImageId) -> Result<NodeImage, StartError> {
         let image = self.images().into_iter().find(|image| image.id == id);
         image.ok_or_else(|| StartError::UnknownImage { wanted: id.to_string(), known: Vec::new() })
     }
 
     /// Refuses an image that is here, or one of a name that is, or one too many.
-    fn check_new(&self, id: ImageId, names: &Names) -> Result<(), StartError> {
+    pub(super) fn check_new(&self, id: ImageId, names: &Names) -> Result<(), StartError> {
         let images = self.images();
         if let Some(held) = images.iter().find(|held| held.id == id) {
             return Err(has_it(held));

@@ -53,6 +53,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         field: field(driver),
         identity: IdentityStatus { key: hex(&driver.key.key().0), lasting: driver.lasting_key },
         admission: driver.admissions.in_force().map(|list| admission_list(driver, &list)),
+        tags: Vec::new(),
         misdeeds: misdeeds(driver),
         warnings,
     }

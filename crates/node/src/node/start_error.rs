@@ -90,6 +90,14 @@ pub enum StartError {
         /// Names of the known images.
         known: Vec<String>,
     },
+    /// A tag cannot be followed.
+    #[error("tag {tag}: {why}")]
+    NotTagged {
+        /// The tag's name.
+        tag: String,
+        /// The reason in words.
+        why: String,
+    },
     /// No trusted signer has signed the image.
     #[error("image {image:?} is refused: {why}")]
     Untrusted {

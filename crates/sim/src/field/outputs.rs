@@ -203,6 +203,8 @@ impl Field {
             Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),
             Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
+            Notice::Tagged(known) => self.note(machine, "tagged", [known.tag.serial, u64::from(known.digest)]),
+            Notice::TagRefused(..) => self.note(machine, "refuses a tag", [0; 2]),
             // Each machine of this world has a key of its own.
             Notice::Rival(_) => {}
         }

@@ -14,6 +14,7 @@ mod scattered;
 mod slices;
 mod stagger;
 mod storms;
+mod tagging;
 mod versions;
 mod waiting;
 mod zones;

@@ -1,0 +1,258 @@
+//! Tags on the command line: `vfield publish` and `vfield tag`.
+//!
+//! The text is made and signed here; the daemon verifies it and tells the field. The secret key
+//! never leaves this process.
+
+use crate::args::{PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
+use crate::{images, signature};
+use minisign::PublicKey;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use vfield_console::failure::Failure;
+use vfield_console::output;
+use vfield_console::text::{aligned, clean};
+use vfield_control::client::{self, Client};
+use vfield_control::message::{DaemonStatus, FollowingStatus, Reply, Request};
+use vfield_control::selection;
+use vfield_core::image::ImageId;
+use vfield_core::tag::{BadTag, Tag, TagName, Version};
+use vfield_core::tags::{Refused, SignedTag};
+use vfield_node::status::{TagStatus, VersionStatus};
+
+/// Runs `vfield publish`.
+pub fn publish(options: &PublishOptions) -> Result<(), Failure> {
+    let control = options.control.control.as_deref();
+    // A key that is wrong is found out before a large file is hashed.
+    let signer = Signer::read(&options.signer)?;
+    let mut client = images::send_file(&options.file, options.name.as_ref(), options.chunk_size, control)?;
+    let id = match client.reply() {
+        Ok(Reply::Added { id, .. }) => id.parse().map_err(|_| client.unexpected())?,
+        Ok(_) => return Err(client.unexpected()),
+        Err(failure) => served_before(options, control).ok_or(failure)?,
+    };
+    let status = client::status(control)?;
+    let known = signer.known(&status, &options.tag.0)?;
+    move_to(&signer, &options.tag.0, known, id, options.numbers, control)
+}
+
+/// The image of a file that the daemon serves already.
+fn served_before(options: &PublishOptions, control: Option<&Path>) -> Option<ImageId> {
+    let path = std::path::absolute(&options.file).ok()?.to_string_lossy().into_owned();
+    let images = client::status(control).ok()?.node.images;
+    let is_it = |source: &vfield_node::status::SourceStatus| source.path == path && source.state != "changed";
+    images.iter().find(|image| image.source.as_ref().is_some_and(is_it))?.id.parse().ok()
+}
+
+/// Runs `vfield tag`.
+pub fn run(options: &TagOptions) -> Result<(), Failure> {
+    let control = options.control.control.as_deref();
+    match &options.action {
+        TagAction::Ls => output::put(list(&client::status(control)?).as_bytes()),
+        TagAction::Show { tag } => show(&client::status(control)?, &tag.0),
+        TagAction::Set { tag, image, signer, numbers } => {
+            let (signer, status) = (Signer::read(signer)?, client::status(control)?);
+            let image = find(&status, image)?;
+            let known = signer.known(&status, &tag.0)?;
+            move_to(&signer, &tag.0, known, image, *numbers, control)
+        }
+        TagAction::Rollback { tag, to, signer } => {
+            let (signer, status) = (Signer::read(signer)?, client::status(control)?);
+            let known = signer.must_know(&status, &tag.0)?;
+            let image = version(&known, *to)?.image;
+            tell(&signer, &next(&known, Some(image))?, control)
+        }
+        TagAction::Rm { tag, signer } => {
+            let (signer, status) = (Signer::read(signer)?, client::status(control)?);
+            let known = signer.must_know(&status, &tag.0)?;
+            tell(&signer, &next(&known, None)?, control)
+        }
+    }
+}
+
+/// An operator with a key.
+struct Signer {
+    secret: minisign::SecretKey,
+    public: String,
+}
+
+impl Signer {
+    fn read(options: &TagSigner) -> Result<Self, Failure> {
+        let secret = signature::secret(&options.secret_key)?;
+        let public = PublicKey::from_secret_key(&secret);
+        let public = public.map_err(|error| Failure::failed(format!("signing failed: {error}")))?.to_base64();
+        Ok(Self { secret, public })
+    }
+
+    /// The tag of this name and this signer, if the daemon knows it.
+    fn known(&self, status: &DaemonStatus, name: &TagName) -> Result<Option<Tag>, Failure> {
+        let tags = &status.node.tags;
+        let found = tags.iter().find(|tag| tag.name == name.as_str() && tag.signer == self.public);
+        found.map(|tag| of_status(tag).ok_or_else(|| Failure::failed("the daemon's tag cannot be read"))).transpose()
+    }
+
+    fn must_know(&self, status: &DaemonStatus, name: &TagName) -> Result<Tag, Failure> {
+        self.known(status, name)?.ok_or_else(|| {
+            let others = status.node.tags.iter().any(|tag| tag.name == name.as_str());
+            let signed = if others { "no tag of this signer" } else { "no tag" };
+            let failure = Failure::failed(format!("the daemon knows {signed} named {name}"));
+            failure.hint("`vfield tag ls` lists the tags; `vfield tag set` makes one")
+        })
+    }
+}
+
+/// Moves a tag to an image, with the numbers that are given.
+fn move_to(
+    signer: &Signer,
+    name: &TagName,
+    known: Option<Tag>,
+    image: ImageId,
+    numbers: TagNumbers,
+    control: Option<&Path>,
+) -> Result<(), Failure> {
+    let TagNumbers { keep, rollout, serial } = numbers;
+    let moved = match &known {
+        None => Tag::first(name.clone(), image),
+        Some(known) => next(known, Some(image))?,
+    };
+    if let (Some(serial), Some(known)) = (serial, &known)
+        && serial <= known.serial
+    {
+        let why = Refused::Old { name: name.clone(), serial, known: known.serial };
+        return Err(Failure::failed(why.to_string()).hint("leave --serial out for the next one"));
+    }
+    let mut tag = keep.map_or_else(|| moved.clone(), |keep| moved.clone().keeping(keep));
+    tag.rollout = rollout.unwrap_or(tag.rollout);
+    tag.serial = serial.unwrap_or(tag.serial);
+    if tag.rollout < 100 && tag.before.is_empty() {
+        let failure = Failure::usage("--rollout below 100: the tag has no earlier version for the other nodes");
+        return Err(failure.hint("keep at least 2 versions, and publish the first one for all"));
+    }
+    tell(signer, &tag, control)
+}
+
+fn next(known: &Tag, image: Option<ImageId>) -> Result<Tag, Failure> {
+    known.next(image).map_err(|_| {
+        let fact = format!("tag {} serial {}: no later serial is possible", known.name, known.serial);
+        Failure::failed(fact).hint("use another name for the tag")
+    })
+}
+
+/// The version to go back to.
+fn version(known: &Tag, to: Option<u64>) -> Result<Version, Failure> {
+    let earlier = || known.before.iter().copied();
+    let found = to.map_or_else(|| earlier().next(), |to| earlier().find(|version| version.serial == to));
+    found.ok_or_else(|| {
+        let fact = match to {
+            Some(to) => format!("tag {} keeps no version of serial {to}", known.name),
+            None => format!("tag {} keeps no earlier version", known.name),
+        };
+        Failure::failed(fact).hint("`vfield tag set TAG IMAGE` names any image; --keep keeps more versions")
+    })
+}
+
+/// Signs a tag, and gives it to the daemon.
+fn tell(signer: &Signer, tag: &Tag, control: Option<&Path>) -> Result<(), Failure> {
+    tag.check().map_err(|why| bad(&why))?;
+    let text = tag.to_string();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let signature = signature::of(&signer.secret, &text, Path::new(tag.name.as_str()), now)?;
+    let mut client = Client::connect(control)?;
+    client.send(&Request::Tag(SignedTag { signer: signer.public.clone(), text, signature }))?;
+    let Reply::Done = client.reply()? else { return Err(client.unexpected()) };
+    let said = match tag.image {
+        Some(image) => format!("names the image {}", image.short()),
+        None => "removes the tag".to_owned(),
+    };
+    output::put(format!("tag {}: serial {} {said}\n", tag.name, tag.serial).as_bytes())
+}
+
+fn bad(why: &BadTag) -> Failure {
+    let hint = match why {
+        BadTag::Serial => "leave --serial out for the next one",
+        BadTag::Keep => "give --keep 1 to --keep 6",
+        BadTag::Rollout => "give --rollout 1 to --rollout 100",
+        _ => "see `vfield tag show`",
+    };
+    Failure::usage(why.to_string()).hint(hint)
+}
+
+/// The id of an image that is typed, or that the daemon has.
+fn find(status: &DaemonStatus, wanted: &str) -> Result<ImageId, Failure> {
+    if let Ok(id) = wanted.parse() {
+        return Ok(id);
+    }
+    let image = selection::choose(wanted, &status.node.images).map_err(|undecided| {
+        let (fact, hint) = undecided.words(wanted, "the daemon");
+        Failure::failed(fact).hint(hint)
+    })?;
+    image.id.parse().map_err(|_| Failure::failed("the daemon's image has no id"))
+}
+
+/// A tag out of a status.
+fn of_status(status: &TagStatus) -> Option<Tag> {
+    let version =
+        |version: &VersionStatus| Some(Version { serial: version.serial, image: version.image.parse().ok()? });
+    let versions: Vec<Version> = status.versions.iter().map(version).collect::<Option<_>>()?;
+    let image = status.image.as_deref().map(str::parse).transpose().ok()?;
+    let before = versions.into_iter().filter(|version| Some(version.image) != image).collect();
+    let tag = Tag {
+        name: status.name.parse().ok()?,
+        serial: status.serial,
+        image,
+        keep: u8::try_from(status.keep).ok()?,
+        rollout: u8::try_from(status.rollout).ok()?,
+        before,
+    };
+    tag.check().ok().map(|()| tag)
+}
+
+/// `vfield tag ls`.
+fn list(status: &DaemonStatus) -> String {
+    if status.node.tags.is_empty() {
+        return "no tags\n".to_owned();
+    }
+    let heads = ["TAG", "SERIAL", "IMAGE", "NODES", "FILLED", "ROLLOUT", "HERE"];
+    let mut table = vec![heads.map(str::to_owned).to_vec()];
+    for tag in &status.node.tags {
+        let here = status.following.iter().find(|following| following.tag == tag.name);
+        if tag.image.is_none() {
+            let row = [clean(&tag.name), tag.serial.to_string(), "removed".to_owned()];
+            table.push(row.into_iter().chain((0..4).map(|_| String::new())).collect());
+        }
+        for version in &tag.versions {
+            let is_now = Some(&version.image) == tag.image.as_ref();
+            table.push(vec![
+                if is_now { clean(&tag.name) } else { String::new() },
+                version.serial.to_string(),
+                clean(version.image.get(..12).unwrap_or(&version.image)),
+                version.nodes.to_string(),
+                version.filled.to_string(),
+                if is_now { format!("{} %", tag.rollout) } else { String::new() },
+                here.filter(|here| here.id == version.image).map_or_else(String::new, state),
+            ]);
+        }
+    }
+    aligned(&table, &[1, 3, 4, 5])
+}
+
+/// How far a follower is, in words.
+pub fn state(following: &FollowingStatus) -> String {
+    match following.state.as_str() {
+        "ready" => "ready".to_owned(),
+        _ => clean(&following.why),
+    }
+}
+
+/// `vfield tag show`.
+fn show(status: &DaemonStatus, name: &TagName) -> Result<(), Failure> {
+    let tags: Vec<&TagStatus> = status.node.tags.iter().filter(|tag| tag.name == name.as_str()).collect();
+    if tags.is_empty() {
+        let failure = Failure::failed(format!("the daemon knows no tag named {name}"));
+        return Err(failure.hint("`vfield tag ls` lists the tags"));
+    }
+    let text = |tag: &&TagStatus| {
+        let said = of_status(tag).map_or_else(String::new, |tag| tag.to_string());
+        format!("{said}# signed by {}\n", clean(&tag.signer))
+    };
+    output::put(tags.iter().map(text).collect::<Vec<_>>().join("\n").as_bytes())
+}

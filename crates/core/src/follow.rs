@@ -1,0 +1,141 @@
+//! Following a tag: what a node does next so that the version that its tag names can be read here.
+//!
+//! A pure function from a plain [`Situation`] to a [`Step`]. A version is switched to once its
+//! store has filled, and never under a reader: exports resolve the tag when a reader comes. What
+//! the tag keeps stays here, so going back moves no byte. The daemon carries out the steps.
+
+use crate::image::ImageId;
+use crate::tag::{Tag, Version};
+
+/// What a node knows of a tag that it follows.
+#[derive(Debug, Clone, Default)]
+pub struct Situation<'a> {
+    /// The tag, once it is known.
+    pub tag: Option<&'a Tag>,
+    /// The version that this node is to run.
+    pub target: Option<Version>,
+    /// The images that this node has joined because of the tag.
+    pub here: &'a [ImageId],
+    /// The image to which the tag leads on this node.
+    pub current: Option<ImageId>,
+    /// True if the store of the target has filled.
+    pub filled: bool,
+}
+
+/// What a node does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// No tag of the name is known, or it names nothing for this node, which goes on as it is.
+    Await,
+    /// Join this image.
+    Join(ImageId),
+    /// The store of the target fills; the node goes on as it is meanwhile.
+    Fill(ImageId),
+    /// From now on the tag leads to this image.
+    Switch(ImageId),
+    /// Drop this image, which the tag does not keep.
+    Drop(ImageId),
+    /// All is as the tag says.
+    Rest,
+}
+
+/// The next step of a node in this situation.
+pub fn next(situation: &Situation<'_>) -> Step {
+    let Situation { tag, target, here, current, filled } = situation;
+    let (Some(tag), Some(Version { image, .. })) = (tag, target) else { return Step::Await };
+    if !here.contains(image) {
+        return Step::Join(*image);
+    }
+    if *current != Some(*image) {
+        // The first version is read while it fills: there is nothing better.
+        return if *filled || current.is_none() { Step::Switch(*image) } else { Step::Fill(*image) };
+    }
+    let stale = here.iter().find(|image| !tag.keeps(image) && *current != Some(**image));
+    stale.map_or(Step::Rest, |image| Step::Drop(*image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id(number: u8) -> ImageId {
+        ImageId([number; 32])
+    }
+
+    fn tag(images: &[u8]) -> Tag {
+        let (first, rest) = images.split_first().unwrap();
+        let first = Tag::first("prod".parse().unwrap(), id(*first));
+        rest.iter().fold(first, |tag, image| tag.next(Some(id(*image))).unwrap())
+    }
+
+    #[test]
+    fn each_situation_has_its_step() {
+        let moved = tag(&[1, 2]);
+        let target = moved.target(crate::identity::NodeId(1));
+        for (tag, here, current, filled, step) in [
+            (None, &[1][..], Some(1), true, Step::Await),
+            (Some(&moved), &[], None, false, Step::Join(id(2))),
+            (Some(&moved), &[1], Some(1), true, Step::Join(id(2))),
+            (Some(&moved), &[1, 2], Some(1), false, Step::Fill(id(2))),
+            (Some(&moved), &[2], None, false, Step::Switch(id(2))),
+            (Some(&moved), &[1, 2], Some(1), true, Step::Switch(id(2))),
+            (Some(&moved), &[1, 2], Some(2), true, Step::Rest),
+            (Some(&moved), &[0, 1, 2], Some(2), true, Step::Drop(id(0))),
+            (Some(&moved), &[0, 1, 2], Some(1), false, Step::Fill(id(2))),
+        ] {
+            let here: Vec<ImageId> = here.iter().copied().map(id).collect();
+            let situation = Situation {
+                tag,
+                target: target.filter(|_| tag.is_some()),
+                here: &here,
+                current: current.map(id),
+                filled,
+            };
+            assert_eq!(next(&situation), step, "{situation:?}");
+        }
+    }
+
+    /// A removed tag changes nothing here.
+    #[test]
+    fn a_removed_tag_leaves_all_as_it_is() {
+        let removed = tag(&[1]).next(None).unwrap();
+        let target = removed.target(crate::identity::NodeId(1));
+        let situation = Situation { tag: Some(&removed), target, here: &[id(1)], current: Some(id(1)), filled: true };
+        assert_eq!(next(&situation), Step::Await);
+    }
+
+    proptest! {
+        /// Whatever the tag does, a node that carries out its steps comes to rest, leads to the
+        /// image of the tag, and has not dropped what the tag keeps.
+        #[test]
+        fn a_node_comes_to_rest(moves in prop::collection::vec(1u8..6, 1..12)) {
+            let mut tag = tag(&[1]);
+            let (mut here, mut current) = (Vec::new(), None);
+            for image in moves {
+                tag = tag.next(Some(id(image))).unwrap();
+                let target = tag.target(crate::identity::NodeId(7));
+                for round in 0.. {
+                    prop_assert!(round < 20);
+                    let situation = Situation { tag: Some(&tag), target, here: &here, current, filled: round % 2 == 1 };
+                    match next(&situation) {
+                        Step::Join(image) => here.push(image),
+                        Step::Switch(image) => {
+                            prop_assert!(here.contains(&image));
+                            current = Some(image);
+                        }
+                        Step::Drop(image) => {
+                            prop_assert!(!tag.keeps(&image) && current != Some(image));
+                            here.retain(|other| *other != image);
+                        }
+                        Step::Fill(_) => {}
+                        Step::Await => unreachable!("there is a tag"),
+                        Step::Rest => break,
+                    }
+                }
+                prop_assert_eq!(current, Some(id(image)));
+                prop_assert!(here.len() <= usize::from(tag.keep));
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Following tags: what the core decides for a tag that moves, carried out in the node and the
+//! exports.
+//!
+//! One task for each tag. It never changes what a reader has open: the new version is another image
+//! beside the old one, and the tag's name leads to it once its store has filled. If a step fails,
+//! the node goes on as it is, and the task says why and tries again.
+
+use crate::images::Images;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use vfield_control::message::{FollowingStatus, Reply};
+use vfield_core::follow::{Situation, Step, next};
+use vfield_core::image::ImageId;
+use vfield_core::tag::{Tag, TagName, Version};
+use vfield_node::Node;
+use vfield_node::event::Event;
+use vfield_node::node::version_name;
+
+/// How often a step that failed is tried again: a holder of the image may have come, or a reader
+/// may have let go of an old version. No event tells of either.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The tags that a daemon follows.
+#[derive(Debug, Default)]
+pub struct Follow {
+    status: Mutex<Vec<FollowingStatus>>,
+}
+
+impl Follow {
+    /// What it follows, and how far that is.
+    pub fn status(&self) -> Vec<FollowingStatus> {
+        self.lock().clone()
+    }
+
+    /// Begins to follow tags. The first version of each is exported under the tag's name when this
+    /// returns, if the node has begun with it. The rest goes on in `tasks`.
+    pub async fn begin(
+        self: &Arc<Self>,
+        tags: &[TagName],
+        node: &Arc<Node>,
+        images: &Arc<Images>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        for (at, name) in tags.iter().enumerate() {
+            self.lock().push(FollowingStatus {
+                tag: name.to_string(),
+                state: "waiting".to_owned(),
+                ..FollowingStatus::default()
+            });
+            let (node, images, of) = (Arc::clone(node), Arc::clone(images), Arc::clone(self));
+            let here = node.images().iter().map(|held| held.id).filter(|id| is_of(&node, name, id)).collect();
+            let mut follower = Follower { name: name.clone(), at, of, node, images, here, current: None };
+            follower.work().await;
+            tasks.spawn(follower.run());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<FollowingStatus>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// True for an image that this node has under the tag's name for it, or that the tag keeps.
+fn is_of(node: &Node, tag: &TagName, image: &ImageId) -> bool {
+    let own = version_name(tag, image);
+    let has_name = node.images().iter().any(|held| held.id == *image && held.source.names().contains(&own.as_str()));
+    has_name || node.followed(tag).is_ok_and(|known| known.tag.keeps(image))
+}
+
+/// The follower of one tag.
+struct Follower {
+    name: TagName,
+    /// Its place in the status.
+    at: usize,
+    of: Arc<Follow>,
+    node: Arc<Node>,
+    images: Arc<Images>,
+    here: Vec<ImageId>,
+    current: Option<ImageId>,
+}
+
+impl Follower {
+    /// Follows until it is aborted.
+    async fn run(mut self) {
+        let (mut tagged, mut changes) = (self.node.tagged(), self.node.changes());
+        loop {
+            let settled = self.work().await;
+            let waits = async {
+                tokio::select! {
+                    _ = tagged.changed() => {}
+                    // Fills end, and members come and go.
+                    _ = changes.changed(), if !settled => {}
+                }
+            };
+            // A step that failed is tried again.
+            let _ = tokio::time::timeout(AGAIN, waits).await;
+        }
+    }
+
+    /// Takes all steps that are possible now; true if all is as the tag says.
+    async fn work(&mut self) -> bool {
+        loop {
+            let known = match self.node.followed(&self.name) {
+                Ok(known) => known,
+                Err(why) => return self.wait(why.to_string()),
+            };
+            let tag = &known.tag;
+            let target = match self.node.target(tag) {
+                Ok(target) => target,
+                Err(why) => return self.wait(why.to_string()),
+            };
+            let situation = Situation {
+                tag: Some(tag),
+                target: Some(target),
+                here: &self.here,
+                current: self.current,
+                filled: self.node.is_filled(target.image),
+            };
+            match next(&situation) {
+                Step::Await => return false,
+                Step::Rest => return self.rest(target),
+                Step::Fill(_) => return self.fills(target),
+                Step::Join(image) => match self.images.add_tagged(&self.name, target).await {
+                    Ok(_) => self.here.push(image),
+                    Err(why) => return self.wait(why),
+                },
+                Step::Switch(image) => self.switch(tag, target, image).await,
+                // The operator serves it, and drops it himself.
+                Step::Drop(image) if self.node.serves(image) => self.here.retain(|other| *other != image),
+                Step::Drop(image) => {
+                    if let Reply::Refused { .. } = self.images.drop_image(image.to_string(), false).await {
+                        // A reader has it open, or nobody else holds all of it: later.
+                        self.rest(target);
+                        return false;
+                    }
+                    self.here.retain(|other| *other != image);
+                }
+            }
+        }
+    }
+
+    async fn switch(&mut self, tag: &Tag, target: Version, image: ImageId) {
+        let held = self.node.images().into_iter().find(|held| held.id == image);
+        let Some(held) = held else {
+            // Somebody dropped it.
+            return self.here.retain(|other| *other != image);
+        };
+        let name = held.source.name().to_owned();
+        self.images.lead(&self.name, &name).await;
+        self.current = Some(image);
+        self.set(|status| {
+            (status.serial, status.image, status.id) = (target.serial, name.clone(), image.to_string());
+            (status.state, status.why) = ("ready".to_owned(), String::new());
+        });
+        let tag = tag.name.to_string();
+        self.node.event(Event::TagReady { tag, serial: target.serial, image: name, id: image.to_string() });
+    }
+
+    fn rest(&self, target: Version) -> bool {
+        self.set(|status| {
+            (status.serial, status.state, status.why) = (target.serial, "ready".to_owned(), String::new());
+        });
+        true
+    }
+
+    fn fills(&self, target: Version) -> bool {
+        let why = format!("the store fills with serial {}", target.serial);
+        self.set(|status| (status.state, status.why) = ("filling".to_owned(), why));
+        false
+    }
+
+    /// Says once why no step is possible; the node goes on as it is.
+    fn wait(&self, why: String) -> bool {
+        let mut said = false;
+        self.set(|status| {
+            said = status.state == "waiting" && status.why == why;
+            (status.state, status.why) = ("waiting".to_owned(), why.clone());
+        });
+        if !said {
+            self.node.event(Event::TagWaits { tag: self.name.to_string(), why });
+        }
+        false
+    }
+
+    fn set(&self, change: impl FnOnce(&mut FollowingStatus)) {
+        if let Some(status) = self.of.lock().get_mut(self.at) {
+            change(status);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The tags that this machine knew, kept over a restart: so no serial is taken up that is lower
+//! than a known one.
+//!
+//! A small file for each tag in the place for lasting state, replaced as a whole: several daemons
+//! of a machine may share the place. Each tag is verified again when it is read. A machine without
+//! a disk of its own learns its tags from other members.
+
+use crate::rollback;
+use std::path::Path;
+use std::sync::Arc;
+use vfield_console::failure::plain;
+use vfield_core::tag::{Tag, TagName};
+use vfield_core::tags::{Known, SignedTag, TAGS_MAX};
+use vfield_node::Node;
+use vfield_trust::signature::{digest, read_short};
+
+/// The beginning and the end of a file's name.
+const NAME: (&str, &str) = ("tag-", ".json");
+
+/// True if this daemon keeps tags: it follows some, or its service manager has a place for it.
+pub fn are_kept(follow: &[TagName]) -> bool {
+    !follow.is_empty() || has_place()
+}
+
+/// Without a place of a service manager, a daemon that serves leaves no traces.
+fn has_place() -> bool {
+    std::env::var_os("STATE_DIRECTORY").is_some_and(|place| !place.is_empty())
+}
+
+/// The tags of an earlier process, as far as they are `wanted`; warnings about files that are none.
+pub fn read(follow: &[TagName]) -> (Vec<SignedTag>, Vec<String>) {
+    read_in(&rollback::usual_dir(), |name| has_place() || follow.contains(name))
+}
+
+fn read_in(dir: &Path, wanted: impl Fn(&TagName) -> bool) -> (Vec<SignedTag>, Vec<String>) {
+    let (mut tags, mut warnings) = (Vec::new(), Vec::new());
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.retain(|name| name.starts_with(NAME.0) && name.ends_with(NAME.1));
+    names.sort();
+    for name in names.into_iter().take(TAGS_MAX) {
+        let path = dir.join(name);
+        let read = read_short(&path).ok().flatten().and_then(|text| serde_json::from_str::<SignedTag>(&text).ok());
+        match read.map(|signed| (signed.text.parse::<Tag>(), signed)) {
+            Some((Ok(tag), signed)) => tags.extend(wanted(&tag.name).then_some(signed)),
+            _ => warnings.push(format!("{}: damaged; a later tag may be unknown here", path.display())),
+        }
+    }
+    (tags, warnings)
+}
+
+/// Keeps each tag that is learned, while it is polled.
+pub async fn keep(node: Arc<Node>, follow: Vec<TagName>) {
+    let (mut tagged, dir) = (node.tagged(), rollback::usual_dir());
+    loop {
+        let all = node.tags().into_iter();
+        for known in all.filter(|known| has_place() || follow.contains(&known.tag.name)) {
+            if let Err(error) = write(&dir, &known) {
+                tracing::warn!("tag {} cannot be kept in {}: {}", known.tag.name, dir.display(), plain(&error));
+            }
+        }
+        if tagged.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Keeps a tag, unless that or a later one is there.
+fn write(dir: &Path, known: &Known) -> std::io::Result<()> {
+    let (tag, signed) = (&known.tag, &known.signed);
+    let name = format!("{}{:016x}-{}{}", NAME.0, digest(&signed.signer), tag.name, NAME.1);
+    let before = read_short(&dir.join(&name)).ok().flatten();
+    let before = before.and_then(|text| serde_json::from_str::<SignedTag>(&text).ok()?.text.parse::<Tag>().ok());
+    if before.is_some_and(|before| before == *tag || before.serial > tag.serial) {
+        return Ok(());
+    }
+    rollback::replace(dir, &name, &serde_json::to_vec(signed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_core::image::ImageId;
+
+    fn known(name: &str, serial: u64, signer: &str) -> Known {
+        let tag = Tag { serial, ..Tag::first(name.parse().unwrap(), ImageId([1; 32])) };
+        let signed = SignedTag { signer: signer.to_owned(), text: tag.to_string(), signature: "s".to_owned() };
+        Known { digest: signed.digest(), tag, signed }
+    }
+
+    #[test]
+    fn the_latest_of_each_tag_comes_back_and_damage_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("state");
+        assert_eq!(read_in(&place, |_| true), (Vec::new(), Vec::new()));
+        for (name, serial, signer) in [("a", 5, "k"), ("a", 4, "k"), ("a", 1, "other"), ("b", 1, "k"), ("b", 2, "k")] {
+            write(&place, &known(name, serial, signer)).unwrap();
+        }
+        let (tags, warnings) = read_in(&place, |_| true);
+        let serials: Vec<u64> = tags.iter().map(|tag| tag.text.parse::<Tag>().unwrap().serial).collect();
+        assert_eq!((serials.iter().sum::<u64>(), serials.len(), warnings.len()), (8, 3, 0), "{tags:?}");
+        assert_eq!(read_in(&place, |name| name.as_str() == "b").0.len(), 1);
+        for odd in ["{", &"x".repeat(9000)] {
+            std::fs::write(place.join("tag-0-a.json"), odd).unwrap();
+            let (tags, warnings) = read_in(&place, |_| true);
+            assert!(tags.len() == 3 && warnings.len() == 1 && warnings[0].contains("damaged"), "{warnings:?}");
+        }
+    }
+}
