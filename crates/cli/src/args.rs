@@ -7,11 +7,13 @@
 mod doctor;
 mod tag;
 mod trust;
+mod upgrade;
 mod watch;
 
 pub use doctor::{DoctorAction, DoctorOptions};
 pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
+pub use upgrade::UpgradeOptions;
 use vfield_bench::args::{self as bench, BenchOptions};
 pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions};
 
@@ -155,6 +157,9 @@ pub enum Command {
     Drop(DropOptions),
     /// End the running daemon after it has handed over the chunks that it alone holds
     Leave(LeaveOptions),
+    /// Put another program in the place of the running daemon; its clients notice a short pause
+    #[command(after_help = upgrade::EXAMPLES)]
+    Upgrade(UpgradeOptions),
     /// Show, save or drop the changes made to an image on this machine
     #[command(after_help = OVERLAY_EXAMPLES)]
     Overlay(OverlayOptions),
@@ -340,6 +345,10 @@ pub struct DaemonOptions {
     /// starts without --device and --mount
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username, help_heading = "Daemon")]
     pub user: Option<UserName>,
+    /// Start the daemon under a guard, which restarts it after a crash and keeps its mount, sockets
+    /// and stores. `vfield upgrade` then puts another program in its place
+    #[arg(long, conflicts_with = "root", help_heading = "Daemon")]
+    pub guard: bool,
     /// Serve this machine's root file system: restart after a crash or a failed join, lock memory,
     /// and survive the shutdown's kill
     #[arg(long, help_heading = "Daemon")]

@@ -16,7 +16,7 @@ pub fn end_on_panic() {
         // Not as a log line: what panicked may hold the log's locks.
         output::say(
             "vfield: a defect ended this program\n\
-             hint: report the lines above; a guard (--root) or service manager starts a daemon again, with its store",
+             hint: report the lines above; a guard (--guard) or service manager starts a daemon again, with its store",
         );
         std::process::abort();
     }));

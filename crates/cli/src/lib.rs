@@ -27,6 +27,7 @@ pub mod signature;
 pub mod source_file;
 pub mod status;
 pub mod tag;
+pub mod upgrade;
 pub mod values;
 
 use args::{Cli, Command, DaemonOptions};
@@ -40,7 +41,7 @@ use vfield_console::log::{self, Style};
 use vfield_console::output;
 use vfield_console::volume::Volume;
 use vfield_daemon as daemon;
-use vfield_daemon::guard::{self, Role};
+use vfield_daemon::guard::{self, Kind, Role};
 use vfield_daemon::keeper;
 use vfield_daemon::key_files::KeyFiles;
 use vfield_daemon::plan::Plan;
@@ -108,6 +109,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Add(options) => images::add(&options),
         Command::Drop(options) => images::drop(&options),
         Command::Leave(options) => commands::leave(&options),
+        Command::Upgrade(options) => upgrade::run(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),
         Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
@@ -124,14 +126,20 @@ fn run_daemon(
     plan: impl FnOnce() -> Result<Plan, Failure>,
 ) -> Result<(), Failure> {
     let console = log::start(Style::choose(options.json, volume), volume);
-    if options.root && guard::stand(args)? == Role::Done {
+    let kind = if options.root { Some(Kind::Root) } else { options.guard.then_some(Kind::Service) };
+    if let Some(kind) = kind
+        && guard::stand(args, kind)? == Role::Done
+    {
         return Ok(());
     }
-    let keeper = keeper::find(options.root);
+    let keeper = keeper::find(kind.is_some());
     let result = plan().and_then(|mut plan| {
         plan.node.keeper = keeper;
         daemon::run(plan, console)
     });
+    if let Err(failure) = &result {
+        guard::refuse(failure.fact());
+    }
     if options.json
         && let Err(failure) = &result
     {

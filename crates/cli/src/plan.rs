@@ -286,6 +286,7 @@ fn node(
         trusted: None,
         follow: Vec::new(),
         tags: Vec::new(),
+        sockets: None,
         keeper: None,
         limits: Rates::default(),
         hash_threads: cores().into(),

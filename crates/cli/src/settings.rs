@@ -81,6 +81,7 @@ pub struct Settings {
     quiet: bool,
     sandbox: Option<SandboxMode>,
     user: Option<UserName>,
+    guard: bool,
     root: bool,
     threads: Option<Threads>,
 }
@@ -194,6 +195,7 @@ impl Settings {
         options.json |= self.json;
         options.sandbox = options.sandbox.or(self.sandbox);
         options.user = options.user.or(self.user);
+        options.guard |= self.guard;
         options.root |= self.root;
         options.threads = options.threads.or(self.threads);
         options

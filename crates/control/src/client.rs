@@ -85,10 +85,21 @@ impl Client {
 
     /// The next reply; a refusal is a failure.
     pub fn reply(&mut self) -> Result<Reply, Failure> {
+        self.last_reply()?.ok_or_else(|| self.broken("it ended before its answer"))
+    }
+
+    /// The next reply, of a daemon that may end before it: then none.
+    pub fn last_reply(&mut self) -> Result<Option<Reply>, Failure> {
         let mut line = Vec::new();
         let limit = REPLY_BYTES_MAX as u64;
         let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut line);
-        read.map_err(|error| self.broken(&plain(&error)))?;
+        match read {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
+            read => read.map_err(|error| self.broken(&plain(&error)))?,
+        };
+        if line.is_empty() {
+            return Ok(None);
+        }
         if line.last() != Some(&b'\n') {
             return Err(self.broken("it ended before its answer"));
         }
@@ -98,7 +109,7 @@ impl Client {
                 let failure = Failure::failed(format!("the daemon is still starting: {doing}"));
                 Err(failure.hint("`vfield status --wait filled` waits for it"))
             }
-            Ok(reply) => Ok(reply),
+            Ok(reply) => Ok(Some(reply)),
             Err(_) => {
                 let failure =
                     Failure::failed(format!("no vfield daemon of this version answers at {}", self.path.display()));

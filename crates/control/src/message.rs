@@ -114,6 +114,10 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         down: Option<String>,
     },
+    /// Hand over to a process of another program; answered by [`Reply::HandingOver`], or the daemon
+    /// ends before its answer. A socket may be handed over with the request, over which the client
+    /// names the program.
+    Upgrade,
     /// Read the files of the field keys and of the admission list again; answered by
     /// [`Reply::Keys`].
     ReloadKeys,
@@ -228,6 +232,8 @@ pub enum Reply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         admission: Option<String>,
     },
+    /// The successor is ready, and the daemon ends now.
+    HandingOver,
     /// Why chunks are not here.
     Explained {
         /// Chunks and slow reads.
@@ -373,6 +379,7 @@ mod tests {
         prop_oneof![
             Just(Request::Status),
             Just(Request::ReloadKeys),
+            Just(Request::Upgrade),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<(u64, usize, bool)>().prop_map(|(after, most, follow)| Request::Events { after, most, follow }),
             any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {

@@ -5,6 +5,7 @@ use rustix::net::SocketAddrUnix;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, Permissions};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -109,6 +110,19 @@ impl Place {
         let (file, listener) =
             listener.map_err(|error| refuse(plain(&error)).hint("choose a writable path with --control"))?;
         Ok((Self { path, file }, listener))
+    }
+
+    /// Goes on at the place of an earlier daemon, which listened at `socket`; takes the place anew
+    /// if its file is not there any more.
+    pub fn adopt(wished: Option<&Path>, socket: OwnedFd) -> Result<(Self, UnixListener), Failure> {
+        let path = choose(wished);
+        match SocketFile::at(&path) {
+            Ok(file) => Ok((Self { path, file }, UnixListener::from(socket))),
+            Err(_) => {
+                drop(socket);
+                Self::take(wished)
+            }
+        }
     }
 
     /// Where it is.

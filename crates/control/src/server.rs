@@ -83,6 +83,10 @@ pub trait Daemon: Send + Sync + 'static {
     /// Tells the field of a tag.
     fn tag(&self, tag: SignedTag) -> Reply;
 
+    /// Hands over to a successor: a process of the program that is installed, or of one that the
+    /// client names over a socket. The reply says that it begins, or why it cannot.
+    fn upgrade(&self, witness: Option<File>) -> Pending<'_, Reply>;
+
     /// What would be lost if it left.
     fn rehearse_leave(&self) -> Pending<'_, Reply>;
 
@@ -187,6 +191,7 @@ async fn answer(
         Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Tag(tag) => daemon.tag(tag),
+        Request::Upgrade => daemon.upgrade(file).await,
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave().await,
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {

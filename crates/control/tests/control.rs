@@ -121,6 +121,12 @@ impl Daemon for Fake {
         )
     }
 
+    fn upgrade(&self, witness: Option<File>) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            if witness.is_some() { Reply::HandingOver } else { Reply::refused("it has no guard", "--guard") }
+        })
+    }
+
     fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
         Reply::refused(format!("{image:?} {offset}"), "")
     }

@@ -6,9 +6,6 @@
 //! never waits.
 
 mod record;
-mod shared;
-
-pub use shared::SharedKeeper;
 
 use record::{RECORD_BYTES, Record};
 use rustix::fs::{

@@ -10,6 +10,7 @@ mod explain;
 mod mount;
 mod server;
 
+use crate::estate::Estate;
 use crate::plan::Places;
 use std::fmt::Debug;
 use std::future::Future;
@@ -21,12 +22,14 @@ use vfield_console::failure::Failure;
 use vfield_console::log::Console;
 use vfield_control::offer::ExportStatus;
 use vfield_export::fuse::Removed;
+use vfield_export::nbd::Handed;
 use vfield_export::nbd::access::Rule;
 
 /// A kind of export.
 struct Kind {
-    /// Refuses places that cannot be had, without taking them: the images cannot be read yet.
-    check: fn(&Places) -> Result<(), Failure>,
+    /// Refuses places that cannot be had, without taking them: the images cannot be read yet. What
+    /// an earlier daemon has left is had already.
+    check: fn(&Places, &Estate) -> Result<(), Failure>,
     /// Takes the places and serves the images; `None` if no place was asked for. Within a runtime.
     start: for<'a> fn(Offer<'a>) -> Starting<'a>,
 }
@@ -50,6 +53,7 @@ struct Offer<'a> {
     places: &'a Places,
     access: &'a [Rule],
     sources: Vec<Arc<dyn BlockSource>>,
+    estate: &'a Arc<Estate>,
     console: &'a Console,
 }
 
@@ -80,6 +84,18 @@ trait Export: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Why another process could not go on with it, if that is so.
+    fn is_bound(&self) -> Option<String> {
+        None
+    }
+
+    /// Stops, for another process to go on; nothing is cleared away. Returns the clients of each of
+    /// its servers.
+    fn hand_over(self: Box<Self>) -> Job<'static, Vec<Vec<Handed>>>;
+
+    /// Goes on with the clients that another process had, those of each of its servers.
+    fn resume(&self, _: Vec<Vec<Handed>>) {}
+
     /// Ends the export.
     fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()>;
 }
@@ -92,8 +108,8 @@ pub struct Exports {
 }
 
 /// Refuses places that cannot be had, without taking them: the images cannot be read yet.
-pub fn check(places: &Places) -> Result<(), Failure> {
-    KINDS.iter().try_for_each(|kind| (kind.check)(places))
+pub fn check(places: &Places, estate: &Estate) -> Result<(), Failure> {
+    KINDS.iter().try_for_each(|kind| (kind.check)(places, estate))
 }
 
 impl Exports {
@@ -105,11 +121,12 @@ impl Exports {
         places: &Places,
         access: Vec<Rule>,
         sources: Vec<Arc<dyn BlockSource>>,
+        estate: &Arc<Estate>,
         console: &Console,
     ) -> Result<Self, Failure> {
         let mut exports = Self { running: Vec::new(), access };
         for kind in &KINDS {
-            let offer = Offer { places, access: &exports.access, sources: sources.clone(), console };
+            let offer = Offer { places, access: &exports.access, sources: sources.clone(), estate, console };
             match (kind.start)(offer).await {
                 Ok(started) => exports.running.extend(started),
                 Err(failure) => {
@@ -169,6 +186,28 @@ impl Exports {
     /// The block devices, with the names of their images.
     pub fn devices(&self) -> Vec<(String, PathBuf)> {
         self.running.iter().flat_map(|export| export.devices()).collect()
+    }
+
+    /// Why another process could not go on with one of them, if that is so.
+    pub fn are_bound(&self) -> Option<String> {
+        self.running.iter().find_map(|export| export.is_bound())
+    }
+
+    /// Stops all of them, for another process to go on; the clients of each NBD server.
+    pub async fn hand_over(self) -> Vec<Vec<Handed>> {
+        let mut clients = Vec::new();
+        for export in self.running {
+            clients.extend(export.hand_over().await);
+        }
+        clients
+    }
+
+    /// Goes on with the clients of each NBD server of another process.
+    pub fn resume(&self, clients: Vec<Vec<Handed>>) {
+        // Only one kind has any.
+        if let Some(export) = self.running.first() {
+            export.resume(clients);
+        }
     }
 
     /// Ends all of them.

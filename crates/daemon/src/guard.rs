@@ -1,34 +1,44 @@
-//! What a daemon needs that carries a root file system (`--root`): to be there for as long as the
-//! machine runs.
+//! The guard: a small process that starts a daemon, again if need be, and keeps its files.
 //!
-//! Owns two processes. The guard is small and does nothing but start the daemon, again and again:
-//! at once if it was killed, a moment later if it failed, because its members may not run yet, or
-//! if a defect ended it soon after its start, because that may happen again; and keep the memory of
-//! the daemon's stores meanwhile. Both are left alone by the shutdown, which spares processes with
-//! an `@` in front of its name, and by those who look for memory: their own is locked, and the
-//! kernel knows that it must not wait for the daemon's device in order to give the daemon memory.
-//! Nothing here needs a file but `/proc/self`: the program may lie on what it serves, or be gone.
+//! A daemon that was killed is started again at once. After a defect it is started a moment later,
+//! because that may happen again. Its files are kept meanwhile ([`crate::keeper::custody`]). On
+//! order the guard starts another program in the daemon's place (`vfield upgrade`).
+//!
+//! A guard of `--guard` stands for the daemon: it passes signals on, and both end together. A guard
+//! of `--root` carries a root file system for as long as the machine runs. It also restarts a
+//! daemon that has failed, because its members may not run yet. The shutdown spares both processes,
+//! since their names begin with an `@`. Their memory is locked. The kernel knows that it must not
+//! wait for the daemon's device in order to give the daemon memory. Nothing here needs a file but
+//! `/proc/self`: the program may lie on an image that it serves, or be gone.
 
-use crate::keeper::custody::Custody;
-use nix::sys::signal::{self, SigSet, SigmaskHow, sigprocmask};
+mod program;
+mod watch;
+
+use crate::keeper::custody::Line;
+use crate::keeper::word::Word;
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Pid, Signal, configure_io_flusher_behavior, getpid, getppid};
+use rustix::process::{Pid, Signal, configure_io_flusher_behavior, getppid};
 use rustix::thread::set_name;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfield_console::failure::{Failure, plain};
+use watch::Watch;
 
 /// What a name begins with that the shutdown is to spare.
 const SPARED: u8 = b'@';
-/// Both processes' name in lists.
+/// Both processes' name in lists, where they are spared.
 const NAME: &str = "@vfield";
 /// The program that runs, wherever it came from.
 const SELF: &str = "/proc/self/exe";
 /// Tells the daemon the process id of its guard.
 const GUARD: &str = "VFIELD_GUARD";
+/// Tells a successor the version of the state that it will find.
+const SUCCEEDS: &str = "VFIELD_SUCCEEDS";
+/// Tells a daemon why its successor failed.
+const RETURNS: &str = "VFIELD_RETURNS";
 /// Between two attempts to join. A person who watches the console sees why it does not work, and
 /// can still read it.
 const AGAIN: Duration = Duration::from_secs(3);
@@ -46,37 +56,67 @@ pub enum Role {
     Done,
 }
 
+/// For whom a guard stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `--guard`: for the daemon.
+    Service,
+    /// `--root`: for the machine's root.
+    Root,
+}
+
 /// Becomes the guard of a daemon with the same `args` and returns when that has ended for good; or
 /// returns at once if this process is that daemon.
-pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
-    stay();
+pub fn stand(args: &[OsString], kind: Kind) -> Result<Role, Failure> {
+    if kind == Kind::Root {
+        stay();
+    }
     if is_guarded() {
+        // Started by its number, it would be called by that.
+        let _ = set_name(c"vfield");
         // What the guard does not hear the daemon does: it was started with the guard's mask.
-        hear(SigmaskHow::SIG_UNBLOCK);
+        watch::unblock();
         return Ok(Role::Daemon);
     }
-    hear(SigmaskHow::SIG_BLOCK);
     let again = args.get(1..).unwrap_or_default();
     let failed = |error: std::io::Error| Failure::failed(format!("starting {SELF}: {}", plain(&error)));
-    if args.first().is_none_or(|name| !is_spared(name)) {
+    let name = args.first().cloned().unwrap_or_default();
+    if kind == Kind::Root && !is_spared(&name) {
         // Only a program that starts can have another name.
         return Err(failed(Command::new(SELF).arg0(NAME).args(again).exec()));
     }
-    let mut custody = Custody::default();
-    loop {
-        let mut daemon = Command::new(SELF);
-        daemon.stdin(custody.hand_over()).arg0(NAME).args(again).env(GUARD, getpid().as_raw_nonzero().to_string());
-        let started = Instant::now();
-        let ended = daemon.spawn().and_then(|mut daemon| daemon.wait()).map_err(failed)?;
-        custody.take_back();
-        match next(ended) {
-            Next::End => return Ok(Role::Done),
-            Next::Refuse => return Err(Failure::usage("the daemon was told what it cannot do").already_said()),
-            Next::AtOnce => tracing::warn!("the daemon was killed ({ended}) and is started again"),
-            // After a long run it waits for nothing.
-            Next::Later => std::thread::sleep(AGAIN.saturating_sub(started.elapsed())),
-        }
+    let ended = Watch::start(kind, name, again.to_vec()).and_then(Watch::stand).map_err(failed)?;
+    match ended {
+        Ended::Well => Ok(Role::Done),
+        Ended::Refused => Err(Failure::usage("the daemon was told what it cannot do").already_said()),
+        Ended::Failed => Err(Failure::failed("the daemon has ended").already_said()),
     }
+}
+
+/// The version of the state that this process will find, if it is to succeed a daemon that still
+/// runs.
+pub fn succeeds() -> Option<u32> {
+    std::env::var(SUCCEEDS).ok().filter(|_| is_guarded())?.parse().ok()
+}
+
+/// Why the successor of this daemon failed, if that is why it was started.
+pub fn returns() -> Option<String> {
+    std::env::var(RETURNS).ok().filter(|_| is_guarded())
+}
+
+/// Tells the guard why this process does not succeed the daemon that runs, if it was to.
+pub fn refuse(why: &str) {
+    if succeeds().is_some() {
+        Line.say(&Word::Refuse(why.to_owned()), None);
+    }
+}
+
+/// How it ended for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Well,
+    Refused,
+    Failed,
 }
 
 /// What follows the end of the daemon.
@@ -84,16 +124,16 @@ pub fn stand(args: &[OsString]) -> Result<Role, Failure> {
 enum Next {
     AtOnce,
     Later,
-    Refuse,
-    End,
+    End(Ended),
 }
 
-fn next(ended: ExitStatus) -> Next {
+fn next(kind: Kind, ended: ExitStatus) -> Next {
     let defect = |signal: i32| DEFECTS.iter().any(|defect| defect.as_raw() == signal);
     match (ended.code(), ended.signal()) {
         (None, Some(signal)) if !defect(signal) => Next::AtOnce,
-        (Some(0), _) => Next::End,
-        (Some(EXIT_USAGE), _) => Next::Refuse,
+        (Some(0), _) => Next::End(Ended::Well),
+        (Some(EXIT_USAGE), _) => Next::End(Ended::Refused),
+        (Some(_), _) if kind == Kind::Service => Next::End(Ended::Failed),
         _ => Next::Later,
     }
 }
@@ -102,17 +142,8 @@ fn is_spared(name: &OsStr) -> bool {
     name.as_bytes().first() == Some(&SPARED)
 }
 
-/// Hears the signals that say something to a daemon, or not: each would end a guard that does not
-/// know them.
-fn hear(how: SigmaskHow) {
-    let signals = SigSet::from_iter([signal::SIGHUP, signal::SIGUSR1, signal::SIGUSR2]);
-    if let Err(error) = sigprocmask(how, Some(&signals), None) {
-        tracing::warn!("hearing signals: {error}");
-    }
-}
-
 /// True if the process that started this one is its guard.
-fn is_guarded() -> bool {
+pub fn is_guarded() -> bool {
     let guard = std::env::var(GUARD).ok().and_then(|guard| guard.parse().ok()).and_then(Pid::from_raw);
     guard.is_some() && guard == getppid()
 }
@@ -147,11 +178,14 @@ mod tests {
 
     #[test]
     fn a_killed_daemon_is_started_at_once_and_one_that_failed_later() {
-        assert_eq!(next(ExitStatus::from_raw(9)), Next::AtOnce);
-        assert_eq!(next(ExitStatus::from_raw(1 << 8)), Next::Later);
-        assert_eq!(next(ExitStatus::from_raw(Signal::ABORT.as_raw())), Next::Later);
-        assert_eq!(next(ExitStatus::from_raw(2 << 8)), Next::Refuse);
-        assert_eq!(next(ExitStatus::from_raw(0)), Next::End);
+        for kind in [Kind::Root, Kind::Service] {
+            assert_eq!(next(kind, ExitStatus::from_raw(9)), Next::AtOnce);
+            assert_eq!(next(kind, ExitStatus::from_raw(Signal::ABORT.as_raw())), Next::Later);
+            assert_eq!(next(kind, ExitStatus::from_raw(2 << 8)), Next::End(Ended::Refused));
+            assert_eq!(next(kind, ExitStatus::from_raw(0)), Next::End(Ended::Well));
+        }
+        assert_eq!(next(Kind::Root, ExitStatus::from_raw(1 << 8)), Next::Later);
+        assert_eq!(next(Kind::Service, ExitStatus::from_raw(1 << 8)), Next::End(Ended::Failed));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::start_error;
 use crate::rollback;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::store::Store;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::future::Future;
 use std::path::PathBuf;
@@ -23,7 +24,9 @@ use vfield_control::offer::ExportStatus;
 use vfield_control::selection;
 use vfield_control::shares::sole_text;
 use vfield_core::chunk::ChunkSize;
+use vfield_core::image::ImageId;
 use vfield_core::tag::{TagName, Version};
+use vfield_export::nbd::Handed;
 use vfield_node::Node;
 use vfield_node::config::ServeConfig;
 use vfield_node::node::{NodeImage, StartError, no_image};
@@ -44,6 +47,8 @@ pub struct Images {
     exports: tokio::sync::Mutex<Option<Exports>>,
     /// Where they are.
     places: Mutex<Vec<ExportStatus>>,
+    /// Those that were there from the start.
+    first: BTreeSet<ImageId>,
     overlays: Arc<Overlays>,
     allow_rollback: bool,
     console: Console,
@@ -58,13 +63,41 @@ impl Images {
         allow_rollback: bool,
         console: Console,
     ) -> Self {
-        let places = Mutex::new(exports.places());
-        Self { node, exports: tokio::sync::Mutex::new(Some(exports)), places, overlays, allow_rollback, console }
+        let (places, exports) = (Mutex::new(exports.places()), tokio::sync::Mutex::new(Some(exports)));
+        let first = node.images().into_iter().map(|image| image.id).collect();
+        Self { node, exports, places, first, overlays, allow_rollback, console }
     }
 
     /// Where the images can be attached.
     pub fn places(&self) -> Vec<ExportStatus> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The refusal to tell if another process could not go on with all of it.
+    pub async fn may_be_handed_over(&self) -> Result<(), Reply> {
+        let hint = "end it with `vfield leave`, and start the new program";
+        if !self.overlays.are_none() {
+            return Err(Reply::refused("changes in an overlay cannot be handed over", hint));
+        }
+        if self.ids() != self.first {
+            let fact = "images were added or dropped, of which the next program would not know";
+            return Err(Reply::refused(fact, "undo that with `vfield add` or `vfield drop`; or start it again"));
+        }
+        match &*self.exports.lock().await {
+            None => Err(leaving()),
+            Some(exports) => exports.are_bound().map_or(Ok(()), |why| Err(Reply::refused(why, hint))),
+        }
+    }
+
+    /// Goes on with the clients of each NBD server of the process before.
+    pub async fn resume(&self, clients: Vec<Vec<Handed>>) {
+        if let Some(exports) = &*self.exports.lock().await {
+            exports.resume(clients);
+        }
+    }
+
+    fn ids(&self) -> BTreeSet<ImageId> {
+        self.node.images().into_iter().map(|image| image.id).collect()
     }
 
     /// The exports, for whoever ends them; nothing comes or goes after that.

@@ -9,6 +9,7 @@
 pub mod custody;
 mod inherited;
 pub mod service_manager;
+pub mod word;
 
 use std::sync::Arc;
 use vfield_node::keeper::Keeper;

@@ -8,10 +8,13 @@
 pub mod admission;
 mod announce;
 mod dashboard;
+mod estate;
 mod events;
 mod exports;
 mod follow;
+mod ground;
 pub mod guard;
+mod handover;
 mod images;
 pub mod keeper;
 pub mod key_files;
@@ -32,8 +35,13 @@ mod trees;
 pub mod values;
 
 use crate::dashboard::Dashboard;
-use crate::events::{Events, SharedKeeper};
+use crate::estate::Estate;
+use crate::ground::Ground;
+use crate::handover::Handover;
+use crate::handover::state::VERSION;
+use crate::keeper::custody::Line;
 use crate::keeper::service_manager;
+use crate::keeper::word::Word;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
 use exports::Exports;
@@ -57,11 +65,10 @@ use tokio::task::JoinSet;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
 use vfield_control::message::Reply;
-use vfield_control::place::Place;
 use vfield_control::server::Server;
 use vfield_node::Node;
 use vfield_node::config::NodeConfig;
-use vfield_node::node::{Leaving, StartError};
+use vfield_node::node::{Leaving, Publication, StartError};
 
 /// Descriptors for as many connections as a node may have: many systems give a process 1024 unless
 /// it asks.
@@ -73,25 +80,42 @@ pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
 /// Runs until told to end.
 pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     let system = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
-    let (place, listener) = Place::take(plan.control.as_deref())?;
+    let ground = match guard::succeeds() {
+        None => Some(Ground::take(&mut plan)?),
+        Some(VERSION) => {
+            Line.say(&Word::Alive, None);
+            None
+        }
+        Some(version) => {
+            let fact = format!("the running daemon leaves a state of version {version}, this program knows {VERSION}");
+            return Err(Failure::failed(fact).hint("end the daemon with `vfield leave`, and start the new program"));
+        }
+    };
     plan.warnings.iter().for_each(|warning| console.warn(warning));
     take_descriptors();
-    let (events, keeper) = SharedKeeper::split(plan.node.keeper.take());
-    plan.node.keeper = keeper;
-    let events = Arc::new(events);
-    events.add(dashboard::now_ms(), "started", &format!("vfield {} started", env!("CARGO_PKG_VERSION")));
-    // It may have to be made first, and then be left.
-    let prepared = overlays::prepare(plan.overlay.clone())?;
+    // It may have to be made first, and then be left. A daemon with overlays has no successor.
+    let overlay = plan.overlay.clone().filter(|_| ground.is_some());
+    let prepared = overlays::prepare(overlay)?;
     // The time zone is read at the first question.
     plan.node.limits = plan.limits.rates_at(minute_of_day());
     trees::look(&mut plan, &console);
-    let sandbox = Sandbox::enter(plan.sandbox, &plan, place.path())?;
+    let sandbox = Sandbox::enter(plan.sandbox, &plan, &vfield_control::place::choose(plan.control.as_deref()))?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads).map_err(system)?;
-    let life = live(plan, prepared, (place, listener), sandbox, &console, &reporter, Arc::clone(&events));
-    let result = runtime.block_on(life);
-    let end = result.as_ref().map_or_else(|failure| format!("ended: {}", failure.fact()), |()| "ended".to_owned());
-    events.add(dashboard::now_ms(), "ended", &end);
+    let result = runtime.block_on(async {
+        let (plan, ground, publication) = match ground {
+            Some(ground) => (plan, ground, None),
+            None => {
+                let (plan, ground, publication) = Ground::succeed(plan, &reporter).await?;
+                (plan, ground, Some(publication))
+            }
+        };
+        let events = Arc::clone(&ground.events);
+        let result = live(plan, publication, prepared, ground, sandbox, &console, &reporter).await;
+        let end = result.as_ref().map_or_else(|failure| format!("ended: {}", failure.fact()), |()| "ended".to_owned());
+        events.add(dashboard::now_ms(), "ended", &end);
+        result
+    });
     runtime.shutdown_timeout(LAST_THREADS);
     reporter.finish();
     result
@@ -118,26 +142,29 @@ fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
 
 async fn live(
     plan: Plan,
+    publication: Option<Publication>,
     prepared: Option<Prepared>,
-    (place, listener): (Place, std::os::unix::net::UnixListener),
+    ground: Ground,
     sandbox: Sandbox,
     console: &Console,
     reporter: &Reporter,
-    remembered: Arc<Events>,
 ) -> Result<(), Failure> {
+    let Ground { place, listener, estate, events: remembered, mut state } = ground;
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
-    exports::check(&plan.exports)?;
+    exports::check(&plan.exports, &estate)?;
     check_listen(&plan.node)?;
+    let mut handover = Handover::new(plan.root)?;
     let files = (plan.key_files.clone(), plan.admission.clone());
     let limits = Limits::new(plan.limits.clone());
-    let (handler, mut orders) = RequestHandler::new(place.path(), files, Arc::clone(&remembered), Arc::clone(&limits));
+    let (handler, mut orders, mut upgrades) =
+        RequestHandler::new(place.path(), files, Arc::clone(&remembered), Arc::clone(&limits));
     let reloader = Reloader::new(&plan, Arc::clone(&handler), console.clone());
     let _dashboard = Dashboard::start(plan.http.as_ref(), handler.clone(), console).await?;
     let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
     let follow = plan.node.follow.clone();
-    let hashing = Arc::clone(&handler);
+    let (hashing, arrived) = (Arc::clone(&handler), Arc::clone(&remembered));
     let events = reporter.sink(move |event| {
         hashing.hear(event);
         if let Some((word, text)) = report::remembered(event) {
@@ -147,13 +174,13 @@ async fn live(
     // The address of another process with this node's identity.
     let mut outdone = None;
     let started = tokio::select! {
-        node = Node::start(plan.node, events) => Ok(node.map_err(start_error::explain)?),
+        node = Node::start_with(plan.node, publication, events) => Ok(node.map_err(start_error::explain)?),
         end = told_to_end(&mut signals, &mut orders, &reloader) => Err(end),
     };
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let attached = attach(&plan.exports, prepared, &node, plan.allow_rollback, console).await;
+            let attached = attach(&plan.exports, prepared, &node, &estate, plan.allow_rollback, console).await;
             let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
             let ((exports, overlays), given_up) = match attached {
                 Ok(attached) => attached,
@@ -175,6 +202,11 @@ async fn live(
                 sandbox: given_up,
             };
             handler.open(running);
+            handover::arrived(state.as_ref(), &arrived);
+            if let Some(state) = &mut state {
+                images.resume(handover::clients(&estate, state)).await;
+            }
+            estate.drop_rest();
             announce::running(console, &node, serving, &images.places());
             service_manager::tell("READY=1");
             let keeping = plan.admission.signers.is_some().then(|| tokio::spawn(admission::keep(Arc::clone(&node))));
@@ -189,6 +221,9 @@ async fn live(
                     addr = node.outdone() => {
                         outdone = Some(addr);
                         break LeaveOrder { bound: Duration::ZERO, force: true, tell: None };
+                    }
+                    order = handover.due(&mut upgrades, &images) => {
+                        match handover::hand_over(order, &node, &images, &arrived).await {}
                     }
                 };
                 if let Some(order) = leaving::judge(&node, order, &mut signals).await {
@@ -237,13 +272,14 @@ async fn attach(
     places: &Places,
     prepared: Option<Prepared>,
     node: &Node,
+    estate: &Arc<Estate>,
     allow_rollback: bool,
     console: &Console,
 ) -> Result<(Exports, Arc<Overlays>), Failure> {
     rollback::check(&node.status().images, allow_rollback)?;
     let access = exports::access::resolve(places, &node.images(), console)?;
     let overlays = lay(prepared, node).await?;
-    let exports = Exports::start(places, access, overlays.sources(node.images()), console).await?;
+    let exports = Exports::start(places, access, overlays.sources(node.images()), estate, console).await?;
     overlays.attached_as(exports.devices());
     Ok((exports, overlays))
 }
@@ -255,7 +291,7 @@ fn listen(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Fa
 
 /// Refuses an address that cannot be bound before a large file is hashed in vain.
 fn check_listen(config: &NodeConfig) -> Result<(), Failure> {
-    if config.any_port {
+    if config.any_port || config.sockets.is_some() {
         return Ok(());
     }
     let addr = config.listen;

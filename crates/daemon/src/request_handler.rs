@@ -6,6 +6,7 @@
 use super::dashboard;
 use super::events::Events;
 use super::follow::Follow;
+use super::handover::{UpgradeOrder, Upgrades};
 use super::images::Images;
 use super::overlays::Overlays;
 use crate::admission::AdmissionFiles;
@@ -67,6 +68,7 @@ pub struct RequestHandler {
     stage: watch::Sender<Stage>,
     doing: Mutex<String>,
     leaves: mpsc::Sender<LeaveOrder>,
+    upgrades: mpsc::Sender<UpgradeOrder>,
     control: String,
     key_files: KeyFiles,
     admission: AdmissionFiles,
@@ -112,19 +114,21 @@ impl RequestHandler {
         (key_files, admission): (KeyFiles, AdmissionFiles),
         events: Arc<Events>,
         limits: Arc<Limits>,
-    ) -> (Arc<Self>, Orders) {
+    ) -> (Arc<Self>, Orders, Upgrades) {
         let (leaves, orders) = mpsc::channel(1);
+        let (upgrades, upgrade_orders) = mpsc::channel(1);
         let handler = Self {
             stage: watch::Sender::new(Stage::Starting),
             doing: Mutex::new("not yet joined".to_owned()),
             leaves,
+            upgrades,
             control: control.display().to_string(),
             key_files,
             admission,
             events,
             limits,
         };
-        (Arc::new(handler), Orders(orders))
+        (Arc::new(handler), Orders(orders), upgrade_orders)
     }
 
     /// Takes note of what the daemon does while it starts.
@@ -408,6 +412,19 @@ impl Daemon for RequestHandler {
             Ok(Err(why)) => Reply::refused(why.to_string(), hint_of(&why)),
             Err(reply) => reply,
         }
+    }
+
+    fn upgrade(&self, witness: Option<File>) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            if let Err(reply) = self.running() {
+                return reply;
+            }
+            let (tell, told) = oneshot::channel();
+            if self.upgrades.send(UpgradeOrder { witness, tell }).await.is_err() {
+                return leaving();
+            }
+            told.await.unwrap_or_else(|_| leaving())
+        })
     }
 
     fn rehearse_leave(&self) -> Pending<'_, Reply> {

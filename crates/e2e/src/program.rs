@@ -17,8 +17,21 @@ pub fn vfield() -> Vfield {
     }))
 }
 
-/// Has cargo bring the program up to date in the profile of this test.
+/// An example of this crate, built at each use.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn example(name: &str) -> PathBuf {
+    cargo_builds(&["--package", "vfield-e2e", "--example", name]).join("examples").join(name)
+}
+
+/// Has cargo bring the program up to date.
 fn build() -> PathBuf {
+    cargo_builds(&["--package", "vfield", "--bin", "vfield"]).join("vfield")
+}
+
+/// Has cargo build something in the profile of this test; the directory of that profile.
+fn cargo_builds(what: &[&str]) -> PathBuf {
     // <target>/<profile>/deps/<test>
     let test = std::env::current_exe().expect("a running program has a path");
     let dir = test.ancestors().nth(2).expect("cargo puts tests into deps/").to_owned();
@@ -29,12 +42,13 @@ fn build() -> PathBuf {
     };
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "vfield", "--bin", "vfield", "--profile", profile])
+        .args(["build", "--quiet", "--profile", profile])
+        .args(what)
         .arg("--target-dir")
         .arg(dir.parent().expect("a profile lies in the target directory"))
         .current_dir(workspace)
         .status()
         .expect("cargo ran this test");
-    assert!(status.success(), "the program under test cannot be built");
-    dir.join("vfield")
+    assert!(status.success(), "{what:?} cannot be built");
+    dir
 }

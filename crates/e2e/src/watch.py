@@ -1,7 +1,7 @@
 # Reads an export again and again, compares each byte with a file, and says how that went, one line
 # for each event:
 #
-#     round N             the export was read N times to its end
+#     round N S           the export was read N times to its end; the longest read took S seconds
 #     wrong AT            bytes at AT differ
 #     refused AT ERROR    a read failed; the export is opened again
 #     slow S AT FROM TO   a read took S seconds; the daemon's log grew from FROM to TO bytes
@@ -63,7 +63,11 @@ def say(*words):
     print(*words, flush=True)
 
 
+longest_s = 0.0
+
+
 def read_all(export):
+    global longest_s
     for at in range(0, len(expected), PIECE):
         wanted = expected[at : at + PIECE]
         began, begun_at = time.monotonic(), os.path.getsize(log)
@@ -74,6 +78,7 @@ def read_all(export):
             return False
         finally:
             took_s = time.monotonic() - began
+            longest_s = max(longest_s, took_s)
             if took_s >= float(slow_s):
                 say("slow", f"{took_s:.1f}", at, begun_at, os.path.getsize(log))
         if found != wanted:
@@ -93,5 +98,5 @@ while True:
         continue
     while read_all(export):
         rounds += 1
-        say("round", rounds)
+        say("round", rounds, f"{longest_s:.3f}")
     export.close()

@@ -31,7 +31,7 @@ impl Watch {
     /// # Errors
     /// If it cannot be started.
     pub fn nbd(host: &Host, daemon: &Daemon, image: &Path) -> Result<Self, LabError> {
-        Self::start(host, daemon, &daemon.uri(""), image, &[])
+        Self::start("watch", host, daemon, &daemon.uri(""), image, &[])
     }
 
     /// Reads a file, compared with another one. Cached pages of it, and of `under`, are forgotten
@@ -40,12 +40,34 @@ impl Watch {
     /// # Errors
     /// If it cannot be started.
     pub fn file(host: &Host, daemon: &Daemon, file: &Path, under: &[&Path], image: &Path) -> Result<Self, LabError> {
-        let caches: Vec<_> = std::iter::once(file).chain(under.iter().copied()).collect();
-        Self::start(host, daemon, &file.display().to_string(), image, &caches)
+        Self::named("watch", host, daemon, file, under, image)
     }
 
-    fn start(host: &Host, daemon: &Daemon, export: &str, image: &Path, caches: &[&Path]) -> Result<Self, LabError> {
-        let name = format!("watch-{}", daemon.addr());
+    /// As [`Watch::file`], beside other readers of the same daemon.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn named(
+        name: &str,
+        host: &Host,
+        daemon: &Daemon,
+        file: &Path,
+        under: &[&Path],
+        image: &Path,
+    ) -> Result<Self, LabError> {
+        let caches: Vec<_> = std::iter::once(file).chain(under.iter().copied()).collect();
+        Self::start(name, host, daemon, &file.display().to_string(), image, &caches)
+    }
+
+    fn start(
+        name: &str,
+        host: &Host,
+        daemon: &Daemon,
+        export: &str,
+        image: &Path,
+        caches: &[&Path],
+    ) -> Result<Self, LabError> {
+        let name = format!("{name}-{}", daemon.addr());
         let mut words = host.command("/usr/bin/python3");
         words.args(["-c", SCRIPT, export]).arg(image).arg(daemon.process().log_path()).arg(SLOW_S).args(caches);
         Ok(Self { reader: host.spawn(&name, &mut words)?, name })

@@ -10,9 +10,10 @@
 //! change, the kernel may keep every page it read; of a file that can be written (`change`) it
 //! keeps them until the file is opened again, since it may be changed elsewhere.
 //!
-//! It does not unmount when the process is killed (the next [`mount`] on that directory
-//! clears the dead mount away), and does not use FUSE passthrough: a source does not promise that
-//! its file is complete.
+//! It does not unmount when the process is killed. If a keeper has the files of [`Mounted::kept`],
+//! readers wait, and the next process goes on with [`take_over`]. Otherwise the next [`mount`] on
+//! that directory clears the dead mount away. It does not use FUSE passthrough: a source does not
+//! promise that its file is complete.
 
 mod answer;
 mod change;
@@ -22,9 +23,11 @@ mod files;
 mod holes;
 mod mount_point;
 mod session;
+mod table;
+mod take_over;
 
-pub use error::{MountError, UnmountError};
-pub use session::{Mounted, Removed, Unmounted};
+pub use error::{MountError, TakeOverError, UnmountError};
+pub use session::{Kept, Mounted, Removed, Unmounted};
 
 use answer::Waiting;
 use directory::Directory;
@@ -32,9 +35,12 @@ use files::Files;
 use fuser::{Config, MountOption, SessionACL};
 use std::fs::OpenOptions;
 use std::num::NonZeroUsize;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use table::{Known, Record};
 use tokio::runtime::Handle;
 use vfield_block::source::BlockSource;
 
@@ -105,9 +111,44 @@ pub fn mount(directory: &Path, sources: Vec<Arc<dyn BlockSource>>, options: Opti
     let files = Arc::new(Files::of(sources)?);
     let path = mount_point::prepare(directory)?;
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::FuseUnavailable)?;
-    let directory = Directory::new(files.clone(), waiting.clone());
+    let files_of = Directory::new(files.clone(), waiting.clone());
+    let resends = files_of.resends();
     let refused = |source| MountError::Refused { path: path.clone(), source };
-    let session = fuser::Session::new(directory, &path, &options.config(writable)).map_err(refused)?;
-    let mounted = Mounted::start(session, path.clone(), (files, waiting), &options).map_err(refused)?;
+    let session = fuser::Session::new(files_of, &path, &options.config(writable)).map_err(refused)?;
+    // What writers have written lies in this process, and ends with it.
+    let mount = mount_point::top(&path).filter(|_| !writable && resends.load(Ordering::Relaxed));
+    let connection = mount.and_then(|mount| {
+        let asked = std::path::absolute(directory).ok()?;
+        files.keep(Record::new().ok()?, Known { asked, path: path.clone(), device: mount.device, ..Known::default() });
+        session.as_fd().try_clone_to_owned().ok()
+    });
+    let mounted = Mounted::start(session, path.clone(), (files, waiting), connection, &options).map_err(refused)?;
     Ok(mounted)
+}
+
+/// Goes on with the mount on `directory` that an earlier process has left. Its readers have waited,
+/// and notice nothing else.
+///
+/// # Errors
+/// [`TakeOverError`] if it is no such mount. It then ends with `kept`; [`mount`] clears it away.
+pub fn take_over(
+    directory: &Path,
+    sources: Vec<Arc<dyn BlockSource>>,
+    kept: Kept,
+    options: Options,
+) -> Result<Mounted, TakeOverError> {
+    let Kept { connection, table } = kept;
+    let (record, known) = Record::found(table).ok_or(TakeOverError::Unknown)?;
+    let path = known.path.clone();
+    let there = mount_point::top(&path).is_some_and(|mount| mount.is_ours() && mount.device == known.device);
+    if !there || std::path::absolute(directory).ok().as_ref() != Some(&known.asked) {
+        return Err(TakeOverError::Elsewhere(path));
+    }
+    let waiting = Arc::new(Waiting::new(options.runtime.clone(), options.waiting_bytes_max));
+    let files = Arc::new(Files::known(sources, record, known).map_err(TakeOverError::Files)?);
+    let refused = |source| TakeOverError::Refused { path: path.clone(), source };
+    let directory = Directory::new(files.clone(), waiting.clone());
+    let session = take_over::session(directory, &connection, &options.config(false)).map_err(refused)?;
+    take_over::ask_again(connection.as_fd()).map_err(refused)?;
+    Mounted::start(session, path.clone(), (files, waiting), Some(connection), &options).map_err(refused)
 }

@@ -52,6 +52,8 @@ mod file_source;
 pub mod fuse;
 #[cfg(feature = "nbd")]
 pub mod nbd;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod packed;
 #[cfg(feature = "nbd")]
 pub mod private_socket;
 #[cfg(feature = "ublk")]

@@ -5,11 +5,12 @@
 //! client; an answer that is ready never waits for another. Called by the command line and by
 //! tests. With certificates it encrypts, and knows nothing of peers.
 //!
-//! From bytes to bytes: `listener` accepts, `catalogue` knows the exports, `connection` is the one
-//! task of each client, `codec` parses (without any socket), `session` judges a request, `answer`
-//! asks the source and lays the answer out (`collect` waits for it, `advice` fetches the extents
-//! that a client announces), `outbox` sends it with few and cheap calls; `waits` holds pending
-//! reads; `upload` takes in a client's writes. `kernel` attaches the kernel's own client.
+//! From bytes to bytes: `listener` accepts, `catalogue` knows the exports, `visit` is the one task
+//! of each client, `connection` its requests and answers. `codec` parses (without any socket),
+//! `session` judges a request, `answer` asks the source and lays the answer out (`collect` waits
+//! for it, `advice` fetches the extents that a client announces), `outbox` sends it with few and
+//! cheap calls; `waits` holds pending reads; `upload` takes in a client's writes; `handed` is a
+//! connection on its way to the next process. `kernel` attaches the kernel's own client.
 //!
 //! ```no_run
 //! # use std::{error::Error, sync::Arc};
@@ -33,6 +34,7 @@ pub mod client;
 pub mod codec;
 mod collect;
 mod connection;
+mod handed;
 mod inbox;
 pub mod kernel;
 mod listener;
@@ -44,9 +46,11 @@ mod session;
 mod socket;
 mod tls;
 mod upload;
+mod visit;
 mod waits;
 
 pub use address::{Address, AddressError, PORT, UNIX_PATH_BYTES_MAX, unix_path};
+pub use handed::Handed;
 pub use listener::BindError;
 pub use server::{Counts, Server, Serving};
 pub use tls::{Tls, TlsError};

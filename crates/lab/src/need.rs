@@ -16,6 +16,8 @@ pub enum Need {
     Machine,
     /// What `scripts/diskless` makes, and QEMU.
     Diskless,
+    /// A kernel of this version or a later one.
+    Linux(u32, u32),
     /// A program in the search path.
     Tool(&'static str),
     /// A file that a package brings.
@@ -30,6 +32,7 @@ impl Need {
             Self::Fuse => (!fuse_works()).then(|| "/dev/fuse and fusermount3".to_owned()),
             Self::Machine => Machine::find().is_none().then(|| "scripts/test-boot, which makes a machine".to_owned()),
             Self::Diskless => Images::find().is_none().then(|| "scripts/test-diskless, which makes images".to_owned()),
+            Self::Linux(major, minor) => (kernel() < (major, minor)).then(|| format!("Linux {major}.{minor}")),
             Self::Tool(name) => find_tool(name).is_none().then(|| format!("the program {name:?}")),
             Self::File(path) => (!Path::new(path).is_file()).then(|| path.to_owned()),
         }
@@ -52,6 +55,14 @@ pub fn have(needs: &[Need]) -> bool {
     // A closed stderr is no reason to fail a test that is skipped anyway.
     let _ = std::io::stderr().write_all(line.as_bytes());
     false
+}
+
+/// Version of the running kernel: `6.18.44-x` is 6 and 18.
+fn kernel() -> (u32, u32) {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// True for user 0.

@@ -3,6 +3,7 @@
 use crate::keeper::Keeper;
 use crate::limits::Rates;
 use crate::origin::kept_tree::KeptTree;
+use crate::sockets::Sockets;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -75,6 +76,8 @@ pub struct NodeConfig {
     pub follow: Vec<TagName>,
     /// Tags that an earlier process of this node knew.
     pub tags: Vec<SignedTag>,
+    /// The sockets at which an earlier process of this node has listened; else they are bound.
+    pub sockets: Option<Sockets>,
     /// The keeper of the stores' memory for the next process of this node.
     pub keeper: Option<Arc<dyn Keeper>>,
     /// Switches for measurements.

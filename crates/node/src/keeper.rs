@@ -21,6 +21,10 @@ pub trait Keeper: Debug + Send + Sync {
     fn keep(&self, name: &str, file: BorrowedFd<'_>);
     /// Drops the file of this name.
     fn forget(&self, name: &str);
+    /// True if it keeps listening sockets too: the files of those with a path stay meanwhile.
+    fn keeps_sockets(&self) -> bool {
+        false
+    }
 }
 
 /// The stores that an earlier process left.

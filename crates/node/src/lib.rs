@@ -38,6 +38,7 @@ pub mod reader;
 mod reading;
 pub mod server;
 mod slices;
+pub mod sockets;
 pub mod status;
 pub mod store;
 mod survey;

@@ -25,6 +25,7 @@ use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
 use crate::server;
+use crate::sockets;
 use crate::status::{Sole, Status};
 use crate::{waits, whereabouts};
 use holding::Held;
@@ -35,7 +36,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use vfield_block::source::BlockSource;
@@ -88,6 +88,9 @@ pub struct NodeImage {
     pub source: Arc<dyn BlockSource>,
 }
 
+/// Files that were hashed before their node was started.
+pub struct Publication(Vec<Published>);
+
 /// One running node. Dropping it ends it at once; [`Node::leave`] lets others take over first.
 pub struct Node {
     driver: Arc<Driver>,
@@ -107,13 +110,25 @@ pub struct Node {
 impl Node {
     /// Publishes, listens, joins; returns once its images can be read (they need not be filled).
     pub async fn start(config: NodeConfig, events: EventSink) -> Result<Self, StartError> {
-        let (listener, udp, listening) = listen(&config).await?;
+        Self::start_with(config, None, events).await
+    }
+
+    /// As [`Node::start`], with files that were published before: then nothing slow is left to do.
+    pub async fn start_with(
+        config: NodeConfig,
+        publication: Option<Publication>,
+        events: EventSink,
+    ) -> Result<Self, StartError> {
+        let (listener, udp, listening) = sockets::listen(&config).await?;
         events(Event::Listening { addr: listening });
         let keys = Arc::new(FieldKeys::new(config.field_keys.clone()));
         let percent = Arc::new(AtomicU32::new(0));
-        let origins = tokio::select! {
-            origins = publishing::publish(&config, &events, &percent) => origins?,
-            never = lobby::keep(&listener, &keys, &percent) => match never {},
+        let origins = match publication {
+            Some(Publication(published)) => published,
+            None => tokio::select! {
+                origins = publishing::publish(&config, &events, &percent) => origins?,
+                never = lobby::keep(&listener, &keys, &percent) => match never {},
+            },
         };
         let (addr, zone) = (advertised(&config, listening), config.zone);
         let trust = trust(&config)?;
@@ -164,6 +179,14 @@ impl Node {
         node.spawn(namesakes::watch(Arc::clone(&node.driver)));
         node.spawn(waits::tell(Arc::clone(&node.driver)));
         Ok(node)
+    }
+
+    /// Hashes the files that are to be served, for [`Node::start_with`].
+    ///
+    /// # Errors
+    /// Those of [`Node::start`] that are about files.
+    pub async fn publish(config: &NodeConfig, events: &EventSink) -> Result<Publication, StartError> {
+        publishing::publish(config, events, &Arc::default()).await.map(Publication)
     }
 
     /// Enters the field, adds the images that this node serves, and joins the others.
@@ -331,6 +354,12 @@ impl Node {
         left
     }
 
+    /// Announces its departure without handing anything over: the next process of this node has its
+    /// stores at once.
+    pub fn depart(&self) {
+        self.driver.apply(Input::Gone);
+    }
+
     /// Does not go after all, after [`Node::hand_over`].
     pub fn stay(&self) {
         self.driver.apply(Input::Stay);
@@ -404,31 +433,6 @@ fn trust(config: &NodeConfig) -> Result<Trust, StartError> {
         return Err(StartError::NotAdmitted { why: not_admitted(&admission, key.node().to_string()) });
     }
     Ok(Trust { key, lasting_key: config.identity.is_some(), admissions })
-}
-
-/// Binds both sockets to one port.
-async fn listen(config: &NodeConfig) -> Result<(TcpListener, UdpSocket, SocketAddr), StartError> {
-    let bind = async |wanted: SocketAddr| {
-        let listener = TcpListener::bind(wanted).await?;
-        let addr = listener.local_addr()?;
-        Ok::<_, std::io::Error>((listener, UdpSocket::bind(addr).await?, addr))
-    };
-    let failed = |source| StartError::Listen { addr: config.listen, source };
-    match bind(config.listen).await {
-        Err(error) if config.any_port && error.kind() == ErrorKind::AddrInUse => {
-            // The free TCP port may be taken for UDP; a few tries find a port that is free for
-            // both.
-            let mut last = error;
-            for _ in 0..8 {
-                match bind(SocketAddr::new(config.listen.ip(), 0)).await {
-                    Ok(bound) => return Ok(bound),
-                    Err(error) => last = error,
-                }
-            }
-            Err(failed(last))
-        }
-        bound => bound.map_err(failed),
-    }
 }
 
 /// True if the announced address was not configured.

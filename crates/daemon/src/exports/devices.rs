@@ -2,8 +2,10 @@
 //! client.
 
 use super::{Export, Job, Kind, Offer, Starting, explain};
+use crate::estate::Estate;
 use crate::plan::Places;
 use crate::values::device::DeviceKind;
+use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -12,6 +14,7 @@ use vfield_console::failure::Failure;
 use vfield_console::log::Console;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_export::fuse::Removed;
+use vfield_export::nbd::Handed;
 use vfield_export::nbd::kernel::{self, KernelDevice};
 use vfield_export::ublk::{self, Stopped, UblkError};
 
@@ -55,7 +58,7 @@ fn choose(kind: DeviceKind) -> Result<(Driver, Option<UblkError>), Failure> {
     }
 }
 
-fn check(places: &Places) -> Result<(), Failure> {
+fn check(places: &Places, _: &Estate) -> Result<(), Failure> {
     places.device.map_or(Ok(()), |kind| choose(kind).map(drop))
 }
 
@@ -102,6 +105,12 @@ impl Export for Devices {
 
     fn devices(&self) -> Vec<(String, PathBuf)> {
         self.0.iter().map(|device| (device.image().to_owned(), device.path())).collect()
+    }
+
+    fn hand_over(self: Box<Self>) -> Job<'static, Vec<Vec<Handed>>> {
+        // The kernel keeps devices whose process has ended, and their requests.
+        std::mem::forget(self);
+        Box::pin(ready(Vec::new()))
     }
 
     fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()> {

@@ -1,6 +1,7 @@
 //! NBD servers: one at each place of `--nbd`.
 
 use super::{Export, Job, Kind, Offer, Starting, counted, explain};
+use crate::estate::Estate;
 use crate::plan::Places;
 use std::future::ready;
 use std::io::{Error, ErrorKind};
@@ -13,7 +14,7 @@ use vfield_console::log::Console;
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_control::place::Occupant;
 use vfield_export::fuse::Removed;
-use vfield_export::nbd::{Address, BindError, Server, Serving};
+use vfield_export::nbd::{Address, BindError, Handed, Server, Serving};
 
 pub(super) const KIND: Kind = Kind { check, start };
 
@@ -21,8 +22,16 @@ pub(super) const KIND: Kind = Kind { check, start };
 #[derive(Debug)]
 struct Servers(Vec<Serving>);
 
-fn check(places: &Places) -> Result<(), Failure> {
-    for place in &places.nbd {
+/// The name of a listening socket among the kept files.
+fn kept_name(number: usize) -> String {
+    format!("nbd-{number}")
+}
+
+fn check(places: &Places, estate: &Estate) -> Result<(), Failure> {
+    for (number, place) in places.nbd.iter().enumerate() {
+        if estate.has(&kept_name(number)) {
+            continue;
+        }
         match place {
             Address::Unix(path) => check_socket(path)?,
             Address::Tcp(addr) => {
@@ -49,13 +58,20 @@ fn check_socket(path: &Path) -> Result<(), Failure> {
 }
 
 fn start(offer: Offer<'_>) -> Starting<'_> {
-    let Offer { places, access, sources, .. } = offer;
+    let Offer { places, access, sources, estate, .. } = offer;
     Box::pin(async move {
-        let bind = |place| {
-            let server = Server::bind(place, sources.clone())?;
+        let bind = |(number, place): (usize, &Address)| {
+            let name = kept_name(number);
+            let adopted = estate.pick(&name).map(|socket| Server::adopt(place, sources.clone(), socket));
+            let server = match adopted {
+                Some(Ok(server)) => server,
+                // Its file was removed, for example.
+                Some(Err(_)) | None => Server::bind(place, sources.clone())?,
+            };
+            estate.keep_socket(&name, server.socket());
             Ok(server.with_tls(places.tls.clone()).with_access(access.to_vec()))
         };
-        let bound: Result<Vec<Server>, BindError> = places.nbd.iter().map(bind).collect();
+        let bound: Result<Vec<Server>, BindError> = places.nbd.iter().enumerate().map(bind).collect();
         let bound = bound.map_err(|error| explain::bind(&error))?;
         let servers = Servers(bound.into_iter().map(Server::start).collect());
         Ok((!servers.0.is_empty()).then(|| Box::new(servers) as Box<dyn Export>))
@@ -89,6 +105,21 @@ impl Export for Servers {
 
     fn users(&self, name: &str) -> Vec<String> {
         counted(self.0.iter().map(|serving| serving.users(name)).sum(), "NBD client").into_iter().collect()
+    }
+
+    fn hand_over(self: Box<Self>) -> Job<'static, Vec<Vec<Handed>>> {
+        Box::pin(async move {
+            let stopping: Vec<_> = self.0.into_iter().map(|serving| tokio::spawn(serving.hand_over())).collect();
+            let mut clients = Vec::new();
+            for stopped in stopping {
+                clients.push(stopped.await.unwrap_or_default());
+            }
+            clients
+        })
+    }
+
+    fn resume(&self, clients: Vec<Vec<Handed>>) {
+        self.0.iter().zip(clients).for_each(|(serving, clients)| serving.resume(clients));
     }
 
     fn stop<'a>(self: Box<Self>, _: &'a Console) -> Job<'a, ()> {

@@ -1,72 +1,65 @@
 //! The guard as a keeper: it has the files in its own hands, and gives them to each daemon that it
 //! starts.
 //!
-//! Between the two is a line, which is the daemon's standard input. What a guard has is in it when
-//! the daemon starts; what the daemon sends stays in it, files included, until that daemon has
-//! ended and the guard looks. So the guard sleeps for as long as all is well, and a daemon may be
-//! killed at any moment.
+//! Between the two is a line, the daemon's standard input. Words of the daemon stay in it, files
+//! included, until the guard looks, so a daemon may be killed at any moment. The files for a daemon
+//! end with [`Word::Go`].
 
+use super::word::{self, Heard, Word};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::process::Stdio;
-use vfield_control::fd_message;
 use vfield_node::keeper::Keeper;
 
-/// One for each image, of which a machine has a few, and one for the events; further ones are not
-/// kept.
-const FILES_MAX: usize = 17;
+/// Sockets, a mount, the events and a store for each image are a few dozen. A server hands over 128
+/// connections at most. Further files are not kept.
+const FILES_MAX: usize = 1024;
+/// What the names of files begin with that are of use to one daemon only, the next.
+pub const ONCE: &str = "once-";
 
 /// The guard's part.
 #[derive(Debug, Default)]
 pub struct Custody {
     files: Vec<(String, OwnedFd)>,
-    line: Option<Ends>,
 }
 
 /// The two ends of a line; while both are here nothing that is in it gets lost.
 #[derive(Debug)]
-struct Ends {
-    guard: OwnedFd,
-    daemon: OwnedFd,
+pub struct Ends {
+    /// The end that stays with the guard.
+    pub guard: OwnedFd,
+    /// The end that becomes the daemon's standard input.
+    pub daemon: OwnedFd,
+}
+
+impl Ends {
+    /// A new line.
+    pub fn new() -> io::Result<Self> {
+        let (guard, daemon) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok(Self { guard, daemon })
+    }
 }
 
 impl Custody {
-    /// What the next daemon is to have as its standard input. Without a line it goes without its
-    /// files.
-    pub fn hand_over(&mut self) -> Stdio {
-        let end = self.open();
-        end.map_or_else(
-            |error| {
-                tracing::warn!(%error, "nothing can be kept");
-                Stdio::null()
-            },
-            Stdio::from,
-        )
-    }
-
-    /// A new line with all files in it; the daemon's end.
-    fn open(&mut self) -> io::Result<OwnedFd> {
-        let (guard, daemon) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let end = daemon.try_clone()?;
+    /// Gives all files to the daemon at the end of a line, which takes them meanwhile.
+    pub fn give(&self, line: &OwnedFd) -> io::Result<()> {
         for (name, file) in &self.files {
-            fd_message::send(&guard, None, name.as_bytes(), Some(file.as_fd()))?;
+            word::say(line, &Word::File(name.clone()), Some(file.as_fd()))?;
         }
-        self.line = Some(Ends { guard, daemon });
-        Ok(end)
+        word::say(line, &Word::Go, None)
     }
 
-    /// Takes what a daemon that has ended wanted to be kept, and drops what it did not.
-    pub fn take_back(&mut self) {
-        let Some(Ends { guard, daemon }) = self.line.take() else { return };
-        while let Some((name, file)) = fd_message::receive(&guard) {
-            let Ok(name) = String::from_utf8(name) else { continue };
-            self.files.retain(|(other, _)| *other != name);
-            if let Some(file) = file.filter(|_| self.files.len() < FILES_MAX) {
-                self.files.push((name, file));
-            }
+    /// Keeps a file, or forgets the one of that name.
+    pub fn change(&mut self, name: String, file: Option<OwnedFd>) {
+        self.files.retain(|(other, _)| *other != name);
+        if let Some(file) = file.filter(|_| self.files.len() < FILES_MAX) {
+            self.files.push((name, file));
         }
-        drop(daemon);
+    }
+
+    /// Drops all files that only one daemon could use.
+    pub fn spend(&mut self) {
+        self.files.retain(|(name, _)| !name.starts_with(ONCE));
     }
 }
 
@@ -75,25 +68,42 @@ impl Custody {
 pub struct Line;
 
 impl Line {
-    fn send(&self, name: &str, file: Option<BorrowedFd<'_>>) {
-        if let Err(error) = fd_message::send(std::io::stdin(), None, name.as_bytes(), file) {
-            tracing::warn!(%error, "the guard was not told of {name}");
+    /// Says a word to the guard.
+    pub fn say(&self, word: &Word, file: Option<BorrowedFd<'_>>) {
+        if let Err(error) = word::say(std::io::stdin(), word, file) {
+            tracing::warn!(%error, "the guard was not told: {word:?}");
         }
     }
 }
 
 impl Keeper for Line {
+    /// Waits until the guard has said that this is all.
     fn take(&self) -> Vec<(String, OwnedFd)> {
-        let messages = std::iter::from_fn(|| fd_message::receive(std::io::stdin())).take(FILES_MAX);
-        messages.filter_map(|(name, file)| Some((String::from_utf8(name).ok()?, file?))).collect()
+        let mut files = Vec::new();
+        loop {
+            match word::hear(std::io::stdin()) {
+                Heard::Word(Word::File(name), Some(file)) => files.push((name, file)),
+                Heard::Word(Word::Go, _) | Heard::End => return files,
+                Heard::Word(..) => {}
+                Heard::Nothing => {
+                    if word::listen(std::io::stdin()).is_err() {
+                        return files;
+                    }
+                }
+            }
+        }
     }
 
     fn keep(&self, name: &str, file: BorrowedFd<'_>) {
-        self.send(name, Some(file));
+        self.say(&Word::File(name.to_owned()), Some(file));
     }
 
     fn forget(&self, name: &str) {
-        self.send(name, None);
+        self.say(&Word::File(name.to_owned()), None);
+    }
+
+    fn keeps_sockets(&self) -> bool {
+        true
     }
 }
 
@@ -102,46 +112,47 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Seek as _, Write as _};
 
-    fn file(text: &str) -> std::fs::File {
+    fn file(text: &str) -> OwnedFd {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        file
+        file.into()
     }
 
-    fn texts(line: &OwnedFd) -> Vec<(String, String)> {
-        let messages = std::iter::from_fn(|| fd_message::receive(line));
-        let text = |file: OwnedFd| {
-            let (mut file, mut text) = (std::fs::File::from(file), String::new());
-            file.rewind().unwrap();
-            file.read_to_string(&mut text).unwrap();
-            text
-        };
-        messages.map(|(name, file)| (String::from_utf8(name).unwrap(), text(file.unwrap()))).collect()
+    /// What a daemon is left.
+    fn left(custody: &Custody) -> Vec<(String, String)> {
+        let line = Ends::new().unwrap();
+        custody.give(&line.guard).unwrap();
+        let mut texts = Vec::new();
+        loop {
+            match word::hear(&line.daemon) {
+                Heard::Word(Word::File(name), Some(file)) => {
+                    let (mut file, mut text) = (std::fs::File::from(file), String::new());
+                    file.rewind().unwrap();
+                    file.read_to_string(&mut text).unwrap();
+                    texts.push((name, text));
+                }
+                Heard::Word(Word::Go, None) => return texts,
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]
     fn each_daemon_has_what_those_before_it_gave() {
         let mut custody = Custody::default();
-        let line = custody.open().unwrap();
-        assert_eq!(texts(&line), []);
-        fd_message::send(&line, None, b"one", Some(file("first").as_fd())).unwrap();
-        fd_message::send(&line, None, b"two", Some(file("second").as_fd())).unwrap();
-        // It is killed: nothing but the line knows of its files.
-        drop(line);
-        custody.take_back();
-        let line = custody.open().unwrap();
-        assert_eq!(texts(&line), [("one".into(), "first".into()), ("two".into(), "second".into())]);
-        fd_message::send(&line, None, b"one", Some(file("third").as_fd())).unwrap();
-        fd_message::send(&line, None, b"two", None).unwrap();
-        fd_message::send(&line, None, b"\xff", Some(file("without a name").as_fd())).unwrap();
-        drop(line);
-        custody.take_back();
-        let line = custody.open().unwrap();
-        assert_eq!(texts(&line), [("one".into(), "third".into())]);
-        for number in 0..2 * FILES_MAX {
-            fd_message::send(&line, None, number.to_string().as_bytes(), Some(file("").as_fd())).unwrap();
+        assert_eq!(left(&custody), []);
+        custody.change("one".into(), Some(file("first")));
+        custody.change("two".into(), Some(file("second")));
+        assert_eq!(left(&custody), [("one".into(), "first".into()), ("two".into(), "second".into())]);
+        custody.change("one".into(), Some(file("third")));
+        custody.change("two".into(), None);
+        custody.change("once-x".into(), Some(file("spent")));
+        assert_eq!(left(&custody), [("one".into(), "third".into()), ("once-x".into(), "spent".into())]);
+        custody.spend();
+        assert_eq!(left(&custody), [("one".into(), "third".into())]);
+        for number in 0..FILES_MAX + 3 {
+            custody.change(number.to_string(), Some(file("")));
         }
-        custody.take_back();
         assert_eq!(custody.files.len(), FILES_MAX);
     }
 }

@@ -37,6 +37,7 @@ mod stuck;
 mod tags;
 mod telling;
 mod units;
+mod upgrades;
 mod versions;
 mod waiting;
 mod zones;

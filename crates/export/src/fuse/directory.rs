@@ -22,6 +22,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfield_block::extent::Extent;
 use vfield_block::source::ReadError;
@@ -46,6 +47,8 @@ const BACKGROUND_MAX: u16 = 64;
 pub(super) struct Directory {
     files: Arc<Files>,
     waiting: Arc<Waiting>,
+    /// Set once the kernel has said that it sends requests again.
+    resends: Arc<AtomicBool>,
     uid: u32,
     gid: u32,
 }
@@ -53,7 +56,12 @@ pub(super) struct Directory {
 impl Directory {
     pub fn new(files: Arc<Files>, waiting: Arc<Waiting>) -> Self {
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        Self { files, waiting, uid, gid }
+        Self { files, waiting, resends: Arc::default(), uid, gid }
+    }
+
+    /// Whether the kernel sends requests again that a process has left; known after the greeting.
+    pub fn resends(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.resends)
     }
 
     /// The file that an inode stands for, if reads of it are still answered.
@@ -121,6 +129,7 @@ impl Filesystem for Directory {
         // A kernel that lacks one of them serves the same bytes with less going on at once.
         let wanted = InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_PARALLEL_DIROPS;
         let offered = wanted & config.capabilities();
+        self.resends.store(config.capabilities().contains(InitFlags::FUSE_HAS_RESEND), Ordering::Relaxed);
         if config.add_capabilities(offered).is_err()
             || config.set_max_write(READ_BYTES_MAX).is_err()
             || config.set_max_background(BACKGROUND_MAX).is_err()
@@ -173,14 +182,14 @@ impl Filesystem for Directory {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        inode: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.files.leave(handle);
+        self.files.leave(inode, handle);
         reply.ok();
     }
 

@@ -68,6 +68,28 @@ pub enum MountError {
     },
 }
 
+/// Why a mount that an earlier process has left could not be gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// The table is none, or one of another version.
+    #[error("its table is not one of this version")]
+    Unknown,
+    /// It is not, or no longer, where this process is to mount.
+    #[error("it is not mounted there: {0}")]
+    Elsewhere(PathBuf),
+    /// Its images cannot be files together.
+    #[error(transparent)]
+    Files(MountError),
+    /// The kernel refused.
+    #[error("taking over the mount on {path} failed: {source}")]
+    Refused {
+        /// The mount point.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
 /// The mount could not be removed; it ends with the process.
 #[derive(Debug, thiserror::Error)]
 #[error("unmounting {path} failed: {source}")]

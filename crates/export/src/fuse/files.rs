@@ -7,8 +7,10 @@
 
 use super::answer::ImageFile;
 use super::error::MountError;
+use super::table::{Known, KnownFile, Record};
 use fuser::{Errno, FileHandle, INodeNo};
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfield_block::device::User;
 use vfield_block::source::BlockSource;
@@ -19,6 +21,9 @@ const FIRST_FILE: u64 = 2;
 /// Links of one name that are remembered. A reader that has just found one asks where it leads, and
 /// must be told, though the name leads elsewhere by now.
 const LINKS_KEPT: usize = 8;
+
+/// The handle of everybody who only reads.
+const READER: FileHandle = FileHandle(0);
 
 /// Longest file name of Linux.
 pub(super) const NAME_BYTES_MAX: usize = 255;
@@ -35,10 +40,14 @@ struct Table {
     links: BTreeMap<String, VecDeque<(u64, String)>>,
     /// How many files and links there have ever been.
     made: u64,
-    /// Open files: their inodes by their handles, and the users of those that can be written.
-    opened: BTreeMap<u64, (u64, Option<User>)>,
+    /// How often each inode is open that cannot be written; all have the handle [`READER`].
+    opens: BTreeMap<u64, u64>,
+    /// Open files that can be written: their inodes and users by their handles.
+    writers: BTreeMap<u64, (u64, User)>,
     /// The last handle.
     last: u64,
+    /// Where the next process finds all that, if it is kept.
+    kept: Option<(Record, Known)>,
 }
 
 impl Files {
@@ -47,6 +56,38 @@ impl Files {
         let files = Self::default();
         sources.into_iter().try_for_each(|source| files.add(source))?;
         Ok(files)
+    }
+
+    /// One file for each source, as the kernel knows them from an earlier process.
+    pub fn known(sources: Vec<Arc<dyn BlockSource>>, record: Record, known: Known) -> Result<Self, MountError> {
+        let files = Self(RwLock::new(Table { made: known.made, ..Table::default() }));
+        let (old, new): (Vec<_>, Vec<_>) = sources
+            .into_iter()
+            .map(|source| {
+                let description = source.description();
+                (known.files.iter().find(|file| file.image == description), source)
+            })
+            .partition(|(file, _)| file.is_some());
+        for (file, source) in old {
+            let Some(file) = file else { continue };
+            files.add_as(source, Some(file.inode))?;
+            files.write().opens.insert(file.inode, file.opens);
+        }
+        new.into_iter().try_for_each(|(_, source)| files.add(source))?;
+        files.keep(record, known);
+        Ok(files)
+    }
+
+    /// Writes down from now on what the kernel knows of the mount that `known` describes.
+    pub fn keep(&self, record: Record, known: Known) {
+        let mut table = self.write();
+        table.kept = Some((record, known));
+        table.write_down();
+    }
+
+    /// The memory for the next process, if there is one.
+    pub fn kept(&self) -> Option<OwnedFd> {
+        self.read().kept.as_ref().and_then(|(record, _)| record.as_fd().try_clone_to_owned().ok())
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table> {
@@ -60,6 +101,10 @@ impl Files {
 
     /// Adds a file for one more image.
     pub fn add(&self, source: Arc<dyn BlockSource>) -> Result<(), MountError> {
+        self.add_as(source, None)
+    }
+
+    fn add_as(&self, source: Arc<dyn BlockSource>, inode: Option<u64>) -> Result<(), MountError> {
         let mut table = self.write();
         for name in source.names() {
             let bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']);
@@ -72,9 +117,12 @@ impl Files {
         }
         let (name, size_bytes) = (source.name().to_owned(), source.size_bytes());
         let file = ImageFile::new(source).ok_or(MountError::TooLong { name, size_bytes })?;
-        let inode = FIRST_FILE + table.made;
-        table.made += 1;
+        let inode = inode.unwrap_or_else(|| {
+            table.made += 1;
+            FIRST_FILE + table.made - 1
+        });
         table.files.insert(inode, Arc::new(file));
+        table.write_down();
         Ok(())
     }
 
@@ -89,6 +137,8 @@ impl Files {
             links.pop_front();
         }
         links.push_back((inode, to.to_owned()));
+        // The next process gives no inode twice. It makes links of its own.
+        table.write_down();
     }
 
     /// The name to which the link of an inode leads.
@@ -109,14 +159,16 @@ impl Files {
         let mut table = self.write();
         let inode = table.inode_of(name)?;
         let file = table.files.remove(&inode)?;
+        table.write_down();
         Some((INodeNo(inode), file.source.names().into_iter().map(str::to_owned).collect()))
     }
 
     /// How often the image of this name is open.
     pub fn opens(&self, name: &str) -> usize {
         let table = self.read();
-        let inode = table.inode_of(name);
-        table.opened.values().filter(|(of, _)| Some(*of) == inode).count()
+        let Some(inode) = table.inode_of(name) else { return 0 };
+        let writers = table.writers.values().filter(|(of, _)| *of == inode).count();
+        writers + table.opens.get(&inode).map_or(0, |opens| usize::try_from(*opens).unwrap_or(usize::MAX))
     }
 
     /// The file of an inode.
@@ -142,19 +194,45 @@ impl Files {
     /// Somebody has opened it, to write if he is a user of the device.
     pub fn enter(&self, inode: INodeNo, user: Option<User>) -> FileHandle {
         let mut table = self.write();
+        let Some(user) = user else {
+            *table.opens.entry(inode.0).or_default() += 1;
+            table.write_down();
+            return READER;
+        };
         table.last += 1;
         let handle = table.last;
-        table.opened.insert(handle, (inode.0, user));
+        table.writers.insert(handle, (inode.0, user));
         FileHandle(handle)
     }
 
     /// It was closed.
-    pub fn leave(&self, handle: FileHandle) {
-        self.write().opened.remove(&handle.0);
+    pub fn leave(&self, inode: INodeNo, handle: FileHandle) {
+        let mut table = self.write();
+        if handle != READER {
+            table.writers.remove(&handle.0);
+            return;
+        }
+        if let Some(opens) = table.opens.get_mut(&inode.0) {
+            *opens = opens.saturating_sub(1);
+        }
+        table.write_down();
     }
 }
 
 impl Table {
+    fn write_down(&mut self) {
+        let Some((record, known)) = &mut self.kept else { return };
+        known.made = self.made;
+        let opens = |inode: &u64| self.opens.get(inode).copied().unwrap_or_default();
+        let files = self.files.iter().map(|(inode, file)| KnownFile {
+            inode: *inode,
+            opens: opens(inode),
+            image: file.source.description(),
+        });
+        known.files = files.collect();
+        record.write(known);
+    }
+
     fn inode_of(&self, name: &str) -> Option<u64> {
         let mut files = self.files.iter();
         files.find(|(_, file)| file.source.names().contains(&name)).map(|(inode, _)| *inode)

@@ -28,7 +28,7 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    fn is_ours(&self) -> bool {
+    pub(super) fn is_ours(&self) -> bool {
         self.file_system.strip_prefix("fuse.") == Some(SUBTYPE)
     }
 }

@@ -13,6 +13,7 @@ use super::mount_point;
 use fuser::INodeNo;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,12 +28,23 @@ const STOP_MAX: Duration = Duration::from_secs(1);
 /// closed.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// A mount without its process: the kernel's end of it, and a table of what the kernel knows.
+#[derive(Debug)]
+pub struct Kept {
+    /// The descriptor of `/dev/fuse`. While somebody has it, requests wait.
+    pub connection: OwnedFd,
+    /// A memory file.
+    pub table: OwnedFd,
+}
+
 /// Images that are mounted. Dropping it unmounts without grace.
 #[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
     /// What the mount table called it; `None` if it was not found there.
     device: Option<String>,
+    /// The kernel's end of it, for the next process; `None` if that could not go on with it.
+    connection: Option<OwnedFd>,
     files: Arc<Files>,
     notifier: fuser::Notifier,
     waiting: Arc<Waiting>,
@@ -79,6 +91,7 @@ impl Mounted {
         session: fuser::Session<Directory>,
         path: PathBuf,
         (files, waiting): (Arc<Files>, Arc<Waiting>),
+        connection: Option<OwnedFd>,
         options: &Options,
     ) -> io::Result<Self> {
         let device = mount_point::top(&path).map(|mount| mount.device);
@@ -91,12 +104,19 @@ impl Mounted {
                 tracing::error!(%error, "the FUSE session failed");
             }
         })?;
-        Ok(Self { path, device, files, notifier, waiting, ended, grace: options.unmount_grace })
+        Ok(Self { path, device, connection, files, notifier, waiting, ended, grace: options.unmount_grace })
     }
 
     /// The mount point, as a canonical path.
     pub fn directory(&self) -> &Path {
         &self.path
+    }
+
+    /// The files with which the next process goes on with the mount, by [`super::take_over`].
+    /// `None` if no process can: the kernel is older than Linux 6.9, or a file can be written.
+    pub fn kept(&self) -> Option<Kept> {
+        let connection = self.connection.as_ref()?.try_clone().ok()?;
+        Some(Kept { connection, table: self.files.kept()? })
     }
 
     /// One more file, for `source`.

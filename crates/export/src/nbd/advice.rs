@@ -52,6 +52,17 @@ impl Advice {
         self.under_way.poll_next(cx).map(|(cookie, ())| cookie)
     }
 
+    /// Nobody will read: all of it counts as followed, and is answered in its turn.
+    pub(super) fn settle(&mut self) {
+        let cookies = self.give_up();
+        self.owe(cookies);
+    }
+
+    /// Advice that needs nothing but its answer.
+    pub(super) fn owe(&mut self, cookies: Vec<u64>) {
+        cookies.into_iter().for_each(|cookie| self.under_way.push(cookie, Box::pin(std::future::ready(()))));
+    }
+
     /// Forgets all of it; the cookies that have no answer yet.
     pub(super) fn give_up(&mut self) -> Vec<u64> {
         self.under_way.cancel()

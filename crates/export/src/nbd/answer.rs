@@ -34,16 +34,16 @@ const WINDOW_BYTES: u64 = 1 << 20;
 const HOLE_BYTES_MIN: u64 = 4 << 10;
 
 /// A read that has not been answered to its end.
-#[derive(Debug, Clone, Copy)]
-struct Read {
-    cookie: u64,
-    form: Form,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) cookie: u64,
+    pub(super) form: Form,
     /// Its remaining extent of the device.
-    rest: Extent,
+    pub(super) rest: Extent,
     /// Its length from the first byte on.
-    length: u32,
+    pub(super) length: u32,
     /// The header of a reply in one piece is out: there is no way back.
-    begun: bool,
+    pub(super) begun: bool,
 }
 
 impl Read {
@@ -54,11 +54,21 @@ impl Read {
 }
 
 /// A status request that waits for the source.
-#[derive(Debug, Clone, Copy)]
-struct Status {
-    cookie: u64,
-    extent: Extent,
-    one: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) cookie: u64,
+    pub(super) extent: Extent,
+    pub(super) one: bool,
+}
+
+/// Requests without their whole answer, which another process goes on with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// At most one is begun in one piece, and then the outbox ends in it.
+    pub(super) reads: Vec<Read>,
+    pub(super) statuses: Vec<Status>,
+    /// Cookies of advice, which is not followed any further.
+    pub(super) advice: Vec<u64>,
 }
 
 /// A change that waits for the source.
@@ -215,9 +225,7 @@ impl Answers {
 
     /// Answers all advice as if it had been followed: nobody will read.
     pub(super) fn forget_advice(&mut self) {
-        for cookie in self.advice.give_up() {
-            self.outbox.write(|out| reply::simple(out, cookie, None));
-        }
+        self.advice.settle();
     }
 
     /// The client is gone: nothing that waits is of use any more.
@@ -229,6 +237,28 @@ impl Answers {
         self.stalled.clear();
         self.stream = None;
         self.waiting_bytes = 0;
+    }
+
+    /// Gives up all waiting requests, for another process to go on with. `None` if a change is
+    /// under way, which only this process can finish.
+    pub(super) fn leave(&mut self) -> Option<Left> {
+        if self.changes.len() > 0 {
+            return None;
+        }
+        let stream = self.stream.take().map(|(read, _)| read);
+        let reads = self.reads.cancel().into_iter().chain(self.stalled.drain(..)).chain(stream).collect();
+        self.waiting_bytes = 0;
+        Some(Left { reads, statuses: self.statuses.cancel(), advice: self.advice.give_up() })
+    }
+
+    /// Goes on with what another process left.
+    pub(super) fn resume(&mut self, left: Left) {
+        let (begun, others): (Vec<Read>, Vec<Read>) = left.reads.into_iter().partition(|read| read.begun);
+        // Its beginning is what the client has seen last: nothing goes out before its rest.
+        self.stream = begun.into_iter().next().map(|read| (read, None));
+        self.stalled.extend(others);
+        left.statuses.into_iter().for_each(|status| self.start_status(status));
+        self.advice.owe(left.advice);
     }
 
     /// Answers everything that is under way with an error.

@@ -1,22 +1,23 @@
-//! One client: a handshake, then requests and answers until it leaves.
+//! One client that has chosen an export: requests and answers until it leaves.
 //!
 //! Owns everything of a connection, in one task and without a lock. Invariants: a request gets
 //! exactly one answer; nothing is taken on while the outbox is full or too much waits, so memory is
 //! bounded by [`super::Limits`], [`OUTBOX_BYTES_MAX`](super::outbox::OUTBOX_BYTES_MAX) and one
 //! window, whatever the client does; a request for present bytes is answered at once and never
 //! waits behind another. The order of work is in [`Connection::poll`]: answer all that can be
-//! answered, send it together, only then read again. The server starts one for each accepted
-//! socket. How answers are laid out is `answer.rs`'s business.
+//! answered, send it together, only then read again. A visit (`visit.rs`) begins one. How answers
+//! are laid out is `answer.rs`'s business.
 
 use super::Limits;
 use super::access::{self, Rule};
 use super::advice::Advice;
-use super::answer::Answers;
+use super::answer::{Answers, Left};
 use super::budget::Budget;
 use super::catalogue::{Catalogue, Choice};
-use super::codec::negotiation::{Chosen, Negotiation, Offer, Step};
+use super::codec::negotiation::Chosen;
 use super::codec::request::{HEADER_BYTES, Request};
-use super::codec::{Command, Errno, Next, OPTION_BYTES_MAX, Requests, Violation};
+use super::codec::{Command, Errno, Next, Requests, Violation};
+use super::handed::{Handed, State};
 use super::inbox::Inbox;
 use super::pause::Pause;
 use super::refusals::Refusals;
@@ -24,6 +25,7 @@ use super::session::{Change, Kind, Session, Verdict};
 use super::socket::Socket;
 use super::tls::Tls;
 use super::upload::Upload;
+use super::visit::Stop;
 use std::fmt;
 use std::future::{self, Future};
 use std::io;
@@ -31,10 +33,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use vfield_block::source::BlockSource;
+use std::time::Duration;
+use vfield_block::source::{BlockSource, Piece};
 
 /// Room for arrived requests: 292 of them, more than any client has under way on one connection.
-const INBOX_BYTES: usize = 8 << 10;
+pub(super) const INBOX_BYTES: usize = 8 << 10;
 
 /// The same where clients write: eight requests with a page each in one read from the socket.
 const INBOX_BYTES_WRITABLE: usize = 64 << 10;
@@ -63,7 +66,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// What a client may choose from.
-    fn choice_for(&self, socket: &Socket) -> io::Result<Choice> {
+    pub(super) fn choice_for(&self, socket: &Socket) -> io::Result<Choice> {
         let Some(peer) = socket.peer().filter(|_| !self.access.is_empty()).transpose()? else {
             return Ok(self.catalogue.choice(|_| true));
         };
@@ -90,7 +93,7 @@ pub(super) enum End {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("the handshake took longer than {0:?}")]
-    SlowHandshake(std::time::Duration),
+    SlowHandshake(Duration),
     #[error("the handshake failed: {0}")]
     Handshake(&'static str),
     #[error("{0}")]
@@ -99,24 +102,27 @@ pub(super) enum End {
     Unfinished(String),
 }
 
-/// Serves one client until it leaves. `draining` becomes ready when the server is to stop.
-pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future<Output = ()>) -> Result<(), End> {
-    let mut draining = pin!(draining);
-    let choice = shared.choice_for(&socket)?;
-    let offers = &choice.offers;
-    if offers.is_empty() {
-        return Err(End::Handshake("there is nothing for a client from there"));
-    }
-    let handshake = tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared, offers));
-    let negotiated = tokio::select! {
-        biased;
-        () = draining.as_mut() => return Ok(()),
-        negotiated = handshake => negotiated.map_err(|_| End::SlowHandshake(shared.limits.handshake))??,
-    };
-    let Some((socket, chosen, inbox)) = negotiated else { return Ok(()) };
-    let Some((source, mut gone)) = choice.enter(chosen.offer) else { return Ok(()) };
+/// A client that has chosen an export.
+pub(super) struct Entered<'a> {
+    pub(super) socket: Socket,
+    pub(super) choice: &'a Choice,
+    pub(super) chosen: Chosen,
+}
+
+/// Answers requests: those of which bytes are in `inbox`, those that are `left`, and all that
+/// follow. The `outbox` goes out first.
+pub(super) async fn converse(
+    Entered { socket, choice, chosen }: Entered<'_>,
+    inbox: &[u8],
+    left: Left,
+    outbox: Vec<u8>,
+    shared: &Shared,
+    stop: impl Future<Output = Stop>,
+) -> Result<Option<Handed>, End> {
+    let mut stop = pin!(stop);
+    let Some((source, mut gone)) = choice.enter(chosen.offer) else { return Ok(None) };
     let session = Session::new(source.size_bytes(), source.device().is_some(), chosen);
-    let inbox = inbox.resized(if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
+    let inbox = Inbox::with(inbox, if session.writable() { INBOX_BYTES_WRITABLE } else { INBOX_BYTES });
     let advice = Advice::new(shared.advice.clone(), shared.limits.advice_bytes);
     let device = source.device().filter(|_| shared.counts_users);
     let _user = device.map(|device| device.users().enter());
@@ -135,67 +141,21 @@ pub(super) async fn serve(socket: Socket, shared: &Shared, draining: impl Future
         uncounted: 0,
         counted_bytes: 0,
     };
-    tokio::select! {
+    if !outbox.is_empty() {
+        connection.answers.outbox.piece(Piece::Bytes(outbox.into()))?;
+    }
+    connection.answers.resume(left);
+    let how = tokio::select! {
         // In this order: what a client sends after the end has begun is refused.
         biased;
-        () = draining.as_mut() => {}
-        _ = gone.wait_for(|gone| *gone) => {}
-        done = future::poll_fn(|cx| connection.poll(cx)) => return done,
+        how = stop.as_mut() => how,
+        _ = gone.wait_for(|gone| *gone) => Stop::Drain,
+        done = future::poll_fn(|cx| connection.poll(cx)) => return done.map(|()| None),
+    };
+    match how {
+        Stop::Drain => connection.drain().await.map(|()| None),
+        Stop::HandOver => connection.hand_over(&choice.offers[chosen.offer].name, chosen).await,
     }
-    connection.drain().await
-}
-
-/// Agrees on an export. `None` if the client left instead.
-async fn negotiate(
-    mut socket: Socket,
-    shared: &Shared,
-    offers: &Arc<[Offer]>,
-) -> Result<Option<(Socket, Chosen, Inbox)>, End> {
-    // Clients of a unix socket are on this machine.
-    let tls = shared.tls.as_ref().filter(|_| matches!(socket, Socket::Tcp(_)));
-    let mut inbox = Inbox::new(16 + OPTION_BYTES_MAX as usize);
-    let mut out = Vec::new();
-    let mut negotiation = Negotiation::start(offers.clone(), tls.is_some(), &mut out);
-    loop {
-        let (used, step) = negotiation.step(inbox.bytes(), &mut out);
-        inbox.consume(used);
-        send(&mut socket, &mut out).await?;
-        match step {
-            Step::Answered => {}
-            Step::Serve(chosen) => return Ok(Some((socket, chosen, inbox))),
-            Step::Left => return Ok(None),
-            Step::Refused(why) => return Err(End::Handshake(why)),
-            Step::StartTls => {
-                let Some(tls) = tls else { return Err(End::Handshake("there are no certificates")) };
-                // Bytes before the encryption may be forged, and must not count as encrypted.
-                if !inbox.bytes().is_empty() {
-                    return Err(End::Handshake("bytes in the clear behind the start of TLS"));
-                }
-                socket = socket.start_tls(tls).await?;
-            }
-            Step::More => {
-                if future::poll_fn(|cx| inbox.poll_fill(&mut socket, cx)).await? == 0 {
-                    return Ok(None);
-                }
-            }
-        }
-    }
-}
-
-async fn send(socket: &mut Socket, out: &mut Vec<u8>) -> io::Result<()> {
-    let mut rest = &out[..];
-    while !rest.is_empty() {
-        match socket.try_send(&[io::IoSlice::new(rest)], false) {
-            Ok(sent) => rest = &rest[sent..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                future::poll_fn(|cx| socket.poll_writable(cx)).await?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    out.clear();
-    future::poll_fn(|cx| socket.poll_flush(cx)).await
 }
 
 /// What may still come from the client.
@@ -364,6 +324,31 @@ impl Connection<'_> {
         }
         self.input = Input::Closed;
         self.answers.give_up();
+    }
+
+    /// The conversation as it is, for another process; nothing of one that only this process can
+    /// go on with, which ends here.
+    async fn hand_over(mut self, export: &str, chosen: Chosen) -> Result<Option<Handed>, End> {
+        let whole = self.input == Input::Open && self.upload.is_none() && self.requests.at_boundary();
+        if !whole || self.session.writable() {
+            return Ok(None);
+        }
+        // Less has to be carried.
+        future::poll_fn(|cx| {
+            let _ = self.answers.outbox.poll_flush(&mut self.socket, cx)?;
+            Poll::Ready(io::Result::Ok(()))
+        })
+        .await?;
+        let Some(left) = self.answers.leave() else { return Ok(None) };
+        let state = State {
+            export: export.to_owned(),
+            structured: chosen.structured,
+            allocation: chosen.allocation,
+            inbox: self.inbox.bytes().to_vec(),
+            outbox: self.answers.outbox.take_bytes()?,
+            left,
+        };
+        Ok(self.socket.release().map(|socket| Handed { socket, state: state.encode() }))
     }
 
     /// Refuses new requests and finishes those under way, for as long as the limits allow.

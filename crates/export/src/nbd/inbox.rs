@@ -20,6 +20,14 @@ impl Inbox {
         Self { buffer: vec![0; capacity_bytes], start: 0, end: 0 }
     }
 
+    /// A buffer that begins with these bytes.
+    pub(super) fn with(bytes: &[u8], capacity_bytes: usize) -> Self {
+        let mut inbox = Self::new(capacity_bytes.max(bytes.len()));
+        inbox.end = bytes.len();
+        inbox.buffer[..inbox.end].copy_from_slice(bytes);
+        inbox
+    }
+
     /// The bytes that are here.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
@@ -49,13 +57,5 @@ impl Inbox {
             self.end += bytes;
             bytes
         })
-    }
-
-    /// The content in a buffer of another size, which must hold all of it.
-    pub(super) fn resized(&self, capacity_bytes: usize) -> Self {
-        let mut inbox = Self::new(capacity_bytes.max(self.bytes().len()));
-        inbox.end = self.bytes().len();
-        inbox.buffer[..inbox.end].copy_from_slice(self.bytes());
-        inbox
     }
 }

@@ -19,9 +19,10 @@ mod netlink;
 
 use super::catalogue::Catalogue;
 use super::codec::{flag, magic};
-use super::connection::{self, Shared};
+use super::connection::Shared;
 use super::server::shared;
 use super::socket::Socket;
+use super::visit::{self, Stop};
 use crate::is_claimed;
 use netlink::{Netlink, Wanted};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -160,8 +161,11 @@ impl Connection {
         let (ours, mut theirs) = UnixStream::pair().map_err(refused("get a connection"))?;
         let (shared, mut draining) = (self.shared.clone(), self.draining.subscribe());
         self.task.spawn(async move {
-            let drained = async { drop(draining.wait_for(|draining| *draining).await) };
-            if let Err(end) = connection::serve(Socket::unix(ours), &shared, drained).await {
+            let drained = async {
+                drop(draining.wait_for(|draining| *draining).await);
+                Stop::Drain
+            };
+            if let Err(end) = visit::serve(Socket::unix(ours), &shared, drained).await {
                 tracing::debug!(%end, "a connection of the kernel's ended");
             }
         });

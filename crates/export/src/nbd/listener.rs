@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, UnixListener};
@@ -73,6 +74,23 @@ impl Listener {
         }
     }
 
+    /// Goes on with what another process listened at; `address` is where that was.
+    pub(super) fn adopt(address: &Address, socket: OwnedFd) -> Result<Self, BindError> {
+        match address {
+            Address::Unix(path) => {
+                let adopt = || -> io::Result<Self> {
+                    let file = OwnFile { path: path.clone(), file: SocketFile::at(path)? };
+                    Ok(Self::Unix(UnixListener::from_std(nonblocking(socket)?.into())?, file))
+                };
+                adopt().map_err(|error| unix_error(path, error))
+            }
+            Address::Tcp(address) => {
+                let adopt = || TcpListener::from_std(nonblocking(socket)?.into());
+                adopt().map(Self::Tcp).map_err(|error| BindError::Tcp(*address, error))
+            }
+        }
+    }
+
     /// Where it listens, with the port that was found if any would do.
     pub(super) fn address(&self) -> io::Result<Address> {
         match self {
@@ -88,6 +106,20 @@ impl Listener {
             Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::tcp(stream)),
         }
     }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+fn nonblocking(socket: OwnedFd) -> io::Result<OwnedFd> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
 }
 
 fn bind_unix(path: &Path) -> Result<Listener, BindError> {

@@ -132,6 +132,28 @@ impl Outbox {
         }
     }
 
+    /// Takes out all that was not sent, as bytes.
+    pub(super) fn take_bytes(&mut self) -> io::Result<Vec<u8>> {
+        let (mut bytes, mut copied) = (Vec::new(), self.sent);
+        for item in std::mem::take(&mut self.items) {
+            match item {
+                Item::Copied(length) => {
+                    bytes.extend(&self.memory[copied..copied + length]);
+                    copied += length;
+                }
+                Item::Shared(shared) => bytes.extend(&shared),
+                Item::Zeros(length) => bytes.resize(bytes.len() + length as usize, 0),
+                Item::File(ref piece, sent) => {
+                    let start = bytes.len();
+                    bytes.resize(start + item.len() as usize, 0);
+                    read_all(piece, sent, &mut bytes[start..])?;
+                }
+            }
+        }
+        self.queued = 0;
+        Ok(bytes)
+    }
+
     fn read(&mut self, piece: &FilePiece) -> io::Result<()> {
         let start = self.memory.len();
         self.memory.resize(start + piece.len() as usize, 0);

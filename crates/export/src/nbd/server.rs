@@ -9,15 +9,18 @@ use super::access::Rule;
 use super::address::Address;
 use super::budget::Budget;
 use super::catalogue::Catalogue;
-use super::connection::{self, Shared};
+use super::connection::{End, Shared};
+use super::handed::Handed;
 use super::listener::{BindError, Listener};
 use super::refusals::Refusals;
 use super::tls::Tls;
+use super::visit::{self, Stop};
 use std::future::Future;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use vfield_block::source::BlockSource;
 
@@ -27,6 +30,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// After [`Limits::grace`], how long clients have to take their last answers.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
+
+/// How long connections have to come to where they can be handed over: the last handshakes, and
+/// one look at each.
+const HAND_OVER_TIME: Duration = Duration::from_millis(250);
 
 /// A server that listens but does not answer yet. Dropping it removes its socket file.
 #[derive(Debug)]
@@ -54,11 +61,24 @@ impl Server {
     /// called "". Has to be called within a tokio runtime. Clients that connect wait until the
     /// server is run.
     pub fn bind(address: &Address, sources: Vec<Arc<dyn BlockSource>>) -> Result<Self, BindError> {
+        Self::of(address, sources, || Listener::bind(address))
+    }
+
+    /// As [`Server::bind`], with the socket at which another process has listened.
+    pub fn adopt(address: &Address, sources: Vec<Arc<dyn BlockSource>>, socket: OwnedFd) -> Result<Self, BindError> {
+        Self::of(address, sources, || Listener::adopt(address, socket))
+    }
+
+    fn of(
+        address: &Address,
+        sources: Vec<Arc<dyn BlockSource>>,
+        listen: impl FnOnce() -> Result<Listener, BindError>,
+    ) -> Result<Self, BindError> {
         if sources.is_empty() {
             return Err(BindError::NoSource);
         }
         let catalogue = Catalogue::of(sources)?;
-        let listener = Listener::bind(address)?;
+        let listener = listen()?;
         // Only the port can differ; a socket that was just bound knows its address.
         let address = listener.address().unwrap_or_else(|_| address.clone());
         Ok(Self { listener, address, shared: shared(catalogue) })
@@ -92,19 +112,30 @@ impl Server {
         &self.address
     }
 
+    /// The listening socket, for another process to go on with.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
     /// Serves until `shutdown` is done, then ends as [`Serving::shutdown`] does.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        serve(self.listener, Arc::new(self.shared), watch::Sender::new(false), shutdown).await;
+        let stop = async {
+            shutdown.await;
+            Stop::Drain
+        };
+        let (_, left) = mpsc::unbounded_channel();
+        serve(self.listener, Arc::new(self.shared), Connections::new(None), left, stop).await;
     }
 
     /// Serves in a task of its own.
     pub fn start(self) -> Serving {
         let shared = Arc::new(self.shared);
-        let connections = watch::Sender::new(false);
-        let (stop, stopped) = oneshot::channel::<()>();
-        let stopped = async { drop(stopped.await) };
-        let task = tokio::spawn(serve(self.listener, shared.clone(), connections.clone(), stopped));
-        Serving { address: self.address, shared, connections, stop, task }
+        let connections = Connections::new(None);
+        let (stop, stopped) = oneshot::channel();
+        let (resumed, left) = mpsc::unbounded_channel();
+        let stopped = async { stopped.await.unwrap_or(Stop::Drain) };
+        let task = tokio::spawn(serve(self.listener, shared.clone(), connections.clone(), left, stopped));
+        Serving { address: self.address, shared, connections, resumed, stop, task }
     }
 }
 
@@ -115,10 +146,15 @@ pub struct Serving {
     address: Address,
     shared: Arc<Shared>,
     /// Each connection listens to it, so it also knows how many there are.
-    connections: watch::Sender<bool>,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+    connections: Connections,
+    /// Clients of another process.
+    resumed: mpsc::UnboundedSender<Handed>,
+    stop: oneshot::Sender<Stop>,
+    task: JoinHandle<Vec<Handed>>,
 }
+
+/// How all connections are to end.
+type Connections = watch::Sender<Option<Stop>>;
 
 impl Serving {
     /// Where it listens.
@@ -175,6 +211,24 @@ impl Serving {
             tracing::error!(%error, "the nbd server failed");
         }
     }
+
+    /// Serves the clients that another process has left.
+    pub fn resume(&self, clients: Vec<Handed>) {
+        // The task lives as long as nobody stops it.
+        clients.into_iter().for_each(|client| drop(self.resumed.send(client)));
+    }
+
+    /// Ends between two requests of each client, for another process to go on: the clients notice
+    /// nothing. The listening socket stays open, and its file stays. Clients under TLS, and those
+    /// that are in the middle of a write, are disconnected.
+    pub async fn hand_over(self) -> Vec<Handed> {
+        // The task lives as long as nobody stops it.
+        let _ = self.stop.send(Stop::HandOver);
+        self.task.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the nbd server failed");
+            Vec::new()
+        })
+    }
 }
 
 /// What connections to all of `catalogue` share.
@@ -198,28 +252,78 @@ pub(super) fn shared(catalogue: Catalogue) -> Shared {
 async fn serve(
     listener: Listener,
     shared: Arc<Shared>,
-    connections: watch::Sender<bool>,
-    stop: impl Future<Output = ()>,
-) {
+    connections: Connections,
+    mut left: mpsc::UnboundedReceiver<Handed>,
+    stop: impl Future<Output = Stop>,
+) -> Vec<Handed> {
     let mut tasks = JoinSet::new();
-    tokio::select! {
-        () = stop => {}
-        () = accept(&listener, &shared, &connections, &mut tasks) => {}
-    }
-    drop(listener);
-    connections.send_replace(true);
-    let ended = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(shared.limits.grace + FLUSH_TIME, ended).await.is_err() {
+    let how = tokio::select! {
+        how = stop => how,
+        () = accept(&listener, &mut left, &shared, &connections, &mut tasks) => Stop::Drain,
+    };
+    let bound = match how {
+        Stop::Drain => {
+            drop(listener);
+            shared.limits.grace + FLUSH_TIME
+        }
+        Stop::HandOver => {
+            // Others listen at it from now on, and its file is theirs.
+            std::mem::forget(listener);
+            HAND_OVER_TIME
+        }
+    };
+    connections.send_replace(Some(how));
+    let mut handed = Vec::new();
+    let ended = async {
+        while let Some(ended) = tasks.join_next().await {
+            handed.extend(ended.ok().flatten());
+        }
+    };
+    if tokio::time::timeout(bound, ended).await.is_err() {
         tracing::debug!(connections = tasks.len(), "cutting off clients that do not take their answers");
         tasks.shutdown().await;
     }
+    handed
+}
+
+/// Ready when a connection is to end.
+fn stop_of(connections: &Connections) -> impl Future<Output = Stop> + use<> {
+    let mut stop = connections.subscribe();
+    async move { stop.wait_for(Option::is_some).await.map_or(Stop::Drain, |how| how.unwrap_or(Stop::Drain)) }
+}
+
+/// Logs how a client's visit ended.
+fn told(client: u64, ended: Result<Option<Handed>, End>) -> Option<Handed> {
+    match ended {
+        Ok(None) => tracing::debug!(client, "left"),
+        Ok(Some(handed)) => return Some(handed),
+        Err(end) => tracing::debug!(client, %end, "ended"),
+    }
+    None
 }
 
 /// Accepts for as long as it is polled.
-async fn accept(listener: &Listener, shared: &Arc<Shared>, connections: &watch::Sender<bool>, tasks: &mut JoinSet<()>) {
+async fn accept(
+    listener: &Listener,
+    left: &mut mpsc::UnboundedReceiver<Handed>,
+    shared: &Arc<Shared>,
+    connections: &Connections,
+    tasks: &mut JoinSet<Option<Handed>>,
+) {
     let mut client = 0_u64;
     loop {
-        let accepted = listener.accept().await;
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(handed) = left.recv() => {
+                client += 1;
+                let (shared, stop) = (shared.clone(), stop_of(connections));
+                tasks.spawn(async move {
+                    tracing::debug!(client, "went on");
+                    told(client, visit::resume(handed, &shared, stop).await)
+                });
+                continue;
+            }
+        };
         while let Some(ended) = tasks.try_join_next() {
             if let Err(error) = ended {
                 tracing::error!(%error, "a connection's task failed");
@@ -238,14 +342,10 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, connections: &watch::
             }
         };
         client += 1;
-        let (shared, mut draining) = (shared.clone(), connections.subscribe());
+        let (shared, stop) = (shared.clone(), stop_of(connections));
         tasks.spawn(async move {
             tracing::debug!(client, "connected");
-            let drained = async { drop(draining.wait_for(|draining| *draining).await) };
-            match connection::serve(socket, &shared, drained).await {
-                Ok(()) => tracing::debug!(client, "left"),
-                Err(end) => tracing::debug!(client, %end, "ended"),
-            }
+            told(client, visit::serve(socket, &shared, stop).await)
         });
     }
 }

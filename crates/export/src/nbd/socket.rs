@@ -4,11 +4,11 @@
 //! inbox reads with it and the outbox writes with it. It buffers nothing.
 
 use super::tls::{Tls, TlsStream};
-use rustix::net::{SendAncillaryBuffer, SendFlags, sockopt};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, sockopt};
 use std::future;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -56,6 +56,24 @@ impl Socket {
         let _ = sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL);
         let _ = sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES);
         Self::Tcp(stream)
+    }
+
+    /// A connected client that another process has left. Has to be called within a runtime.
+    pub(super) fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        match sockopt::socket_domain(&socket)? {
+            AddressFamily::UNIX => Ok(Self::unix(UnixStream::from_std(socket.into())?)),
+            _ => Ok(Self::tcp(TcpStream::from_std(socket.into())?)),
+        }
+    }
+
+    /// The bare socket, for another process; `None` of one whose state is not in the kernel alone.
+    pub(super) fn release(self) -> Option<OwnedFd> {
+        match self {
+            Self::Unix(stream) => stream.into_std().ok().map(OwnedFd::from),
+            Self::Tcp(stream) => stream.into_std().ok().map(OwnedFd::from),
+            Self::Tls(_) => None,
+        }
     }
 
     /// Where a client over the network is; `None` for one on this machine.

@@ -1,0 +1,237 @@
+//! Another program in the place of a daemon, and a daemon that is killed under its guard. Readers
+//! of all kinds go on. A program that cannot take over changes nothing.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use vfield_e2e::field::{Field, Plan};
+use vfield_e2e::program::example;
+use vfield_e2e::watch::Watch;
+use vfield_e2e::{Failed, Outcome};
+use vfield_lab::bytes::MIB;
+use vfield_lab::need::{Need, have};
+use vfield_lab::process::{kill, run, signal};
+use vfield_lab::{Daemon, LabError, Vfield, client, wait_until};
+
+/// A daemon that is killed is started again at once.
+const AGAIN: Duration = Duration::from_secs(30);
+const IMAGE: u64 = 24 * MIB + 777;
+const ROUNDS: usize = 10;
+/// FUSE asks again since Linux 6.9.
+const NEEDS: [Need; 5] = [Need::Root, Need::Fuse, Need::Tool("nbdcopy"), Need::Tool("nbdsh"), Need::Linux(6, 9)];
+
+fn pid(daemon: &Daemon) -> Result<u64, LabError> {
+    Ok(daemon.status()?["pid"].as_u64().expect("a daemon has a process"))
+}
+
+/// A field with one node under a guard, started from a program that can be replaced.
+fn guarded(stores: &[&str]) -> Result<(Field, Daemon, PathBuf), Failed> {
+    let field = Field::start(Plan { image_bytes: IMAGE, stores, spare_hosts: 1, ..Plan::default() })?;
+    let own = field.lab.dir().join("vfield-own");
+    std::fs::copy(field.vfield.path(), &own)?;
+    let last = field.nodes.len();
+    let through = field.nodes.last().unwrap_or(&field.origin).addr();
+    let vfield = Vfield::at(&own);
+    let start = vfield.join(field.host(last), through).store("all").args(&["--join-boost", "9", "--guard"]);
+    let node = start.mounted(true).ready()?;
+    node.wait("filled", AGAIN)?;
+    Ok((field, node, own))
+}
+
+/// The mounted image.
+fn mounted(node: &Daemon) -> PathBuf {
+    node.mount().expect("it is mounted").join("disk.img")
+}
+
+/// Readers of a node over NBD and through FUSE.
+fn readers(field: &Field, node: &Daemon) -> Result<[Watch; 2], LabError> {
+    let host = field.host(field.nodes.len());
+    Ok([Watch::nbd(host, node, &field.image)?, Watch::named("fuse", host, node, &mounted(node), &[], &field.image)?])
+}
+
+fn go_on(readers: &[Watch]) -> Result<(), LabError> {
+    readers.iter().try_for_each(Watch::goes_on)
+}
+
+#[test]
+fn ten_upgrades_refuse_no_read() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (field, mut node, _own) = guarded(&[])?;
+    let guard = node.process().pid();
+    let readers = readers(&field, &node)?;
+    let file = std::fs::File::open(mounted(&node))?;
+    for round in 0..ROUNDS {
+        go_on(&readers)?;
+        let before = pid(&node)?;
+        let said = run(&mut node.ask("upgrade"))?;
+        let after = pid(&node)?;
+        assert_ne!(before, after, "round {round}: {said}");
+        assert!(said.contains(&format!("process {before} -> ")) && said.contains("a pause of "), "{said}");
+        // A new client of each kind.
+        client::compare_all(field.host(0), &node, &field.image)?;
+    }
+    // It was opened before the first upgrade.
+    assert_eq!(file.metadata()?.len(), IMAGE.next_multiple_of(512));
+    drop(file);
+    assert_eq!(node.process().pid(), guard, "who started the daemon sees one process");
+    let log = node.process().log();
+    readers.into_iter().for_each(|reader| reader.judge(&log, 0));
+    // What the first daemon was left with is what the last one has.
+    let status = node.status()?;
+    assert!(status["images"][0]["taken_over_bytes"].as_u64() > Some(IMAGE / 2), "{status:#}");
+    node.leave(AGAIN)?;
+    Ok(())
+}
+
+#[test]
+fn an_origin_upgrades_without_a_pause_for_its_hashes() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
+    let image = field.lab.dir().join("second.img");
+    std::fs::copy(&field.image, &image)?;
+    let start = field.vfield.serve(field.host(0), &[&image]).name("second").args(&["--guard"]).mounted(true);
+    let mut node = start.ready()?;
+    let reader = Watch::nbd(field.host(0), &node, &image)?;
+    for _ in 0..3 {
+        reader.goes_on()?;
+        run(&mut node.ask("upgrade"))?;
+    }
+    reader.goes_on()?;
+    reader.judge(&node.process().log(), 0);
+    node.leave(AGAIN)?;
+    Ok(())
+}
+
+#[test]
+fn a_program_that_cannot_take_over_changes_nothing() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (field, mut node, own) = guarded(&[])?;
+    let readers = readers(&field, &node)?;
+    go_on(&readers)?;
+    let before = pid(&node)?;
+    let refusal = |program: Option<&Path>| {
+        let mut command = node.ask("upgrade");
+        command.args(program.iter().flat_map(|path| [Path::new("--program"), path]));
+        let refused = run(&mut command).expect_err("no such program takes over").to_string();
+        assert_eq!(pid(&node).ok(), Some(before), "{refused}");
+        refused
+    };
+    // A program of the wrong kind, a text, and a file without the right to be executed.
+    let other = refusal(Some(Path::new("/bin/true")));
+    assert!(other.contains("was not taken: it has ended: exit status: 0"), "{other}");
+    let broken = field.lab.dir().join("broken");
+    std::fs::write(&broken, "no program")?;
+    std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755))?;
+    let refused = refusal(Some(&broken));
+    assert!(refused.contains("it does not start"), "{refused}");
+    std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o644))?;
+    let refused = refusal(Some(&broken));
+    assert!(refused.contains("ermission denied"), "{refused}");
+    // The text lies where the daemon's own program came from.
+    std::fs::rename(&own, own.with_extension("away"))?;
+    std::fs::copy(&broken, &own)?;
+    let refused = run(Command::new(field.vfield.path()).args(["upgrade", "--control"]).arg(node.control()));
+    let refused = refused.expect_err("it cannot be executed").to_string();
+    assert!(refused.contains("ermission denied"), "{refused}");
+    std::fs::rename(own.with_extension("away"), &own)?;
+    assert_eq!(pid(&node)?, before);
+
+    go_on(&readers)?;
+    let log = node.process().log();
+    readers.into_iter().for_each(|reader| reader.judge(&log, 0));
+    node.leave(AGAIN)?;
+    Ok(())
+}
+
+#[test]
+fn the_program_before_comes_back_if_the_next_one_ends() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (field, mut node, _own) = guarded(&[])?;
+    let readers = readers(&field, &node)?;
+    go_on(&readers)?;
+    let refused = run(node.ask("upgrade").arg("--program").arg(example("quitter"))).expect_err("it ends").to_string();
+    assert!(refused.contains("not upgraded: the new program has ended"), "{refused}");
+    go_on(&readers)?;
+    let log = node.process().log();
+    readers.into_iter().for_each(|reader| reader.judge(&log, 0));
+    // And the next attempt is one like any other.
+    run(&mut node.ask("upgrade"))?;
+    client::compare_all(field.host(0), &node, &field.image)?;
+    node.leave(AGAIN)?;
+    Ok(())
+}
+
+#[test]
+fn a_mount_outlives_a_killed_daemon() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (field, mut node, _own) = guarded(&[])?;
+    let host = field.host(0);
+    let reader = Watch::named("fuse", host, &node, &mounted(&node), &[], &field.image)?;
+    for _ in 0..3 {
+        reader.goes_on()?;
+        let before = pid(&node)?;
+        kill(before as u32);
+        wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != before))?;
+    }
+    reader.goes_on()?;
+    reader.judge(&node.process().log(), 0);
+    client::compare_all(host, &node, &field.image)?;
+    node.leave(AGAIN)?;
+    assert!(std::fs::read_dir(node.mount().expect("it was mounted"))?.next().is_none(), "nothing is mounted");
+    Ok(())
+}
+
+#[test]
+fn guard_and_daemon_are_one_to_whoever_signals() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (field, mut node, own) = guarded(&["40%"])?;
+    let daemon = pid(&node)? as u32;
+    let gone = || !Path::new(&format!("/proc/{daemon}")).exists();
+    node.process_mut().terminate();
+    assert!(node.process_mut().wait(AGAIN)?.success(), "{}", node.process().log_tail());
+    assert!(gone() && node.process().log().contains("this node has left the field"));
+
+    // Killed, it takes its daemon with it.
+    let vfield = Vfield::at(&own);
+    let start = vfield.join(field.host(1), field.origin.addr()).store("0").args(&["--guard"]);
+    let mut node = start.ready()?;
+    let daemon = pid(&node)? as u32;
+    signal(node.process().pid(), Signal::KILL);
+    wait_until("the daemon has ended", AGAIN, || !Path::new(&format!("/proc/{daemon}")).exists())?;
+    node.process_mut().wait(AGAIN)?;
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_handed_over_is_refused() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let field = Field::start(Plan { image_bytes: IMAGE, stores: &["0"], spare_hosts: 1, ..Plan::default() })?;
+    let refused = |node: &Daemon| run(&mut node.ask("upgrade")).expect_err("it is refused").to_string();
+    let none = refused(&field.nodes[0]);
+    assert!(none.contains("this daemon has no guard"), "{none}");
+    let start = field.join(1, field.origin.addr(), "0").args(&["--guard", "--overlay", "ram", "--overlay-size", "1M"]);
+    let mut node = start.ready()?;
+    let overlay = refused(&node);
+    assert!(overlay.contains("changes in an overlay cannot be handed over"), "{overlay}");
+    let status: Value = node.status()?;
+    assert!(status["images"].is_array());
+    node.leave(AGAIN)?;
+    Ok(())
+}
