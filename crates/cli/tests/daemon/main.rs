@@ -10,6 +10,8 @@ mod source;
 mod sparse;
 mod versions;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
@@ -36,12 +38,15 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let id = self.child.id();
         let guarded = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        // It may have ended already.
+        let pids = guarded.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+        let guarded: Vec<_> = pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect();
+        // It may have ended already. The guard goes first, or it would start another daemon.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The guard first, or there would be another daemon.
-        for pid in guarded.split_whitespace().filter_map(|pid| rustix::process::Pid::from_raw(pid.parse().ok()?)) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        for daemon in guarded {
+            let _ = pidfd_send_signal(&daemon, Signal::KILL);
+            // The next daemon may have the same control socket, so this one has to be gone.
+            let _ = poll(&mut [PollFd::new(&daemon, PollFlags::IN)], None);
         }
     }
 }
