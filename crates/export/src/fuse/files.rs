@@ -18,9 +18,10 @@ use vfield_block::source::BlockSource;
 /// Inode of the first file; those of the others follow. 1 is the root's, by definition.
 const FIRST_FILE: u64 = 2;
 
-/// Links of one name that are remembered. A reader that has just found one asks where it leads, and
-/// must be told, though the name leads elsewhere by now.
-const LINKS_KEPT: usize = 8;
+/// Files to which a name has led that are remembered. A reader that has just found a link asks
+/// where it leads, and must be told, though the name leads elsewhere by now. So many other files in
+/// between are months of releases.
+const LINKS_KEPT: usize = 64;
 
 /// The handle of everybody who only reads.
 const READER: FileHandle = FileHandle(0);
@@ -35,8 +36,8 @@ pub(super) struct Files(RwLock<Table>);
 #[derive(Default)]
 struct Table {
     files: BTreeMap<u64, Arc<ImageFile>>,
-    /// Symbolic links by name: the inodes of the last ones and the names to which they lead, the
-    /// latest last.
+    /// Symbolic links by name: for each file to which it has led, the inode of that link and the
+    /// file's name; the latest last.
     links: BTreeMap<String, VecDeque<(u64, String)>>,
     /// How many files and links there have ever been.
     made: u64,
@@ -126,17 +127,23 @@ impl Files {
         Ok(())
     }
 
-    /// Has a link of this name lead to the file `to` from now on. It is another link then: the
-    /// kernel may keep the content of the one before.
+    /// Has a link of this name lead to the file `to` from now on. That is another link than those
+    /// to other files: the kernel may keep the content of each.
     pub fn lead(&self, name: &str, to: &str) {
-        let mut table = self.write();
-        let inode = FIRST_FILE + table.made;
-        table.made += 1;
+        let mut guard = self.write();
+        let table = &mut *guard;
         let links = table.links.entry(name.to_owned()).or_default();
+        let link = match links.iter().position(|(_, led)| led == to) {
+            Some(place) => links.remove(place),
+            None => {
+                table.made += 1;
+                Some((FIRST_FILE + table.made - 1, to.to_owned()))
+            }
+        };
         if links.len() == LINKS_KEPT {
             links.pop_front();
         }
-        links.push_back((inode, to.to_owned()));
+        links.extend(link);
         // The next process gives no inode twice. It makes links of its own.
         table.write_down();
     }
