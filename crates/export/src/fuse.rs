@@ -11,7 +11,7 @@
 //! keeps them until the file is opened again, since it may be changed elsewhere.
 //!
 //! It does not unmount when the process is killed. If a keeper has the files of [`Mounted::kept`],
-//! readers wait, and the next process goes on with [`take_over`]. Otherwise the next [`mount`] on
+//! readers wait, and the next process goes on with [`take_over()`]. Otherwise the next [`mount`] on
 //! that directory clears the dead mount away. It does not use FUSE passthrough: a source does not
 //! promise that its file is complete.
 

@@ -112,7 +112,7 @@ impl Mounted {
         &self.path
     }
 
-    /// The files with which the next process goes on with the mount, by [`super::take_over`].
+    /// The files with which the next process goes on with the mount, by [`super::take_over()`].
     /// `None` if no process can: the kernel is older than Linux 6.9, or a file can be written.
     pub fn kept(&self) -> Option<Kept> {
         let connection = self.connection.as_ref()?.try_clone().ok()?;
