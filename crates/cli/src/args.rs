@@ -5,12 +5,14 @@
 //! one.
 
 mod doctor;
+mod overlay;
 mod tag;
 mod trust;
 mod upgrade;
 mod watch;
 
 pub use doctor::{DoctorAction, DoctorOptions};
+pub use overlay::{OverlayAction, OverlayOptions};
 pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
@@ -85,14 +87,6 @@ Examples:
 
 A word with a slash, or the name of an existing file, is a file. Any other word is an image.";
 
-const OVERLAY_EXAMPLES: &str = "\
-Examples:
-  vfield join 192.168.1.1 --overlay ram --nbd unix:/run/nbd.sock
-  vfield overlay status                                 bytes written, and the limit
-  vfield overlay save /data/changes.vfo                 save all changes to one file
-  vfield join 192.168.1.1 --overlay ram --overlay-from /data/changes.vfo
-  vfield overlay reset                                  drop all changes";
-
 /// Shares a read-only disk image between many machines.
 ///
 /// Each node holds a part of the image in memory and serves it to the others. When the stores
@@ -161,7 +155,7 @@ pub enum Command {
     #[command(after_help = upgrade::EXAMPLES)]
     Upgrade(UpgradeOptions),
     /// Show, save or drop the changes made to an image on this machine
-    #[command(after_help = OVERLAY_EXAMPLES)]
+    #[command(after_help = overlay::EXAMPLES)]
     Overlay(OverlayOptions),
     /// Make a field key, print its name, or reload changed key files
     #[command(after_help = trust::KEY_EXAMPLES)]
@@ -445,47 +439,6 @@ pub struct LeaveOptions {
     /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
-}
-
-/// Options of `vfield overlay`.
-#[derive(Debug, Args)]
-pub struct OverlayOptions {
-    /// The action [default: status].
-    #[command(subcommand)]
-    pub action: Option<OverlayAction>,
-    /// The daemon to control.
-    #[command(flatten)]
-    pub control: ControlOptions,
-}
-
-/// Actions on an overlay.
-#[derive(Debug, Subcommand)]
-pub enum OverlayAction {
-    /// Show the size of the changes and the limit
-    Status {
-        /// Print one JSON array
-        #[arg(long)]
-        json: bool,
-    },
-    /// Save all changes at this moment to a file; an older file is replaced when the new one is
-    /// complete
-    Save {
-        /// The file, on the daemon's machine
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-        file: PathBuf,
-        /// The image, by name, id, or the beginning of its id [default: the daemon's only image]
-        #[arg(long, value_name = "NAME|ID")]
-        image: Option<String>,
-    },
-    /// Drop all changes. Unmount file systems on the image before
-    Reset {
-        /// The image, by name, id, or the beginning of its id [default: the daemon's only image]
-        #[arg(long, value_name = "NAME|ID")]
-        image: Option<String>,
-        /// Reset the overlay even while a client uses it; file systems keep stale caches
-        #[arg(long)]
-        force: bool,
-    },
 }
 
 /// Options of `vfield completions`.
