@@ -13,35 +13,44 @@ use crate::store::found::Adopted;
 use std::ops::Range;
 use std::sync::Arc;
 use vfield_core::chunk::Chunk;
+use vfield_core::image::ImageId;
 use vfield_core::node::Input;
 
 /// Chunks verified in one go, 10 ms of work at the default size: a node that ends waits no longer.
 const CHUNKS: u64 = 256;
 
-/// Checks found `chunks` of an image, on the calling thread, and reports the right ones to the
-/// core.
+/// Checks found `chunks` of an image, and reports the right ones to the core.
 pub fn look(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
+    check(driver, image, chunks, |image, Adopted { chunks, zeros, .. }| {
+        driver.apply(Input::Found { image, chunks, zeros });
+    });
+}
+
+/// Checks found `chunks` of an image on the calling thread, and tells which are right: first of
+/// its lenders, since an earlier process may have left their chunks as well.
+pub fn check(driver: &Driver, image: &LocalImage, chunks: Range<u64>, mut tell: impl FnMut(ImageId, Adopted)) {
     let store = image.store();
     if store.found() == 0 && !store.has_lenders() {
         return;
     }
-    // A lender's chunk may have been left by an earlier process as well.
+    let mut check = |image: &LocalImage| {
+        let mut adopted = Adopted::default();
+        chunks.clone().for_each(|number| image.store().adopt(Chunk(number), &mut adopted));
+        let postponed = adopted.postponed;
+        if !adopted.chunks.is_empty() {
+            tell(image.id(), adopted);
+        }
+        postponed
+    };
     for lender in store.lenders().into_iter().filter_map(|id| driver.image(id)) {
         if chunks.clone().any(|number| lender.store().is_found(Chunk(number))) {
-            verify(driver, &lender, chunks.clone());
+            check(&lender);
         }
     }
-    verify(driver, image, chunks);
-}
-
-fn verify(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
-    let mut adopted = Adopted::default();
-    for number in chunks {
-        image.store().adopt(Chunk(number), &mut adopted);
-    }
-    if !adopted.chunks.is_empty() {
-        let Adopted { chunks, zeros } = adopted;
-        driver.apply(Input::Found { image: image.id(), chunks, zeros });
+    // The survey of the lender may be at the same chunk. That takes it a moment, and a chunk that
+    // is not awaited here is fetched.
+    while check(image) {
+        std::thread::yield_now();
     }
 }
 

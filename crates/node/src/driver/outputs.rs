@@ -9,6 +9,7 @@ use crate::bootstrap;
 use crate::event::Event;
 use crate::links::{Ask, Lane};
 use crate::store::found::Adopted;
+use crate::survey;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,21 +80,18 @@ impl Driver {
     /// left it, another version of the image has it, or it was evicted while a reader holds it.
     fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
         let Some(image) = self.image(id) else { return false };
-        let mut adopted = Adopted::default();
-        if image.store().revive(chunk) {
-            adopted.chunks.push(chunk);
-        } else {
-            let was_found = image.store().is_found(chunk);
-            image.store().adopt(chunk, &mut adopted);
-            if !was_found && adopted.chunks.is_empty() {
-                return false;
-            }
-        }
-        let here = adopted.chunks.contains(&chunk);
+        let mut here = image.store().revive(chunk);
         // Not at once: what follows may be the next request of this kind, and so on for a whole
         // store.
-        let Adopted { chunks, zeros } = adopted;
-        self.hint(Input::Found { image: id, chunks, zeros });
+        let found = |image, chunks, zeros| self.hint(Input::Found { image, chunks, zeros });
+        if here {
+            found(id, vec![chunk], Vec::new());
+        } else {
+            survey::check(self, &image, chunk.0..chunk.0 + 1, |of, Adopted { chunks, zeros, .. }| {
+                here |= of == id && chunks.contains(&chunk);
+                found(of, chunks, zeros);
+            });
+        }
         if here {
             self.hint(Input::Lost(request));
         }

@@ -146,7 +146,10 @@ impl Store {
             return;
         };
         let lenders: Vec<_> = if self.is_zero(chunk) { Vec::new() } else { self.lenders.all().collect() };
-        if lenders.iter().any(|(_, lender)| lender.is_found(chunk)) {
+        let slots: Vec<_> = lenders.iter().map(|(_, lender)| lender.slots.load(chunk)).collect();
+        let in_the_making = slots.iter().any(|slot| slot.is_in_the_making());
+        adopted.postponed |= in_the_making;
+        if in_the_making || slots.iter().any(|slot| slot.is_found()) {
             // Its own survey verifies it first.
             self.slots.change(chunk, |slot| Some(slot.put_back()));
             return;

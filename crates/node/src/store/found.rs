@@ -90,6 +90,8 @@ pub struct Adopted {
     pub chunks: Vec<Chunk>,
     /// For the hash pages among them: the runs of their children that are all zeros.
     pub zeros: Vec<Range<u64>>,
+    /// A lender's survey was at the same chunk as this one: that stays found, for another look.
+    pub postponed: bool,
 }
 
 impl Tally {

@@ -104,6 +104,11 @@ impl Slot {
         self.0 & FOUND != 0
     }
 
+    /// True while a task writes or verifies the bytes.
+    pub const fn is_in_the_making(self) -> bool {
+        self.0 & WRITING != 0
+    }
+
     /// True in `Dropping(0)`: the task whose transition led here has to punch, then say
     /// [`Slot::punched`].
     pub const fn is_to_punch(self) -> bool {
