@@ -93,8 +93,9 @@ trait Export: Debug + Send + Sync {
     /// its servers.
     fn hand_over(self: Box<Self>) -> Job<'static, Vec<Vec<Handed>>>;
 
-    /// Goes on with the clients that another process had, those of each of its servers.
-    fn resume(&self, _: Vec<Vec<Handed>>) {}
+    /// Takes the clients that another process had from `clients`, those of each of its servers, and
+    /// goes on with them.
+    fn resume(&self, _clients: &mut dyn Iterator<Item = Vec<Handed>>) {}
 
     /// Ends the export.
     fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()>;
@@ -202,12 +203,10 @@ impl Exports {
         clients
     }
 
-    /// Goes on with the clients of each NBD server of another process.
+    /// Goes on with the clients of another process, in the order of [`Exports::hand_over`].
     pub fn resume(&self, clients: Vec<Vec<Handed>>) {
-        // Only one kind has any.
-        if let Some(export) = self.running.first() {
-            export.resume(clients);
-        }
+        let mut clients = clients.into_iter();
+        self.running.iter().for_each(|export| export.resume(&mut clients));
     }
 
     /// Ends all of them.

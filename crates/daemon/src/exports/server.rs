@@ -118,7 +118,7 @@ impl Export for Servers {
         })
     }
 
-    fn resume(&self, clients: Vec<Vec<Handed>>) {
+    fn resume(&self, clients: &mut dyn Iterator<Item = Vec<Handed>>) {
         self.0.iter().zip(clients).for_each(|(serving, clients)| serving.resume(clients));
     }
 
