@@ -62,19 +62,14 @@ impl Files {
     /// One file for each source, as the kernel knows them from an earlier process.
     pub fn known(sources: Vec<Arc<dyn BlockSource>>, record: Record, known: Known) -> Result<Self, MountError> {
         let files = Self(RwLock::new(Table { made: known.made, ..Table::default() }));
-        let (old, new): (Vec<_>, Vec<_>) = sources
-            .into_iter()
-            .map(|source| {
-                let description = source.description();
-                (known.files.iter().find(|file| file.image == description), source)
-            })
-            .partition(|(file, _)| file.is_some());
-        for (file, source) in old {
-            let Some(file) = file else { continue };
-            files.add_as(source, Some(file.inode))?;
-            files.write().opens.insert(file.inode, file.opens);
+        for source in sources {
+            let image = source.description();
+            let before = known.files.iter().find(|file| file.image == image);
+            files.add_as(source, before.map(|file| file.inode))?;
+            if let Some(file) = before {
+                files.write().opens.insert(file.inode, file.opens);
+            }
         }
-        new.into_iter().try_for_each(|(_, source)| files.add(source))?;
         files.keep(record, known);
         Ok(files)
     }
