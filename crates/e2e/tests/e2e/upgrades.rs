@@ -52,6 +52,16 @@ fn readers(field: &Field, node: &Daemon) -> Result<[Watch; 2], LabError> {
     Ok([Watch::nbd(host, node, &field.image)?, Watch::named("fuse", host, node, &mounted(node), &[], &field.image)?])
 }
 
+/// Ends readers that still read, if they saw nothing but the image's bytes.
+fn judge(readers: impl IntoIterator<Item = Watch>, node: &Daemon) -> Result<(), LabError> {
+    let log = node.process().log();
+    readers.into_iter().try_for_each(|reader| {
+        reader.goes_on()?;
+        reader.judge(&log, 0);
+        Ok(())
+    })
+}
+
 fn go_on(readers: &[Watch]) -> Result<(), LabError> {
     readers.iter().try_for_each(Watch::goes_on)
 }
@@ -79,8 +89,7 @@ fn ten_upgrades_refuse_no_read() -> Outcome {
     assert_eq!(file.metadata()?.len(), IMAGE.next_multiple_of(512));
     drop(file);
     assert_eq!(node.process().pid(), guard, "who started the daemon sees one process");
-    let log = node.process().log();
-    readers.into_iter().for_each(|reader| reader.judge(&log, 0));
+    judge(readers, &node)?;
     // What the first daemon was left with is what the last one has.
     let status = node.status()?;
     assert!(status["images"][0]["taken_over_bytes"].as_u64() > Some(IMAGE / 2), "{status:#}");
@@ -103,8 +112,7 @@ fn an_origin_upgrades_without_a_pause_for_its_hashes() -> Outcome {
         reader.goes_on()?;
         run(&mut node.ask("upgrade"))?;
     }
-    reader.goes_on()?;
-    reader.judge(&node.process().log(), 0);
+    judge([reader], &node)?;
     node.leave(AGAIN)?;
     Ok(())
 }
@@ -145,9 +153,7 @@ fn a_program_that_cannot_take_over_changes_nothing() -> Outcome {
     std::fs::rename(own.with_extension("away"), &own)?;
     assert_eq!(pid(&node)?, before);
 
-    go_on(&readers)?;
-    let log = node.process().log();
-    readers.into_iter().for_each(|reader| reader.judge(&log, 0));
+    judge(readers, &node)?;
     node.leave(AGAIN)?;
     Ok(())
 }
@@ -162,9 +168,7 @@ fn the_program_before_comes_back_if_the_next_one_ends() -> Outcome {
     go_on(&readers)?;
     let refused = run(node.ask("upgrade").arg("--program").arg(example("quitter"))).expect_err("it ends").to_string();
     assert!(refused.contains("not upgraded: the new program has ended"), "{refused}");
-    go_on(&readers)?;
-    let log = node.process().log();
-    readers.into_iter().for_each(|reader| reader.judge(&log, 0));
+    judge(readers, &node)?;
     // And the next attempt is one like any other.
     run(&mut node.ask("upgrade"))?;
     client::compare_all(field.host(0), &node, &field.image)?;
@@ -186,8 +190,7 @@ fn a_mount_outlives_a_killed_daemon() -> Outcome {
         kill(before as u32);
         wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != before))?;
     }
-    reader.goes_on()?;
-    reader.judge(&node.process().log(), 0);
+    judge([reader], &node)?;
     client::compare_all(host, &node, &field.image)?;
     node.leave(AGAIN)?;
     assert!(std::fs::read_dir(node.mount().expect("it was mounted"))?.next().is_none(), "nothing is mounted");
