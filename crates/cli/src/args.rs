@@ -6,6 +6,7 @@
 
 mod doctor;
 mod overlay;
+mod rubbish;
 mod tag;
 mod trust;
 mod upgrade;
@@ -13,6 +14,7 @@ mod watch;
 
 pub use doctor::{DoctorAction, DoctorOptions};
 pub use overlay::{OverlayAction, OverlayOptions};
+pub use rubbish::{GcOptions, PinOptions};
 pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
@@ -149,6 +151,12 @@ pub enum Command {
     Add(AddOptions),
     /// Make the running daemon drop one image
     Drop(DropOptions),
+    /// Drop the images that no tag keeps and nobody needs, or list them
+    #[command(after_help = rubbish::GC_EXAMPLES)]
+    Gc(GcOptions),
+    /// Keep an image on this node though no tag keeps it
+    #[command(after_help = rubbish::PIN_EXAMPLES)]
+    Pin(PinOptions),
     /// End the running daemon after it has handed over the chunks that it alone holds
     Leave(LeaveOptions),
     /// Put another program in the place of the running daemon; its clients notice a short pause

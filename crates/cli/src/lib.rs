@@ -21,6 +21,7 @@ pub mod overlay;
 pub mod plan;
 pub mod publish;
 pub mod refusal;
+pub mod rubbish;
 pub mod secrets;
 pub mod settings;
 pub mod signature;
@@ -108,6 +109,8 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Cat(options) => commands::cat(&options),
         Command::Add(options) => images::add(&options),
         Command::Drop(options) => images::drop(&options),
+        Command::Gc(options) => rubbish::collect(&options),
+        Command::Pin(options) => rubbish::pin(&options),
         Command::Leave(options) => commands::leave(&options),
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Overlay(options) => overlay::run(&options),

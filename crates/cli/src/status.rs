@@ -4,6 +4,7 @@
 //! leave and why, waiting reads and the sources of bytes.
 
 use crate::limit;
+use crate::rubbish::stays;
 use vfield_console::text::{aligned, clean, line};
 use vfield_console::values::duration;
 use vfield_console::values::size::human;
@@ -169,6 +170,10 @@ fn image_text(image: &ImageStatus) -> String {
     }
     if image.shared_bytes > 0 {
         line(&mut out, &format!("  shared     {} lie in the memory of other versions", human(image.shared_bytes)));
+    }
+    if let Some(rubbish) = &image.rubbish {
+        let since = duration::human(rubbish.since_s);
+        line(&mut out, &format!("  rubbish    nobody has needed it for {since}; {}", stays(rubbish)));
     }
     if let Some(signed) = &image.signed {
         line(&mut out, &format!("  signed     by {}, timestamp {}", clean(&signed.key), signed.timestamp));

@@ -4,8 +4,8 @@ use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus, STAT
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_control::reference::{documented, example, fields, format_of};
 use vfield_node::status::{
-    AdmissionStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, RiskStatus, SignatureStatus,
-    SourceStatus, Status, TagStatus, VersionStatus, WaitingChunk,
+    AdmissionStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, RiskStatus, RubbishStatus,
+    SignatureStatus, SourceStatus, Status, TagStatus, VersionStatus, WaitingChunk,
 };
 
 const STATUS: &str = include_str!("../../../docs/reference/status-json.md");
@@ -17,6 +17,7 @@ fn full_status() -> DaemonStatus {
         source: Some(SourceStatus::default()),
         signed: Some(SignatureStatus::default()),
         namesakes: vec![NamesakeStatus::default()],
+        rubbish: Some(RubbishStatus::default()),
         waiting: vec![WaitingChunk::default()],
         ..ImageStatus::default()
     };

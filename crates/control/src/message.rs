@@ -95,6 +95,17 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
+    /// Keep an image though no tag keeps it; answered by [`Reply::Done`].
+    Pin {
+        /// Name, id, or the beginning of an id.
+        image: String,
+        /// Not any more.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        release: bool,
+    },
+    /// Take away the images that nobody needs, without their grace; answered by
+    /// [`Reply::Collected`].
+    Collect,
     /// Say why the chunk at an offset of an image is not here. Without an image: why readers wait,
     /// and which reads were slow. Answered by [`Reply::Explained`].
     Explain {
@@ -219,6 +230,11 @@ pub enum Reply {
         /// The image id, 64 hexadecimal digits.
         id: String,
     },
+    /// These images have gone.
+    Collected {
+        /// Each of them.
+        freed: Vec<Freed>,
+    },
     /// An overlay is saved.
     Saved {
         /// Length of its file.
@@ -280,6 +296,17 @@ impl Reply {
     pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(line)
     }
+}
+
+/// An image that has gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freed {
+    /// Its name here.
+    pub image: String,
+    /// The image id, 64 hexadecimal digits.
+    pub id: String,
+    /// Bytes of memory that only it took.
+    pub bytes: u64,
 }
 
 /// JSON on one line: serde_json escapes newlines within strings.
@@ -380,6 +407,8 @@ mod tests {
             Just(Request::Status),
             Just(Request::ReloadKeys),
             Just(Request::Upgrade),
+            Just(Request::Collect),
+            any::<(String, bool)>().prop_map(|(image, release)| Request::Pin { image, release }),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<(u64, usize, bool)>().prop_map(|(after, most, follow)| Request::Events { after, most, follow }),
             any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {

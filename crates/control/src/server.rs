@@ -36,6 +36,14 @@ const COPY_BYTES: usize = 128 << 10;
 /// What `wait` and `leave` give back.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// An image for a client to read.
+pub struct Lent {
+    /// Lives as long as the client reads.
+    pub source: Arc<dyn BlockSource>,
+    /// Tells the daemon by its end that the client has read.
+    pub until: Box<dyn Send>,
+}
+
 /// The daemon behind the socket.
 pub trait Daemon: Send + Sync + 'static {
     /// Its view, or what it does instead of having one.
@@ -51,7 +59,7 @@ pub trait Daemon: Send + Sync + 'static {
     fn await_events(&self, after: u64) -> Pending<'_, ()>;
 
     /// An image by name, id, or the beginning of an id.
-    fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply>;
+    fn image(&self, wanted: &str) -> Result<Lent, Reply>;
 
     /// Saves the overlay of an image, of the only one if none is named, in a file that is new and
     /// empty, if its sender is honest.
@@ -70,6 +78,12 @@ pub trait Daemon: Send + Sync + 'static {
     /// Takes part in an image no more; also while it is used, or holds what nobody else does, if
     /// forced.
     fn drop_image(&self, image: String, force: bool) -> Pending<'_, Reply>;
+
+    /// Keeps an image though no tag keeps it, or releases it.
+    fn pin(&self, image: &str, release: bool) -> Reply;
+
+    /// Takes away the images that nobody needs, without their grace; the reply says which.
+    fn collect(&self) -> Pending<'_, Reply>;
 
     /// Why the chunk at an offset is not here, or without an image why readers wait.
     fn explain(&self, image: Option<&str>, offset: u64) -> Reply;
@@ -187,6 +201,8 @@ async fn answer(
             None => Reply::refused("the file to serve is missing", "use the vfield program of the daemon's version"),
         },
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
+        Request::Pin { image, release } => daemon.pin(&image, release),
+        Request::Collect => daemon.collect().await,
         Request::Explain { image, offset } => daemon.explain(image.as_deref(), offset.unwrap_or(0)),
         Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
@@ -195,7 +211,7 @@ async fn answer(
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave().await,
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {
-            Ok(source) => cat(source.as_ref(), offset, length, writer).await?,
+            Ok(lent) => cat(lent.source.as_ref(), offset, length, writer).await?,
             Err(reply) => reply,
         },
     };

@@ -14,8 +14,8 @@ use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError
 use vfield_control::client::Client;
 use vfield_control::events::EventStatus;
 use vfield_control::fd_message;
-use vfield_control::message::{DaemonStatus, Reply, Request, Serve};
-use vfield_control::server::{Daemon, Pending, Server};
+use vfield_control::message::{DaemonStatus, Freed, Reply, Request, Serve};
+use vfield_control::server::{Daemon, Lent, Pending, Server};
 use vfield_control::values::until::Until;
 
 /// Bytes in memory: a hole, then data; the last tenth cannot be read.
@@ -92,8 +92,9 @@ impl Daemon for Fake {
         if after < 3 { Box::pin(async {}) } else { Box::pin(std::future::pending()) }
     }
 
-    fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
-        if wanted == "memory" { Ok(self.0.clone()) } else { Err(Reply::refused("no such image", "none")) }
+    fn image(&self, wanted: &str) -> Result<Lent, Reply> {
+        let lent = || Lent { source: self.0.clone(), until: Box::new(()) };
+        if wanted == "memory" { Ok(lent()) } else { Err(Reply::refused("no such image", "none")) }
     }
 
     fn overlay_save(&self, _: Option<String>, mut file: File) -> Pending<'_, Reply> {
@@ -125,6 +126,15 @@ impl Daemon for Fake {
         Box::pin(async move {
             if witness.is_some() { Reply::HandingOver } else { Reply::refused("it has no guard", "--guard") }
         })
+    }
+
+    fn pin(&self, image: &str, release: bool) -> Reply {
+        Reply::refused(format!("{image} {release}"), "")
+    }
+
+    fn collect(&self) -> Pending<'_, Reply> {
+        let freed = Freed { image: "old".to_owned(), id: "1".to_owned(), bytes: 5 };
+        Box::pin(async { Reply::Collected { freed: vec![freed] } })
     }
 
     fn explain(&self, image: Option<&str>, offset: u64) -> Reply {

@@ -1,6 +1,7 @@
 //! Settings of a core: bounds in bytes, times, and switches for measurements.
 
 use crate::chunk::ChunkSize;
+use crate::rubbish;
 use std::time::Duration;
 
 /// Settings of a [`crate::node::Node`]. The defaults suit a LAN of 100 Mbit/s to 100 Gbit/s.
@@ -27,6 +28,8 @@ pub struct Config {
     pub round_robin: bool,
     /// Read ahead of sequential readers.
     pub read_ahead: bool,
+    /// How long an image stays that nobody needs.
+    pub rubbish_grace: Duration,
 }
 
 impl Default for Config {
@@ -40,6 +43,7 @@ impl Default for Config {
             parallel: true,
             round_robin: true,
             read_ahead: true,
+            rubbish_grace: rubbish::GRACE,
         }
     }
 }

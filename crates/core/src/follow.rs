@@ -2,7 +2,8 @@
 //!
 //! A pure function from a plain [`Situation`] to a [`Step`]. A version is switched to once its
 //! store has filled, and never under a reader: exports resolve the tag when a reader comes. What
-//! the tag keeps stays here, so going back moves no byte. The daemon carries out the steps.
+//! the tag does not keep any more is rubbish ([`crate::rubbish`]). What it keeps stays here, so
+//! going back moves no byte. The daemon carries out the steps.
 
 use crate::image::ImageId;
 use crate::tag::{Tag, Version};
@@ -14,7 +15,7 @@ pub struct Situation<'a> {
     pub tag: Option<&'a Tag>,
     /// The version that this node is to run.
     pub target: Option<Version>,
-    /// The images that this node has joined because of the tag.
+    /// The images of this node.
     pub here: &'a [ImageId],
     /// The image to which the tag leads on this node.
     pub current: Option<ImageId>,
@@ -33,8 +34,6 @@ pub enum Step {
     Fill(ImageId),
     /// From now on the tag leads to this image.
     Switch(ImageId),
-    /// Drop this image, which the tag does not keep.
-    Drop(ImageId),
     /// All is as the tag says.
     Rest,
 }
@@ -42,7 +41,7 @@ pub enum Step {
 /// The next step of a node in this situation.
 pub fn next(situation: &Situation<'_>) -> Step {
     let Situation { tag, target, here, current, filled } = situation;
-    let (Some(tag), Some(Version { image, .. })) = (tag, target) else { return Step::Await };
+    let (Some(_), Some(Version { image, .. })) = (tag, target) else { return Step::Await };
     if !here.contains(image) {
         return Step::Join(*image);
     }
@@ -50,8 +49,7 @@ pub fn next(situation: &Situation<'_>) -> Step {
         // The first version is read while it fills: there is nothing better.
         return if *filled || current.is_none() { Step::Switch(*image) } else { Step::Fill(*image) };
     }
-    let stale = here.iter().find(|image| !tag.keeps(image) && *current != Some(**image));
-    stale.map_or(Step::Rest, |image| Step::Drop(*image))
+    Step::Rest
 }
 
 #[cfg(test)]
@@ -81,7 +79,7 @@ mod tests {
             (Some(&moved), &[2], None, false, Step::Switch(id(2))),
             (Some(&moved), &[1, 2], Some(1), true, Step::Switch(id(2))),
             (Some(&moved), &[1, 2], Some(2), true, Step::Rest),
-            (Some(&moved), &[0, 1, 2], Some(2), true, Step::Drop(id(0))),
+            (Some(&moved), &[0, 1, 2], Some(2), true, Step::Rest),
             (Some(&moved), &[0, 1, 2], Some(1), false, Step::Fill(id(2))),
         ] {
             let here: Vec<ImageId> = here.iter().copied().map(id).collect();
@@ -106,8 +104,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the tag does, a node that carries out its steps comes to rest, leads to the
-        /// image of the tag, and has not dropped what the tag keeps.
+        /// Whatever the tag does, a node that carries out its steps comes to rest, and leads to the
+        /// image of the tag.
         #[test]
         fn a_node_comes_to_rest(moves in prop::collection::vec(1u8..6, 1..12)) {
             let mut tag = tag(&[1]);
@@ -124,17 +122,12 @@ mod tests {
                             prop_assert!(here.contains(&image));
                             current = Some(image);
                         }
-                        Step::Drop(image) => {
-                            prop_assert!(!tag.keeps(&image) && current != Some(image));
-                            here.retain(|other| *other != image);
-                        }
                         Step::Fill(_) => {}
                         Step::Await => unreachable!("there is a tag"),
                         Step::Rest => break,
                     }
                 }
                 prop_assert_eq!(current, Some(id(image)));
-                prop_assert!(here.len() <= usize::from(tag.keep));
             }
         }
     }

@@ -35,6 +35,7 @@ pub mod plan;
 pub mod reach;
 pub mod read_ahead;
 pub mod record;
+pub mod rubbish;
 pub mod send_queue;
 pub mod signing;
 pub mod slice;

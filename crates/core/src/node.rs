@@ -11,6 +11,7 @@ mod admitting;
 mod backbone;
 mod choosing;
 mod claims;
+mod collecting;
 mod contacts;
 mod dropping;
 mod events;
@@ -39,6 +40,7 @@ mod tagging;
 mod view;
 
 pub use claims::{Claim, Teller};
+pub use collecting::Rubbish;
 pub use events::{Input, Keep, Notice, Output, Serve};
 pub use former::Former;
 pub use found::Commitment;
@@ -56,6 +58,7 @@ use crate::inquiry::{Allowance, Inquiries};
 use crate::membership::{Level, Member, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
+use crate::rubbish::Deaths;
 use crate::signing::Signatures;
 use crate::slow_reads::SlowReads;
 use crate::speed::OwnSpeed;
@@ -93,6 +96,7 @@ enum Timer {
     Recount(ImageNumber),
     Repair(ImageNumber),
     SpotCheck(ImageNumber),
+    Care(ImageNumber),
     RetryWaiting,
     ExpireReads,
     Sync,
@@ -164,6 +168,7 @@ pub struct Node {
     /// Members that announce so about themselves.
     unreachable_members: BTreeSet<NodeId>,
     former: former::FormerMembers,
+    deaths: Deaths,
     seeking: seeking::Seeking,
     inquiries: Inquiries,
     allowance: Allowance,
@@ -217,6 +222,7 @@ impl Node {
             unreachable: false,
             unreachable_members: BTreeSet::new(),
             former: former::FormerMembers::default(),
+            deaths: Deaths::default(),
             seeking: seeking::Seeking::default(),
             inquiries: Inquiries::default(),
             allowance: Allowance::default(),
@@ -290,6 +296,8 @@ impl Node {
             Input::Admission(admission) => self.admit(admission),
             Input::Tag(tag) => self.tag(tag),
             Input::Drop(image) => self.drop_image(image),
+            Input::Used { image, uses } => self.used(image, uses),
+            Input::Collect => self.collect(),
             Input::Inquire { times, purpose } => self.inquired(times, purpose),
             Input::Leave => self.leave(true),
             Input::Stay => self.leave(false),
@@ -387,6 +395,7 @@ impl Node {
                 Timer::Recount(image) => self.recount(self.id_of(image)),
                 Timer::Repair(image) => self.repair(self.id_of(image)),
                 Timer::SpotCheck(image) => self.spot_check(self.id_of(image)),
+                Timer::Care(image) => self.care_for(self.id_of(image)),
                 Timer::RetryWaiting => {
                     self.retrying = false;
                     self.retry_waiting();

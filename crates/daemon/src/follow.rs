@@ -9,16 +9,15 @@ use crate::images::Images;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use vfield_control::message::{FollowingStatus, Reply};
+use vfield_control::message::FollowingStatus;
 use vfield_core::follow::{Situation, Step, next};
 use vfield_core::image::ImageId;
 use vfield_core::tag::{Tag, TagName, Version};
 use vfield_node::Node;
 use vfield_node::event::Event;
-use vfield_node::node::version_name;
 
-/// How often a step that failed is tried again: a holder of the image may have come, or a reader
-/// may have let go of an old version. No event tells of either.
+/// How often a step that failed is tried again: a holder of the image may have come, of which no
+/// event tells.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// The tags that a daemon follows.
@@ -49,8 +48,7 @@ impl Follow {
                 ..FollowingStatus::default()
             });
             let (node, images, of) = (Arc::clone(node), Arc::clone(images), Arc::clone(self));
-            let here = node.images().iter().map(|held| held.id).filter(|id| is_of(&node, name, id)).collect();
-            let mut follower = Follower { name: name.clone(), at, of, node, images, here, current: None };
+            let mut follower = Follower { name: name.clone(), at, of, node, images, current: None };
             follower.work().await;
             tasks.spawn(follower.run());
         }
@@ -61,13 +59,6 @@ impl Follow {
     }
 }
 
-/// True for an image that this node has under the tag's name for it, or that the tag keeps.
-fn is_of(node: &Node, tag: &TagName, image: &ImageId) -> bool {
-    let own = version_name(tag, image);
-    let has_name = node.images().iter().any(|held| held.id == *image && held.source.names().contains(&own.as_str()));
-    has_name || node.followed(tag).is_ok_and(|known| known.tag.keeps(image))
-}
-
 /// The follower of one tag.
 struct Follower {
     name: TagName,
@@ -76,7 +67,6 @@ struct Follower {
     of: Arc<Follow>,
     node: Arc<Node>,
     images: Arc<Images>,
-    here: Vec<ImageId>,
     current: Option<ImageId>,
 }
 
@@ -110,10 +100,11 @@ impl Follower {
                 Ok(target) => target,
                 Err(why) => return self.wait(why.to_string()),
             };
+            let here: Vec<ImageId> = self.node.images().iter().map(|held| held.id).collect();
             let situation = Situation {
                 tag: Some(tag),
                 target: Some(target),
-                here: &self.here,
+                here: &here,
                 current: self.current,
                 filled: self.node.is_filled(target.image),
             };
@@ -121,33 +112,19 @@ impl Follower {
                 Step::Await => return false,
                 Step::Rest => return self.rest(target),
                 Step::Fill(_) => return self.fills(target),
-                Step::Join(image) => match self.images.add_tagged(&self.name, target).await {
-                    Ok(_) => self.here.push(image),
-                    Err(why) => return self.wait(why),
-                },
-                Step::Switch(image) => self.switch(tag, target, image).await,
-                // The operator serves it, and drops it himself.
-                Step::Drop(image) if self.node.serves(image) => self.here.retain(|other| *other != image),
-                Step::Drop(image) => {
-                    if let Reply::Refused { .. } = self.images.drop_image(image.to_string(), false).await {
-                        // A reader has it open, or nobody else holds all of it: later.
-                        self.rest(target);
-                        return false;
+                Step::Join(_) => {
+                    if let Err(why) = self.images.add_tagged(&self.name, target).await {
+                        return self.wait(why);
                     }
-                    self.here.retain(|other| *other != image);
                 }
+                Step::Switch(image) => self.switch(tag, target, image).await,
             }
         }
     }
 
     async fn switch(&mut self, tag: &Tag, target: Version, image: ImageId) {
-        let held = self.node.images().into_iter().find(|held| held.id == image);
-        let Some(held) = held else {
-            // Somebody dropped it.
-            return self.here.retain(|other| *other != image);
-        };
-        let name = held.source.name().to_owned();
-        self.images.lead(&self.name, &name).await;
+        // Not if it was dropped meanwhile.
+        let Some(name) = self.images.lead(&self.name, image).await else { return };
         self.current = Some(image);
         self.set(|status| {
             (status.serial, status.image, status.id) = (target.serial, name.clone(), image.to_string());

@@ -11,17 +11,19 @@ use super::start_error;
 use crate::rollback;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::store::Store;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use vfield_block::source::BlockSource;
 use vfield_console::failure::{BadValue, Failure};
 use vfield_console::log::{Console, EVENTS};
 use vfield_control::message::{Reply, Serve};
 use vfield_control::offer::ExportStatus;
 use vfield_control::selection;
+use vfield_control::server::Lent;
 use vfield_control::shares::sole_text;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::image::ImageId;
@@ -45,6 +47,10 @@ pub struct Images {
     /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is
     /// looked for.
     exports: tokio::sync::Mutex<Option<Exports>>,
+    /// The image to which each tag's name leads. Changed only while `exports` is locked.
+    led: Mutex<BTreeMap<TagName, ImageId>>,
+    /// A token for each image that clients of the control socket read; each of them has a copy.
+    lent: Mutex<BTreeMap<ImageId, Arc<()>>>,
     /// Where they are.
     places: Mutex<Vec<ExportStatus>>,
     /// Those that were there from the start.
@@ -65,7 +71,17 @@ impl Images {
     ) -> Self {
         let (places, exports) = (Mutex::new(exports.places()), tokio::sync::Mutex::new(Some(exports)));
         let first = node.images().into_iter().map(|image| image.id).collect();
-        Self { node, exports, places, first, overlays, allow_rollback, console }
+        Self {
+            node,
+            exports,
+            led: Mutex::default(),
+            lent: Mutex::default(),
+            places,
+            first,
+            overlays,
+            allow_rollback,
+            console,
+        }
     }
 
     /// Where the images can be attached.
@@ -148,10 +164,59 @@ impl Images {
         }
     }
 
-    /// Has a tag's name lead to an image, for readers that come from now on.
-    pub async fn lead(&self, tag: &TagName, image: &str) {
-        if let Some(exports) = &*self.exports.lock().await {
-            exports.lead(tag.as_str(), image);
+    /// Has a tag's name lead to an image, for readers that come from now on. The image's name here;
+    /// `None` if it is not here.
+    pub async fn lead(&self, tag: &TagName, id: ImageId) -> Option<String> {
+        let exports = self.exports.lock().await;
+        let name = self.node.images().into_iter().find(|held| held.id == id)?.source.name().to_owned();
+        exports.as_ref()?.lead(tag.as_str(), &name);
+        let before = self.led.lock().unwrap_or_else(PoisonError::into_inner).insert(tag.clone(), id);
+        for id in before.into_iter().chain([id]) {
+            if let Some(open) = self.is_open_in(exports.as_ref()?, id) {
+                self.node.note_open(id, open);
+            }
+        }
+        Some(name)
+    }
+
+    /// True if a reader of this machine has an image open, or a tag's name leads to it. `None` if
+    /// it is not here, or the daemon leaves.
+    pub async fn is_open(&self, id: ImageId) -> Option<bool> {
+        self.is_open_in(self.exports.lock().await.as_ref()?, id)
+    }
+
+    fn is_open_in(&self, exports: &Exports, id: ImageId) -> Option<bool> {
+        let held = self.node.images().into_iter().find(|held| held.id == id)?;
+        Some(self.is_in_use(exports, id, held.source.name()))
+    }
+
+    /// Lends an image to a client of the control socket.
+    pub fn lend(&self, image: &NodeImage) -> Lent {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.retain(|_, token| Arc::strong_count(token) > 1);
+        let token = Arc::clone(lent.entry(image.id).or_default());
+        Lent { source: Arc::clone(&image.source) as Arc<dyn BlockSource>, until: Box::new(token) }
+    }
+
+    fn is_in_use(&self, exports: &Exports, id: ImageId, name: &str) -> bool {
+        let is_led = self.led.lock().unwrap_or_else(PoisonError::into_inner).values().any(|led| *led == id);
+        // Changes in an overlay are of no use without their image.
+        let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_lent = lent.get(&id).is_some_and(|token| Arc::strong_count(token) > 1);
+        is_led || is_lent || !self.overlays.are_none() || !exports.users(name).is_empty()
+    }
+
+    /// Gives up an image that nobody needs, unless a reader has come.
+    pub async fn discard(&self, id: ImageId) {
+        let mut exports = self.exports.lock().await;
+        let Some(exports) = &mut *exports else { return };
+        let Some(image) = self.node.images().into_iter().find(|held| held.id == id) else { return };
+        // All of it at once: nobody can open it in between.
+        if self.is_in_use(exports, id, image.source.name()) {
+            return self.node.note_open(id, true);
+        }
+        if self.node.may_discard(id) {
+            self.remove(exports, &image, "rubbish").await;
         }
     }
 
@@ -241,6 +306,13 @@ impl Images {
         }
         let mut exports = self.exports.lock().await;
         let Some(exports) = &mut *exports else { return leaving() };
+        self.remove(exports, image, "dropped").await;
+        Reply::Done
+    }
+
+    /// Takes an image out of the exports and the node; `why` is the word for the log.
+    async fn remove(&self, exports: &mut Exports, image: &NodeImage, why: &str) {
+        let name = image.source.name();
         let file = exports.remove(name, &self.console).await;
         *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         self.node.drop_image(image.id);
@@ -250,9 +322,11 @@ impl Images {
             drop(tokio::time::timeout(FORGOTTEN_WITHIN, tokio::task::spawn_blocking(|| file.tell())).await);
         }
         let id = image.id.short();
-        tracing::info!(target: EVENTS, event = "dropped", image = name, id, "an image was dropped");
-        self.console.say(&format!("dropped {name} (id {id})"));
-        Reply::Done
+        tracing::info!(target: EVENTS, event = "dropped", image = name, id, why, "an image was dropped");
+        self.console.say(&match why {
+            "rubbish" => format!("dropped {name} (id {id}): nobody needs it"),
+            _ => format!("dropped {name} (id {id})"),
+        });
     }
 
     /// Refuses what somebody uses, here or elsewhere.

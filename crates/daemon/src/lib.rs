@@ -27,6 +27,7 @@ mod reload;
 mod report;
 mod request_handler;
 mod rollback;
+mod rubbish;
 mod sandbox;
 mod signals;
 mod start_error;
@@ -194,6 +195,7 @@ async fn live(
             let images = Arc::new(images);
             let (following, mut followers) = (Arc::new(Follow::default()), JoinSet::new());
             following.begin(&follow, &node, &images, &mut followers).await;
+            followers.spawn(rubbish::keep_away(Arc::clone(&node), Arc::clone(&images)));
             let running = Running {
                 node: Arc::clone(&node),
                 images: Arc::clone(&images),

@@ -9,6 +9,7 @@ use super::follow::Follow;
 use super::handover::{UpgradeOrder, Upgrades};
 use super::images::Images;
 use super::overlays::Overlays;
+use super::rubbish;
 use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
 use crate::limits::Limits;
@@ -17,7 +18,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use vfield_block::source::BlockSource;
 use vfield_console::bar::percent;
 use vfield_console::failure::Failure;
 use vfield_console::log::EVENTS;
@@ -25,7 +25,7 @@ use vfield_control::events::EventStatus;
 use vfield_control::message::{DaemonStatus, Reply, STATUS_FORMAT, Serve};
 use vfield_control::offer::MemoryStatus;
 use vfield_control::selection;
-use vfield_control::server::{Daemon, Pending};
+use vfield_control::server::{Daemon, Lent, Pending};
 use vfield_control::values::until::Until;
 use vfield_core::tags::{Refused, SignedTag};
 use vfield_dashboard::view::{EVENTS_SHOWN, RING_CELLS, Source, View};
@@ -296,14 +296,14 @@ impl Daemon for RequestHandler {
         })
     }
 
-    fn image(&self, wanted: &str) -> Result<Arc<dyn BlockSource>, Reply> {
+    fn image(&self, wanted: &str) -> Result<Lent, Reply> {
         let running = self.running()?;
         let images = running.node.images();
         let chosen = selection::choose(wanted, &images).map_err(|undecided| {
             let (fact, hint) = undecided.words(wanted, "this node");
             Reply::refused(fact, hint)
         });
-        chosen.map(|image| Arc::clone(&image.source))
+        chosen.map(|image| running.images.lend(image))
     }
 
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply> {
@@ -346,6 +346,32 @@ impl Daemon for RequestHandler {
         Box::pin(async move {
             match self.running() {
                 Ok(running) => running.images.drop_image(image, force).await,
+                Err(reply) => reply,
+            }
+        })
+    }
+
+    fn pin(&self, image: &str, release: bool) -> Reply {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(reply) => return reply,
+        };
+        match selection::choose(image, &running.node.images()) {
+            Ok(chosen) => {
+                running.node.pin(chosen.id, !release);
+                Reply::Done
+            }
+            Err(undecided) => {
+                let (fact, hint) = undecided.words(image, "this node");
+                Reply::refused(fact, hint)
+            }
+        }
+    }
+
+    fn collect(&self) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => rubbish::collect(&running.node, &running.images).await,
                 Err(reply) => reply,
             }
         })

@@ -120,6 +120,8 @@ pub struct Driver {
     pub outdone: watch::Sender<Option<SocketAddr>>,
     /// Counts the tags that this node learned.
     pub tagged: watch::Sender<u64>,
+    /// Counts the images that were found to be rubbish that may go.
+    pub due: watch::Sender<u64>,
     /// Signatures of the images.
     pub proofs: Proofs,
     /// Misconduct on connections.
@@ -174,6 +176,7 @@ impl Driver {
             admissions,
             outdone: watch::Sender::new(None),
             tagged: watch::Sender::new(0),
+            due: watch::Sender::new(0),
             proofs: Proofs::default(),
             gate: Gate::new(Bounds::of_process(), Arc::clone(&misdeeds)),
             misdeeds,

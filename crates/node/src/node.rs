@@ -2,6 +2,7 @@
 
 mod following;
 mod holding;
+mod keeping;
 mod publishing;
 mod report;
 mod start_error;

@@ -200,6 +200,13 @@ pub struct ImageStatus {
     /// Other images that members have under one of its names.
     #[serde(default)]
     pub namesakes: Vec<NamesakeStatus>,
+    /// Who needs it here: `served`, `wished`, `pinned`, `open`, or `tag` and a name; empty if it is
+    /// rubbish.
+    #[serde(default)]
+    pub needed: String,
+    /// What becomes of it if it is rubbish.
+    #[serde(default)]
+    pub rubbish: Option<RubbishStatus>,
     /// Chunks that a reader of this node waits for because no live node can deliver them.
     pub waiting: Vec<WaitingChunk>,
 }
@@ -209,6 +216,19 @@ impl ImageStatus {
     pub fn has_name(&self, name: &str) -> bool {
         self.name == name || self.names.iter().any(|own| own == name)
     }
+}
+
+/// An image that nobody needs on this node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RubbishStatus {
+    /// Seconds for which nobody has needed it.
+    pub since_s: f64,
+    /// Why it stays: `grace`, `settling`, `minority` or `last-copy`; empty if it goes now.
+    pub stays: String,
+    /// Seconds of the grace that are left.
+    pub for_s: f64,
+    /// Bytes that others may need and that would be lost with it.
+    pub lost_bytes: u64,
 }
 
 /// Another image of the same name, as members say.

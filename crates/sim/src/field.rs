@@ -4,6 +4,7 @@
 //! to the last output. After each input the checkers look at its machine.
 
 mod admitting;
+mod collecting;
 mod joining;
 mod lanes;
 mod lending;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use vfield_core::config::Config;
 use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
+use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Output};
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
@@ -72,6 +74,8 @@ enum Event {
     Join(u32),
     /// A machine begins to read.
     Begin(u32, Box<Reads>),
+    /// A core says that an image may go.
+    Discard(u32, ImageId),
     /// A reader has its answer.
     GoOn(u32),
     /// A malicious machine strikes.
@@ -261,6 +265,12 @@ impl Field {
                 let Reads { image, order, depth } = *reads;
                 self.read_blocks(machine as usize, image, order, depth);
             }
+            Event::Discard(machine, image) => {
+                // Said again after a pause.
+                if self.machines[machine as usize].fault != Fault::Paused && self.machines[machine as usize].alive {
+                    self.discard(machine as usize, image);
+                }
+            }
             Event::GoOn(reader) => self.go_on(reader as usize),
             Event::Strike(machine) => self.strike(machine),
         }
@@ -313,7 +323,7 @@ impl Field {
         (self.machines.get(number)?.identity.node == node).then_some(number)
     }
 
-    fn image(&self, id: vfield_core::image::ImageId) -> usize {
+    fn image(&self, id: ImageId) -> usize {
         self.images.iter().position(|image| image.id == id).expect("a known image")
     }
 

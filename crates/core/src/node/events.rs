@@ -12,6 +12,7 @@ use crate::image::ImageId;
 use crate::inquiry::Purpose;
 use crate::membership::{Departed, Member, Rival};
 use crate::reach::Reach;
+use crate::rubbish::Uses;
 use crate::slice::{Groups, Slice};
 use crate::snapshot::Snapshot;
 use crate::speed::{LinkBounds, Speed, Transit};
@@ -156,6 +157,15 @@ pub enum Input {
     Admission(Shared<Admission>),
     /// The operator of this machine, or an earlier process of this node, has this tag.
     Tag(SignedTag),
+    /// How an image is used on this machine has changed.
+    Used {
+        /// The image that it is about.
+        image: ImageId,
+        /// All of its uses.
+        uses: Uses,
+    },
+    /// The images that nobody needs now are to go without the grace.
+    Collect,
     /// This node leaves an image; from now on the shell has nothing of it.
     Drop(ImageId),
     /// Somebody asks how well the stores hold this node's images: it checks them for a minute.
@@ -293,6 +303,9 @@ pub enum Notice {
     Coverage(ImageId, bool),
     /// The fill of this node's store is complete.
     Filled(ImageId),
+    /// Nobody needs this image, and nothing is lost with it: the shell is to take it away, unless a
+    /// reader has come. Said again while it is here.
+    Discard(ImageId),
     /// This tag counts from now on.
     Tagged(Shared<Known>),
     /// A tag was not taken up, and where it came from if not from this machine.

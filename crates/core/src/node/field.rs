@@ -51,6 +51,7 @@ impl Node {
                 self.membership.set_forming(true);
             }
             self.mapped = u64::MAX;
+            self.note_life(&member);
             self.out(Output::Notice(Notice::Up(member)));
         }
         let bereft = !effects.down.is_empty() && self.membership.live().is_empty();
@@ -62,6 +63,7 @@ impl Node {
                 self.peers.forget(node);
             }
             self.former.went(departed, self.now, self.membership.records().of(node));
+            self.note_death(departed);
             self.seek_soon();
             self.out(Output::Notice(Notice::Down(departed)));
         }

@@ -30,6 +30,11 @@ pub struct Former {
 }
 
 impl Former {
+    /// What it had when it went.
+    pub(super) fn records(&self) -> &[Record] {
+        &self.had
+    }
+
     /// True if it had a chunk when it went.
     fn had(&self, image: ImageId, ring: &Ring, chunk: Chunk) -> bool {
         self.had.iter().filter(|record| record.image() == image).any(|record| {

@@ -1,5 +1,6 @@
 //! One image on a node: its part of the map, the inventory, the fill.
 
+use super::collecting::Care;
 use super::own_way::OwnWay;
 use super::{Commitment, Node, Output, Timer, TimerKey};
 use crate::chunk::Chunk;
@@ -83,6 +84,9 @@ pub(super) struct Image {
     pub spot_check_timer: Option<TimerKey>,
     /// When a holder was last checked.
     pub spot_checked: Option<Time>,
+    /// Whether anybody needs it.
+    pub care: Care,
+    pub care_timer: Option<TimerKey>,
     /// The shell still looks at what an earlier process has left: see [`super::found`].
     pub surveying: bool,
 }
@@ -184,6 +188,8 @@ impl Node {
             verified: Verified::default(),
             spot_check_timer: None,
             spot_checked: None,
+            care: Care::default(),
+            care_timer: None,
             surveying: image.kept.is_some(),
         };
         self.images.insert(image.id, Box::new(entry));
@@ -206,8 +212,10 @@ impl Node {
     /// Announces this node's holding of an image.
     pub(super) fn announce(&mut self, id: ImageId) {
         let node = self.me().node;
-        let (leaving, nothing) = (!self.stays(), self.unreachable);
+        let nothing = self.unreachable;
+        let stays = self.stays();
         let Some(image) = self.images.get_mut(&id) else { return };
+        let leaving = !stays || image.care.gives_up();
         image.announce_set = false;
         let arc = if nothing { Arc::default() } else { image.fill.arc() };
         let filled = if arc.length == 0 { Filled::default() } else { image.fill.filled() };

@@ -35,7 +35,7 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         let arc = image.fill.arc();
-        if leaving || arc.length == 0 || arc.length == size {
+        if leaving || image.care.gives_up() || arc.length == 0 || arc.length == size {
             return;
         }
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
@@ -68,7 +68,10 @@ impl Node {
             return;
         }
         let stores = image.map.holdings().iter().map(|holding| &holding.node);
-        if image.surveying || stores.chain(image.map.origins()).any(|node| suspects.contains_key(node)) {
+        if image.care.gives_up()
+            || image.surveying
+            || stores.chain(image.map.origins()).any(|node| suspects.contains_key(node))
+        {
             // Within a second it is known which nodes are dead, and which chunks are here; a
             // suspicion moves no store. Members without any may be suspect all the time, since some
             // are made up.
@@ -124,29 +127,38 @@ impl Node {
         self.sole_by(|image, holding| image.verified.of(holding))
     }
 
+    /// The same of one image: as far as others were seen to hold it, or as if none was.
+    pub(super) fn sole_of(&self, image: &Image, verified: bool) -> u64 {
+        let seen = |image: &Image, holding: &Holding| match verified {
+            true => image.verified.of(holding),
+            false => Filled::default(),
+        };
+        self.sole_in(image, seen).unwrap_or(0)
+    }
+
     fn sole_by(&self, verify: impl Fn(&Image, &Holding) -> Filled + Copy) -> Vec<(ImageId, u64)> {
+        self.images.iter().filter_map(|(id, image)| Some((*id, self.sole_in(image, verify)?))).collect()
+    }
+
+    fn sole_in(&self, image: &Image, verify: impl Fn(&Image, &Holding) -> Filled + Copy) -> Option<u64> {
         let me = self.me().node;
         let suspects = self.membership.suspects();
-        let mut sole = Vec::new();
-        for (id, image) in &self.images {
-            let elsewhere = image.outside.hold_all(self.me().zone);
-            if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains_key(origin)) {
-                continue;
-            }
-            let kept = |chunk| {
-                let size = image.map.ring().size();
-                let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
-                image.map.homes(chunk).any(|home| counts(home) && verify(image, home).contains(chunk, size))
-            };
-            let chunks = if image.origin {
-                let coverage = Coverage::of(image.map.ring(), &self.holdings_elsewhere(image, verify));
-                let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
-                if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) }
-            } else {
-                image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64
-            };
-            sole.extend((chunks > 0).then_some((*id, chunks)));
+        let elsewhere = image.outside.hold_all(self.me().zone);
+        if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains_key(origin)) {
+            return None;
         }
-        sole
+        let kept = |chunk| {
+            let size = image.map.ring().size();
+            let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
+            image.map.homes(chunk).any(|home| counts(home) && verify(image, home).contains(chunk, size))
+        };
+        let chunks = if image.origin {
+            let coverage = Coverage::of(image.map.ring(), &self.holdings_elsewhere(image, verify));
+            let bare = (1.0 - coverage.share) * image.inventory.geometry().stored_max() as f64;
+            if coverage.multiplicity_min > 0 { 0 } else { (bare.ceil() as u64).max(1) }
+        } else {
+            image.inventory.iter_stored().filter(|chunk| !kept(*chunk)).count() as u64
+        };
+        (chunks > 0).then_some(chunks)
     }
 }

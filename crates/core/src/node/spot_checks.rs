@@ -73,9 +73,10 @@ impl Node {
         }
     }
 
-    /// What somebody wants to know, or this node itself.
-    fn wanted(&self) -> Wanted {
-        if self.leaving { Wanted { times: 1, waits: true, parts: true } } else { self.inquiries.wanted(self.now) }
+    /// What somebody wants to know of an image, or this node itself.
+    fn wanted(&self, id: ImageId) -> Wanted {
+        let goes = self.leaving || self.images.get(&id).is_some_and(|image| image.care.verifies());
+        if goes { Wanted { times: 1, waits: true, parts: true } } else { self.inquiries.wanted(self.now) }
     }
 
     /// The holdings that count, each as far as it is verified; this node's own needs no proof.
@@ -161,7 +162,7 @@ impl Node {
 
     /// Asks holders for chunks that they claim to hold, as far as that is wanted.
     pub(super) fn spot_check(&mut self, id: ImageId) {
-        let (wanted, now) = (self.wanted(), self.now);
+        let (wanted, now) = (self.wanted(id), self.now);
         let Some(image) = self.images.get_mut(&id) else { return };
         image.spot_check_timer = None;
         let (times, number) = (wanted.times.max(u64::from(image.origin)), image.number);

@@ -84,6 +84,7 @@ impl Node {
                     self.apply_outside(effects);
                 }
                 self.out(Output::Notice(Notice::Tagged(known)));
+                self.care_for_all();
             }
             // Others know less, or this node hears the same from all its partners.
             Err(Refused::Old { .. } | Refused::Busy) if teller.is_some() => {}

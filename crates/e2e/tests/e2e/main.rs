@@ -28,6 +28,7 @@ mod pacing;
 mod packed;
 mod reach;
 mod returning;
+mod rubbish;
 mod sandbox;
 mod signatures;
 mod slices;

@@ -17,19 +17,19 @@ use vfield_lab::process::run;
 use vfield_lab::{Daemon, Lab, LabError, wait_until};
 
 /// Stores of a few MB fill at once; a busy machine takes longer.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A field of an origin and a follower, and the operator's keys.
-struct Room {
-    lab: Lab,
+pub(crate) struct Room {
+    pub lab: Lab,
     public: PathBuf,
     secret: PathBuf,
-    origin: Daemon,
+    pub origin: Daemon,
 }
 
 impl Room {
     /// The origin serves `images`, made by `make` from their names.
-    fn of(hosts: usize, images: &[&str], make: impl Fn(&Path, u64) -> Result<(), Failed>) -> Result<Self, Failed> {
+    pub fn of(hosts: usize, images: &[&str], make: impl Fn(&Path, u64) -> Result<(), Failed>) -> Result<Self, Failed> {
         let (lab, vfield) = (Lab::loopback(hosts)?, vfield());
         let [public, secret] = new_key(&lab, "operator")?;
         let paths: Vec<PathBuf> = images.iter().map(|name| lab.dir().join(name)).collect();
@@ -39,12 +39,12 @@ impl Room {
         Ok(Self { lab, public, secret, origin })
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.lab.dir().join(name)
     }
 
     /// `vfield tag` or `vfield publish` of the operator, at the origin.
-    fn operator(&self, words: &[&str]) -> Result<String, LabError> {
+    pub fn operator(&self, words: &[&str]) -> Result<String, LabError> {
         self.with_key(&self.secret, words)
     }
 
@@ -52,26 +52,26 @@ impl Room {
         run(self.origin.ask_to(words).arg("--secret-key").arg(secret))
     }
 
-    fn publish(&self, image: &str) -> Result<String, LabError> {
+    pub fn publish(&self, image: &str) -> Result<String, LabError> {
         let file = self.file(image).display().to_string();
         self.operator(&["publish", &file, "--tag", "prod"])
     }
 
-    /// A node that follows the tag.
-    fn follower(&self, host: usize) -> Result<Daemon, LabError> {
+    /// A node that follows the tag, with a store of this size.
+    pub fn follower(&self, host: usize, store: &str) -> Result<Daemon, LabError> {
         let trust = self.public.display().to_string();
         let words = ["--follow", "prod", "--trust", &trust, "--join-boost", "9", "--retry", "forever"];
-        vfield().join(self.lab.host(host), self.origin.addr()).args(&words).store("all").mounted(true).spawn()
+        vfield().join(self.lab.host(host), self.origin.addr()).args(&words).store(store).mounted(true).spawn()
     }
 }
 
-fn image(path: &Path, seed: u64) -> Result<(), Failed> {
+pub(crate) fn image(path: &Path, seed: u64) -> Result<(), Failed> {
     random_file(path, 3 * MIB + 512 * seed, seed)?;
     Ok(())
 }
 
 /// Waits until the follower is ready with a serial.
-fn ready(node: &Daemon, serial: u64) -> Result<(), LabError> {
+pub(crate) fn ready(node: &Daemon, serial: u64) -> Result<(), LabError> {
     node.wait_status(&format!("serial {serial} is ready"), SOON, |status| {
         let following = &status["following"][0];
         following["serial"] == serial && following["state"] == "ready"
@@ -91,7 +91,7 @@ fn a_room_follows_a_tag_forward_and_back() -> Outcome {
     let room = Room::of(3, &["v1.img", "v2.img"], image)?;
     let (v1, v2) = (room.file("v1.img"), room.file("v2.img"));
     assert!(room.publish("v1.img")?.starts_with("tag prod: serial 1 names the image "));
-    let mut node = room.follower(1)?;
+    let mut node = room.follower(1, "all")?;
     node.wait_ready(SOON)?;
     ready(&node, 1)?;
     let link = node.mount().expect("it is mounted").join("prod");
@@ -113,7 +113,7 @@ fn a_room_follows_a_tag_forward_and_back() -> Outcome {
     assert_eq!(bytes, expected[MIB as usize..2 * MIB as usize], "an open file has become another version");
 
     // Another node comes, and finds the version of now.
-    let mut other = room.follower(2)?;
+    let mut other = room.follower(2, "all")?;
     other.wait_ready(SOON)?;
     ready(&other, 2)?;
     compare_file(room.lab.host(2), &other.mount().expect("it is mounted").join("prod"), &v2)?;
@@ -141,7 +141,7 @@ fn a_room_is_not_led_astray() -> Outcome {
     let [_, foreign] = new_key(&room.lab, "foreign")?;
     room.publish("v1.img")?;
     room.operator(&["tag", "set", "prod", "v1.img", "--serial", "7"])?;
-    let mut node = room.follower(1)?;
+    let mut node = room.follower(1, "all")?;
     node.wait_ready(SOON)?;
     ready(&node, 7)?;
     let link = node.mount().expect("it is mounted").join("prod");
@@ -179,7 +179,7 @@ fn a_room_is_not_led_astray() -> Outcome {
     let again = program.serve(room.lab.host(0), &[&files[0], &files[1]]).name("again").state(&room.file("again"));
     room.origin = again.ready()?;
     room.publish("v1.img")?;
-    let mut node = room.follower(1)?;
+    let mut node = room.follower(1, "all")?;
     node.says("serial 10", SOON)?;
     room.origin.wait_status("the later tag has come back", SOON, |status| status["tags"][0]["serial"] == 10)?;
     node.process_mut().kill();
@@ -221,7 +221,7 @@ fn a_follower_waits_for_its_tag() -> Outcome {
         return Ok(());
     }
     let room = Room::of(2, &["v1.img"], image)?;
-    let mut node = room.follower(1)?;
+    let mut node = room.follower(1, "all")?;
     node.says("tag prod: no member knows the tag", SOON)?;
     room.publish("v1.img")?;
     node.wait_ready(SOON)?;
@@ -284,7 +284,7 @@ fn a_mount_follows_under_its_readers() -> Outcome {
     }
     let room = Room::of(2, &["1.erofs", "2.erofs"], packed)?;
     room.publish("1.erofs")?;
-    let mut node = room.follower(1)?;
+    let mut node = room.follower(1, "all")?;
     node.wait_ready(SOON)?;
     ready(&node, 1)?;
     let dir = room.lab.dir().join("data");

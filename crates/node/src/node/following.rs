@@ -135,6 +135,7 @@ impl Node {
         let chosen = self.find_tagged(tag, image, &[]).await?;
         self.check_new(image, &chosen.here)?;
         self.join(chosen, self.config.store, &mut KeptStores::of_none(self.config.keeper.clone()))?;
+        self.came_by_tag(image);
         self.spawn(super::holding::report_fills(Arc::clone(&self.driver)));
         self.held(image)
     }
@@ -159,7 +160,11 @@ impl Node {
             loop {
                 let why = match self.begin(name, &held).await {
                     Ok(chosen) => {
-                        chosen.into_iter().try_for_each(|chosen| self.join(chosen, store, kept))?;
+                        for chosen in chosen {
+                            let id = chosen.known.id;
+                            self.join(chosen, store, kept)?;
+                            self.came_by_tag(id);
+                        }
                         break;
                     }
                     Err(why) => why,

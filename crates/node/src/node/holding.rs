@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::names::Names;
 use vfield_core::node::{ImageConfig, Node as Core};
+use vfield_core::rubbish::Uses;
 
 /// Interval of progress reports of a fill.
 const FILL_REPORTS: Duration = Duration::from_millis(250);
@@ -34,6 +35,7 @@ pub(super) struct Held {
     pub image: NodeImage,
     /// Most bytes that its store may take.
     committed_bytes: u64,
+    pub(super) uses: Uses,
     tasks: Vec<AbortHandle>,
 }
 
@@ -226,7 +228,7 @@ impl Node {
         let id = config.id;
         self.driver.add_image(Arc::clone(&image), config);
         let image = NodeImage { id, source: Arc::new(ImageReader::new(Arc::clone(&self.driver), image)) };
-        lock(&self.held).push(Held { image, committed_bytes, tasks: Vec::new() });
+        lock(&self.held).push(Held { image, committed_bytes, uses: Uses::default(), tasks: Vec::new() });
     }
 
     /// A task that is about an image, and is of no use without it.

@@ -1,5 +1,6 @@
 //! Turns the state of a node's parts into a [`Status`].
 
+use super::keeping;
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
@@ -8,12 +9,13 @@ use crate::status::{
     AdmissionStatus, FieldStatus, GoneStatus, IdentityStatus, ImageStatus, NamesakeStatus, NodeStatus, RiskStatus,
     SignatureStatus, Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
+use std::collections::BTreeMap;
 use std::time::Duration;
 use vfield_core::hex::hex;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Tally;
-use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, ZonesView};
+use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, Rubbish, ZonesView};
 use vfield_core::signing::Signatures as _;
 use vfield_trust::KeyRing;
 use vfield_trust::admission::Verified;
@@ -31,11 +33,14 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
+    let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().collect();
     let images: Vec<ImageStatus> = images
         .into_iter()
         .filter_map(|view| {
             let risk = view.at_risk.and_then(|(node, share)| Some(RiskStatus { addr: addr(node)?.to_string(), share }));
-            Some(ImageStatus { at_risk: risk, ..image(driver, &*driver.image(view.id)?, view, &claims) })
+            let local = driver.image(view.id)?;
+            let rubbish = rubbish.remove(&view.id).map(|rubbish| keeping::rubbish(&local, rubbish));
+            Some(ImageStatus { at_risk: risk, rubbish, ..image(driver, &local, view, &claims) })
         })
         .collect();
     let me = members.first().map(|me| me.identity);
@@ -130,6 +135,8 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),
         namesakes: namesakes::of(image, claims).into_iter().map(namesake).collect(),
+        needed: keeping::needed(driver, view.id),
+        rubbish: None,
         waiting: waiting.collect(),
     }
 }

@@ -191,6 +191,7 @@ impl Field {
     }
 
     fn noticed(&mut self, machine: usize, notice: Notice) {
+        let now = self.queue.now();
         match &notice {
             Notice::Up(member) => self.note(machine, "sees", [member.node.0, 0]),
             Notice::Down(departed) => self.gone(machine, departed.identity),
@@ -203,6 +204,7 @@ impl Field {
             Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),
             Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
+            Notice::Discard(image) => self.queue.push(now, Event::Discard(machine as u32, *image)),
             Notice::Tagged(known) => self.note(machine, "tagged", [known.tag.serial, u64::from(known.digest)]),
             Notice::TagRefused(..) => self.note(machine, "refuses a tag", [0; 2]),
             // Each machine of this world has a key of its own.

@@ -39,6 +39,7 @@ impl Field {
         self.readers.push(reader);
         let reader = self.readers.len() - 1;
         self.machines[machine].readers.push(reader as u32);
+        self.tell_uses(machine, image);
         self.go_on(reader);
         reader
     }
@@ -85,7 +86,8 @@ impl Field {
                 self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
             }
         }
-        if moved > 0 || reader.is_done() {
+        let is_done = reader.is_done();
+        if moved > 0 || is_done {
             reader.moved(moved, now);
         }
         for block in 0..reader.open.len() {
@@ -100,6 +102,9 @@ impl Field {
                 None => Input::Read { token, image: id, chunks: block.left.clone() },
             };
             self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
+        }
+        if is_done {
+            self.tell_uses(on, image);
         }
     }
 

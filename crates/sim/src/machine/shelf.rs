@@ -63,6 +63,8 @@ impl Set {
 pub struct Shelf {
     /// True if it is an origin of the image.
     pub origin: bool,
+    /// True if the machine has it for a tag only.
+    pub unwished: bool,
     /// Present chunks, transient ones too.
     pub held: Set,
     /// Chunks known to be zero.

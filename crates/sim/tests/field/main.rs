@@ -10,6 +10,7 @@ mod joining;
 mod leaving;
 mod placement;
 mod reading;
+mod rubbish;
 mod scattered;
 mod slices;
 mod stagger;
@@ -27,7 +28,7 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-fn secs(seconds: u64) -> Duration {
+const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
