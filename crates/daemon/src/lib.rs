@@ -67,6 +67,7 @@ use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
 use vfield_control::message::Reply;
 use vfield_control::server::Server;
+use vfield_core::tag::TagName;
 use vfield_node::Node;
 use vfield_node::config::NodeConfig;
 use vfield_node::node::{Leaving, Publication, StartError};
@@ -181,7 +182,7 @@ async fn live(
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let attached = attach(&plan.exports, prepared, &node, &estate, plan.allow_rollback, console).await;
+            let attached = attach(&plan.exports, prepared, &node, &follow, &estate, plan.allow_rollback, console).await;
             let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
             let ((exports, overlays), given_up) = match attached {
                 Ok(attached) => attached,
@@ -274,12 +275,13 @@ async fn attach(
     places: &Places,
     prepared: Option<Prepared>,
     node: &Node,
+    follow: &[TagName],
     estate: &Arc<Estate>,
     allow_rollback: bool,
     console: &Console,
 ) -> Result<(Exports, Arc<Overlays>), Failure> {
     rollback::check(&node.status().images, allow_rollback)?;
-    let access = exports::access::resolve(places, &node.images(), console)?;
+    let access = exports::access::resolve(places, &node.images(), follow, console)?;
     let overlays = lay(prepared, node).await?;
     let exports = Exports::start(places, access, overlays.sources(node.images()), estate, console).await?;
     overlays.attached_as(exports.devices());

@@ -117,6 +117,16 @@ async fn clients_see_what_their_network_may() -> Test {
     assert_eq!((first.trim(), last.trim()), ("8192", "512"));
     assert!(!output("nbdinfo", &["--size", &serving.address().uri("near")]).await.status.success());
     serving.shutdown().await;
+    // A rule of a further name speaks of the source to which that leads now.
+    let led = bind(&["prod=127.0.0.0/8"])?.start();
+    for (to, size) in [("near", "4096"), ("far", "8192")] {
+        led.lead("prod", to);
+        let list = run("nbdinfo", &["--list", &led.address().uri("")]).await;
+        let seen = ["prod", "near", "far", "all"].map(|name| list.contains(&format!("export=\"{name}\"")));
+        assert_eq!(seen, [true, to == "near", to == "far", false], "{list}");
+        assert_eq!(run("nbdinfo", &["--size", &led.address().uri("prod")]).await.trim(), size);
+    }
+    led.shutdown().await;
     let nobody = bind(&["10.0.0.0/8"])?.start();
     assert!(!output("nbdinfo", &[&nobody.address().uri("")]).await.status.success());
     nobody.shutdown().await;

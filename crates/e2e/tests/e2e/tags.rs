@@ -59,9 +59,19 @@ impl Room {
 
     /// A node that follows the tag, with a store of this size.
     pub fn follower(&self, host: usize, store: &str) -> Result<Daemon, LabError> {
+        self.follower_with(host, store, &[])
+    }
+
+    fn follower_with(&self, host: usize, store: &str, more: &[&str]) -> Result<Daemon, LabError> {
         let trust = self.public.display().to_string();
         let words = ["--follow", "prod", "--trust", &trust, "--join-boost", "9", "--retry", "forever"];
-        vfield().join(self.lab.host(host), self.origin.addr()).args(&words).store(store).mounted(true).spawn()
+        vfield()
+            .join(self.lab.host(host), self.origin.addr())
+            .args(&words)
+            .args(more)
+            .store(store)
+            .mounted(true)
+            .spawn()
     }
 }
 
@@ -128,6 +138,34 @@ fn a_room_follows_a_tag_forward_and_back() -> Outcome {
     assert_eq!(received(&node)?, before, "going back moved bytes");
     let said = run(&mut node.ask_to(&["tag", "ls"]))?;
     assert!(said.contains("prod") && said.contains("ready"), "{said}");
+    Ok(())
+}
+
+/// A rule of a tag admits clients to the version that the tag names when they connect.
+#[test]
+fn a_rule_of_a_tag_moves_with_it() -> Outcome {
+    if !have(&[Need::Tool("minisign"), Need::Tool("nbdcopy")]) || !fuse_works() {
+        return Ok(());
+    }
+    let room = Room::of(2, &["v1.img", "v2.img"], image)?;
+    room.publish("v1.img")?;
+    let tcp = format!("tcp:{}:0", room.lab.host(1).addr().ip());
+    let mut node = room.follower_with(1, "all", &["--nbd", &tcp, "--nbd-allow", "prod=127.0.0.0/8"])?;
+    node.wait_ready(SOON)?;
+    ready(&node, 1)?;
+    let status = node.status()?;
+    let addresses = status["exports"].as_array().into_iter().flatten().filter_map(|export| export["address"].as_str());
+    let uri = addresses.into_iter().find(|address| address.starts_with("nbd://")).expect("a URI").to_owned();
+    let uri = |name: &str| format!("{}/{name}", uri.trim_end_matches('/'));
+    compare_nbd(room.lab.host(1), &uri("prod"), &room.file("v1.img"))?;
+    let link = std::fs::read_link(node.mount().expect("it is mounted").join("prod"))?;
+    room.publish("v2.img")?;
+    ready(&node, 2)?;
+    compare_nbd(room.lab.host(1), &uri("prod"), &room.file("v2.img"))?;
+    let before = uri(&link.to_string_lossy());
+    assert!(compare_nbd(room.lab.host(1), &before, &room.file("v1.img")).is_err(), "no rule names it any more");
+    let log = node.process_mut().log();
+    assert!(!log.contains("is closed to TCP clients"), "{log}");
     Ok(())
 }
 

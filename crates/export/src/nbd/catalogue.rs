@@ -101,18 +101,26 @@ impl Catalogue {
         leads.insert(name.to_owned(), to.to_owned());
     }
 
-    /// The sources that are `allowed`. Those to which further names lead come first, so that the
-    /// default export moves with them.
-    pub(super) fn choice(&self, allowed: impl Fn(&dyn BlockSource) -> bool) -> Choice {
+    /// The sources that are `allowed` by their names, or by further names that lead to them now.
+    /// Sources of further names come first, so that the default export moves with them.
+    pub(super) fn choice(&self, allowed: impl Fn(&[&str]) -> bool) -> Choice {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (mut offers, mut entries) = (Vec::new(), Vec::new());
         let mut add = |entry: &Arc<Entry>, name: &str| {
             offers.push(offer(&*entry.source, name));
             entries.push(Arc::clone(entry));
         };
-        let allowed = || all.entries.iter().filter(|entry| allowed(&*entry.source));
         let is_taken = |name: &str| all.entries.iter().any(|entry| entry.source.names().contains(&name));
-        for (name, to) in all.leads.iter().filter(|(name, _)| !is_taken(name)) {
+        let leads = || all.leads.iter().filter(|(name, _)| !is_taken(name));
+        let is_allowed = |entry: &&Arc<Entry>| {
+            let mut names = entry.source.names();
+            let led = leads().filter(|(_, to)| names.contains(&to.as_str())).map(|(name, _)| name.as_str());
+            let led: Vec<&str> = led.collect();
+            names.extend(led);
+            allowed(&names)
+        };
+        let allowed = || all.entries.iter().filter(is_allowed);
+        for (name, to) in leads() {
             let entry = allowed().find(|entry| entry.source.names().contains(&to.as_str()));
             entry.into_iter().for_each(|entry| add(entry, name));
         }

@@ -70,7 +70,7 @@ impl Shared {
         let Some(peer) = socket.peer().filter(|_| !self.access.is_empty()).transpose()? else {
             return Ok(self.catalogue.choice(|_| true));
         };
-        let choice = self.catalogue.choice(|source| access::allows(&self.access, &source.names(), peer));
+        let choice = self.catalogue.choice(|names| access::allows(&self.access, names, peer));
         if choice.offers.is_empty() {
             self.refusals.log(peer);
         }
