@@ -12,6 +12,7 @@ mod inventory;
 mod load;
 mod quiet;
 mod reads;
+mod rubbish;
 mod views;
 
 use crate::field::Field;
@@ -52,12 +53,13 @@ type Check = fn(&Field) -> Result<(), (usize, String)>;
 
 /// The first defect that remains although all faults are mended; `None` if there is none.
 pub fn converged(field: &Field) -> Option<Violation> {
-    let all: [(&'static str, Check); 5] = [
+    let all: [(&'static str, Check); 6] = [
         ("views", views::check),
         ("reads-end", reads::check),
         ("coverage", coverage::check),
         ("covered", covered::check),
         ("quiet", quiet::check),
+        ("rubbish", rubbish::check),
     ];
     all.into_iter()
         .find_map(|(checker, check)| check(field).err().map(|(machine, what)| violation(field, checker, machine, what)))
@@ -118,6 +120,11 @@ impl Checks {
             && field.machines[way[1]].is_honest()
             && field.machines[way[0]].is_origin(image)
             && copies::is_elsewhere(field, way, image, chunk)
+    }
+
+    /// Looks at a machine that is about to give an image up.
+    pub(crate) fn before_discard(field: &Field, machine: usize, image: usize) -> Result<(), Violation> {
+        rubbish::check_loss(field, machine, image).map_err(|what| violation(field, "rubbish", machine, what))
     }
 
     /// Checks a notice of a core.

@@ -13,6 +13,9 @@ use crate::reader::Order;
 use std::fmt;
 use std::time::Duration;
 use vfield_core::node::Input;
+use vfield_core::signing::Simulated;
+use vfield_core::tag::{Tag, Version};
+use vfield_core::tags::SIGNER_LENGTH;
 
 /// The number of the image's next version.
 const NEXT: usize = 1;
@@ -61,6 +64,9 @@ pub enum Fault {
     /// The machine takes part in the next version of the image too, with a store of the same size
     /// and the same reads; the origin has its file.
     Update(usize),
+    /// The operator moves the tag at this machine: its serial, the image that it names, and the
+    /// versions that it keeps.
+    Tag(usize, u64, usize, u8),
     /// This percentage of datagrams is lost.
     Loss(u64),
     /// The process at a place turns malicious, until it ends.
@@ -107,6 +113,9 @@ fn at(field: &Field, place: usize) -> usize {
 impl Fault {
     /// Brings it about.
     pub fn strike(&self, field: &mut Field, habits: &Habits) {
+        if !matches!(self, Self::Tag(..) | Self::Update(_)) {
+            field.troubled = Some(field.now());
+        }
         match self {
             Self::Crash(place) => {
                 let machine = at(field, *place);
@@ -158,6 +167,7 @@ impl Fault {
                 }
             }
             Self::Update(place) => update(field, *place, habits),
+            Self::Tag(place, serial, image, keep) => tag(field, *place, *serial, *image, *keep),
             Self::Loss(percent) => field.links.loss_percent = *percent,
             Self::Turn(place, plan) => {
                 let machine = at(field, *place);
@@ -180,6 +190,19 @@ fn update(field: &mut Field, place: usize, habits: &Habits) {
     if let Some(Reads { order, depth, .. }) = habits.reads().filter(|_| place > 0) {
         field.read_blocks(machine, NEXT, order, depth);
     }
+}
+
+fn tag(field: &mut Field, place: usize, serial: u64, image: usize, keep: u8) {
+    // The operator goes to the next machine that runs.
+    let places = field.machines.iter().map(|host| host.place as usize).max().unwrap_or(0) + 1;
+    let mut machines = (0..places).filter_map(|step| field.at_place(((place + step) % places) as u32));
+    let runs = |machine: &usize| field.machines[*machine].is_well() && field.machines[*machine].is_honest();
+    let Some(machine) = machines.find(runs) else { return };
+    let other = Version { serial: serial - 1, image: field.images[1 - image].id };
+    let before = if serial > 1 && keep > 1 { vec![other] } else { Vec::new() };
+    let first = Tag::first("prod".parse().expect("a name"), field.images[image].id);
+    let text = Tag { serial, keep, before, ..first }.to_string();
+    field.input(machine, Input::Tag(Simulated::sign_tag(&"a".repeat(SIGNER_LENGTH), &text)));
 }
 
 fn ail(field: &mut Field, place: usize, illness: Illness) {

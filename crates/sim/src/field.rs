@@ -5,6 +5,7 @@
 
 mod admitting;
 mod collecting;
+mod following;
 mod joining;
 mod lanes;
 mod lending;
@@ -18,6 +19,7 @@ mod troubles;
 
 pub use joining::{Arrival, Reads};
 
+pub use self::following::Followers;
 use crate::checks::{Checks, Violation};
 use crate::clock::Queue;
 use crate::dice::Dice;
@@ -74,6 +76,8 @@ enum Event {
     Join(u32),
     /// A machine begins to read.
     Begin(u32, Box<Reads>),
+    /// A core has taken up a tag.
+    Follow(u32),
     /// A core says that an image may go.
     Discard(u32, ImageId),
     /// A reader has its answer.
@@ -129,6 +133,10 @@ pub struct Field {
     pub keeps_times: bool,
     /// Groups that each read takes of the first chunk of a block; `None` for whole blocks.
     pub groups: Option<u16>,
+    /// How machines follow the field's tag, if they do.
+    pub followers: Option<Followers>,
+    /// When a machine died or failed last, or a wall was built or torn down.
+    pub troubled: Option<Time>,
     /// Notes about explained machines.
     pub explain: Explain,
     /// Number of events so far.
@@ -178,6 +186,8 @@ impl Field {
             keeps_notices: true,
             keeps_times: false,
             groups: None,
+            followers: None,
+            troubled: None,
             explain: Explain::default(),
             events: 0,
             queue: Queue::new(Time::after_start(Duration::from_secs(1))),
@@ -232,6 +242,9 @@ impl Field {
             let core = &mut self.machines[machine].node;
             core.handle(now, input);
             self.settle(machine);
+            if self.followers.is_some() {
+                self.note_needs(machine);
+            }
         }
     }
 
@@ -265,6 +278,7 @@ impl Field {
                 let Reads { image, order, depth } = *reads;
                 self.read_blocks(machine as usize, image, order, depth);
             }
+            Event::Follow(machine) => self.follow(machine as usize),
             Event::Discard(machine, image) => {
                 // Said again after a pause.
                 if self.machines[machine as usize].fault != Fault::Paused && self.machines[machine as usize].alive {

@@ -114,6 +114,7 @@ fn prepare(chaos: &Chaos) -> Field {
     field.links = chaos.links.clone();
     field.groups = chaos.groups;
     field.config = chaos.config.clone();
+    field.followers = chaos.followers.clone();
     field.strict = false;
     field.keeps_notices = false;
     field.events_max = EVENTS_MAX;

@@ -29,7 +29,9 @@ fn check_image(field: &Field, number: usize) -> Result<(), (usize, String)> {
     for machine in there {
         zones.entry(field.machines[machine].zone).or_default().push(machine);
     }
-    for machines in zones.values() {
+    // Stores of rubbish are on their way out.
+    let is_rubbish = |machine: &usize| field.machines[*machine].node.rubbish().iter().any(|(id, _)| *id == image.id);
+    for machines in zones.values().filter(|machines| !machines.iter().any(is_rubbish)) {
         let serves = |machine: usize| {
             let malice = field.machines[machine].malice.as_ref();
             malice.is_none_or(|malice| !malice.plan.attack.claims() && !malice.plan.attack.hides())

@@ -1,6 +1,7 @@
 //! Images that nobody needs: a machine's shell tells its core who reads, and takes images away.
 
 use super::{Event, Field};
+use crate::checks;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
 use vfield_core::rubbish::Uses;
@@ -29,6 +30,18 @@ impl Field {
         }
     }
 
+    /// Notes since when a core has needed each of its images.
+    pub(super) fn note_needs(&mut self, machine: usize) {
+        let now = self.queue.now();
+        for image in 0..self.images.len() {
+            let (id, host) = (self.images[image].id, &mut self.machines[machine]);
+            let needed = host.node.need_for(id).is_some();
+            if let Some(shelf) = host.shelf_mut(image) {
+                shelf.needed_since = if needed { shelf.needed_since.or(Some(now)) } else { None };
+            }
+        }
+    }
+
     /// The shell takes an image away, unless a reader has come.
     pub(super) fn discard(&mut self, machine: usize, id: ImageId) {
         let image = self.image(id);
@@ -37,7 +50,12 @@ impl Field {
         }
         if self.machines[machine].node.may_discard(id) {
             self.note(machine, "discards", [image as u64, 0]);
+            if let Err(violation) = checks::Checks::before_discard(self, machine, image) {
+                self.found(violation);
+            }
             self.machines[machine].shelves[image] = None;
+            // Their answers come to nothing, also if the machine joins the image again.
+            self.machines[machine].flights.cancel_image(image as u16);
             self.input(machine, Input::Drop(id));
         }
     }

@@ -179,6 +179,7 @@ impl Field {
         if let Some(Reads { image, order, depth }) = arrival.reads {
             self.read_blocks(machine, image, order, depth);
         }
+        self.tagged(machine);
     }
 
     /// Machines that run and have not joined yet.

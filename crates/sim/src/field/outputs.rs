@@ -205,7 +205,10 @@ impl Field {
             Notice::Coverage(_, complete) => self.note(machine, "covered", [u64::from(*complete), 0]),
             Notice::Filled(_) => self.note(machine, "filled", [0; 2]),
             Notice::Discard(image) => self.queue.push(now, Event::Discard(machine as u32, *image)),
-            Notice::Tagged(known) => self.note(machine, "tagged", [known.tag.serial, u64::from(known.digest)]),
+            Notice::Tagged(known) => {
+                self.note(machine, "tagged", [known.tag.serial, u64::from(known.digest)]);
+                self.tagged(machine);
+            }
             Notice::TagRefused(..) => self.note(machine, "refuses a tag", [0; 2]),
             // Each machine of this world has a key of its own.
             Notice::Rival(_) => {}

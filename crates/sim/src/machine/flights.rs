@@ -61,6 +61,14 @@ impl Flights {
         self.0.remove(request.0)
     }
 
+    /// The core wants nothing of an image any more.
+    pub fn cancel_image(&mut self, image: u16) {
+        let of_image = self.0.iter().filter(|(_, flight)| flight.image == image);
+        for request in of_image.map(|(request, _)| request).collect::<Vec<_>>() {
+            self.0.get_mut(request).expect("it is in flight").cancelled = true;
+        }
+    }
+
     /// Removes all requests without any notice.
     pub fn clear(&mut self) {
         self.0.clear();

@@ -65,6 +65,8 @@ pub struct Shelf {
     pub origin: bool,
     /// True if the machine has it for a tag only.
     pub unwished: bool,
+    /// Since when the machine's core has known that somebody needs it there.
+    pub needed_since: Option<Time>,
     /// Present chunks, transient ones too.
     pub held: Set,
     /// Chunks known to be zero.

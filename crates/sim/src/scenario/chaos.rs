@@ -2,6 +2,7 @@
 
 use crate::dice::Dice;
 use crate::faults::{Fault, Habits, Planned};
+use crate::field::Followers;
 use crate::malicious::{Attack, Plan};
 use crate::network::{Discipline, Links};
 use crate::original::Original;
@@ -70,6 +71,8 @@ pub struct Chaos {
     pub image: Original,
     /// Its next version, if there is one.
     pub next: Option<Original>,
+    /// How the machines follow a tag, if there is one.
+    pub followers: Option<Followers>,
     /// When each place besides the origin's is switched on.
     pub starts: Vec<Duration>,
     /// Stores and reads of the machines.
@@ -113,6 +116,7 @@ impl Chaos {
         let mut dice = Dice::new(seed ^ 0xBAD_5EED);
         turns(&mut dice, chaos.starts.len(), malicious, &mut chaos.faults);
         chaos.next = update(&mut Dice::new(seed ^ 0x0E_2510), &chaos.image, chaos.starts.len(), &mut chaos.faults);
+        tags(&mut Dice::new(seed ^ 0x7A6_0058), &mut chaos);
         chaos.faults.sort_by_key(|planned| planned.at);
         chaos.groups = short_reads(&mut Dice::new(seed ^ 0x0051_1CE5));
         chaos.links.own = unequal(&mut Dice::new(seed ^ 0x0DD_11E5), chaos.starts.len(), chaos.links.rate);
@@ -158,8 +162,8 @@ impl Chaos {
         let habits = Habits { stores, order, depth };
         let last = faults.last().map_or(Duration::ZERO, |planned| planned.at);
         let heals_at = last.max(Duration::from_millis(FAULTS_FOR)) + Duration::from_millis(500);
-        let (malicious, groups, next) = (Malicious::None, None, None);
-        Self { seed, malicious, image, next, starts, habits, groups, links, config, faults, heals_at }
+        let (malicious, groups, next, followers) = (Malicious::None, None, None, None);
+        Self { seed, malicious, image, next, followers, starts, habits, groups, links, config, faults, heals_at }
     }
 
     /// The plan in words.
@@ -168,7 +172,7 @@ impl Chaos {
         let field = format!(
             "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
              read-ahead {}, boost {}, \
-             {} reads of {:?} at a time, groups of each {:?}, starts {:?}",
+             {} reads of {:?} at a time, groups of each {:?}, starts {:?}{}",
             self.starts.len(),
             links.zone_size,
             self.image.chunks(),
@@ -188,6 +192,7 @@ impl Chaos {
             self.habits.depth,
             self.groups,
             self.starts,
+            self.followers.as_ref().map_or_else(String::new, |_| format!(", a tag, grace {:?}", config.rubbish_grace)),
         );
         Drawn { seed: self.seed, field, faults: self.faults.iter().map(ToString::to_string).collect() }
     }
@@ -238,6 +243,34 @@ fn update(dice: &mut Dice, image: &Original, nodes: usize, faults: &mut Vec<Plan
         add(dice.among(published..FAULTS_FOR), place);
     }
     Some(next)
+}
+
+/// A tag that moves from version to version and back, in most seeds with two versions.
+fn tags(dice: &mut Dice, chaos: &mut Chaos) {
+    let is_published = |planned: &&Planned| planned.fault == Fault::Update(0);
+    let Some(published) = chaos.faults.iter().find(is_published).map(|planned| planned.at) else { return };
+    if !dice.percent(80) {
+        return;
+    }
+    let places = chaos.starts.len() as u64 + 1;
+    let mut moves: Vec<u64> = (0..dice.among(1..6)).map(|_| dice.among(0..FAULTS_FOR)).collect();
+    moves.sort_unstable();
+    for (serial, ms) in (1..).zip(moves) {
+        let (at, place) = (Duration::from_millis(ms), dice.among(0..places) as usize);
+        // Nobody can have a version before it is published.
+        let image = if at > published { dice.among(0..2) as usize } else { 0 };
+        let keep = dice.one_of(&[1, 1, 2]);
+        chaos.faults.push(Planned { at, fault: Fault::Tag(place, serial, image, keep) });
+    }
+    if dice.percent(60) {
+        // Machines depend on each other then.
+        let at = Duration::from_millis(dice.among(0..FAULTS_FOR)).max(published);
+        chaos.faults.push(Planned { at, fault: Fault::Leave(0) });
+    }
+    chaos.config.rubbish_grace = Duration::from_millis(dice.one_of(&[0, 500, 2_000, 8_000, 15_000]));
+    let wishes = (1..places as u32).filter(|_| dice.percent(25)).collect();
+    let Habits { stores, order, depth } = chaos.habits.clone();
+    chaos.followers = Some(Followers { wishes, stores, order, depth });
 }
 
 fn image(dice: &mut Dice) -> Original {
