@@ -21,6 +21,7 @@ mod liars;
 mod limits;
 mod local;
 mod loss;
+mod moves;
 mod names;
 mod netboot;
 mod overlay;

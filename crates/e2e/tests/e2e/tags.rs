@@ -30,7 +30,12 @@ pub(crate) struct Room {
 impl Room {
     /// The origin serves `images`, made by `make` from their names.
     pub fn of(hosts: usize, images: &[&str], make: impl Fn(&Path, u64) -> Result<(), Failed>) -> Result<Self, Failed> {
-        let (lab, vfield) = (Lab::loopback(hosts)?, vfield());
+        Self::in_lab(Lab::loopback(hosts)?, images, make)
+    }
+
+    /// The same on the hosts of a lab; the first is the origin's.
+    pub fn in_lab(lab: Lab, images: &[&str], make: impl Fn(&Path, u64) -> Result<(), Failed>) -> Result<Self, Failed> {
+        let vfield = vfield();
         let [public, secret] = new_key(&lab, "operator")?;
         let paths: Vec<PathBuf> = images.iter().map(|name| lab.dir().join(name)).collect();
         (1..).zip(&paths).try_for_each(|(seed, path)| make(path, seed))?;
