@@ -175,6 +175,7 @@ mod tests {
             arc,
             filled: Filled { from, count },
             leaving: false,
+            suspect: false,
         }
     }
 

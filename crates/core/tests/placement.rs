@@ -14,7 +14,15 @@ fn places(arc: Arc, size: u64) -> BTreeSet<u64> {
 }
 
 fn holding(node: u64, arc: Arc, filled: Filled) -> Holding {
-    Holding { node: NodeId(node), class: Class::default(), arrival: Arrival(node), arc, filled, leaving: false }
+    Holding {
+        node: NodeId(node),
+        class: Class::default(),
+        arrival: Arrival(node),
+        arc,
+        filled,
+        leaving: false,
+        suspect: false,
+    }
 }
 
 fn full(node: u64, arc: Arc, size: u64) -> Holding {

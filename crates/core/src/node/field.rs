@@ -298,7 +298,8 @@ impl Node {
             arrival: arrival(r.node),
             arc: r.arc,
             filled: r.filled,
-            leaving: r.leaving || suspects.contains_key(&r.node),
+            leaving: r.leaving,
+            suspect: suspects.contains_key(&r.node),
         };
         // A member that does not count and has nothing is not asked either.
         let takes_part = |r: &Record| r.node == me || !r.offers_nothing();

@@ -8,6 +8,7 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::coverage::{Coverage, Layers};
 use crate::placement::{Arc, Filled, Holding};
+use crate::time::Time;
 
 /// The gain of a move, in sixteenths of the gain of staying. It is a little more while the store is
 /// empty. It is half more once the store is full, since a move then costs the field a whole store's
@@ -24,12 +25,15 @@ pub(super) struct Repair {
     line: Vec<(NodeId, Arc, bool)>,
     /// When it is this node's turn.
     turn: TimerKey,
+    /// When it is at the latest, however often the order changes meanwhile.
+    latest: Time,
 }
 
 impl Node {
     /// Schedules the consideration of a move. Nodes whose place is worth least go first, one step
     /// apart, so that each sees the moves before its own. When arcs change, the order is computed
-    /// anew.
+    /// anew. A member may change its arc as often as it likes, so each node has its turn within two
+    /// rounds. Suspects have a place in the order: any member may call others suspect.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
         let (me, leaving) = (self.me().node, !self.stays());
         let Some(image) = self.images.get_mut(&id) else { return };
@@ -39,6 +43,7 @@ impl Node {
             return;
         }
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
+        let round = REPAIR_STEP * staying.len() as u32;
         // Without an origin a move must lose nothing. Which nodes may move changes with each full
         // store.
         let matters = image.map.origins().is_empty() && !image.claimed_whole;
@@ -52,11 +57,13 @@ impl Node {
         let rank = staying.iter().filter(|h| (layers.gain(h.arc), h.node) < mine).count();
         let after = REPAIR_STEP * (rank as u32 + 1);
         let before = image.repair.take();
+        let waits = before.as_ref().filter(|repair| repair.turn.0 > self.now);
+        let latest = waits.map_or(self.now + round + after, |repair| repair.latest);
         let timer = Timer::Repair(image.number);
         self.cancel(before.map(|repair| repair.turn));
-        let turn = self.set(after, timer);
+        let turn = self.set(after.min(latest - self.now), timer);
         let Some(image) = self.images.get_mut(&id) else { return };
-        image.repair = Some(Repair { line, turn });
+        image.repair = Some(Repair { line, turn, latest });
     }
 
     /// Moves this node's arc if that does the field enough good.
@@ -67,19 +74,16 @@ impl Node {
         if image.repair.as_ref().is_none_or(|repair| repair.turn.0 > self.now) {
             return;
         }
-        let stores = image.map.holdings().iter().map(|holding| &holding.node);
-        if image.care.gives_up()
-            || image.surveying
-            || stores.chain(image.map.origins()).any(|node| suspects.contains_key(node))
-        {
-            // Within a second it is known which nodes are dead, and which chunks are here; a
-            // suspicion moves no store. Members without any may be suspect all the time, since some
-            // are made up.
+        if image.care.gives_up() || image.surveying {
+            // Within a second it is known which chunks are here.
             image.repair = None;
             return;
         }
         let arc = image.fill.arc();
-        let last = image.map.origins().is_empty();
+        // A suspicion moves no store, since the arcs of suspects count. Nor does it keep stores
+        // from moving, since any member may raise one at any time. But suspects are no holders of
+        // what this node gives up.
+        let last = image.map.origins().iter().all(|origin| suspects.contains_key(origin));
         let better = if last {
             image.map.least_covered_keeping(arc, me, dice)
         } else {
@@ -149,7 +153,7 @@ impl Node {
         }
         let kept = |chunk| {
             let size = image.map.ring().size();
-            let counts = |home: &Holding| home.node != me && !home.leaving && self.counts(home.node);
+            let counts = |home: &Holding| home.node != me && home.is_sure() && self.counts(home.node);
             image.map.homes(chunk).any(|home| counts(home) && verify(image, home).contains(chunk, size))
         };
         let chunks = if image.origin {

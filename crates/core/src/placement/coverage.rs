@@ -312,6 +312,7 @@ mod tests {
             arc: Arc { start: arc.0, length: arc.1 },
             filled: Filled { from: filled.0, count: filled.1 },
             leaving: false,
+            suspect: false,
         }
     }
 

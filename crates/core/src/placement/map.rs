@@ -24,12 +24,19 @@ pub struct Holding {
     pub filled: Filled,
     /// True while it is about to leave: it still serves, but does not count as a holder.
     pub leaving: bool,
+    /// True while it may be dead: it may be asked, but does not count as a holder.
+    pub suspect: bool,
 }
 
 impl Holding {
     /// The node's place in the chain.
     pub const fn place(&self) -> Place {
         Place { class: self.class, arrival: self.arrival, node: self.node }
+    }
+
+    /// True if others may count on it now.
+    pub const fn is_sure(&self) -> bool {
+        !self.leaving && !self.suspect
     }
 }
 
@@ -159,7 +166,7 @@ impl Map {
 
     /// The holdings that count and are there to stay.
     pub fn staying(&self, counts: impl Fn(NodeId) -> bool) -> Vec<Holding> {
-        self.holdings.iter().filter(|h| !h.leaving && counts(h.node)).copied().collect()
+        self.holdings.iter().filter(|h| h.is_sure() && counts(h.node)).copied().collect()
     }
 
     /// The arc of `length` places with the greatest gain: where the ring is covered least, counting
@@ -180,7 +187,7 @@ impl Map {
     /// they would be lost.
     pub fn keeps(&self, from: Arc, to: Arc, me: NodeId) -> bool {
         let size = self.ring.size();
-        let sure = self.holdings.iter().filter(|h| h.node != me && !h.leaving && h.filled.count == size);
+        let sure = self.holdings.iter().filter(|h| h.node != me && h.is_sure() && h.filled.count == size);
         let with: Vec<Arc> = sure.map(|h| h.arc).chain([to]).collect();
         Layers::of(&with, size).bare(from) == 0
     }
@@ -240,7 +247,7 @@ impl Map {
     /// The node with which most places would be lost, and their number, if all arcs are filled and
     /// there is no origin.
     pub fn worst_loss(&self) -> Option<(NodeId, u64)> {
-        let (size, staying) = (self.ring.size(), || self.holdings.iter().filter(|h| !h.leaving));
+        let (size, staying) = (self.ring.size(), || self.holdings.iter().filter(|h| h.is_sure()));
         // If each place is held twice there is no loss: large fields soon get there, and this check
         // is cheaper.
         if Layers::of(&staying().map(|h| h.arc).collect::<Vec<_>>(), size).least() >= 2 {

@@ -97,6 +97,7 @@ impl Room {
             arc: Arc { start: 0, length },
             filled: Filled { from: 0, count: filled },
             leaving: false,
+            suspect: false,
         }
     }
 

@@ -1,0 +1,133 @@
+//! Repair beside a member that makes news all the time: stores move to bare places all the same.
+
+mod one_origin;
+mod signed;
+
+use one_origin::{IMAGE, ME, ORIGIN, identity, origin_says};
+use signed::{alive, keys, signed};
+use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
+use vfield_core::config::Config;
+use vfield_core::identity::NodeId;
+use vfield_core::image::{Geometry, Header};
+use vfield_core::membership::{Member, State};
+use vfield_core::node::{Commitment, ImageConfig, Input, Node, Output};
+use vfield_core::placement::{Arc, Filled};
+use vfield_core::record::{Record, Subject};
+use vfield_core::signing::Signature;
+use vfield_core::snapshot::Snapshot;
+use vfield_core::time::Time;
+
+const DATA: u64 = 100;
+/// It holds the same as this node.
+const TWIN: NodeId = NodeId(3);
+/// It makes news all the time. Its place is worth least, so it is the first to move, and stays.
+const RESTLESS: NodeId = NodeId(4);
+const OTHERS: [NodeId; 3] = [ORIGIN, TWIN, RESTLESS];
+
+fn header() -> Header {
+    Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header")
+}
+
+fn store(node: NodeId, version: u64, arc: Arc) -> Record {
+    signed(Record {
+        node,
+        version,
+        progress: 0,
+        subject: Subject { image: IMAGE, names: "image".into(), header: header().encode() }.into(),
+        origin: false,
+        arc,
+        filled: Filled { from: 0, count: Geometry::new(header()).chunks() },
+        leaving: false,
+        signature: Signature::default(),
+    })
+}
+
+/// A node whose store is of use elsewhere only, and members that answer it.
+struct Bench {
+    node: Node,
+    others: [Node; 3],
+    now: Time,
+}
+
+const MINE: Arc = Arc { start: 0, length: 40 };
+
+impl Bench {
+    fn new() -> Self {
+        let now = Time::after_start(Duration::from_secs(1));
+        let others = OTHERS.map(|other| Node::new(identity(other), keys(other), Config::default(), other.0, now));
+        let mut node = Node::new(identity(ME), keys(ME), Config::default(), 2, now);
+        node.handle(now, origin_says(header(), 1));
+        let capacity_bytes = MINE.length * ChunkSize::MIN.bytes();
+        let kept = Some(Commitment { start: MINE.start, from: 0 });
+        let (id, names) = (IMAGE, "image".into());
+        node.add_image(now, ImageConfig { id, names, header: header(), origin: false, capacity_bytes, kept });
+        node.handle(now, Input::Surveyed(IMAGE));
+        let mut bench = Self { node, others, now };
+        let stores = vec![store(TWIN, 1, MINE), store(RESTLESS, 1, Arc { length: 10, ..MINE })];
+        bench.hear(vec![alive(identity(TWIN)), alive(identity(RESTLESS))], stores);
+        bench
+    }
+
+    fn hear(&mut self, members: Vec<Member>, records: Vec<Record>) {
+        let snapshot = Snapshot { members, records, ..Snapshot::default() };
+        self.node.handle(self.now, Input::Learned { from: ORIGIN, snapshot });
+    }
+
+    /// Lets a time pass, in which all members answer.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = (self.now + Duration::from_millis(10)).min(end);
+            let mut nodes: Vec<&mut Node> = self.others.iter_mut().chain([&mut self.node]).collect();
+            let mut datagrams = Vec::new();
+            for node in &mut nodes {
+                while node.next_wake().is_some_and(|at| at <= self.now) {
+                    node.handle(self.now, Input::Wake);
+                }
+                let from = node.me().addr;
+                datagrams.extend(std::iter::from_fn(|| node.poll()).filter_map(|output| match output {
+                    Output::Datagram(to, bytes) => Some((from, to, bytes)),
+                    _ => None,
+                }));
+            }
+            for (from, to, bytes) in datagrams {
+                if let Some(node) = nodes.iter_mut().find(|node| node.me().addr == to) {
+                    node.handle(self.now, Input::Datagram(from, bytes));
+                }
+            }
+        }
+    }
+
+    /// Has news ten times a second, and says after how many of them the store has moved.
+    fn until_it_moves(&mut self, mut news: impl FnMut(&mut Self, u64)) -> Option<u64> {
+        (1..100).find(|number| {
+            news(self, *number);
+            self.pass(Duration::from_millis(100));
+            self.node.arc(IMAGE) != Some(MINE)
+        })
+    }
+}
+
+#[test]
+fn a_store_moves_to_a_bare_place() {
+    assert!(Bench::new().until_it_moves(|_, _| {}).is_some());
+}
+
+#[test]
+fn a_member_that_is_suspected_all_the_time_keeps_no_store_from_moving() {
+    let accuse = |bench: &mut Bench, _| {
+        let known = *bench.others[2].myself();
+        bench.hear(vec![Member { state: State::Suspect, ..known }], Vec::new());
+    };
+    assert!(Bench::new().until_it_moves(accuse).is_some());
+}
+
+#[test]
+fn a_member_that_moves_all_the_time_keeps_no_other_store_from_moving() {
+    let wander = |bench: &mut Bench, number| {
+        let arc = Arc { start: number % 2, length: 10 };
+        bench.hear(Vec::new(), vec![store(RESTLESS, 1 + number, arc)]);
+    };
+    assert!(Bench::new().until_it_moves(wander).is_some());
+}
