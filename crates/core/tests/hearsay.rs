@@ -10,6 +10,7 @@ use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
+use vfield_core::membership::message::{Draft, Head, Item, Purpose};
 use vfield_core::membership::{Level, Member, Membership, State};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled, mix};
@@ -189,6 +190,42 @@ fn snapshots_are_exchanged_with_acquaintances_too() {
         let times = asked.iter().filter(|node| **node == identity(number, here).node).count();
         assert!((10..20).contains(&times), "member {number}: {times} of {}", asked.len());
     }
+}
+
+/// A machine starts again without a farewell, while a liar names hundreds of members at each
+/// other's addresses. The first answer from there is lost.
+#[test]
+fn a_newcomer_at_a_known_address_is_found_among_many_that_were_made_up() {
+    let (here, me) = (zone("here"), identity(0, zone("here")));
+    let mut membership = Membership::new(Level::Zone, me, keys(me.node), at(0));
+    let [liar, former, honest] = [1, 2, 3].map(|number| member(number, here));
+    let newcomer = Identity { node: NodeId(mix(4)), generation: 2000, ..former.identity };
+    membership.met(liar, at(1));
+    membership.met(honest, at(1));
+    membership.learn(honest.identity.node, vec![honest, former], Vec::new(), at(2));
+    let ghosts = (1000..1400).flat_map(|number| {
+        let first = identity(number, here);
+        [first, Identity { node: NodeId(mix(number + 1000)), generation: 2000, ..first }].map(alive)
+    });
+    membership.learn(liar.identity.node, std::iter::once(liar).chain(ghosts).collect(), Vec::new(), at(3));
+    membership.learn(honest.identity.node, vec![honest, alive(newcomer)], Vec::new(), at(4));
+    let head = Head { level: Level::Zone, from: newcomer.node, life: (2000, 0), to: me.node, purpose: Purpose::News };
+    let mut answer = Draft::new(&head);
+    answer.add(&Item::Member(alive(newcomer)));
+    let answer = answer.finish();
+    let mut calls = 0;
+    for ms in (10..8000).step_by(10) {
+        for living in [liar, honest] {
+            membership.met(living, at(ms));
+        }
+        for (to, _) in membership.tick(at(ms)).datagrams {
+            calls += u32::from(to == newcomer.addr);
+            if to == newcomer.addr && calls > 1 {
+                membership.datagram(newcomer.addr, &answer, at(ms));
+            }
+        }
+    }
+    assert!(membership.live().contains_key(&newcomer.node), "after {calls} calls");
 }
 
 /// Members that were made up are suspect all the time. Those without a store keep no store from

@@ -169,7 +169,7 @@ impl Membership {
                 // The one that others find dead says nothing later.
                 Some(Occupant::Later(known)) => self.raise(known),
                 // The other one answers from there if it exists; this one, if it lives.
-                Some(Occupant::Earlier(known)) => self.probe_claimed(known),
+                Some(Occupant::Earlier(known)) => self.contested(known),
                 None => {}
             };
         }
@@ -184,6 +184,7 @@ impl Membership {
             }
             if !change.down.is_empty() {
                 self.watch.be_wary(self.now);
+                change.down.iter().for_each(|gone| self.is_gone(gone.node));
             }
             let live = self.live().len();
             let soon = live <= SMALL || live >= 2 * self.chosen_of;

@@ -30,8 +30,21 @@ const UNWATCHED: Duration = Duration::from_secs(3);
 const WARY_FOR: Duration = Duration::from_secs(2);
 
 /// Most members probed within a period because another is said to be at their address. One frame
-/// can name thousands; beyond it they wait for the next statement.
-const CLAIMED_MAX: u32 = 8;
+/// can name thousands; the others wait for the next period.
+const CONTESTED_AT_ONCE: u32 = 8;
+/// Most that wait for that: eight periods' worth. Beyond it, the next statement decides.
+const CONTESTED_MAX: usize = 64;
+/// Most that wait because of one teller, which so leaves room for others.
+const CONTESTED_OF_TELLER: usize = CONTESTED_MAX / 4;
+
+/// A statement that another member is at a live member's address.
+#[derive(Debug)]
+struct Contest {
+    /// The member that said so.
+    teller: Option<NodeId>,
+    /// True once the live member was probed.
+    probed: bool,
+}
 
 /// A probe under way.
 #[derive(Debug)]
@@ -49,8 +62,10 @@ pub(super) struct Watch {
     probes: Vec<Probe>,
     probe_at: Time,
     number: u32,
-    /// Members probed in this period because of a claim to their address.
-    claimed: u32,
+    /// Live members at whose address another is said to be, until one of the two has spoken.
+    contested: BTreeMap<NodeId, Contest>,
+    /// How many of them were probed in this period.
+    contests: u32,
     /// When each partner was last heard: a partner heard recently needs no probe.
     heard: BTreeMap<NodeId, Time>,
     wary_until: Time,
@@ -68,7 +83,8 @@ impl Watch {
             // Members that start together do not probe together.
             probe_at: now + PROBE_PERIOD.mul_f64((me.0 >> 32) as f64 / f64::from(u32::MAX)),
             number: 0,
-            claimed: 0,
+            contested: BTreeMap::new(),
+            contests: 0,
             heard: BTreeMap::new(),
             wary_until: now,
             greet_at: now,
@@ -109,6 +125,9 @@ impl Membership {
     /// Notes a sign of life of this member.
     pub(super) fn hear(&mut self, node: NodeId) {
         self.watch.probes.retain(|probe| probe.target != node);
+        if self.watch.contested.get(&node).is_some_and(|contest| contest.probed) {
+            self.watch.contested.remove(&node);
+        }
         if self.news.is_partner(node) {
             self.watch.heard.insert(node, self.now);
         }
@@ -143,7 +162,7 @@ impl Membership {
                 self.raise(probe.target);
             }
         }
-        (self.watch.number, self.watch.claimed) = (self.watch.number.wrapping_add(1), 0);
+        (self.watch.number, self.watch.contests) = (self.watch.number.wrapping_add(1), 0);
         let mut watched: Vec<NodeId> = self.roster.partners_of(self.me()).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
@@ -155,13 +174,38 @@ impl Membership {
         let unwatching = self.news.partners().filter(|node| silent(node) && !watched.contains(node));
         watched.extend(unwatching.collect::<Vec<_>>());
         watched.into_iter().for_each(|target| self.probe_at_once(target));
+        self.probe_contested();
     }
 
     /// Finds out whether a member is still at its address, where another one is said to be.
-    pub(super) fn probe_claimed(&mut self, node: NodeId) {
-        if self.watch.claimed < CLAIMED_MAX {
-            self.watch.claimed += 1;
+    pub(super) fn contested(&mut self, node: NodeId) {
+        let (teller, suspects) = (self.teller, self.roster.suspects());
+        if self.watch.contested.len() >= CONTESTED_MAX {
+            self.watch.contested.retain(|node, contest| !contest.probed || suspects.contains_key(node));
+        }
+        let of_teller = self.watch.contested.values().filter(|contest| contest.teller == teller).count();
+        if self.watch.contested.len() < CONTESTED_MAX && of_teller < CONTESTED_OF_TELLER {
+            self.watch.contested.entry(node).or_insert(Contest { teller, probed: false });
+        }
+        self.probe_contested();
+    }
+
+    fn probe_contested(&mut self) {
+        while self.watch.contests < CONTESTED_AT_ONCE {
+            let Some((&node, contest)) = self.watch.contested.iter_mut().find(|(_, contest)| !contest.probed) else {
+                break;
+            };
+            contest.probed = true;
+            self.watch.contests += 1;
             self.probe_at_once(node);
+        }
+    }
+
+    /// Notes that a member is gone. If another one is said to be at its address, that is greeted:
+    /// the statement about it did not count before.
+    pub(super) fn is_gone(&mut self, node: NodeId) {
+        if self.watch.contested.remove(&node).is_some() {
+            self.doubt(node);
         }
     }
 
