@@ -90,6 +90,8 @@ pub struct Membership {
     verified_records: BTreeMap<RecordKey, u64>,
     /// Members held for dead here and not by others, or by themselves.
     doubts: BTreeSet<NodeId>,
+    /// Members that hold less than others say: see [`Membership::misquote`].
+    misquoted: BTreeSet<NodeId>,
     forming: bool,
     /// The member that sent the last snapshot. Newcomers mostly get theirs from the same one.
     introducer: Option<NodeId>,
@@ -129,6 +131,7 @@ impl Membership {
             verified: BTreeMap::new(),
             verified_records: BTreeMap::new(),
             doubts: BTreeSet::new(),
+            misquoted: BTreeSet::new(),
             forming: false,
             introducer: None,
             denials: 0,

@@ -440,8 +440,15 @@ impl Peers {
         true
     }
 
-    /// Notes the refusal of an announced chunk. True if the peer's claims are not believed from now
-    /// on.
+    /// Notes the refusal of a chunk that others announced for the peer. True once there are as many
+    /// as make claims false.
+    pub fn contradicted(&mut self, node: NodeId) -> bool {
+        self.tally.add(Misdeed::FalseClaims);
+        self.peers.get_mut(&node).is_some_and(|peer| peer.standing.contradicted())
+    }
+
+    /// Notes the refusal of a chunk that the peer announced. True if the peer's claims are not
+    /// believed from now on.
     pub fn claimed_falsely(&mut self, node: NodeId, now: Time) -> bool {
         self.tally.add(Misdeed::FalseClaims);
         self.peers.get_mut(&node).is_some_and(|peer| peer.standing.claimed_falsely(now))

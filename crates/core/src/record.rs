@@ -177,6 +177,11 @@ impl Record {
         self.leaving && !self.origin && self.arc.length == 0
     }
 
+    /// Forgets what its node did not sign.
+    pub fn forget_progress(&mut self) {
+        (self.progress, self.filled) = (0, Filled::default());
+    }
+
     /// True if it can be believed as far as it can be checked at all.
     pub fn is_sound(&self) -> bool {
         self.subject.names.is_sound() && Header::decode(&self.subject.header).is_ok()
@@ -271,6 +276,14 @@ impl Records {
         self.table.retain(|node, _| alive(*node));
         self.count = self.table.values().map(|records| records.len()).sum();
         self.changes += u64::from(self.count != before);
+    }
+
+    /// Forgets how far a node has filled its stores, and its speed.
+    pub fn forget_progress(&mut self, node: NodeId) {
+        if let Some(records) = self.table.get_mut(&node) {
+            records.iter_mut().for_each(Record::forget_progress);
+            self.changes += 1;
+        }
     }
 
     /// Forgets one record.

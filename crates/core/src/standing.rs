@@ -58,8 +58,19 @@ impl Standing {
         self.timeouts.again(&TIMEOUT, now)
     }
 
-    /// Notes the refusal of an announced chunk; true if the peer's claims are not believed from now
-    /// on.
+    /// Notes the refusal of a chunk that others announced for the peer; true once there are as many
+    /// as make claims false.
+    pub const fn contradicted(&mut self) -> bool {
+        self.false_claims += 1;
+        let too_often = self.false_claims >= FALSE_CLAIMS;
+        if too_often {
+            self.false_claims = 0;
+        }
+        too_often
+    }
+
+    /// Notes the refusal of a chunk that the peer announced; true if the peer's claims are not
+    /// believed from now on.
     pub fn claimed_falsely(&mut self, now: Time) -> bool {
         self.false_claims += 1;
         let too_often = self.false_claims >= FALSE_CLAIMS && !self.claims.lasts(now);

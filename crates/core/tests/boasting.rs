@@ -14,6 +14,7 @@ use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, Header};
 use vfield_core::inquiry::Purpose;
 use vfield_core::membership::Member;
+use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Subject};
@@ -66,6 +67,8 @@ struct Bench {
     /// is about to ask for one.
     holes_from: u64,
     boaster_asked: usize,
+    /// What the boaster says of its store on a connection.
+    claim: Record,
 }
 
 impl Bench {
@@ -86,7 +89,9 @@ impl Bench {
         let (id, names) = (IMAGE, "image".into());
         let image = ImageConfig { id, names, header: header(), origin, capacity_bytes: 0, kept: None };
         node.add_image(now, image);
-        Self { node, others, now, tokens: 0, delivers: false, denies: not_held, holes_from: DATA, boaster_asked: 0 }
+        let claim = record(BOASTER, false);
+        let (delivers, denies, holes_from) = (false, not_held, DATA);
+        Self { node, others, now, tokens: 0, delivers, denies, holes_from, boaster_asked: 0, claim }
     }
 
     /// Advances the time.
@@ -126,6 +131,7 @@ impl Bench {
                         let input = self.answer(peer.node, request, chunk);
                         self.node.handle(self.now, input);
                     }
+                    Output::Sync(peer) if peer.node == BOASTER => self.tell(BOASTER, self.claim.clone()),
                     _ => {}
                 }
             }
@@ -159,8 +165,13 @@ impl Bench {
     fn moves(&mut self, version: u64) {
         let mut moved = record(BOASTER, false);
         (moved.version, moved.filled.from) = (version + 1, version);
-        let snapshot = Snapshot { records: vec![signed(moved)], ..Snapshot::default() };
-        self.node.handle(self.now, Input::Learned { from: BOASTER, snapshot });
+        self.tell(BOASTER, signed(moved));
+    }
+
+    /// A member says something about the boaster's store.
+    fn tell(&mut self, from: NodeId, record: Record) {
+        let snapshot = Snapshot { members: vec![member(from)], records: vec![record], ..Snapshot::default() };
+        self.node.handle(self.now, Input::Learned { from, snapshot });
     }
 
     fn read(&mut self, chunks: std::ops::Range<u64>) {
@@ -188,8 +199,12 @@ fn a_peer_with_false_claims_does_not_count() {
     assert!(Geometry::new(header()).is_data(Chunk(DATA - 1)));
     bench.pass(Duration::from_millis(200));
     assert_eq!(bench.covered(), (true, false), "nothing was seen so far");
-    bench.read(0..200);
-    assert!(bench.boaster_asked >= 32);
+    // Others may have invented its claim, until it says the same itself.
+    bench.read(0..100);
+    assert_eq!((bench.boaster_asked >= 32, bench.covered()), (true, (false, false)));
+    bench.pass(Duration::from_millis(100));
+    assert_eq!(bench.covered(), (true, false));
+    bench.read(100..200);
     assert_eq!(bench.covered(), (false, false));
     // It is asked again after a while, since stores move; it counts once it has delivered.
     bench.pass(Duration::from_secs(100));
@@ -351,4 +366,29 @@ fn a_store_that_nobody_asks_any_more_counts_again_after_a_while() {
     bench.inquire();
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.covered(), (true, true));
+}
+
+/// Progress is not signed, so another member may have invented it.
+#[test]
+fn nobody_is_doubted_for_what_others_say_of_it() {
+    let mut bench = Bench::new();
+    bench.claim.filled.count = 0;
+    let state = |bench: &Bench| bench.node.members().iter().find(|view| view.identity.node == BOASTER).unwrap().state;
+    for lie in 1..=10 {
+        bench.tell(ORIGIN, Record { progress: lie, ..record(BOASTER, false) });
+        bench.read(lie * 50 - 50..lie * 50);
+        assert_eq!(state(&bench), "alive", "lie {lie}");
+        bench.pass(Duration::from_secs(1));
+    }
+    assert!(!bench.covered().0);
+    let refused = bench.node.misdeeds().of(Misdeed::FalseClaims);
+    assert!((32..40).contains(&refused), "lies were believed {refused} times");
+    // A later version is signed, but for its progress.
+    bench.tell(ORIGIN, signed(Record { version: 2, ..record(BOASTER, false) }));
+    assert!(!bench.covered().0);
+    // Its own word counts.
+    bench.claim = signed(Record { version: 2, ..record(BOASTER, false) });
+    bench.delivers = true;
+    bench.pass(Duration::from_secs(30));
+    assert_eq!((bench.covered().0, state(&bench)), (true, "alive"));
 }

@@ -37,6 +37,7 @@ impl Membership {
     /// Forgets the records of nodes that are not alive.
     pub fn sweep(&mut self) {
         let (me, live) = (self.me().node, self.roster.live());
+        self.misquoted.retain(|node| live.contains_key(node));
         self.records.retain(|node| node == me || live.contains_key(&node));
         self.verified.retain(|node, _| self.roster.get(*node).is_some());
         self.verified_records.retain(|key, _| self.records.get(key).is_some());

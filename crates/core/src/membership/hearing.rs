@@ -95,6 +95,7 @@ impl Membership {
         self.roster.remove(identity.node);
         self.verified.remove(&identity.node);
         self.doubts.remove(&identity.node);
+        self.misquoted.remove(&identity.node);
         if member.state.is_live() {
             self.effects.down.extend(how.map(|how| Departed { identity, how }));
         }
@@ -204,9 +205,12 @@ impl Membership {
     /// Takes in a record that came from `teller`; it is not passed on to `from`.
     pub(super) fn take_record(&mut self, mut record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
         let key = record.key();
-        let introduces = teller == Some(key.node) && self.records.get(&key).is_none();
+        let by_itself = teller == Some(key.node);
+        let introduces = by_itself && self.records.get(&key).is_none();
         let room = self.roster.has_met(key.node) || self.records.has_room_for_hearsay();
-        if (room || self.records.get(&key).is_some()) && self.believes_record(&mut record) {
+        // A connection proves who speaks, the source of a datagram does not.
+        let proved = by_itself && self.source.is_none();
+        if (room || self.records.get(&key).is_some()) && self.believes_record(&mut record, proved) {
             self.learn_record(record, from);
         }
         if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {
@@ -214,15 +218,25 @@ impl Membership {
         }
     }
 
-    /// True for news that nothing contradicts, or that its node signed. Its progress is not signed.
-    fn believes_record(&mut self, record: &mut Record) -> bool {
+    /// True for news that nothing contradicts, or that its node signed. Its progress is not signed:
+    /// that of a misquoted member counts if it `proved` to say so itself.
+    fn believes_record(&mut self, record: &mut Record, proved: bool) -> bool {
         let key = record.key();
+        let misquoted = self.misquoted.contains(&key.node);
+        if misquoted && !proved {
+            record.forget_progress();
+        }
         // Nobody can have said it whose key is unknown.
         let Some(signer) = self.roster.get(key.node).map(|member| member.key) else { return false };
         let Some(known) = self.records.get(&key) else { return true };
         if known.says_as(record) {
             record.signature = known.signature;
-            return known.rank() < record.rank();
+            let corrects = misquoted && proved && known != record;
+            let news = known.rank() < record.rank();
+            if corrects {
+                self.records.remove(&key);
+            }
+            return corrects || news;
         }
         let later = known.version < record.version;
         let news = (!self.confirms(&key) || later) && record.is_genuine(&signer, &*self.keys);
@@ -230,6 +244,26 @@ impl Membership {
             self.verified_records.insert(key, record.version);
         }
         news
+    }
+
+    /// A member refused chunks that its records announce, and others may have invented the progress
+    /// of those: nobody is to blame for it. From now on only what the member itself says of its
+    /// progress counts.
+    pub fn misquote(&mut self, node: NodeId) {
+        if self.live().contains_key(&node) && self.misquoted.insert(node) {
+            self.records.forget_progress(node);
+        }
+    }
+
+    /// True for such a member: what this node believes of its progress, it said itself.
+    pub fn is_misquoted(&self, node: NodeId) -> bool {
+        self.misquoted.contains(&node)
+    }
+
+    /// A misquoted member to ask, another for each number.
+    pub fn misquoted(&self, number: u32) -> Option<Identity> {
+        let live = self.misquoted.iter().filter_map(|node| self.live().get(node));
+        live.clone().nth(number as usize % live.count().max(1)).copied()
     }
 
     /// Takes in a record that is believed, or this node's own, and tells all but `from`.

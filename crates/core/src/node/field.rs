@@ -161,7 +161,8 @@ impl Node {
         } else {
             self.membership.partner(self.syncs)
         };
-        self.outputs.extend(chosen.map(Output::Sync));
+        let misquoted = self.membership.misquoted(self.syncs).filter(|member| Some(*member) != chosen);
+        self.outputs.extend(chosen.into_iter().chain(misquoted).map(Output::Sync));
         self.syncs = self.syncs.wrapping_add(1);
         self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
     }

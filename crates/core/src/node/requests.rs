@@ -383,11 +383,7 @@ impl Node {
         let claimed = entry.reach == Reach::HOLDER && refusal == Refusal::NotHeld && self.says_it_has(&entry);
         // Nobody is blamed for a record that somebody else invented.
         if claimed && self.membership.confirms(&RecordKey { node: entry.peer, image: id }) {
-            let caught = self.peers.claimed_falsely(entry.peer, self.now);
-            if caught {
-                self.recount_all();
-            }
-            self.failed_a_check(id, entry.peer);
+            self.contradicted(id, entry.peer);
         }
         if entry.check {
             return;
@@ -413,6 +409,23 @@ impl Node {
             }
         }
         self.try_another(request, id, entry.chunk);
+    }
+
+    /// A peer refused a chunk that it has according to its record. What it signed is its own word:
+    /// that it is an origin. How much of its store is filled it is asked itself, before it is
+    /// blamed for that.
+    fn contradicted(&mut self, id: ImageId, peer: NodeId) {
+        let signed = self.images.get(&id).is_some_and(|image| image.map.origins().contains(&peer));
+        if signed || self.membership.is_misquoted(peer) {
+            if self.peers.claimed_falsely(peer, self.now) {
+                self.recount_all();
+            }
+        } else if self.peers.contradicted(peer) {
+            self.membership.misquote(peer);
+            self.mapped = u64::MAX;
+            self.outputs.extend(self.membership.live().get(&peer).copied().map(Output::Sync));
+        }
+        self.failed_a_check(id, peer);
     }
 
     /// True if the asked peer still announces that it has the chunk.
