@@ -5,6 +5,7 @@
 //! one.
 
 mod doctor;
+mod leaving;
 mod overlay;
 mod rubbish;
 mod tag;
@@ -13,6 +14,7 @@ mod upgrade;
 mod watch;
 
 pub use doctor::{DoctorAction, DoctorOptions};
+pub use leaving::{DrainOptions, LeaveOptions};
 pub use overlay::{OverlayAction, OverlayOptions};
 pub use rubbish::{GcOptions, PinOptions};
 pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
@@ -28,7 +30,7 @@ use crate::values::zone::ZoneChoice;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 use vfield_console::values::address::Address;
-use vfield_console::values::duration::{Period, Retry, Timeout};
+use vfield_console::values::duration::{Retry, Timeout};
 use vfield_console::values::size::Size;
 use vfield_console::volume::Volume;
 use vfield_control::args::ControlOptions;
@@ -157,6 +159,9 @@ pub enum Command {
     /// Keep an image on this node though no tag keeps it
     #[command(after_help = rubbish::PIN_EXAMPLES)]
     Pin(PinOptions),
+    /// Have other nodes ask this one last, until none of them needs it: before it leaves
+    #[command(after_help = leaving::DRAIN_EXAMPLES)]
+    Drain(DrainOptions),
     /// End the running daemon after it has handed over the chunks that it alone holds
     Leave(LeaveOptions),
     /// Put another program in the place of the running daemon; its clients notice a short pause
@@ -427,23 +432,6 @@ pub struct DropOptions {
     /// Drop the image even if a client has it open or chunks are lost that no other node holds
     #[arg(long)]
     pub force: bool,
-    /// The daemon to control.
-    #[command(flatten)]
-    pub control: ControlOptions,
-}
-
-/// Options of `vfield leave`.
-#[derive(Debug, Args)]
-pub struct LeaveOptions {
-    /// Maximum time to hand over
-    #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
-    pub timeout: Period,
-    /// End even if chunks are lost that no other node holds
-    #[arg(long)]
-    pub force: bool,
-    /// Only print the chunks that would be lost; exit code 1 if there are any
-    #[arg(long, conflicts_with_all = ["force", "timeout"])]
-    pub dry_run: bool,
     /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,

@@ -1,6 +1,6 @@
 //! The commands that are not daemons: each speaks to one, or needs none.
 
-use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, LeaveOptions, ManOptions, StatusOptions};
+use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, ManOptions, StatusOptions};
 use crate::{publish, source_file, status as view};
 use clap::{Command, CommandFactory};
 use std::path::Path;
@@ -13,9 +13,7 @@ use vfield_control::client::{self, Client};
 use vfield_control::message::{DaemonStatus, Reply, Request, millis};
 use vfield_control::offer::ExportStatus;
 use vfield_control::selection;
-use vfield_control::shares::sole_text;
 use vfield_control::values::until::Until;
-use vfield_node::status::Sole;
 
 /// How long `cat`, and `status --wait` without a timeout, look for a daemon that is just being
 /// started.
@@ -100,35 +98,6 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
             read => output::put(&buffer[..read])?,
         }
     }
-}
-
-/// Runs `vfield leave`.
-pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
-    let mut client = Client::connect(options.control.control.as_deref())?;
-    let LeaveOptions { force, dry_run, .. } = *options;
-    client.send(&Request::Leave { timeout_ms: millis(options.timeout.0), force, dry_run })?;
-    let lost = match client.reply()? {
-        Reply::Left { lost, .. } => lost,
-        Reply::WouldLose { alone, images } => return would_lose(alone, &images),
-        _ => return Err(client.unexpected()),
-    };
-    client.await_end();
-    if lost > 0 {
-        let fact = format!("the node has left, but no other node took {lost} chunks that it alone held");
-        return Err(Failure::failed(fact).hint("start it again, or give the other nodes larger stores"));
-    }
-    Ok(())
-}
-
-/// `vfield leave --dry-run`.
-fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
-    if !images.is_empty() {
-        let fact = format!("no other node holds {}", sole_text(images));
-        return Err(Failure::failed(fact)
-            .hint("a leave hands over the chunks that fit into other stores, and is refused if any are left"));
-    }
-    let text = if alone { "this is the field's last node\n" } else { "nothing would be lost\n" };
-    output::put(text.as_bytes())
 }
 
 /// Runs `vfield id`.

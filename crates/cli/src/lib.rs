@@ -13,7 +13,8 @@ pub mod events;
 pub mod explain;
 pub mod field_key;
 pub mod images;
-pub mod limit;
+pub mod leaving;
+mod limit;
 pub mod mount;
 pub mod nearest;
 pub mod original;
@@ -111,7 +112,8 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Drop(options) => images::drop(&options),
         Command::Gc(options) => rubbish::collect(&options),
         Command::Pin(options) => rubbish::pin(&options),
-        Command::Leave(options) => commands::leave(&options),
+        Command::Drain(options) => leaving::drain(&options),
+        Command::Leave(options) => leaving::leave(&options),
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),

@@ -33,6 +33,9 @@ pub fn text(status: &DaemonStatus) -> String {
         duration::human(node.uptime_s),
         clean(&node.version)
     );
+    if node.draining {
+        line(&mut out, "  drained: other nodes ask this one last; `vfield drain --undo` takes it back");
+    }
     line(&mut out, &format!("  field  {}", field_text(&node.field)));
     if let Some(text) = identity_text(node) {
         line(&mut out, &format!("  nodes  {text}"));

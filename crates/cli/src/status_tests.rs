@@ -40,6 +40,7 @@ fn origin() -> DaemonStatus {
             addr: "192.168.1.1:4440".to_owned(),
             version: "0.1.0".to_owned(),
             uptime_s: 192.4,
+            draining: false,
             images: vec![image],
             zone: ZoneStatus::default(),
             nodes: vec![

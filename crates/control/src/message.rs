@@ -5,16 +5,19 @@
 //! line is followed by so many raw bytes. Input is hostile until [`Request::parse`]
 //! returned it.
 
+mod status;
+
+pub use status::{DaemonStatus, FollowingStatus, OverlayStatus, STATUS_FORMAT};
+
 use super::events::EventStatus;
 use super::limits::LimitsStatus;
-use super::offer::{ExportStatus, MemoryStatus};
 use crate::values::until::Until;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_core::tags::SignedTag;
 use vfield_core::wire::Proof;
 use vfield_node::explained::Explained;
-use vfield_node::status::{Sole, Status};
+use vfield_node::status::Sole;
 
 /// Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
@@ -61,6 +64,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,
     },
+    /// Have peers ask this node last, so that it can leave; answered by [`Reply::Drained`].
+    Drain {
+        /// How long to wait until nothing hangs on it.
+        timeout_ms: u64,
+    },
+    /// Take part again as before; answered by [`Reply::Done`].
+    Undrain,
     /// Save an overlay in the new and empty file that is handed over with the request, since a
     /// daemon opens no files that others name; answered by [`Reply::Saved`].
     OverlaySave {
@@ -216,6 +226,11 @@ pub enum Reply {
         /// Chunks that nobody took.
         lost: u64,
     },
+    /// The node is drained, as far as it got in time.
+    Drained {
+        /// What still hangs on it.
+        left: DrainLeft,
+    },
     /// What would be lost if the node left now.
     WouldLose {
         /// True if it is the last one, with which the field ends.
@@ -316,77 +331,24 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The format of what `vfield status --json` prints, in its field `format`: raised when a field is
-/// renamed, goes, or changes its meaning, not when one is added. 1: exports were text.
-pub const STATUS_FORMAT: u32 = 3;
-
-/// A node's status, and what the daemon around it offers.
+/// What still hangs on a drained node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct DaemonStatus {
-    /// Version of the format, [`STATUS_FORMAT`].
-    pub format: u32,
-    /// The node's view.
-    #[serde(flatten)]
-    pub node: Status,
-    /// Where the images can be attached.
-    pub exports: Vec<ExportStatus>,
-    /// How much memory it takes, and may.
-    #[serde(default)]
-    pub memory: MemoryStatus,
-    /// The limits of the traffic with other nodes.
-    #[serde(default)]
-    pub limits: LimitsStatus,
-    /// Changes of the images here.
-    #[serde(default)]
-    pub overlays: Vec<OverlayStatus>,
-    /// The tags that this node follows.
-    #[serde(default)]
-    pub following: Vec<FollowingStatus>,
-    /// What the daemon has given up, a part each; `not` begins what it could not.
-    #[serde(default)]
-    pub sandbox: Vec<String>,
-    /// The control socket.
-    pub control: String,
-    /// The daemon's process id.
-    pub pid: u32,
+pub struct DrainLeft {
+    /// Data that no other node was seen to hold.
+    pub images: Vec<Sole>,
+    /// True if peers ask the node, or did so a moment ago.
+    pub is_asked: bool,
+    /// Reads of this machine that wait.
+    pub reads: u64,
+    /// Who uses its images on this machine, in words. They lose them when the node leaves.
+    pub clients: Vec<String>,
 }
 
-/// A tag that a daemon follows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FollowingStatus {
-    /// Name of the tag.
-    pub tag: String,
-    /// Serial of the version to which the tag leads here; 0 before the first.
-    pub serial: u64,
-    /// Name of that version's image here; empty before the first.
-    pub image: String,
-    /// The image id, 64 hexadecimal digits; empty before the first.
-    pub id: String,
-    /// `ready`, `filling` the next version, or `waiting`.
-    pub state: String,
-    /// The reason to wait, in words; else empty.
-    pub why: String,
-}
-
-/// The overlay of one image.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OverlayStatus {
-    /// Name of the image.
-    pub image: String,
-    /// The image id, 64 hexadecimal digits.
-    pub id: String,
-    /// `ram`, or the directory.
-    pub place: String,
-    /// What takes up room, in whole granules of 4 KiB.
-    pub held_bytes: u64,
-    /// Bytes that were made zeros and take up none.
-    pub zero_bytes: u64,
-    /// How much may be held.
-    pub max_bytes: u64,
-    /// Bytes whose last change was refused; until they are written again or given up, no flush
-    /// succeeds. The largest number if they lie in too many places to be known.
-    #[serde(default)]
-    pub refused_bytes: u64,
+impl DrainLeft {
+    /// True if the node may leave, apart from clients of its own machine.
+    pub fn is_none(&self) -> bool {
+        self.images.is_empty() && !self.is_asked && self.reads == 0
+    }
 }
 
 /// Milliseconds, as far as 64 bits go.
@@ -409,6 +371,8 @@ mod tests {
             Just(Request::Upgrade),
             Just(Request::Collect),
             any::<(String, bool)>().prop_map(|(image, release)| Request::Pin { image, release }),
+            Just(Request::Undrain),
+            any::<u64>().prop_map(|timeout_ms| Request::Drain { timeout_ms }),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<(u64, usize, bool)>().prop_map(|(after, most, follow)| Request::Events { after, most, follow }),
             any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {

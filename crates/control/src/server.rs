@@ -104,6 +104,13 @@ pub trait Daemon: Send + Sync + 'static {
     /// What would be lost if it left.
     fn rehearse_leave(&self) -> Pending<'_, Reply>;
 
+    /// Has peers ask this node last, and its exports take no new clients. The reply says what still
+    /// hangs on it after at most `bound`.
+    fn drain(&self, bound: Duration) -> Pending<'_, Reply>;
+
+    /// Takes part again as before.
+    fn undrain(&self) -> Pending<'_, Reply>;
+
     /// Leaves, or stays if chunks would be lost and nobody forces it; the reply says how it went.
     fn leave(&self, bound: Duration, force: bool) -> Pending<'_, Reply>;
 }
@@ -208,6 +215,8 @@ async fn answer(
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Tag(tag) => daemon.tag(tag),
         Request::Upgrade => daemon.upgrade(file).await,
+        Request::Drain { timeout_ms } => daemon.drain(Duration::from_millis(timeout_ms)).await,
+        Request::Undrain => daemon.undrain().await,
         Request::Leave { dry_run: true, .. } => daemon.rehearse_leave().await,
         Request::Leave { timeout_ms, force, .. } => daemon.leave(Duration::from_millis(timeout_ms), force).await,
         Request::Cat { image, offset, length } => match daemon.image(&image) {

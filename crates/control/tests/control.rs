@@ -1,6 +1,7 @@
 //! The control socket against friends and foes, with a daemon made of bytes in memory.
 
 use std::fs::File;
+use std::future::ready;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +15,7 @@ use vfield_block::source::{Allocating, Allocation, BlockSource, Piece, ReadError
 use vfield_control::client::Client;
 use vfield_control::events::EventStatus;
 use vfield_control::fd_message;
-use vfield_control::message::{DaemonStatus, Freed, Reply, Request, Serve};
+use vfield_control::message::{DaemonStatus, DrainLeft, Freed, Reply, Request, Serve};
 use vfield_control::server::{Daemon, Lent, Pending, Server};
 use vfield_control::values::until::Until;
 
@@ -151,6 +152,14 @@ impl Daemon for Fake {
 
     fn reload_keys(&self) -> Reply {
         Reply::Keys { ids: vec!["0a0b0c0d".to_owned()], admission: None }
+    }
+
+    fn drain(&self, _: Duration) -> Pending<'_, Reply> {
+        Box::pin(ready(Reply::Drained { left: DrainLeft::default() }))
+    }
+
+    fn undrain(&self) -> Pending<'_, Reply> {
+        Box::pin(ready(Reply::Done))
     }
 
     fn rehearse_leave(&self) -> Pending<'_, Reply> {

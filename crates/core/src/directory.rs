@@ -4,8 +4,8 @@
 //! The directory keeps the origin's traffic at about one image for the whole field. This holds also
 //! while nodes do not yet agree on homes, as when a whole room starts at once. The serving side of
 //! an origin owns one directory for each image; its entries are bounded. It does not know which
-//! nodes are alive: an asker that cannot use the advice insists. It is told of nodes that others
-//! cannot reach.
+//! nodes are alive: an asker that cannot use the advice insists. It is told of nodes that
+//! others should not be sent to.
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
@@ -25,7 +25,7 @@ const ENTRIES_MAX: usize = 1 << 17;
 pub struct Directory {
     sent: BTreeMap<Chunk, (NodeId, Time)>,
     /// No asker is redirected to these.
-    unreachable: BTreeSet<NodeId>,
+    unavailable: BTreeSet<NodeId>,
 }
 
 impl Directory {
@@ -33,7 +33,7 @@ impl Directory {
     /// origin sends the chunk to `asker`, and the directory remembers it as a holder.
     pub fn instead(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
         match self.sent.get(&chunk) {
-            Some(&(node, at)) if node != asker && now - at < MEMORY && !self.unreachable.contains(&node) => Some(node),
+            Some(&(node, at)) if node != asker && now - at < MEMORY && !self.unavailable.contains(&node) => Some(node),
             _ => {
                 self.sent_to(chunk, asker, now);
                 None
@@ -54,15 +54,15 @@ impl Directory {
     /// A node is gone: no asker is redirected to it any more.
     pub fn forget(&mut self, gone: NodeId) {
         self.sent.retain(|_, (node, _)| *node != gone);
-        self.unreachable.remove(&gone);
+        self.unavailable.remove(&gone);
     }
 
-    /// Others cannot connect to a member, or can again.
-    pub fn set_reachable(&mut self, node: NodeId, reachable: bool) {
-        if reachable {
-            self.unreachable.remove(&node);
+    /// Nobody should count on a member, or others may again.
+    pub fn set_available(&mut self, node: NodeId, available: bool) {
+        if available {
+            self.unavailable.remove(&node);
         } else {
-            self.unreachable.insert(node);
+            self.unavailable.insert(node);
         }
     }
 }

@@ -163,10 +163,12 @@ pub struct Node {
     forming_until: Time,
     syncs: u32,
     leaving: bool,
+    /// True while peers are to ask it last.
+    draining: bool,
     /// True while others cannot connect to this node.
     unreachable: bool,
-    /// Members that announce so about themselves.
-    unreachable_members: BTreeSet<NodeId>,
+    /// Members on which nobody should count, as they announce.
+    unavailable: BTreeSet<NodeId>,
     former: former::FormerMembers,
     deaths: Deaths,
     seeking: seeking::Seeking,
@@ -219,8 +221,9 @@ impl Node {
             forming_until: now,
             syncs: 0,
             leaving: false,
+            draining: false,
             unreachable: false,
-            unreachable_members: BTreeSet::new(),
+            unavailable: BTreeSet::new(),
             former: former::FormerMembers::default(),
             deaths: Deaths::default(),
             seeking: seeking::Seeking::default(),
@@ -301,6 +304,7 @@ impl Node {
             Input::Inquire { times, purpose } => self.inquired(times, purpose),
             Input::Leave => self.leave(true),
             Input::Stay => self.leave(false),
+            Input::Drain(drains) => self.drain(drains),
             Input::Gone => self.gone(),
         }
         self.remap();

@@ -126,6 +126,9 @@ pub struct Situation<'a> {
     pub discovers: bool,
     /// The image is so new here that nodes switched on together with this one may still begin.
     pub warms_up: bool,
+    /// Nodes that leave may be asked like others. While false they are not there: that is the
+    /// first attempt of each choice.
+    pub asks_leaving: bool,
     /// A random number, new for each choice.
     pub dice: u64,
 }
@@ -139,7 +142,22 @@ impl Situation<'_> {
     /// - the home that relays the chunk,
     /// - an origin, or the gateway through which the chunk enters this zone,
     /// - if this node is a gateway, one of another zone.
+    ///
+    /// If that leads to nobody, it is done again with the nodes that leave.
     pub fn choice(&self) -> Choice {
+        match self.choice_of_these() {
+            Choice::Nobody if self.spares_some() => Situation { asks_leaving: true, ..*self }.choice_of_these(),
+            choice => choice,
+        }
+    }
+
+    /// True if this attempt leaves out nodes that leave.
+    fn spares_some(&self) -> bool {
+        !self.asks_leaving && !self.map.leaving().is_empty()
+    }
+
+    /// The choice among the nodes of this attempt.
+    fn choice_of_these(&self) -> Choice {
         if let Some(choice) = self.advised() {
             return choice;
         }
@@ -159,6 +177,11 @@ impl Situation<'_> {
     /// While the stores of many nodes fill, all of them read the same. Slices for each would fill
     /// the origin's link.
     pub fn direct(&self) -> Option<NodeId> {
+        let again = || Situation { asks_leaving: true, ..*self }.direct_of_these();
+        self.direct_of_these().or_else(|| if self.spares_some() { again() } else { None })
+    }
+
+    fn direct_of_these(&self) -> Option<NodeId> {
         if self.has_chain() && !self.is_settled() {
             return None;
         }
@@ -175,7 +198,7 @@ impl Situation<'_> {
 
     /// True if several announced holders of the chunk can be asked.
     fn has_several_holders(&self) -> bool {
-        let having = self.map.homes(self.wanted.chunk).filter(|home| self.has(home));
+        let having = self.homes().filter(|home| self.has(home));
         having.filter(|home| self.usable(home.node)).nth(1).is_some()
     }
 
@@ -187,10 +210,10 @@ impl Situation<'_> {
     /// True for a home that is slower than this node and than an origin. Chunks that only slow
     /// nodes hold enter the chain at the origin.
     fn is_bypassed(&self, home: &Holding) -> bool {
-        let origins = || self.map.origins().iter().filter(|node| self.peers.is_usable(**node, self.now));
+        let origins = || self.origins().filter(|node| self.peers.is_usable(*node, self.now));
         home.class > Class::default()
             && self.class() < home.class
-            && origins().any(|origin| self.class_of(*origin) < home.class)
+            && origins().any(|origin| self.class_of(origin) < home.class)
     }
 
     /// This node's own class.
@@ -209,11 +232,26 @@ impl Situation<'_> {
     /// True if all homes have filled their stores.
     fn is_settled(&self) -> bool {
         let size = self.map.ring().size();
-        self.map.homes(self.wanted.chunk).all(|home| home.filled.count == size)
+        self.homes().all(|home| home.filled.count == size)
+    }
+
+    /// True if the node takes part in this attempt.
+    fn is_meant(&self, node: NodeId) -> bool {
+        self.asks_leaving || !self.map.is_leaving(node)
+    }
+
+    /// The homes of the chunk in this attempt.
+    fn homes(&self) -> impl Iterator<Item = &Holding> {
+        self.map.homes(self.wanted.chunk).filter(|home| self.is_meant(home.node))
+    }
+
+    /// The origins in this attempt, by node.
+    fn origins(&self) -> impl Iterator<Item = NodeId> {
+        self.map.origins().iter().copied().filter(|node| self.is_meant(*node))
     }
 
     fn usable(&self, node: NodeId) -> bool {
-        let untried = node != self.me && !self.wanted.tried.contains(&node);
+        let untried = node != self.me && !self.wanted.tried.contains(&node) && self.is_meant(node);
         untried && self.members.is_there(node) && self.peers.is_usable(node, self.now)
     }
 
@@ -291,13 +329,15 @@ impl Situation<'_> {
     /// wait for each other.
     fn ask_relay(&self) -> Option<Choice> {
         let me = self.me;
-        let is_home = self.map.homes(self.wanted.chunk).any(|home| home.node == me);
+        let is_home = self.homes().any(|home| home.node == me);
         let reach = self.wanted.reach.min(if is_home { Reach::HOME } else { Reach::READER });
         if !reach.is_relay() {
             return None;
         }
-        let could = |node: &NodeId| *node == me || (self.usable(*node) && self.is_believed(*node));
-        let homes = self.map.homes_in_turn(self.wanted.chunk);
+        let could =
+            |node: &NodeId| self.is_meant(*node) && (*node == me || (self.usable(*node) && self.is_believed(*node)));
+        let mut homes = self.map.homes_in_turn(self.wanted.chunk);
+        homes.retain(|home| self.is_meant(home.node));
         let relay = if homes.is_empty() {
             self.map.relay(self.wanted.chunk, self.map.participants().iter().copied().filter(could))
         } else {

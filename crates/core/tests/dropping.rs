@@ -149,7 +149,7 @@ fn nobody_counts_on_it_any_more() {
     pair.now = pair.now + Duration::from_secs(1);
     pair.origin.handle(pair.now, Input::Wake);
     assert_eq!((share(&pair, DROPPED), share(&pair, OTHER)), (0.0, 1.0));
-    let unreachable = |output| matches!(output, Output::Notice(Notice::Reachable(_, false)));
+    let unreachable = |output| matches!(output, Output::Notice(Notice::Available(_, false)));
     assert!(!std::iter::from_fn(|| pair.origin.poll()).any(unreachable), "others still connect to it");
     // No node has a record of an image that all have dropped.
     pair.origin.handle(pair.now, Input::Drop(DROPPED));

@@ -76,6 +76,9 @@ trait Export: Debug + Send + Sync {
     /// Users of an image on this machine, in words.
     fn users(&self, name: &str) -> Vec<String>;
 
+    /// Takes no new clients, or takes them again. Block devices cannot refuse any.
+    fn shut(&self, _is_shut: bool) {}
+
     /// Has a tag's name lead to the image of this name, for readers that come from now on.
     fn lead(&self, _tag: &str, _image: &str) {}
 
@@ -157,6 +160,11 @@ impl Exports {
     /// Has a tag's name lead to the image of this name, for readers that come from now on.
     pub fn lead(&self, tag: &str, image: &str) {
         self.running.iter().for_each(|export| export.lead(tag, image));
+    }
+
+    /// Takes no new clients, or takes them again; clients that are there stay.
+    pub fn shut(&self, is_shut: bool) {
+        self.running.iter().for_each(|export| export.shut(is_shut));
     }
 
     /// True if each image is a block device.

@@ -164,6 +164,24 @@ impl Images {
         }
     }
 
+    /// Has the exports take no new clients, or take them again.
+    pub async fn shut(&self, is_shut: bool) {
+        if let Some(exports) = &*self.exports.lock().await {
+            exports.shut(is_shut);
+        }
+    }
+
+    /// Who uses the images on this machine: `viver.squash: 1 NBD client`.
+    pub async fn clients(&self) -> Vec<String> {
+        let names: Vec<String> = self.node.images().iter().map(|image| image.source.name().to_owned()).collect();
+        let exports = self.exports.lock().await;
+        let users = |name: &String| {
+            let users = exports.as_ref()?.users(name);
+            (!users.is_empty()).then(|| format!("{name}: {users}"))
+        };
+        names.iter().filter_map(users).collect()
+    }
+
     /// Has a tag's name lead to an image, for readers that come from now on. The image's name here;
     /// `None` if it is not here.
     pub async fn lead(&self, tag: &TagName, id: ImageId) -> Option<String> {

@@ -5,11 +5,12 @@
 //! [`crate::run`] and the request handler.
 
 use super::exports::Exports;
+use super::images::Images;
 use super::request_handler::LeaveOrder;
 use super::signals::Signals;
 use std::time::Duration;
 use vfield_console::log::Console;
-use vfield_control::message::Reply;
+use vfield_control::message::{DrainLeft, Reply};
 use vfield_node::Node;
 use vfield_node::node::Leaving;
 
@@ -56,6 +57,22 @@ pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, conso
     }
     // The last one takes the field with it: nobody is left who could miss anything.
     if alone { Leaving { lost: 0, ..left } } else { left }
+}
+
+/// Has peers ask the node last and the exports take no new clients, or as before. True if that is
+/// news.
+pub async fn drain(node: &Node, images: &Images, drains: bool) -> bool {
+    images.shut(drains).await;
+    let is_news = node.is_draining() != drains;
+    node.drain(drains);
+    is_news
+}
+
+/// What still hangs on a drained node once nothing should, or after `bound`.
+pub async fn drained(node: &Node, images: &Images, bound: Duration) -> DrainLeft {
+    let hanging = node.drained(bound).await;
+    let reads = hanging.reads as u64;
+    DrainLeft { images: hanging.sole, is_asked: hanging.is_asked, reads, clients: images.clients().await }
 }
 
 /// What would be lost if the daemon left now, before anything is handed over; nothing if it is the

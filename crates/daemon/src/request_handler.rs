@@ -453,6 +453,33 @@ impl Daemon for RequestHandler {
         })
     }
 
+    fn drain(&self, bound: Duration) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            let running = match self.running() {
+                Ok(running) => running,
+                Err(reply) => return reply,
+            };
+            let begins = super::leaving::drain(&running.node, &running.images, true).await;
+            if begins {
+                self.events.add(dashboard::now_ms(), "drain", "peers ask this node last");
+            }
+            Reply::Drained { left: super::leaving::drained(&running.node, &running.images, bound).await }
+        })
+    }
+
+    fn undrain(&self) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            let running = match self.running() {
+                Ok(running) => running,
+                Err(reply) => return reply,
+            };
+            if super::leaving::drain(&running.node, &running.images, false).await {
+                self.events.add(dashboard::now_ms(), "drain", "peers ask this node again");
+            }
+            Reply::Done
+        })
+    }
+
     fn rehearse_leave(&self) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {

@@ -157,7 +157,8 @@ impl Field {
 /// at the moment is still a member.
 pub fn live(status: &Value) -> Vec<String> {
     let nodes = status["nodes"].as_array().into_iter().flatten();
-    let nodes = nodes.filter(|node| ["alive", "self", "stalled"].iter().any(|state| node["state"] == *state));
+    let nodes =
+        nodes.filter(|node| ["alive", "leaving", "self", "stalled"].iter().any(|state| node["state"] == *state));
     nodes.filter_map(|node| node["addr"].as_str().map(str::to_owned)).collect()
 }
 

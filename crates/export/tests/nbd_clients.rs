@@ -3,6 +3,8 @@
 mod nbd_support;
 
 use nbd_support::{CHUNK, Image, have, output, run, serve, serve_one};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use vfield_block::source::BlockSource;
 use vfield_export::nbd::Server;
@@ -91,6 +93,37 @@ async fn nbdcopy_works_over_tcp() -> Test {
         std::fs::remove_file(&copy)?;
         serving.shutdown().await;
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shut_server_turns_newcomers_away_and_keeps_its_clients() -> Test {
+    if !have("nbdinfo") || !have("nbdsh") {
+        return Ok(());
+    }
+    let served = serve_one(&Image::new("a", LENGTH));
+    let script = format!("h.connect_uri('{}'); print('in', flush=True); input(); h.pread(512, 0)", served.uri());
+    // The server has threads of its own, so this one may wait.
+    let mut client = Command::new("nbdsh");
+    // The module of libnbd belongs to the python of the system.
+    let mut client = client
+        .env("PATH", "/usr/bin:/bin")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut said = String::new();
+    BufReader::new(client.stdout.take().expect("a pipe")).read_line(&mut said)?;
+    assert_eq!(said, "in\n");
+    served.serving.shut(true);
+    let refused = output("nbdinfo", &[&served.uri()]).await;
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("endpoint shutdown"), "{refused:?}");
+    client.stdin.take().expect("a pipe").write_all(b"\n")?;
+    assert!(client.wait()?.success(), "who was there reads on");
+    served.serving.shut(false);
+    run("nbdinfo", &[&served.uri()]).await;
+    served.serving.shutdown().await;
     Ok(())
 }
 

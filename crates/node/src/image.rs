@@ -168,9 +168,9 @@ impl LocalImage {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).forget(gone);
     }
 
-    /// Others cannot connect to a node, or can again.
-    pub fn set_reachable(&self, node: NodeId, reachable: bool) {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_reachable(node, reachable);
+    /// Nobody should be sent to a node, or others may be again.
+    pub fn set_available(&self, node: NodeId, available: bool) {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_available(node, available);
     }
 
     /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its

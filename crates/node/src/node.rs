@@ -1,5 +1,6 @@
 //! A running node: starts the parts, hands out its images, reports its status, leaves.
 
+mod draining;
 mod following;
 mod holding;
 mod keeping;

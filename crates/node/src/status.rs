@@ -16,6 +16,9 @@ pub struct Status {
     pub version: String,
     /// Seconds since the node started.
     pub uptime_s: f64,
+    /// True while the node is drained: peers ask it last, and its store fetches no more.
+    #[serde(default)]
+    pub draining: bool,
     /// Images this node serves or has joined.
     pub images: Vec<ImageStatus>,
     /// Its own zone, and its view of the others.
@@ -286,8 +289,9 @@ pub struct NodeStatus {
     pub id: String,
     /// Its address, `ip:port`.
     pub addr: String,
-    /// `alive`, `suspect`, `stalled`, `unreachable`, `doubted` (it refuses announced chunks),
-    /// `dragging` (nothing whole comes from it in time), `blamed` (it lied) or `self`.
+    /// `alive`, `leaving` (it is drained, or about to go), `suspect`, `stalled`, `unreachable`,
+    /// `doubted` (it refuses announced chunks), `dragging` (nothing whole comes from it in time),
+    /// `blamed` (it lied) or `self`.
     pub state: String,
     /// Its public key, 64 hexadecimal digits; empty for nodes of other zones.
     #[serde(default)]

@@ -47,7 +47,34 @@ pub struct Counters {
     pub delays: DelayCounters,
     from_store: AtomicU64,
     received: AtomicU64,
+    asked: AtomicU64,
+    owing: AtomicU64,
     table: Mutex<Table>,
+}
+
+/// Whether a connection owes its peer an answer.
+#[derive(Debug)]
+pub struct Owing<'a> {
+    all: &'a AtomicU64,
+    owes: bool,
+}
+
+impl Owing<'_> {
+    /// It does from now on, or does not.
+    pub fn set(&mut self, owes: bool) {
+        match (self.owes, owes) {
+            (false, true) => _ = self.all.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.all.fetch_sub(1, Ordering::Relaxed),
+            (false, false) | (true, true) => {}
+        }
+        self.owes = owes;
+    }
+}
+
+impl Drop for Owing<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +112,26 @@ impl Counters {
     /// Bytes of chunks that came, from all peers.
     pub fn came(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// A peer asks for a chunk, or a part of one.
+    pub fn is_asked(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often peers have asked.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Of one more connection, whether it owes an answer.
+    pub fn owing(&self) -> Owing<'_> {
+        Owing { all: &self.owing, owes: false }
+    }
+
+    /// True while a connection owes its peer an answer.
+    pub fn owes(&self) -> bool {
+        self.owing.load(Ordering::Relaxed) > 0
     }
 
     /// Counts bytes that a local reader got without any request to a peer.

@@ -86,7 +86,7 @@ impl Node {
             !self.outside.has_fellows || (self.now >= image.gateway_from && settled)
         };
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
-        let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
+        let called = self.images.values().any(|image| is_gateway(image)) && !self.goes();
         match (&self.outside.backbone, called) {
             (None, true) => {
                 let mut backbone = Membership::new(Level::Backbone, me, Shared::clone(&self.keys), self.now);
@@ -102,7 +102,7 @@ impl Node {
             (Some(_), true) => self.outside.idle_since = None,
             (Some(_), false) => {
                 let since = self.outside.idle_since;
-                if since.is_some_and(|since| self.now - since >= RETIRE_AFTER) || self.leaving {
+                if since.is_some_and(|since| self.now - since >= RETIRE_AFTER) || self.goes() {
                     self.retire();
                 } else if since.is_none() {
                     self.outside.idle_since = Some(self.now);

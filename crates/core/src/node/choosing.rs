@@ -85,6 +85,7 @@ impl Node {
             keeps_all: image.fill.arc().length == image.map.ring().size(),
             discovers: self.now < image.discovery_until,
             warms_up: self.now < image.warm_up_until,
+            asks_leaving: false,
             dice,
         })
     }

@@ -159,17 +159,17 @@ impl Node {
         Some(next(&situation))
     }
 
-    /// True if another member takes part in the image and has not given it up. Members that died
-    /// lately may be cut off. Of other zones this node knows little, so they count too.
+    /// True if another member takes part in the image and has not given it up. One that announces
+    /// of all its images that nobody should count on it is drained, or out of reach, and may read.
+    /// Members that died lately may be cut off. Of other zones this node knows little, so they
+    /// count too.
     fn is_needed_elsewhere(&self, image: &Image) -> bool {
         if self.is_zoned() {
             return true;
         }
         let (id, live) = (image.subject.image, self.membership.live());
         let takes_part = |record: &Record| {
-            record.image() == id
-                && !record.origin
-                && (!record.leaving || self.unreachable_members.contains(&record.node))
+            record.image() == id && !record.origin && (!record.leaving || self.unavailable.contains(&record.node))
         };
         let records = self.membership.records().iter();
         let mut others = records.filter(|record| record.node != self.me().node && live.contains_key(&record.node));

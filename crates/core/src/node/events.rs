@@ -179,6 +179,8 @@ pub enum Input {
     Leave,
     /// This node stays after all.
     Stay,
+    /// Peers are to ask this node last, and its store fetches no more; or as before, if false.
+    Drain(bool),
     /// The node leaves now.
     Gone,
 }
@@ -294,9 +296,9 @@ pub enum Notice {
     Down(Departed),
     /// Another process uses this node's key.
     Rival(Rival),
-    /// A member announced that others cannot connect to it, or can again. Meanwhile no node is sent
-    /// there.
-    Reachable(NodeId, bool),
+    /// A member announced that nobody should count on it, or takes that back. Meanwhile no node is
+    /// sent there.
+    Available(NodeId, bool),
     /// A peer sent wrong bytes, or broke the protocol, and is banned for this time.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.

@@ -184,11 +184,30 @@ impl Node {
     /// Announces that this node is about to leave, or stays after all.
     pub(super) fn leave(&mut self, leaving: bool) {
         if std::mem::replace(&mut self.leaving, leaving) != leaving {
-            self.announce_all();
-            if leaving {
-                self.image_ids().into_iter().for_each(|id| self.verify_anew(id));
-            }
+            self.now_goes(leaving);
         }
+    }
+
+    /// Has peers ask this node last, and its store fetch no more; or takes that back. It may stay
+    /// so for days, so it seeks others and is sought as before.
+    pub(super) fn drain(&mut self, drains: bool) {
+        if std::mem::replace(&mut self.draining, drains) != drains {
+            self.now_goes(drains);
+        }
+    }
+
+    /// Tells others that this node goes or stays, and does what follows.
+    fn now_goes(&mut self, goes: bool) {
+        self.announce_all();
+        if goes {
+            self.image_ids().into_iter().for_each(|id| self.verify_anew(id));
+        }
+        self.go_on_filling();
+    }
+
+    /// True if this node goes, or is drained for that.
+    pub(super) const fn goes(&self) -> bool {
+        self.leaving || self.draining
     }
 
     /// Notes whether others can connect to this node. If they cannot, it announces that it has
@@ -211,7 +230,7 @@ impl Node {
 
     /// True if others may count on what this node holds.
     pub(super) const fn stays(&self) -> bool {
-        !self.leaving && !self.unreachable
+        !self.goes() && !self.unreachable
     }
 
     pub(super) fn announce_all(&mut self) {
@@ -233,22 +252,25 @@ impl Node {
             return;
         }
         self.mapped = changes;
-        self.note_unreachable();
+        self.note_unavailable();
         if !std::mem::replace(&mut self.remap_set, true) {
             self.set(REMAP_EVERY, Timer::Remap);
         }
-        let mut reordered = false;
+        let (mut reordered, mut leaving) = (false, BTreeSet::new());
         for id in self.image_ids() {
             let Some(mut image) = self.images.remove(&id) else { continue };
             image.classes = self.classes(id);
+            let left = image.map.leaving().to_vec();
             self.fill_map(id, &image.classes, &mut image.map);
+            leaving.extend(image.map.leaving().iter().copied().filter(|node| !left.contains(node)));
             image.verified.keep(|node| image.map.holding(node).is_some());
             let gateways = self.gateways(id, &image.classes, &image.own_way);
             let turns = gateways != image.gateways && self.now < image.warm_up_until;
             image.gateways = gateways;
             let ends = |node| image.gateways.contains(node);
             let place = |node: &NodeId| self.place_of(&image, *node);
-            let chain = Chain::of(image.map.participants().iter().filter_map(place), ends);
+            let staying = image.map.participants().iter().filter(|node| !image.map.is_leaving(**node));
+            let chain = Chain::of(staying.filter_map(place), ends);
             reordered |= chain.slow() != image.chain.slow();
             image.chain = chain;
             self.images.insert(id, image);
@@ -258,6 +280,8 @@ impl Node {
             self.recount_soon(id);
             self.repair_soon(id);
         }
+        // Chunks that wait for a node that leaves may be had from others.
+        leaving.into_iter().for_each(|node| self.unpark(node, true));
         if reordered {
             // Others may stand before this node now than those for whose room chunks wait.
             self.unpark_all();
@@ -269,20 +293,28 @@ impl Node {
         self.retry_waiting();
     }
 
-    /// Finds the members that announce that others cannot connect to them: they have nothing of any
-    /// image. A member that has dropped an image announces the same of that image.
-    fn note_unreachable(&mut self) {
-        let (me, records) = (self.me().node, self.membership.records());
-        let offers_nothing = |node| {
-            let said = records.of(node);
-            !said.is_empty() && said.iter().all(Record::offers_nothing)
-        };
-        let others = self.membership.live().values().map(|member| member.node).filter(|node| *node != me);
-        let now: BTreeSet<NodeId> = others.filter(|node| offers_nothing(*node)).collect();
-        let before = std::mem::replace(&mut self.unreachable_members, now.clone());
+    /// Finds the members that announce that nobody should count on them, of any image: they leave,
+    /// or others cannot connect to them. A member that has dropped an image announces the same of
+    /// that image.
+    fn note_unavailable(&mut self) {
+        let others = self.membership.live().values().map(|member| member.node);
+        let now: BTreeSet<NodeId> = others.filter(|node| self.is_unavailable(*node)).collect();
+        let before = std::mem::replace(&mut self.unavailable, now.clone());
         for node in now.symmetric_difference(&before) {
-            self.out(Output::Notice(Notice::Reachable(*node, !now.contains(node))));
+            self.out(Output::Notice(Notice::Available(*node, !now.contains(node))));
         }
+    }
+
+    /// True if a member announces so of all its images.
+    fn is_unavailable(&self, node: NodeId) -> bool {
+        let said = self.membership.records().of(node);
+        !said.is_empty() && said.iter().all(|record| record.leaving)
+    }
+
+    /// True if a member announces that it leaves, and others can connect to it.
+    pub(super) fn announces_leaving(&self, node: NodeId) -> bool {
+        let said = self.membership.records().of(node);
+        self.is_unavailable(node) && !said.iter().all(Record::offers_nothing)
     }
 
     /// Puts into a map what live members, and this node, have said of an image.
@@ -308,6 +340,7 @@ impl Node {
             about().filter(|record| !record.origin && takes_part(record)).map(holding),
             about().filter(|record| record.origin && record.node != me).map(|record| record.node),
         );
+        map.set_leaving(about().filter(|record| record.leaving).map(|record| record.node));
     }
 
     /// By how much this node slows its talk down: see [`config::TALK_MEMBERS`].

@@ -256,6 +256,13 @@ impl Node {
         }
     }
 
+    /// Lets the fills go on that stopped while this node was to go.
+    pub(super) fn go_on_filling(&mut self) {
+        if !self.goes() {
+            self.image_ids().into_iter().for_each(|id| self.set_fill(id));
+        }
+    }
+
     /// Most chunks that a fill may have under way: half of the window, less at a lower boost.
     ///
     /// A small store has fewer, so that it spans as much of the image as a full one. Nodes that
@@ -292,7 +299,7 @@ impl Node {
             }
             // A chunk that need not be fetched does not wait: others may have filled the store
             // meanwhile.
-            let paused = image.fill.not_before() > now;
+            let (paused, goes) = (image.fill.not_before() > now, self.leaving || self.draining);
             let (arc, ring) = (image.fill.arc(), *image.map.ring());
             let (inventory, surveying) = (&mut image.inventory, image.surveying);
             let (chunk, more) = image.fill.walk(|chunk| {
@@ -300,7 +307,7 @@ impl Node {
                     Look::Through(last)
                 } else if !arc.contains(ring.place(chunk), ring.size()) || inventory.promote(chunk) {
                     Look::Through(chunk)
-                } else if surveying || paused {
+                } else if surveying || paused || goes {
                     Look::Stop
                 } else {
                     Look::Fetch

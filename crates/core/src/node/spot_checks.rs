@@ -75,7 +75,7 @@ impl Node {
 
     /// What somebody wants to know of an image, or this node itself.
     fn wanted(&self, id: ImageId) -> Wanted {
-        let goes = self.leaving || self.images.get(&id).is_some_and(|image| image.care.verifies());
+        let goes = self.goes() || self.images.get(&id).is_some_and(|image| image.care.verifies());
         if goes { Wanted { times: 1, waits: true, parts: true } } else { self.inquiries.wanted(self.now) }
     }
 

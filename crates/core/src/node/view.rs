@@ -92,7 +92,8 @@ pub struct MemberView {
     pub identity: Identity,
     /// The member's public key.
     pub key: PublicKey,
-    /// `self`, `alive`, `suspect`, `stalled`, `unreachable`, `doubted`, `dragging` or `blamed`.
+    /// `self`, `alive`, `leaving`, `suspect`, `stalled`, `unreachable`, `doubted`, `dragging` or
+    /// `blamed`.
     pub state: &'static str,
     /// Sum of its committed stores in bytes, for images that this node has.
     pub capacity_bytes: u64,
@@ -179,6 +180,16 @@ impl Node {
         self.images.values().filter_map(|image| longest(image)).collect()
     }
 
+    /// True while peers are to ask this node last.
+    pub const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Reads of this machine that wait for a chunk.
+    pub fn waits_here(&self) -> usize {
+        self.reads.len()
+    }
+
     /// Counts of the peers' misdeeds.
     pub fn misdeeds(&self) -> Tally {
         let outside = self.outside.backbone.as_ref().map_or(0, Membership::denials);
@@ -247,7 +258,8 @@ impl Node {
     /// The state of a live member.
     pub(super) fn state_of(&self, node: NodeId, suspects: &BTreeMap<NodeId, Time>) -> &'static str {
         let suspect = suspects.contains_key(&node).then_some("suspect");
-        self.peers.trouble(node, self.now).or(suspect).unwrap_or("alive")
+        let said = if self.announces_leaving(node) { "leaving" } else { "alive" };
+        self.peers.trouble(node, self.now).or(suspect).unwrap_or(said)
     }
 
     /// All known zones; in a field without zones, its own only.

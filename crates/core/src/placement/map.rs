@@ -22,7 +22,8 @@ pub struct Holding {
     pub arc: Arc,
     /// The filled part of the arc.
     pub filled: Filled,
-    /// True while it is about to leave: it still serves, but does not count as a holder.
+    /// True while it is about to leave, or suspected: it still serves, but does not count as a
+    /// holder.
     pub leaving: bool,
     /// True while it may be dead: it may be asked, but does not count as a holder.
     pub suspect: bool,
@@ -47,6 +48,8 @@ pub struct Map {
     holdings: Vec<Holding>,
     participants: Vec<NodeId>,
     origins: Vec<NodeId>,
+    /// The nodes that say that they leave, by node.
+    leaving: Vec<NodeId>,
 }
 
 /// 2^64 x (square root of 2 - 1): a second irrational step, independent of the ring's. So the
@@ -63,7 +66,7 @@ const LOOKS_BETWEEN: u64 = 8;
 impl Map {
     /// A map without nodes.
     pub fn new(ring: Ring) -> Self {
-        Self { ring, holdings: Vec::new(), participants: Vec::new(), origins: Vec::new() }
+        Self { ring, holdings: Vec::new(), participants: Vec::new(), origins: Vec::new(), leaving: Vec::new() }
     }
 
     /// Replaces the holdings. A node whose holding is empty, or does not fit the ring, is a
@@ -83,6 +86,23 @@ impl Map {
         self.origins.clear();
         self.origins.extend(origins);
         self.origins.sort_unstable();
+    }
+
+    /// Replaces the nodes that say that they leave: stores, origins and readers.
+    pub fn set_leaving(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        self.leaving.clear();
+        self.leaving.extend(nodes);
+        self.leaving.sort_unstable();
+    }
+
+    /// True if the node says that it leaves, so that others ask it last.
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        self.leaving.binary_search(&node).is_ok()
+    }
+
+    /// The nodes that say that they leave, by node.
+    pub fn leaving(&self) -> &[NodeId] {
+        &self.leaving
     }
 
     /// The order of the chunks.

@@ -42,7 +42,8 @@ impl Situation<'_> {
         if let Some(gateway) = self.gateways.in_turn(self.wanted.chunk).next() {
             return Some(if gateway == self.me { EntryPoint::Here } else { EntryPoint::Gateway(gateway) });
         }
-        self.map.origins().iter().min().filter(|_| self.has_chain()).map(|origin| EntryPoint::Origin(*origin))
+        let origin = self.origins().next().or_else(|| self.map.origins().first().copied());
+        origin.filter(|_| self.has_chain()).map(EntryPoint::Origin)
     }
 
     /// An upstream in the chain of this zone.
@@ -51,7 +52,7 @@ impl Situation<'_> {
         let (map, me, source) = (self.map, self.me, way.source.node);
         let (gateway, origins) = (entry.and_then(EntryPoint::gateway), map.origins());
         // The entry point serves only chunks that no other node of the zone has yet.
-        let had = || map.homes(self.wanted.chunk).any(|home| home.node != me && self.has(home));
+        let had = || self.homes().any(|home| home.node != me && self.has(home));
         let shut = |peer: NodeId| {
             (origins.contains(&peer) && had())
                 || (gateway == Some(peer)
@@ -70,7 +71,7 @@ impl Situation<'_> {
 
     /// The way of the chunk along the chain to this node.
     fn way(&self, entry: Option<EntryPoint>) -> Option<Way> {
-        let (map, chain, me) = (self.map, self.chain, self.place?);
+        let (chain, me) = (self.chain, self.place?);
         match entry {
             Some(EntryPoint::Here) => None,
             Some(EntryPoint::Gateway(gateway)) => Some(chain.way_from(self.place_of(gateway)?, me, self.full())),
@@ -79,12 +80,12 @@ impl Situation<'_> {
                 // past it.
                 let past = if self.is_settled() { Chain::way_around(me, self.full()) } else { None };
                 past.or_else(|| {
-                    let origins = map.origins().iter().filter_map(|origin| self.place_of(*origin));
+                    let origins = self.origins().filter_map(|origin| self.place_of(origin));
                     Some(chain.way_from(self.place_of(origin)?, me, self.full().chain(origins)))
                 })
             }
             None => {
-                let filling = || map.homes(self.wanted.chunk).filter(|home| self.has_chain() && home.filled.count > 0);
+                let filling = || self.homes().filter(|home| self.has_chain() && home.filled.count > 0);
                 Chain::way_around(me, self.full()).or_else(|| Chain::way_around(me, filling().map(Holding::place)))
             }
         }
@@ -94,7 +95,7 @@ impl Situation<'_> {
     /// earlier than others, so only full holders count.
     fn full(&self) -> impl Iterator<Item = Place> + '_ {
         let (size, has_chain) = (self.map.ring().size(), self.has_chain());
-        let full = self.map.homes(self.wanted.chunk);
+        let full = self.homes();
         let full = full.filter(move |home| has_chain && home.filled.count == size && !self.is_bypassed(home));
         full.map(Holding::place)
     }

@@ -2,6 +2,7 @@
 
 mod chain;
 mod holders;
+mod leaving;
 mod room;
 mod zones;
 

@@ -44,6 +44,8 @@ pub struct Room {
     pub slow: BTreeMap<u64, u8>,
     /// Nodes that cannot be asked.
     pub gone: Vec<u64>,
+    /// Nodes that say that they leave.
+    pub leaving: Vec<u64>,
     pub peers: Peers,
     pub wanted: Wanted<'static>,
     pub keeps_all: bool,
@@ -77,6 +79,7 @@ impl Room {
             zones: Vec::new(),
             slow: BTreeMap::new(),
             gone: Vec::new(),
+            leaving: Vec::new(),
             peers: Peers::new(true),
             wanted,
             keeps_all: false,
@@ -156,8 +159,10 @@ impl Room {
         let origins = self.origins.iter().map(|node| NodeId(*node));
         let mut map = Map::new(Ring::new(SIZE));
         map.update(self.holdings.iter().copied(), origins);
+        map.set_leaving(self.leaving.iter().map(|node| NodeId(*node)));
         let gateways = Gateways::of(self.gateways.iter().map(|node| NodeId(*node)));
-        let places = map.participants().iter().filter_map(|node| self.place(*node));
+        let staying = map.participants().iter().filter(|node| !map.is_leaving(**node));
+        let places = staying.filter_map(|node| self.place(*node));
         let chain = Chain::of(places, |node| gateways.contains(node));
         let zone = |name| Zone::named(name).expect("a name");
         let mut outside = Zones::new(ChunkSize::DEFAULT);
@@ -178,6 +183,7 @@ impl Room {
             keeps_all: self.keeps_all,
             discovers: self.discovers,
             warms_up: self.warms_up,
+            asks_leaving: false,
             dice: self.dice,
         };
         situation.choice()

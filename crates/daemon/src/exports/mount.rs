@@ -100,6 +100,10 @@ impl Export for Mount {
         drop(self.mounted.remove(name));
     }
 
+    fn shut(&self, is_shut: bool) {
+        self.mounted.shut(is_shut);
+    }
+
     fn lead(&self, tag: &str, image: &str) {
         self.mounted.lead(tag, image);
     }

@@ -99,6 +99,10 @@ impl Export for Servers {
         self.0.iter().for_each(|serving| serving.remove(name));
     }
 
+    fn shut(&self, is_shut: bool) {
+        self.0.iter().for_each(|serving| serving.shut(is_shut));
+    }
+
     fn lead(&self, tag: &str, image: &str) {
         self.0.iter().for_each(|serving| serving.lead(tag, image));
     }

@@ -10,7 +10,7 @@ use vfield_node::delays::BOUNDS_MS;
 use vfield_node::status::{ImageStatus, NodeStatus};
 
 /// States of a member, as `vfield status --json` names them; others are counted as `other`.
-const STATES: [&str; 7] = ["alive", "suspect", "stalled", "unreachable", "doubted", "dragging", "blamed"];
+const STATES: [&str; 8] = ["alive", "leaving", "suspect", "stalled", "unreachable", "doubted", "dragging", "blamed"];
 
 const fn family(
     name: &'static str,

@@ -64,7 +64,7 @@ function show() {
   const me = field.nodes[0];
   page.short = shortener(field.nodes.map((node) => node.addr));
   document.title = `${field.images.map((image) => image.name).join(", ") || "no image"} - V-FIELD`;
-  $("who").textContent = `${me.addr}${me.zone ? ` in ${me.zone}` : ""}, version ${field.version}, up ${time(field.uptime_s)}, ${field.closed ? "closed field" : "open field"}`;
+  $("who").textContent = `${me.addr}${me.zone ? ` in ${me.zone}` : ""}, version ${field.version}, up ${time(field.uptime_s)}, ${field.closed ? "closed field" : "open field"}${field.draining ? ", drained" : ""}`;
   showVerdicts(field);
   showStorm(field);
   showImages(field);

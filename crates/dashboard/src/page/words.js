@@ -36,6 +36,7 @@ export const many = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`
 export const STATES = {
   self: ["", "", "this node"],
   alive: ["", "", "it answers"],
+  leaving: ["", "←", "it is drained or about to go, and is asked last"],
   suspect: ["warn", "?", "it did not answer a probe, and may be dead"],
   stalled: ["warn", "…", "it owes chunks and sends nothing"],
   unreachable: ["bad", "✕", "connections to it fail"],

@@ -8,6 +8,7 @@ mod bullies;
 mod dashboard;
 mod day;
 mod doctor;
+mod draining;
 mod explain;
 mod faults;
 mod hostile;

@@ -163,6 +163,7 @@ impl Filesystem for Directory {
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let file = match self.open_file(inode) {
+            Ok(_) if self.files.is_shut() => return reply.error(Errno::ESHUTDOWN),
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };

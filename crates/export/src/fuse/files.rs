@@ -47,6 +47,8 @@ struct Table {
     writers: BTreeMap<u64, (u64, User)>,
     /// The last handle.
     last: u64,
+    /// No file is opened any more.
+    is_shut: bool,
     /// Where the next process finds all that, if it is kept.
     kept: Option<(Record, Known)>,
 }
@@ -79,6 +81,16 @@ impl Files {
         let mut table = self.write();
         table.kept = Some((record, known));
         table.write_down();
+    }
+
+    /// Has files opened no more, or again.
+    pub fn shut(&self, is_shut: bool) {
+        self.write().is_shut = is_shut;
+    }
+
+    /// True if no file is to be opened.
+    pub fn is_shut(&self) -> bool {
+        self.read().is_shut
     }
 
     /// The memory for the next process, if there is one.

@@ -133,6 +133,11 @@ impl Mounted {
         self.files.lead(name, to);
     }
 
+    /// Has files opened no more (`ESHUTDOWN`), or again. Those that are open stay so.
+    pub fn shut(&self, is_shut: bool) {
+        self.files.shut(is_shut);
+    }
+
     /// How often the file of this name is open.
     pub fn opens(&self, name: &str) -> usize {
         self.files.opens(name)

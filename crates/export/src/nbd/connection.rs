@@ -31,7 +31,7 @@ use std::future::{self, Future};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use vfield_block::source::{BlockSource, Piece};
@@ -61,6 +61,8 @@ pub(super) struct Shared {
     pub(super) held: Budget,
     pub(super) requests: AtomicU64,
     pub(super) errors: AtomicU64,
+    /// Clients that come are told that the server takes none.
+    pub(super) is_shut: AtomicBool,
     pub(super) sent_bytes: AtomicU64,
 }
 

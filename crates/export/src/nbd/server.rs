@@ -18,7 +18,7 @@ use super::visit::{self, Stop};
 use std::future::Future;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -196,6 +196,12 @@ impl Serving {
         self.shared.catalogue.users(name)
     }
 
+    /// Tells clients that come from now on that it takes none, or takes them again. Those who are
+    /// there stay.
+    pub fn shut(&self, is_shut: bool) {
+        self.shared.is_shut.store(is_shut, Ordering::Relaxed);
+    }
+
     /// Offers the source of this name no more; those who use it are told that the server is
     /// stopping, and cut off as by [`Serving::shutdown`].
     pub fn remove(&self, name: &str) {
@@ -246,6 +252,7 @@ pub(super) fn shared(catalogue: Catalogue) -> Shared {
         requests: AtomicU64::new(0),
         errors: AtomicU64::new(0),
         sent_bytes: AtomicU64::new(0),
+        is_shut: AtomicBool::new(false),
     }
 }
 

@@ -15,6 +15,7 @@ use std::future::{self, Future};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Time in which a client that is just coming may finish its handshake before its connection is
@@ -43,7 +44,8 @@ pub(super) async fn serve(
     if offers.is_empty() {
         return Err(End::Handshake("there is nothing for a client from there"));
     }
-    let mut handshake = pin!(tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared, offers)));
+    let offers = if shared.is_shut.load(Ordering::Relaxed) { Arc::from([]) } else { Arc::clone(offers) };
+    let mut handshake = pin!(tokio::time::timeout(shared.limits.handshake, negotiate(socket, shared, &offers)));
     let slow = |_| End::SlowHandshake(shared.limits.handshake);
     let mut stopped = None;
     let negotiated = tokio::select! {

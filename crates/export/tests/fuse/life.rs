@@ -31,6 +31,21 @@ fn an_idle_mount_is_unmounted() {
 }
 
 #[test]
+fn a_shut_mount_opens_nothing_and_open_files_stay() {
+    if !can_run(&[]) {
+        return;
+    }
+    let field = Field::mount(&[&image()]);
+    let (file, mounted) = (File::open(field.file("image")).unwrap(), field.mounted.as_ref().unwrap());
+    mounted.shut(true);
+    let refused = File::open(field.file("image")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::SHUTDOWN.raw_os_error()));
+    assert_eq!(file.read_at(&mut [0; 4096], 8192).unwrap(), 4096);
+    mounted.shut(false);
+    File::open(field.file("image")).unwrap();
+}
+
+#[test]
 fn dropping_unmounts() {
     if !can_run(&[]) {
         return;

@@ -160,9 +160,9 @@ impl Driver {
                     "another process uses this node's identity at {addr}: each machine needs its own file"
                 ));
             }
-            Notice::Reachable(node, reachable) => {
+            Notice::Available(node, available) => {
                 for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
-                    image.set_reachable(node, reachable);
+                    image.set_available(node, available);
                 }
             }
             Notice::Blamed(node, pause) => self.blame(node, pause),

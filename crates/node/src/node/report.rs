@@ -49,6 +49,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         addr: me.map_or_else(String::new, |me| me.addr.to_string()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_s: uptime.as_secs_f64(),
+        draining: driver.look(Core::is_draining),
         images,
         zone: zone(members.first(), &zones),
         nodes: nodes(members, &zones),

@@ -144,6 +144,7 @@ impl<'a> Serving<'a> {
         let counters = self.driver.counters.peer(&self.peer);
         // The answer under way, the only one whose chunk is pinned, and since when.
         let mut outgoing: Option<Outgoing> = None;
+        let mut owing = self.driver.counters.owing();
         let (mut begun, mut priority) = (Instant::now(), Priority::Demand);
         let mut pacing = Pacing::new(Arc::clone(&self.driver.limits.up));
         let mut beat = pin!(tokio::time::sleep(BEAT));
@@ -180,6 +181,7 @@ impl<'a> Serving<'a> {
             if let (Some(sealer), None) = (&mut self.sealer, &outgoing) {
                 sealer.rest();
             }
+            owing.set(outgoing.is_some() || self.answers.open() > 0);
             let room = self.answers.open() < OPEN_MAX && !matches!(self.coming, Coming::Waits(_));
             // An unread frame cannot become complete.
             self.partial = self.partial.map(|since| if room { since } else { Instant::now() });
@@ -337,6 +339,7 @@ impl<'a> Serving<'a> {
     }
 
     fn get(&mut self, header: FrameHeader, get: Get) {
+        self.driver.counters.is_asked();
         self.answers.opened();
         let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
         let Some(image) = self.image(get.image) else {
@@ -360,6 +363,7 @@ impl<'a> Serving<'a> {
 
     /// Answers with a slice of a chunk that is here; an asker waits for no other chunk.
     fn get_slice(&mut self, request: u64, GetSlice { image: id, chunk, slice }: GetSlice) {
+        self.driver.counters.is_asked();
         self.answers.opened();
         let Some(image) = self.image(id) else { return self.answers.refuse(request, Refusal::NoSuchImage) };
         if slice.length(image.geometry(), chunk).is_none() {

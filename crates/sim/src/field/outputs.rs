@@ -195,10 +195,10 @@ impl Field {
         match &notice {
             Notice::Up(member) => self.note(machine, "sees", [member.node.0, 0]),
             Notice::Down(departed) => self.gone(machine, departed.identity),
-            Notice::Reachable(node, reachable) => {
-                self.note(machine, "hears of", [node.0, u64::from(*reachable)]);
+            Notice::Available(node, available) => {
+                self.note(machine, "hears of", [node.0, u64::from(*available)]);
                 for shelf in self.machines[machine].shelves.iter_mut().flatten() {
-                    shelf.directory.set_reachable(*node, *reachable);
+                    shelf.directory.set_available(*node, *available);
                 }
             }
             Notice::Blamed(node, _) => self.note(machine, "blames", [node.0, 0]),

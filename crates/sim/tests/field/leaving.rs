@@ -1,6 +1,6 @@
 //! Departures without any loss, and returns.
 
-use crate::{filled_field, ms, secs};
+use crate::{field_of, filled_field, ms, secs};
 use vfield_core::inquiry::Purpose;
 use vfield_core::node::Input;
 use vfield_sim::field::Field;
@@ -110,4 +110,71 @@ fn unreachable_holders_do_not_count() {
     field.until("all of it counts", secs(3), |field| counted(field, 3));
     field.input(0, Input::Inquire { times: 1, purpose: Purpose::Wait });
     field.until("the origin may leave", secs(3), |field| field.machines[0].node.sole_chunks() == 0);
+}
+
+/// A node that is drained gets no request while others can serve, also of readers that come later;
+/// it goes on reading. Taken back, it serves as before.
+#[test]
+fn a_drained_node_is_asked_last() {
+    for (seed, count, capacity) in [(11, 4, 603), (12, 9, 300), (13, 12, 603)] {
+        let (mut field, nodes) = filled_field(seed, count, capacity);
+        let drained = nodes[1];
+        field.input(drained, Input::Drain(true));
+        let hears = |field: &Field, state: &str| {
+            let id = field.machines[drained].identity.node;
+            let knows = |node: &usize| {
+                let members = field.machines[*node].node.members();
+                members.iter().any(|member| member.identity.node == id && member.state == state)
+            };
+            nodes.iter().filter(|node| **node != drained).all(&knows) && knows(&0)
+        };
+        field.until("all know", secs(3), |field| hears(field, "leaving"));
+        let before = field.machines[drained].sent_of(0);
+        let late = field.join(0, &[(0, 0)]);
+        field.run(secs(1));
+        let readers = field.read_all(&[&nodes[..], &[late]].concat(), 0);
+        field.until_read(&readers, secs(20));
+        assert_eq!(field.machines[drained].sent_of(0), before, "seed {seed}: it was asked");
+        field.input(drained, Input::Drain(false));
+        field.until("all know that it stays", secs(3), |field| hears(field, "alive"));
+    }
+}
+
+/// What only it holds is fetched from it, and it gives up nothing before others have it.
+#[test]
+fn a_drained_node_hands_over_and_may_go() {
+    for (seed, count, capacity) in [(14, 4, 402), (15, 9, 160)] {
+        let (mut field, mut nodes) = filled_field(seed, count, capacity);
+        field.kill(0, true);
+        field.run(secs(5));
+        let going = nodes.remove(0);
+        field.input(going, Input::Drain(true));
+        let readers = field.read_all(&nodes, 0);
+        field.until("handed over", secs(30), |field| field.machines[going].node.sole_chunks() == 0);
+        field.until_read(&readers, secs(20));
+        field.kill(going, true);
+        assert_eq!(field.bare(0), 0);
+        let readers = field.read_all(&nodes, 0);
+        field.until_read(&readers, secs(10));
+    }
+}
+
+/// A store that was not full when its node was drained fetches no more, and goes on when that is
+/// taken back.
+#[test]
+fn a_drained_store_fills_no_further() {
+    let (mut field, nodes) = field_of(16, 3, 603);
+    let going = nodes[1];
+    let stored = |field: &Field| field.machines[going].node.images()[0].stored;
+    field.until("some of it is there", secs(10), |field| stored(field) > 20);
+    field.input(going, Input::Drain(true));
+    // Chunks that were asked for come.
+    field.run(secs(1));
+    let then = stored(&field);
+    assert!(then < 603, "the test has to be earlier");
+    field.until("the others are full", secs(30), |field| field.filled(&[nodes[0], nodes[2]]));
+    field.run(secs(1));
+    assert_eq!(stored(&field), then);
+    field.input(going, Input::Drain(false));
+    field.until("it is full", secs(20), |field| field.filled(&[going]));
 }

@@ -102,7 +102,8 @@ const CUT: Refusal = (answer::ERR_INVALID, "the option's data end too early");
 
 impl Negotiation {
     /// Starts a negotiation about `offers` (the first of which is also called "") and writes the
-    /// greeting. With `tls` nothing is told to a client that has not started it.
+    /// greeting. Without any offer the server takes no new clients, and says so. With `tls` nothing
+    /// is told to a client that has not started it.
     pub fn start(offers: Arc<[Offer]>, tls: bool, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&magic::GREETING.to_be_bytes());
         out.extend_from_slice(&magic::OPTION.to_be_bytes());
@@ -210,6 +211,15 @@ impl Negotiation {
         self.offers.iter().position(|offer| offer.name.as_bytes() == name)
     }
 
+    /// The refusal of a name that is not offered.
+    fn missing(&self) -> Refusal {
+        if self.offers.is_empty() {
+            (answer::ERR_SHUTDOWN, "the server takes no new clients")
+        } else {
+            (answer::ERR_UNKNOWN, "no export has this name")
+        }
+    }
+
     fn chosen(&self, offer: usize) -> Chosen {
         Chosen { offer, structured: self.structured, allocation: self.allocation == Some(offer) }
     }
@@ -257,7 +267,7 @@ impl Negotiation {
         let count = take_u16(&mut data).ok_or(CUT)?;
         let (asked, rest) = data.split_at_checked(usize::from(count) * 2).ok_or(CUT)?;
         expect_end(rest)?;
-        let index = self.find(name).ok_or((answer::ERR_UNKNOWN, "no export has this name"))?;
+        let index = self.find(name).ok_or_else(|| self.missing())?;
         let offer = &self.offers[index];
         let asks = |info: u16| asked.chunks_exact(2).any(|number| number == info.to_be_bytes());
         let mut tell = |info: u16, parts: [&[u8]; 3]| {
@@ -296,7 +306,7 @@ impl Negotiation {
             wanted |= query == ALLOCATION_CONTEXT || (!setting && query == b"base:");
         }
         expect_end(data)?;
-        let offer = self.find(name).ok_or((answer::ERR_UNKNOWN, "no export has this name"))?;
+        let offer = self.find(name).ok_or_else(|| self.missing())?;
         if wanted {
             // The id in the answer to LIST has no meaning and is to be zero.
             let id = if setting { ALLOCATION_CONTEXT_ID } else { 0 };

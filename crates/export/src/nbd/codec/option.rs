@@ -44,6 +44,8 @@ pub mod answer {
     pub const ERR_TLS_REQD: u32 = ERROR | 5;
     /// No export has the name.
     pub const ERR_UNKNOWN: u32 = ERROR | 6;
+    /// The server takes no new clients, since it is about to end.
+    pub const ERR_SHUTDOWN: u32 = ERROR | 7;
     /// The option is too long.
     pub const ERR_TOO_BIG: u32 = ERROR | 9;
 }

@@ -1,0 +1,106 @@
+//! `vfield drain` and `vfield leave`: a node goes, and no reader misses it.
+
+use crate::args::{DrainOptions, LeaveOptions};
+use vfield_console::failure::Failure;
+use vfield_console::output;
+use vfield_console::text::clean;
+use vfield_control::client::Client;
+use vfield_control::message::{DrainLeft, Reply, Request, millis};
+use vfield_control::shares::sole_text;
+use vfield_node::status::Sole;
+
+/// Runs `vfield drain`.
+pub fn drain(options: &DrainOptions) -> Result<(), Failure> {
+    let mut client = Client::connect(options.control.control.as_deref())?;
+    if options.undo {
+        client.send(&Request::Undrain)?;
+        return match client.reply()? {
+            Reply::Done => output::put(b"the node takes part as before\n"),
+            _ => Err(client.unexpected()),
+        };
+    }
+    client.send(&Request::Drain { timeout_ms: millis(options.timeout.0) })?;
+    let Reply::Drained { left } = client.reply()? else { return Err(client.unexpected()) };
+    if !left.is_none() {
+        let fact = format!("after {} s the node is still needed: {}", options.timeout.0.as_secs_f64(), needed(&left));
+        return Err(Failure::failed(fact).hint(hint(&left)));
+    }
+    output::put(text(&left).as_bytes())
+}
+
+/// Who needs the node still.
+fn needed(left: &DrainLeft) -> String {
+    let sole = (!left.images.is_empty()).then(|| format!("no other node holds {}", sole_text(&left.images)));
+    let asked = left.is_asked.then(|| "other nodes ask it".to_owned());
+    let reads = match left.reads {
+        0 => None,
+        1 => Some("1 read of this machine waits".to_owned()),
+        count => Some(format!("{count} reads of this machine wait")),
+    };
+    sole.into_iter().chain(asked).chain(reads).collect::<Vec<_>>().join("; ")
+}
+
+fn hint(left: &DrainLeft) -> &'static str {
+    if left.images.is_empty() {
+        "repeat the command, with a longer --timeout; `vfield explain` says why reads wait"
+    } else {
+        "enlarge other stores, or repeat the command with a longer --timeout; `vfield drain --undo` takes it back"
+    }
+}
+
+fn text(left: &DrainLeft) -> String {
+    let mut text = "the node is drained: no other node needs it\n".to_owned();
+    for clients in &left.clients {
+        text += &format!("still connected on this machine: {}\n", clean(clients));
+    }
+    text
+}
+
+/// Runs `vfield leave`.
+pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
+    let mut client = Client::connect(options.control.control.as_deref())?;
+    let LeaveOptions { force, dry_run, .. } = *options;
+    client.send(&Request::Leave { timeout_ms: millis(options.timeout.0), force, dry_run })?;
+    let lost = match client.reply()? {
+        Reply::Left { lost, .. } => lost,
+        Reply::WouldLose { alone, images } => return would_lose(alone, &images),
+        _ => return Err(client.unexpected()),
+    };
+    client.await_end();
+    if lost > 0 {
+        let fact = format!("the node has left, but no other node took {lost} chunks that it alone held");
+        return Err(Failure::failed(fact).hint("start it again, or give the other nodes larger stores"));
+    }
+    Ok(())
+}
+
+/// `vfield leave --dry-run`.
+fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
+    if !images.is_empty() {
+        let fact = format!("no other node holds {}", sole_text(images));
+        return Err(Failure::failed(fact)
+            .hint("a leave hands over the chunks that fit into other stores, and is refused if any are left"));
+    }
+    let text = if alone { "this is the field's last node\n" } else { "nothing would be lost\n" };
+    output::put(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_in_one_line() {
+        let sole = Sole { image: "viver".into(), bytes: 12 << 20, share: 0.25 };
+        let mut left = DrainLeft { images: vec![sole], is_asked: true, reads: 2, clients: Vec::new() };
+        assert_eq!(
+            needed(&left),
+            "no other node holds 25.0 % of viver (12.0 MiB); other nodes ask it; 2 reads of this machine wait"
+        );
+        (left.images, left.is_asked, left.reads) = (Vec::new(), false, 1);
+        assert_eq!(needed(&left), "1 read of this machine waits");
+        left.clients = vec!["viver: 1 NBD client".into()];
+        let drained = "the node is drained: no other node needs it\n";
+        assert_eq!(text(&left), format!("{drained}still connected on this machine: viver: 1 NBD client\n"));
+    }
+}
