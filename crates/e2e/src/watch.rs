@@ -85,6 +85,16 @@ impl Watch {
         wait_until(&what, ROUND, || rounds() > before + 1).map(drop)
     }
 
+    /// Its longest read, as of its last round.
+    ///
+    /// # Panics
+    /// If it has read nothing.
+    pub fn longest(&self) -> Duration {
+        let rounds = self.said("round ");
+        let seconds = rounds.last().and_then(|round| round.rsplit(' ').next()?.parse().ok());
+        Duration::from_secs_f64(seconds.unwrap_or_else(|| panic!("{} has read nothing", self.name)))
+    }
+
     /// Ends it and judges what it has seen. Each restart of its daemon may refuse one read.
     ///
     /// # Panics

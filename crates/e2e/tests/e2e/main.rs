@@ -30,6 +30,7 @@ mod pacing;
 mod packed;
 mod reach;
 mod returning;
+mod rolling;
 mod rubbish;
 mod sandbox;
 mod signatures;
