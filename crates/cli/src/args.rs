@@ -21,7 +21,7 @@ pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, T
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
 use vfield_bench::args::{self as bench, BenchOptions};
-pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions};
+pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions, TopOptions};
 
 use crate::values::access::Access;
 use crate::values::boost::Boost;
@@ -118,6 +118,9 @@ pub enum Command {
     Join(Box<JoinOptions>),
     /// Show nodes, images, coverage, waiting reads, and whether the origin may leave
     Status(StatusOptions),
+    /// Show nodes, rates, coverage, and the causes of waiting reads; refreshed each second
+    #[command(after_help = watch::TOP_KEYS)]
+    Top(TopOptions),
     /// Show what the daemon did last, and what a killed daemon did before it
     Events(EventsOptions),
     /// Say why reads wait or were slow: stage, time, and the node that is the cause

@@ -29,6 +29,7 @@ pub mod signature;
 pub mod source_file;
 pub mod status;
 pub mod tag;
+mod top;
 pub mod upgrade;
 pub mod values;
 
@@ -97,6 +98,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
             run_daemon(&options.daemon.clone(), level, args, || plan(options))
         }
         Command::Status(options) => commands::status(&options),
+        Command::Top(options) => top::run(&options),
         Command::Events(options) => events::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Explain(options) => explain::run(&options),

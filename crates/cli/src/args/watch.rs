@@ -1,4 +1,5 @@
-//! The options of the commands that watch and steer a running daemon: `status`, `events`, `limit`.
+//! The options of the commands that watch and steer a running daemon: `status`, `top`, `events`,
+//! `limit`.
 
 use clap::Args;
 use vfield_console::values::duration::Period;
@@ -14,6 +15,14 @@ Examples:
   vfield limit --up 500M,08:00-18:00=50M --down none
 
 The change lasts until the daemon ends; --limit-up and --limit-down are for each start.";
+
+pub(super) const TOP_KEYS: &str = "\
+Keys:
+  q, Ctrl-C             end
+  o                     order the nodes by traffic, held bytes or address
+  arrows, j, k, pages   scroll
+
+A node knows the traffic between itself and others. So start it on the machine that is slow.";
 
 pub(super) const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -52,6 +61,20 @@ pub struct LimitOptions {
     /// Most bytes a second from other nodes, all together; apart from --limit-up [default: none]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Network")]
     pub limit_down: Option<Limit>,
+}
+
+/// Options of `vfield top`.
+#[derive(Debug, Args)]
+pub struct TopOptions {
+    /// Print one picture and end; for scripts, and without a terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Time between two pictures, 100ms or more
+    #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, conflicts_with = "once")]
+    pub every: Period,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
 }
 
 /// Options of `vfield limit`.

@@ -8,6 +8,7 @@ mod memory;
 mod signals;
 mod source;
 mod sparse;
+mod top;
 mod versions;
 
 use rustix::event::{PollFd, PollFlags, poll};
