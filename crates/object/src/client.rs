@@ -1,0 +1,229 @@
+//! Requests for ranges: one at a time goes over a connection, its answer is judged and read.
+//!
+//! Invariant: an answer is read to at most the asked length, and every wait in it is bounded. A
+//! redirect is followed and remembered until its target refuses. A signed request is never
+//! redirected: the signature is for one host. Objects call it.
+
+use crate::address::Address;
+use crate::answer::{self, Part};
+use crate::connection::{Connections, Sender};
+use crate::redirect::{self, REDIRECTS_MAX};
+use crate::signing::Signer;
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT_ENCODING, HOST, LOCATION, RANGE, USER_AGENT};
+use hyper::{Request, Response};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use vfield_block::extent::Extent;
+use vfield_block::object::ObjectError;
+
+/// Time until the head of an answer. A store that has to fetch an object from elsewhere takes
+/// seconds.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// Time within which some byte of a body has to come. After it, another connection is better.
+const SOME_WITHIN: Duration = Duration::from_secs(5);
+/// Time for a whole body, besides that at [`RATE_MIN`].
+const BODY_WITHIN: Duration = Duration::from_secs(20);
+/// Lowest rate in bytes per second: a body that trickles holds a place among the requests.
+const RATE_MIN: u64 = 128 << 10;
+/// Most bytes that are read of the body of a refusal.
+const REFUSAL_MAX: usize = 4 << 10;
+
+/// Sends requests for one object.
+pub struct Client {
+    address: Address,
+    signer: Option<Signer>,
+    connections: Arc<Connections>,
+    /// Where redirects led last.
+    target: Mutex<Option<Address>>,
+}
+
+/// The result of one request.
+enum Exchange {
+    Part(Part, Bytes),
+    Redirect(String),
+}
+
+impl Client {
+    /// A client for the object at this address.
+    pub fn new(address: Address, signer: Option<Signer>, connections: Arc<Connections>) -> Self {
+        Self { address, signer, connections, target: Mutex::default() }
+    }
+
+    /// Connections that trust as `tls` does.
+    pub fn connections(tls: Result<TlsConnector, String>) -> Arc<Connections> {
+        Arc::new(Connections::new(tls))
+    }
+
+    /// Reads a range, which is not empty. One attempt.
+    pub async fn read(&self, asked: Extent) -> Result<(Part, Bytes), ObjectError> {
+        let remembered = self.target().clone();
+        if let Some(target) = remembered {
+            match self.chain(target, asked).await {
+                // A signed target is good for minutes; the object's own address for longer.
+                Err(ObjectError::Failed { lasting: true, .. }) => *self.target() = None,
+                answered => return answered,
+            }
+        }
+        self.chain(self.address.clone(), asked).await
+    }
+
+    /// Follows redirects from an address on.
+    async fn chain(&self, mut at: Address, asked: Extent) -> Result<(Part, Bytes), ObjectError> {
+        for _ in 0..=REDIRECTS_MAX {
+            match self.exchange(&at, asked).await? {
+                Exchange::Part(part, bytes) => {
+                    if at != self.address {
+                        *self.target() = Some(at);
+                    }
+                    return Ok((part, bytes));
+                }
+                Exchange::Redirect(_) if self.signer.is_some() => {
+                    let host = at.server.authority();
+                    return Err(ObjectError::lasting(format!("{host} redirects: is the bucket in another region?")));
+                }
+                Exchange::Redirect(location) => {
+                    at = redirect::follow(&at, &location).map_err(ObjectError::lasting)?;
+                }
+            }
+        }
+        Err(ObjectError::lasting(format!("{} redirects more than {REDIRECTS_MAX} times", self.address.server.host)))
+    }
+
+    /// One request and its answer.
+    async fn exchange(&self, at: &Address, asked: Extent) -> Result<Exchange, ObjectError> {
+        let host = at.server.authority();
+        let (mut sender, response) = self.send(at, asked).await?;
+        let status = response.status();
+        if status.is_redirection() && status.as_u16() != 304 {
+            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            let location = location.ok_or_else(|| ObjectError::lasting(format!("{host} redirects to nowhere")))?;
+            return Ok(Exchange::Redirect(location.to_owned()));
+        }
+        let part = match answer::judge(&host, asked, status, response.headers()) {
+            Ok(part) => part,
+            Err(error) => return Err(explained(error, response).await),
+        };
+        let length = asked.len();
+        let whole = BODY_WITHIN + Duration::from_secs(length / RATE_MIN);
+        let bytes = timeout(whole, body(response.into_body(), length)).await;
+        let bytes = bytes.map_err(|_| format!("less than {RATE_MIN} bytes a second")).and_then(|read| read);
+        let bytes = bytes.map_err(|why| ObjectError::passing(format!("{host}: {why}")))?;
+        if sender.ready().await.is_ok() {
+            self.connections.give_back(&at.server, sender);
+        }
+        Ok(Exchange::Part(part, bytes))
+    }
+
+    /// Sends a request on an idle connection, or on a new one; returns when the head has come.
+    async fn send(&self, at: &Address, asked: Extent) -> Result<(Sender, Response<Incoming>), ObjectError> {
+        if let Some(mut sender) = self.connections.idle(&at.server) {
+            // The server may have closed it at this moment.
+            if let Ok(response) = self.ask(&mut sender, at, asked).await {
+                return Ok((sender, response));
+            }
+        }
+        let mut sender = self.connections.connect(&at.server).await?;
+        let response = self.ask(&mut sender, at, asked).await?;
+        Ok((sender, response))
+    }
+
+    async fn ask(&self, sender: &mut Sender, at: &Address, asked: Extent) -> Result<Response<Incoming>, ObjectError> {
+        let host = at.server.authority();
+        let range = format!("bytes={}-{}", asked.start(), asked.end() - 1);
+        let mut request = Request::get(at.target())
+            .header(HOST, &host)
+            .header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT_ENCODING, "identity")
+            .header(RANGE, &range);
+        if let Some(signer) = &self.signer {
+            for (name, value) in signer.headers(&host, &at.path, &range, SystemTime::now()) {
+                request = request.header(name, value);
+            }
+        }
+        let request = request.body(Empty::<Bytes>::new());
+        let request = request.map_err(|error| ObjectError::lasting(format!("{host}: {error}")))?;
+        match timeout(HEAD_WITHIN, sender.send_request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(ObjectError::passing(format!("{host}: {}", reason(&error)))),
+            Err(_) => Err(ObjectError::passing(format!("{host}: no answer within {} s", HEAD_WITHIN.as_secs()))),
+        }
+    }
+
+    fn target(&self) -> std::sync::MutexGuard<'_, Option<Address>> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a body of exactly `length` bytes.
+async fn body(mut body: Incoming, length: u64) -> Result<Bytes, String> {
+    let mut bytes = BytesMut::with_capacity(length as usize);
+    loop {
+        let frame = timeout(SOME_WITHIN, body.frame()).await;
+        let frame = frame.map_err(|_| format!("no byte within {} s", SOME_WITHIN.as_secs()))?;
+        match frame {
+            None if bytes.len() as u64 == length => return Ok(bytes.freeze()),
+            None => return Err(format!("the answer was cut after {} of {length} bytes", bytes.len())),
+            Some(Err(error)) => {
+                return Err(format!("the answer was cut after {} of {length} bytes: {}", bytes.len(), reason(&error)));
+            }
+            Some(Ok(frame)) => {
+                let data = frame.into_data().unwrap_or_default();
+                if (bytes.len() + data.len()) as u64 > length {
+                    return Err("the answer is longer than it says".to_owned());
+                }
+                bytes.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// The error with the code that an object store puts into the body of a refusal.
+async fn explained(error: ObjectError, response: Response<Incoming>) -> ObjectError {
+    let ObjectError::Failed { why, after, lasting } = error else { return error };
+    let (mut body, mut text) = (response.into_body(), Vec::new());
+    while let Ok(Some(Ok(frame))) = timeout(SOME_WITHIN, body.frame()).await {
+        text.extend_from_slice(&frame.into_data().unwrap_or_default());
+        if text.len() >= REFUSAL_MAX {
+            break;
+        }
+    }
+    let why = code(&String::from_utf8_lossy(&text)).map_or_else(|| why.clone(), |code| format!("{why} ({code})"));
+    ObjectError::Failed { why, after, lasting }
+}
+
+/// The content of the element `Code` of an error of S3.
+fn code(text: &str) -> Option<&str> {
+    let (code, _) = text.split_once("<Code>")?.1.split_once("</Code>")?;
+    let is_word = !code.is_empty() && code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_word.then_some(code)
+}
+
+/// The innermost cause: hyper's own words are about its parts.
+fn reason(error: &hyper::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_a_refusal_is_one_word() {
+        let refusal =
+            |code: &str| format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>x</Message></Error>");
+        assert_eq!(code(&refusal("AccessDenied")), Some("AccessDenied"));
+        for other in ["", "a b", "<b>", "\u{1b}[2J"] {
+            assert_eq!(code(&refusal(other)), None, "{other:?}");
+        }
+        assert_eq!(code("<Code>"), None);
+    }
+}

@@ -1,0 +1,22 @@
+//! Objects on web servers and in buckets, read by ranges over HTTP/1.1 and TLS.
+//!
+//! A [`Place`] is what a command line names: `https://`, `http://` or `s3://`. It opens objects as
+//! [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer is a part
+//! of the object, of the asked position and length; anything else is an error in words. Everything
+//! that comes from a server is hostile until parsed: heads are bounded by hyper, bodies by the
+//! asked length, redirects by [`redirect`]. It keeps no bytes, makes no retries, and knows neither
+//! chunks nor nodes; the node does that.
+
+mod address;
+mod answer;
+mod client;
+mod connection;
+mod credentials;
+mod object;
+mod place;
+mod redirect;
+mod s3;
+mod signing;
+mod trust;
+
+pub use place::{BadPlace, Place};

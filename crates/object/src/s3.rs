@@ -1,0 +1,94 @@
+//! `s3://BUCKET/KEY`: the URL of the object, and its signer.
+//!
+//! At AWS the bucket is part of the host's name, as far as its own name allows that. At another
+//! endpoint it is the first part of the path, unless the endpoint's name begins with it.
+
+use crate::address::Address;
+use crate::credentials::{self, Credentials, Variable};
+use crate::signing::Signer;
+use std::fmt::Write as _;
+
+/// The address and the signer of `BUCKET/KEY`, the text after `s3://`.
+///
+/// # Errors
+/// In words.
+pub fn resolve(text: &str, variable: Variable<'_>) -> Result<(Address, Signer), String> {
+    let (bucket, key) = text.split_once('/').ok_or("it names no key: s3://BUCKET/KEY")?;
+    if !is_bucket(bucket) {
+        return Err("no name of a bucket: 3 to 63 letters, digits, dots and hyphens".to_owned());
+    }
+    if key.is_empty() || key.ends_with('/') {
+        return Err("it names no key: s3://BUCKET/KEY".to_owned());
+    }
+    let region = credentials::region(variable);
+    if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err("AWS_REGION is no name of a region".to_owned());
+    }
+    let endpoint = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+    let base = match &endpoint {
+        Some(endpoint) => endpoint.clone(),
+        // A certificate for all buckets has no place for dots.
+        None if bucket.contains('.') => format!("https://s3.{region}.amazonaws.com"),
+        None => format!("https://{bucket}.s3.{region}.amazonaws.com"),
+    };
+    let mut address = Address::parse(&base).map_err(|why| format!("AWS_ENDPOINT_URL: {why}"))?;
+    let in_host = address.server.host.starts_with(&format!("{bucket}."));
+    let dir = address.path.trim_end_matches('/');
+    let bucket = if in_host { String::new() } else { format!("/{bucket}") };
+    address.path = format!("{dir}{bucket}/{}", encode(key));
+    address.query = None;
+    Ok((address, Signer { region, credentials: Credentials::find(variable) }))
+}
+
+fn is_bucket(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (3..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('.') && !name.contains("..")
+}
+
+/// Percent-encodes all but slashes and the characters that S3's signature leaves as they are.
+fn encode(key: &str) -> String {
+    key.bytes().fold(String::new(), |mut text, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => text.push(byte.into()),
+            // Writing to a string cannot fail.
+            _ => drop(write!(text, "%{byte:02X}")),
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str, set: &[(&str, &str)]) -> Result<String, String> {
+        let variable = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        resolve(text, &variable).map(|(address, _)| address.to_string())
+    }
+
+    #[test]
+    fn buckets_are_hosts_at_aws_and_paths_elsewhere() {
+        let elsewhere = ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000");
+        let general = ("AWS_ENDPOINT_URL", "http://10.0.0.1/");
+        let named = ("AWS_ENDPOINT_URL_S3", "https://images.store.example");
+        for (text, set, to) in [
+            ("images/a b+c.img", vec![], "https://images.s3.us-east-1.amazonaws.com/a%20b%2Bc.img"),
+            ("images/a", vec![("AWS_REGION", "eu-central-1")], "https://images.s3.eu-central-1.amazonaws.com/a"),
+            ("my.images/d/a", vec![], "https://s3.us-east-1.amazonaws.com/my.images/d/a"),
+            ("images/d/a", vec![elsewhere, general], "http://127.0.0.1:9000/images/d/a"),
+            ("images/a", vec![general], "http://10.0.0.1/images/a"),
+            ("images/a", vec![named], "https://images.store.example/a"),
+        ] {
+            assert_eq!(url(text, &set).as_deref(), Ok(to), "{text}");
+        }
+    }
+
+    #[test]
+    fn others_are_refused() {
+        for text in ["", "images", "images/", "images/d/", "a/b", "no bucket/b", "a..b/c", ".ab/c"] {
+            assert!(url(text, &[]).is_err(), "{text}");
+        }
+        assert!(url("images/a", &[("AWS_REGION", "a/b")]).is_err());
+        assert!(url("images/a", &[("AWS_ENDPOINT_URL", "minio:9000")]).is_err());
+    }
+}

@@ -1,0 +1,137 @@
+//! Signatures of requests to S3: AWS Signature Version 4, in the header `Authorization`.
+//!
+//! After <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>. Requests
+//! have no body, and the path is signed as it goes on the wire. The client asks for the headers of
+//! each request; without credentials there are none.
+
+use crate::credentials::{Credentials, Keys};
+use ring::digest::{SHA256, digest};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// SHA-256 of no bytes: the body of each request.
+const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// Signs the requests for one bucket.
+#[derive(Debug, Clone)]
+pub struct Signer {
+    pub region: String,
+    pub credentials: Credentials,
+}
+
+impl Signer {
+    /// The headers to add to a GET of `path` at `host` for a range.
+    pub fn headers(&self, host: &str, path: &str, range: &str, now: SystemTime) -> Vec<(&'static str, String)> {
+        self.credentials.keys().map_or_else(Vec::new, |keys| sign_get(&keys, &self.region, host, path, range, now))
+    }
+}
+
+fn sign_get(
+    keys: &Keys,
+    region: &str,
+    host: &str,
+    path: &str,
+    range: &str,
+    now: SystemTime,
+) -> Vec<(&'static str, String)> {
+    let at = timestamp(now.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let day = &at[..8];
+    let mut signed = vec![
+        ("host", host.to_owned()),
+        ("range", range.to_owned()),
+        ("x-amz-content-sha256", NO_BODY.to_owned()),
+        ("x-amz-date", at.clone()),
+    ];
+    signed.extend(keys.token.clone().map(|token| ("x-amz-security-token", token)));
+    let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
+    let lines = signed.iter().fold(String::new(), |mut lines, (name, value)| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "{name}:{value}");
+        lines
+    });
+    let request = format!("GET\n{path}\n\n{lines}\n{names}\n{NO_BODY}");
+    let scope = format!("{day}/{region}/s3/aws4_request");
+    let hashed = hex(digest(&SHA256, request.as_bytes()).as_ref());
+    let text = format!("AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashed}");
+    let secret = format!("AWS4{}", keys.secret);
+    let key =
+        [day, region, "s3", "aws4_request"].iter().fold(secret.into_bytes(), |key, part| mac(&key, part.as_bytes()));
+    let signature = hex(&mac(&key, text.as_bytes()));
+    let authorization =
+        format!("AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={names},Signature={signature}", keys.id);
+    // The client sends host and range itself.
+    let mut headers: Vec<_> = signed.into_iter().skip(2).collect();
+    headers.push(("authorization", authorization));
+    headers
+}
+
+fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    sign(&Key::new(HMAC_SHA256, key), text).as_ref().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// `20130524T000000Z` for a time since 1970.
+fn timestamp(since: Duration) -> String {
+    let seconds = since.as_secs();
+    let (days, rest) = (seconds / 86400, seconds % 86400);
+    // Days to a date, as in "chrono-compatible low-level date algorithms" (H. Hinnant), for years
+    // after 1970.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written() {
+        for (seconds, text) in [
+            (0, "19700101T000000Z"),
+            (1_369_353_600, "20130524T000000Z"),
+            (1_709_208_000, "20240229T120000Z"),
+            (1_735_689_599, "20241231T235959Z"),
+        ] {
+            assert_eq!(timestamp(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    /// The example "GET Object" of the documentation.
+    #[test]
+    fn the_documented_example_is_signed_as_documented() {
+        let keys = Keys {
+            id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
+            token: None,
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1_369_353_600);
+        let headers = sign_get(&keys, "us-east-1", "examplebucket.s3.amazonaws.com", "/test.txt", "bytes=0-9", now);
+        let authorization = &headers.last().unwrap().1;
+        let signature = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
+        assert!(authorization.ends_with(&format!("Signature={signature}")), "{authorization}");
+        assert!(authorization.contains("Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"));
+    }
+
+    #[test]
+    fn a_session_token_is_signed_too() {
+        let keys = Keys { id: "a".to_owned(), secret: "b".to_owned(), token: Some("t".to_owned()) };
+        let headers = sign_get(&keys, "r", "h", "/k", "bytes=0-9", UNIX_EPOCH);
+        assert!(headers.contains(&("x-amz-security-token", "t".to_owned())));
+        assert!(headers.last().unwrap().1.contains("x-amz-date;x-amz-security-token,"));
+    }
+}
