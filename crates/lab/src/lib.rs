@@ -17,6 +17,7 @@ pub mod cgroup;
 pub mod client;
 pub mod daemon;
 pub mod diskless;
+pub mod fault_proxy;
 pub mod lab;
 pub mod link;
 pub mod machine;
@@ -24,15 +25,18 @@ pub mod need;
 pub mod process;
 pub mod service_manager;
 pub mod wait;
+pub mod web;
 
 pub use daemon::{Daemon, Vfield};
 pub use diskless::{Diskless, Images};
+pub use fault_proxy::{Fault, FaultProxy};
 pub use lab::{Host, Lab};
 pub use link::{Counters, Link};
 pub use machine::Machine;
 pub use process::Process;
 pub use service_manager::ServiceManager;
 pub use wait::{Deadline, wait_until};
+pub use web::WebServer;
 
 use std::path::Path;
 use std::time::Duration;
