@@ -191,7 +191,7 @@ pub enum Command {
 /// Options of `vfield serve`.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
-    /// Image files or block devices
+    /// Image files or block devices, or objects: https://HOST/PATH, s3://BUCKET/KEY
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Vec<PathBuf>,
     /// Image name, one per FILE [default: the file's name]
@@ -386,6 +386,10 @@ pub struct IdOptions {
     /// Chunk size; the id depends on it
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub chunk_size: Size,
+    /// Also write the hashes to this new file. As NAME.vfh beside an object NAME, they spare its
+    /// origins reading all of it
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub hashes: Option<PathBuf>,
 }
 
 /// Options of `vfield cat`.

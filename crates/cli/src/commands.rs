@@ -105,7 +105,10 @@ pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     let chunk_size = source_file::chunk_size(options.chunk_size)?;
     source_file::check(&options.file)?;
     let console: Console = log::start(Style::choose(false, volume), volume);
-    let (id, _) = publish::id(&options.file, chunk_size, &console)?;
+    let id = match &options.hashes {
+        Some(hashes) => publish::id_and_hashes(&options.file, chunk_size, hashes, &console)?,
+        None => publish::id(&options.file, chunk_size, &console)?.0,
+    };
     output::put(format!("{id}\n").as_bytes())
 }
 

@@ -27,6 +27,7 @@ pub mod secrets;
 pub mod settings;
 pub mod signature;
 pub mod source_file;
+mod source_object;
 pub mod status;
 pub mod tag;
 mod top;

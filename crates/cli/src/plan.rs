@@ -9,6 +9,7 @@ use crate::args::{DaemonOptions, JoinOptions, LimitOptions, ServeOptions};
 use crate::settings::Settings;
 use crate::signature;
 use crate::source_file;
+use crate::source_object;
 use crate::values::boost::Boost;
 use crate::values::zone::ZoneChoice;
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ use vfield_machine::memory;
 use vfield_machine::network;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_node::limits::Rates;
+use vfield_node::object_origin::publish::ServeObject;
 use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
 use vfield_trust::private_file::Unfit;
 use vfield_trust::signature::TrustedKeys;
@@ -330,17 +332,24 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
     };
     let mut serve: Vec<ServeConfig> = Vec::new();
     for (index, path) in options.file.iter().enumerate() {
-        source_file::check(path)?;
-        let name = match options.name.get(index) {
-            Some(ImageName(name)) => name.clone(),
-            None => source_file::name_of(path)?,
+        let place = source_object::Place::find(path)?;
+        if place.is_none() {
+            source_file::check(path)?;
+        }
+        let name = match (options.name.get(index), &place) {
+            (Some(ImageName(name)), _) => name.clone(),
+            (None, Some(place)) => place.name()?,
+            (None, None) => source_file::name_of(path)?,
         };
+        let path = place.as_ref().map_or_else(|| path.clone(), source_object::Place::address);
         if let Some(other) = serve.iter().find(|other| other.name.as_ref() == Some(&name)) {
             let fact = format!("two images are named {name:?}: {} and {}", other.path.display(), path.display());
             return Err(Failure::usage(fact).hint("give each its own --name, in the order of the files"));
         }
-        let proof = signature::beside(path)?;
-        serve.push(ServeConfig { path: path.clone(), file: None, name: Some(name), chunk_size, proof, kept: None });
+        let proof = if place.is_none() { signature::beside(&path)? } else { None };
+        let (asked, rehash) = (options.chunk_size.map(|_| chunk_size), options.rehash);
+        let object = place.map(|place| ServeObject { store: place.store(), chunk_size: asked, rehash });
+        serve.push(ServeConfig { path, object, file: None, name: Some(name), chunk_size, proof, kept: None });
     }
     Ok(serve)
 }

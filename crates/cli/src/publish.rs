@@ -1,17 +1,42 @@
 //! The id of a file without serving it: `vfield id`.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use vfield_console::bar::bar;
-use vfield_console::failure::Failure;
+use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::image::{Header, ImageId};
-use vfield_node::origin::Origin;
+use vfield_node::origin::{Origin, kept_tree};
 
 /// The id and the header of `path` as an image of chunks of `chunk_size`. Takes as long as reading
 /// and hashing its data.
 pub fn id(path: &Path, chunk_size: ChunkSize, console: &Console) -> Result<(ImageId, Header), Failure> {
+    hash(path, chunk_size, console).map(|origin| (origin.id(), *origin.header()))
+}
+
+/// The id of `path`, after its hashes were written to a new file: for the place beside an object.
+pub fn id_and_hashes(path: &Path, chunk_size: ChunkSize, hashes: &Path, console: &Console) -> Result<ImageId, Failure> {
+    let failed = |error: std::io::Error| {
+        let hint = "choose a new file where you may write: nothing is overwritten";
+        Failure::failed(format!("{}: {}", hashes.display(), plain(&error))).hint(hint)
+    };
+    // Before a large file is hashed in vain.
+    let file = File::create_new(hashes).map_err(failed)?;
+    let written = hash(path, chunk_size, console).and_then(|origin| {
+        kept_tree::write(&origin, &mut BufWriter::new(&file)).map_err(failed)?;
+        Ok(origin.id())
+    });
+    if written.is_err() {
+        // Half of it would be no hashes of anything; the failure is told, whatever becomes of it.
+        drop(std::fs::remove_file(hashes));
+    }
+    written
+}
+
+fn hash(path: &Path, chunk_size: ChunkSize, console: &Console) -> Result<Origin, Failure> {
     let bar = console.bars.add(bar("hashing", &path.display().to_string(), 0));
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     // Names are not part of an id, and the file's own need not be one that an image may have.
@@ -21,5 +46,5 @@ pub fn id(path: &Path, chunk_size: ChunkSize, console: &Console) -> Result<(Imag
     });
     bar.finish_and_clear();
     let hint = "the file must be readable and must not change while it is read";
-    origin.map(|origin| (origin.id(), *origin.header())).map_err(|error| Failure::failed(error.to_string()).hint(hint))
+    origin.map_err(|error| Failure::failed(error.to_string()).hint(hint))
 }

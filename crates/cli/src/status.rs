@@ -186,10 +186,12 @@ fn image_text(image: &ImageStatus) -> String {
         line(&mut out, &format!("  namesake   {} {has} another {name}; to join it: --image {name}={id}", clean(addr)));
     }
     if let Some(source) = &image.source {
+        let unreachable = format!("DOES NOT DELIVER ({}): reads go on from stores, or wait", source.why);
         let state = match source.state.as_str() {
             "changed" => "CHANGED since it was published: its readers get errors",
             "intact" => "intact, writers are kept out",
             "checked" => "checked at each read",
+            "unreachable" => &*unreachable,
             other => other,
         };
         line(&mut out, &format!("  source     {}: {}", clean(&source.path), clean(state)));

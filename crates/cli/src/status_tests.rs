@@ -19,6 +19,7 @@ fn origin() -> DaemonStatus {
         source: Some(SourceStatus {
             path: "viver.squash".to_owned(),
             state: "intact".to_owned(),
+            why: String::new(),
             moved: String::new(),
         }),
         filled: true,

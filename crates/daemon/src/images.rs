@@ -249,7 +249,8 @@ impl Images {
             return refusal;
         }
         let file = Some(Arc::new(file.into()));
-        let serve = ServeConfig { path: PathBuf::from(path), file, name: Some(name), chunk_size, proof, kept: None };
+        let (path, object, name) = (PathBuf::from(path), None, Some(name));
+        let serve = ServeConfig { path, object, file, name, chunk_size, proof, kept: None };
         let added = self.node.add_file(serve).await;
         let images = Arc::clone(self);
         to_its_end(async move { images.export(added).await }).await

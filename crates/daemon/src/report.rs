@@ -249,9 +249,9 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         Event::Published { image, id, size_bytes } => {
             Some(format!("sharing {image} ({})\n  image id {id}", human(*size_bytes)))
         }
-        Event::KeptTree { image, tree } => Some(format!(
-            "{image} is unchanged since its hashes were kept in {tree}; each chunk is compared when it is first read"
-        )),
+        Event::KeptTree { image, tree } => {
+            Some(format!("the hashes of {image} are those in {tree}; each chunk is compared when it is first read"))
+        }
         Event::Listening { addr } => Some(format!("listening on {addr}")),
         Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
         Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),

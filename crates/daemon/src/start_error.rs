@@ -17,6 +17,9 @@ pub fn explain(error: StartError) -> Failure {
         StartError::Publish { .. } => {
             Failure::failed(fact).hint("the file must be readable and must not change while it is served")
         }
+        StartError::PublishObject { .. } => {
+            Failure::failed(fact).hint("the store must be reachable, let this machine read, and serve ranges of bytes")
+        }
         StartError::NameTaken(_) => Failure::failed(fact).hint("give this image another name with --name"),
         StartError::Listen { addr, source } => {
             let hint = match source.kind() {

@@ -6,7 +6,9 @@
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
-use crate::origin::OriginState;
+use crate::object_origin::{Condition, ObjectOrigin};
+use crate::origin::{Origin, OriginState};
+use crate::source::Source;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,53 @@ use vfield_core::image::ImageId;
 /// Interval at which a file without a lease is checked, with an `fstat`; soon enough for a person.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Watches the file of an image that this node serves, until it has changed.
+/// Trouble of a store that lasts longer is worth a warning.
+const TROUBLE: Duration = Duration::from_secs(3);
+
+/// Watches the source of an image that this node serves.
 pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>) {
-    let Some(origin) = image.source() else { return };
+    match image.source() {
+        None => {}
+        Some(Source::File(origin)) => watch_file(&driver, &image, origin).await,
+        Some(Source::Object(object)) => watch_object(&driver, &image, object).await,
+    }
+}
+
+/// Warns of each trouble of a store that lasts, once of a change of the object; never returns.
+async fn watch_object(driver: &Driver, image: &LocalImage, object: &ObjectOrigin) {
+    let address = object.path().display();
+    let mut condition = object.condition();
+    let mut told = false;
+    loop {
+        let now = condition.borrow_and_update().clone();
+        if let Some(how) = &now.changed
+            && image.tell_of_change()
+        {
+            driver.warn(format!(
+                "{address} is another object now: {how}; each chunk is compared with image {} before it is sent, and \
+                 what is another now only nodes that hold it can deliver; serve it again to share what it has now",
+                image.name()
+            ));
+        }
+        if now.trouble.is_none() && told {
+            told = false;
+            tracing::info!("{address} delivers again");
+        }
+        let is_new =
+            |known: &Condition| known.trouble.is_some() != now.trouble.is_some() || known.changed != now.changed;
+        // The object lives as long as this task, and so does its sender.
+        if now.trouble.is_none() || told {
+            drop(condition.wait_for(is_new).await);
+        } else if tokio::time::timeout(TROUBLE, condition.wait_for(is_new)).await.is_err() {
+            let why = condition.borrow().trouble.clone().unwrap_or_default();
+            driver.warn(format!("{address} does not deliver: {why}; reads go on from stores, or wait"));
+            told = true;
+        }
+    }
+}
+
+/// Watches a file until it has changed.
+async fn watch_file(driver: &Driver, image: &LocalImage, origin: &Origin) {
     while !origin.is_compared() && origin.guard().is_leased() {
         if let (OriginState::Changed { .. }, Some(tree)) = (origin.state(), origin.kept_tree()) {
             image.tell_of_change();

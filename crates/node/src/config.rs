@@ -2,6 +2,7 @@
 
 use crate::keeper::Keeper;
 use crate::limits::Rates;
+use crate::object_origin::publish::ServeObject;
 use crate::origin::kept_tree::KeptTree;
 use crate::sockets::Sockets;
 use std::fmt;
@@ -84,11 +85,13 @@ pub struct NodeConfig {
     pub tuning: Tuning,
 }
 
-/// A file to publish.
+/// A file or object to publish.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// A regular file or a block device.
+    /// A regular file or a block device; of an object, its address without secrets.
     pub path: PathBuf,
+    /// The object, if it is one.
+    pub object: Option<ServeObject>,
     /// The open file, if the caller opened it: then the path is only its name, and is not opened.
     pub file: Option<Arc<OwnedFd>>,
     /// The image's name; the file's name without it.

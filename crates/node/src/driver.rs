@@ -20,7 +20,7 @@ use crate::links::Links;
 use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
-use crate::server::{Bounds, Gate, Offenders};
+use crate::server::{Bounds, Brought, Gate, Offenders};
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
@@ -49,6 +49,8 @@ pub enum Reply {
     Chunk(Serve),
     /// A refusal, to this asker.
     Refuse(Asker, Refusal),
+    /// A chunk of an object came, or not.
+    Brought(Brought),
     /// The result of dialling back; `None` if it was refused.
     DialledBack(u64, Option<DialledBack>),
 }

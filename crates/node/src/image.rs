@@ -1,10 +1,11 @@
-//! One image on this machine: its store, and its file if this node is an origin.
+//! One image on this machine: its store, and its source if this node is an origin.
 //!
 //! It answers reads and peers' requests without asking a peer. Exports' readers, senders to peers
 //! and receivers share it. It takes no lock.
 
-use crate::origin::Origin;
+use crate::object_origin::{Away, ObjectOrigin};
 use crate::slices::Slices;
+use crate::source::Source;
 use crate::store::{Check, Store};
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ pub struct LocalImage {
     /// Its names on this node.
     names: Names,
     store: Arc<Store>,
-    origin: Option<Origin>,
+    origin: Option<Source>,
     /// The proof of its header: that of a member, or made of the top page when a peer asks for it.
     proof: OnceLock<HeaderProof>,
     complete: AtomicBool,
@@ -45,19 +46,23 @@ pub enum Local {
     Here(Piece),
     /// The chunk is not here.
     Missing,
+    /// The chunk is not here, and this node can have it from its object.
+    Away,
     /// It should be here, but the file has changed.
     SourceChanged,
 }
 
 impl LocalImage {
-    /// An image that this node serves from a file.
-    pub fn origin(names: Names, store: Arc<Store>, origin: Origin) -> Self {
+    /// An image that this node serves from its source. A file has every byte at once; an object has
+    /// to be waited for.
+    pub fn origin(names: Names, store: Arc<Store>, origin: Source) -> Self {
+        let complete = matches!(origin, Source::File(_));
         Self {
             names,
             store,
             origin: Some(origin),
             proof: OnceLock::new(),
-            complete: AtomicBool::new(true),
+            complete: AtomicBool::new(complete),
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             slices: Slices::default(),
@@ -107,9 +112,17 @@ impl LocalImage {
         &self.store
     }
 
-    /// The file, on an origin.
-    pub fn source(&self) -> Option<&Origin> {
+    /// The file or object, on an origin.
+    pub fn source(&self) -> Option<&Source> {
         self.origin.as_ref()
+    }
+
+    /// The object, on an origin that has one.
+    pub fn object(&self) -> Option<&Arc<ObjectOrigin>> {
+        match &self.origin {
+            Some(Source::Object(object)) => Some(object),
+            Some(Source::File(_)) | None => None,
+        }
     }
 
     /// True if the change of the file is to be logged: at the first call.
@@ -124,7 +137,15 @@ impl LocalImage {
         }
         match &self.origin {
             None => Local::Missing,
-            Some(origin) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
+            Some(Source::File(origin)) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
+            Some(Source::Object(object)) => match object.read(chunk) {
+                Ok(piece) => {
+                    object.taken(chunk);
+                    Local::Here(piece)
+                }
+                Err(Away::Changed) => Local::SourceChanged,
+                Err(Away::Failing) => Local::Away,
+            },
         }
     }
 
@@ -178,8 +199,13 @@ impl LocalImage {
     pub fn pieces(&self, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
         match &self.origin {
             None => self.store.pieces_prefix(extent, pieces),
-            Some(origin) if origin.read_extent(extent, pieces).is_ok() => extent.len(),
-            Some(origin) => {
+            Some(Source::Object(object)) => {
+                let here = object.pieces(extent, pieces);
+                // What it does not have now, a peer may have sent.
+                if here > 0 { here } else { self.store.pieces_prefix(extent, pieces) }
+            }
+            Some(Source::File(origin)) if origin.read_extent(extent, pieces).is_ok() => extent.len(),
+            Some(Source::File(origin)) => {
                 // A bad place in the file: up to it chunk by chunk; there the store may have it
                 // from a peer.
                 let first = self.geometry().covering(extent).start;

@@ -1,8 +1,8 @@
 //! The daemon: sockets, connection pool, hashing, store memory; drives core.
 //!
 //! [`node::Node`] is the way in. [`driver`] feeds the core with events and carries out its outputs.
-//! [`links`] asks peers, [`server`] answers them, [`store`] and [`origin`] hold the bytes,
-//! [`reader`] serves exports.
+//! [`links`] asks peers, [`server`] answers them, [`store`] holds chunks, [`source`] has whole
+//! images, [`reader`] serves exports.
 
 mod admissions;
 pub mod bootstrap;
@@ -32,6 +32,7 @@ pub mod misdeeds;
 mod namesakes;
 pub mod naming;
 pub mod node;
+pub mod object_origin;
 pub mod origin;
 pub mod proofs;
 pub mod reader;
@@ -39,6 +40,7 @@ mod reading;
 pub mod server;
 mod slices;
 pub mod sockets;
+pub mod source;
 pub mod status;
 pub mod store;
 mod survey;

@@ -35,7 +35,7 @@ use file::{Fingerprint, SourceFile};
 pub use file::{Moved, Stamp};
 use guard::Guard;
 pub use hashing::Progress;
-use health::Health;
+pub(crate) use health::Health;
 pub use health::OriginState;
 use kept_tree::KeptTree;
 use std::num::NonZeroUsize;
@@ -71,6 +71,14 @@ pub enum PublishError {
     /// The file changed while it was hashed; the image would match no moment of it.
     #[error("{0}: changed while it was read")]
     ChangedWhileHashing(PathBuf),
+    /// An object cannot be opened or read.
+    #[error("{address}: {why}")]
+    Object {
+        /// Its address, without secrets.
+        address: String,
+        /// The reason, in words.
+        why: String,
+    },
     /// A read failed.
     #[error("{path}: {source}")]
     Io {

@@ -3,6 +3,8 @@
 //! A hit touches the store's atomics and nothing else. A miss registers a token, tells the core,
 //! and waits; dropping the wait cancels it.
 
+mod away;
+
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::survey;
@@ -72,7 +74,9 @@ impl ImageReader {
     }
 
     fn hint(&self, chunks: Range<u64>, urgency: Urgency) {
-        if !chunks.is_empty() {
+        if let Some(object) = self.image.object() {
+            object.prefetch(chunks);
+        } else if !chunks.is_empty() {
             self.driver.hint(Input::Prefetch { image: self.image.id(), chunks, priority: urgency.into() });
         }
     }
@@ -131,6 +135,12 @@ impl ImageReader {
         }
         self.note(wanted);
         let since = Instant::now();
+        if let Some(object) = self.image.object() {
+            let here = self.bring(object, extent, &mut pieces).await?;
+            self.driver.counters.from_store(here);
+            self.driver.counters.delays.add(since.elapsed());
+            return Ok(pieces);
+        }
         if self.read_slice(extent, &mut pieces).await? || self.image.pieces(extent, &mut pieces) > 0 {
             self.driver.counters.delays.add(since.elapsed());
             return Ok(pieces);

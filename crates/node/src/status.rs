@@ -182,7 +182,7 @@ pub struct ImageStatus {
     pub at_risk: Option<RiskStatus>,
     /// Number of live origins.
     pub origins: u64,
-    /// True if this node is one, with the file's path.
+    /// The file or object, if this node is one of them.
     pub source: Option<SourceStatus>,
     /// Bytes this node has committed to hold.
     pub capacity_bytes: u64,
@@ -258,13 +258,17 @@ pub struct SignatureStatus {
     pub timestamp: u64,
 }
 
-/// The file behind an image on an origin.
+/// The file or object behind an image on an origin.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
-    /// Its path as given.
+    /// Its path as given; of an object, its address without secrets.
     pub path: String,
-    /// `intact` (a lease keeps writers out), `checked` (each read is hashed) or `changed`.
+    /// `intact` (a lease keeps writers out), `checked` (each read is hashed), `changed`, or
+    /// `unreachable` (an object whose store does not deliver now).
     pub state: String,
+    /// If it is unreachable: the store's answer, in words.
+    #[serde(default)]
+    pub why: String,
     /// State of the file's name: `unlinked`, or `replaced` by another file; empty if it is in its
     /// place.
     #[serde(default)]

@@ -17,6 +17,7 @@ use vfield_core::hash_tree::{TreeBuilder, hash_chunk};
 use vfield_core::image::ImageId;
 use vfield_node::origin::guard::{DRAIN_MAX, SETTLE};
 use vfield_node::origin::{Origin, OriginState, Progress, PublishError, SourceError};
+use vfield_node::source;
 
 const SIZE: u64 = 16 << 10;
 
@@ -125,10 +126,11 @@ proptest! {
                 let expected = &bytes[extent.start() as usize..extent.end() as usize];
                 prop_assert_eq!(&read(origin, extent).expect("read")[..], expected);
                 let mut at = extent.start();
-                for run in origin.allocation(extent) {
-                    let part = &bytes[at as usize..(at + run.length_bytes) as usize];
-                    prop_assert!(!run.zero || part.iter().all(|byte| *byte == 0));
-                    at += run.length_bytes;
+                for (run, zero) in source::runs(origin.tree(), extent) {
+                    prop_assert_eq!(run.start(), at);
+                    let part = &bytes[at as usize..run.end() as usize];
+                    prop_assert!(!zero || part.iter().all(|byte| *byte == 0));
+                    at = run.end();
                 }
                 prop_assert_eq!(at, extent.end().max(extent.start()));
             }

@@ -119,6 +119,11 @@ impl Node {
         self.enqueue(id, chunk);
     }
 
+    /// How long a read may wait for a holder; `None`: for ever.
+    pub const fn io_timeout(&self) -> Option<Duration> {
+        self.config.io_timeout
+    }
+
     /// Queues a fetch, or its parent first if that is not here.
     pub(super) fn enqueue(&mut self, id: ImageId, chunk: Chunk) {
         let Some(image) = self.images.get(&id) else { return };

@@ -33,6 +33,10 @@ const SYSTEM: [&str; 9] = [
     "/dev/urandom",
 ];
 
+/// Files from which the C library finds the addresses of a name. Only daemons with objects read
+/// them: the address of a store changes.
+const RESOLVER: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
 /// The files and ports that are left to a daemon.
 #[derive(Debug)]
 pub struct Reach {
@@ -59,6 +63,11 @@ impl Reach {
         let mut reach = Self::system();
         let mut add = |path: &Path, access: BitFlags<AccessFs>| reach.paths.push((path.to_owned(), access));
         for serve in &plan.node.serve {
+            if let Some(object) = &serve.object {
+                RESOLVER.iter().for_each(|path| add(Path::new(path), read));
+                object.store.files().iter().for_each(|file| add(read_again(file), read));
+                continue;
+            }
             add(&serve.path, read | AccessFs::IoctlDev);
             // To give a name to its hashes, which are in a file that is open already.
             if let Some(dir) = serve.kept.as_ref().and_then(|kept| kept.dir()) {

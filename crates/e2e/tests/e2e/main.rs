@@ -25,6 +25,7 @@ mod loss;
 mod moves;
 mod names;
 mod netboot;
+mod objects;
 mod overlay;
 mod pacing;
 mod packed;

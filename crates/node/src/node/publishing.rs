@@ -1,9 +1,12 @@
-//! Publishing: files are hashed one after the other, on threads of their own, and become images.
+//! Publishing: files and objects are hashed one after the other, on threads of their own, and
+//! become images.
 
 use super::StartError;
 use crate::config::{NodeConfig, ServeConfig};
 use crate::event::{Event, EventSink};
+use crate::object_origin::publish;
 use crate::origin::{Origin, Progress, PublishError};
+use crate::source::Source;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +20,7 @@ const HASH_REPORTS: Duration = Duration::from_millis(200);
 /// An image to serve; files with the same content are one image with several names.
 pub(super) struct Published {
     pub names: Names,
-    pub origin: Origin,
+    pub origin: Source,
     pub proofs: Vec<Proof>,
 }
 
@@ -51,51 +54,93 @@ pub(super) async fn publish(
     Ok(origins)
 }
 
-/// Hashes one file; tells `percent` how far that is.
+/// Publishes one file or object; tells `percent` how far its hashing is.
 pub(super) async fn publish_one(
     serve: ServeConfig,
     threads: usize,
     events: &EventSink,
     percent: impl Fn(u64) + Send + Sync + 'static,
 ) -> Result<Published, StartError> {
-    let (events, threads) = (Arc::clone(events), NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN));
-    let (path, proofs) = (serve.path.clone(), serve.proof.iter().cloned().collect());
-    let hashing = tokio::task::spawn_blocking(move || {
-        let file_name = || serve.path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let image = serve.name.clone().or_else(file_name).unwrap_or_default();
-        let reported = Mutex::new(Instant::now());
-        let progress = |progress: Progress| {
-            let part = u128::from(progress.position_bytes) * 100 / u128::from(progress.length_bytes.max(1));
-            percent(part as u64);
-            // A locked report means that another thread reports at this moment.
-            let Ok(mut last) = reported.try_lock() else { return };
-            if last.elapsed() < HASH_REPORTS {
-                return;
-            }
-            *last = Instant::now();
-            let (done_bytes, total_bytes) = (progress.position_bytes, progress.length_bytes);
-            events(Event::Hashing { image: image.clone(), done_bytes, total_bytes });
-        };
-        let name = serve.name.as_deref();
-        let origin = match (&serve.file, &serve.kept) {
-            (None, None) => Origin::publish(&serve.path, name, serve.chunk_size, threads, &progress),
-            (None, Some(kept)) => Origin::publish_kept(&serve.path, name, serve.chunk_size, threads, kept, &progress),
-            (Some(file), _) => {
-                Origin::publish_open(Arc::clone(file), &serve.path, name, serve.chunk_size, threads, &progress)
-            }
-        }?;
-        let (id, size_bytes) = (origin.id().to_string(), origin.header().length_bytes());
-        events(Event::Hashing { image: image.clone(), done_bytes: size_bytes, total_bytes: size_bytes });
-        if let Some(tree) = origin.kept_tree() {
-            events(Event::KeptTree { image: image.clone(), tree: tree.display().to_string() });
+    let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+    let proofs = serve.proof.iter().cloned().collect();
+    let file_name = || serve.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let image = serve.name.clone().or_else(file_name).unwrap_or_default();
+    let reports = Reports { events: Arc::clone(events), image, last: Mutex::new(Instant::now()), percent };
+    let origin = match serve.object.clone() {
+        Some(object) => {
+            let failed = |error: PublishError| StartError::PublishObject { why: error.to_string() };
+            publish_object(&object, reports).await.map_err(failed)?
         }
-        events(Event::Published { image, id, size_bytes });
-        if let Some(Err(why)) = serve.kept.map(|kept| kept.keep(&origin)) {
-            events(Event::Warning(why));
+        None => {
+            let hashing = tokio::task::spawn_blocking(move || publish_file(&serve, threads, &reports));
+            let published = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            let failed = |error: PublishError| StartError::Publish { why: error.to_string() };
+            Source::File(Box::new(published.map_err(failed)?))
         }
-        Ok(origin)
-    });
-    let published = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    let origin = published.map_err(|error: PublishError| StartError::Publish { path, why: error.to_string() })?;
+    };
     Ok(Published { names: Names::of([origin.name()])?, proofs, origin })
+}
+
+/// Hashes one file, unless its hashes are kept. Blocks.
+fn publish_file(
+    serve: &ServeConfig,
+    threads: NonZeroUsize,
+    reports: &Reports<impl Fn(u64) + Send + Sync>,
+) -> Result<Origin, PublishError> {
+    let (name, progress) = (serve.name.as_deref(), |progress| reports.progress(progress));
+    let origin = match (&serve.file, &serve.kept) {
+        (None, None) => Origin::publish(&serve.path, name, serve.chunk_size, threads, &progress),
+        (None, Some(kept)) => Origin::publish_kept(&serve.path, name, serve.chunk_size, threads, kept, &progress),
+        (Some(file), _) => {
+            Origin::publish_open(Arc::clone(file), &serve.path, name, serve.chunk_size, threads, &progress)
+        }
+    }?;
+    let tree = origin.kept_tree().map(|tree| tree.display().to_string());
+    reports.published(&origin.id().to_string(), origin.header().length_bytes(), tree);
+    if let Some(Err(why)) = serve.kept.as_ref().map(|kept| kept.keep(&origin)) {
+        (reports.events)(Event::Warning(why));
+    }
+    Ok(origin)
+}
+
+/// Opens one object, and hashes it unless its hashes are beside it.
+async fn publish_object(
+    serve: &publish::ServeObject,
+    reports: Reports<impl Fn(u64) + Send + Sync>,
+) -> Result<Source, PublishError> {
+    let published = publish::publish(serve, reports.image.clone(), &|progress| reports.progress(progress)).await?;
+    let publish::PublishedObject { origin, tree, remark } = published;
+    reports.published(&origin.id().to_string(), origin.tree().geometry().header().length_bytes(), tree);
+    remark.into_iter().for_each(|remark| (reports.events)(Event::Warning(remark)));
+    Ok(Source::Object(origin))
+}
+
+/// Tells how far one image is.
+struct Reports<P> {
+    events: EventSink,
+    image: String,
+    last: Mutex<Instant>,
+    percent: P,
+}
+
+impl<P: Fn(u64)> Reports<P> {
+    fn progress(&self, progress: Progress) {
+        let part = u128::from(progress.position_bytes) * 100 / u128::from(progress.length_bytes.max(1));
+        (self.percent)(part as u64);
+        // A locked report means that another thread reports at this moment.
+        let Ok(mut last) = self.last.try_lock() else { return };
+        if last.elapsed() < HASH_REPORTS {
+            return;
+        }
+        *last = Instant::now();
+        let (done_bytes, total_bytes) = (progress.position_bytes, progress.length_bytes);
+        (self.events)(Event::Hashing { image: self.image.clone(), done_bytes, total_bytes });
+    }
+
+    fn published(&self, id: &str, size_bytes: u64, tree: Option<String>) {
+        let image = || self.image.clone();
+        (self.events)(Event::Hashing { image: image(), done_bytes: size_bytes, total_bytes: size_bytes });
+        tree.into_iter().for_each(|tree| (self.events)(Event::KeptTree { image: image(), tree }));
+        (self.events)(Event::Published { image: image(), id: id.to_owned(), size_bytes });
+    }
 }

@@ -5,6 +5,7 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
+use crate::source::Source;
 use crate::status::{
     AdmissionStatus, FieldStatus, GoneStatus, IdentityStatus, ImageStatus, NamesakeStatus, NodeStatus, RiskStatus,
     SignatureStatus, Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
@@ -99,16 +100,7 @@ fn namesake(Namesake { name, id, addr, served, nodes }: Namesake) -> NamesakeSta
 
 fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim]) -> ImageStatus {
     let chunk = image.geometry().chunk_bytes();
-    let source = image.source().map(|origin| SourceStatus {
-        path: origin.path().display().to_string(),
-        state: match origin.state() {
-            OriginState::Intact => "intact",
-            OriginState::Checked => "checked",
-            OriginState::Changed { .. } => "changed",
-        }
-        .to_owned(),
-        moved: origin.moved().map(|moved| moved.to_string()).unwrap_or_default(),
-    });
+    let source = image.source().map(source);
     let waiting = view.waiting.iter().take(WAITING_MAX).map(|waited| WaitingChunk {
         chunk: waited.chunk.0,
         for_s: waited.wait.as_secs_f64(),
@@ -153,6 +145,17 @@ pub fn sole(driver: &Driver) -> Vec<Sole> {
         Some(Sole { image: image.name().to_owned(), bytes, share })
     };
     sole.into_iter().filter_map(of_image).collect()
+}
+
+fn source(source: &Source) -> SourceStatus {
+    let (state, why) = match source.state() {
+        OriginState::Intact => ("intact", String::new()),
+        OriginState::Checked => ("checked", String::new()),
+        OriginState::Changed { .. } => ("changed", String::new()),
+        OriginState::Unreachable { why } => ("unreachable", why),
+    };
+    let moved = source.moved().map(|moved| moved.to_string()).unwrap_or_default();
+    SourceStatus { path: source.path().display().to_string(), state: state.to_owned(), why, moved }
 }
 
 fn zone(me: Option<&MemberView>, zones: &ZonesView) -> ZoneStatus {

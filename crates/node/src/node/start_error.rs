@@ -6,7 +6,6 @@
 use crate::header::Tried;
 use crate::proofs::Disbelief;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use vfield_core::image::ImageId;
 use vfield_core::names::BadNames;
 
@@ -14,11 +13,15 @@ use vfield_core::names::BadNames;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A file could not be published.
-    #[error("{}: {why}", path.display())]
+    #[error("{why}")]
     Publish {
-        /// The path of the file.
-        path: PathBuf,
-        /// The reason, in lower case.
+        /// The reason, which names the file.
+        why: String,
+    },
+    /// An object could not be published.
+    #[error("{why}")]
+    PublishObject {
+        /// The reason, which names the object's address.
         why: String,
     },
     /// Two files have one name.

@@ -19,6 +19,11 @@ pub enum OriginState {
     Intact,
     /// Each chunk is hashed before it is sent; none was found changed.
     Checked,
+    /// An object whose store does not deliver now. Chunks that are in stores are still read.
+    Unreachable {
+        /// The reason, in words.
+        why: String,
+    },
     /// Some chunks are unreadable or differ from the published ones. The others are still served.
     Changed {
         /// When the first failure was found.

@@ -202,6 +202,13 @@ impl Place {
     }
 }
 
+/// Writes the tree of a file as it is kept: for the place beside an object with the same bytes.
+pub fn write(origin: &Origin, to: &mut impl io::Write) -> io::Result<()> {
+    const NO_FILE: Stamp = Stamp { device: 0, inode: 0, modified_ns: 0, status_changed_ns: 0 };
+    let file = origin.stamp.unwrap_or(NO_FILE);
+    Head { id: origin.id(), header: *origin.header(), file }.write(origin.tree(), to)
+}
+
 fn not_kept(path: &Path, place: &Path, error: &io::Error) -> String {
     let (path, place) = (path.display(), place.display());
     format!("the hashes of {path} are not kept, so the next start hashes it again: {place}: {error}")

@@ -6,11 +6,11 @@
 //! for a disk; leased ones leave that to the receiver of the bytes.
 
 use super::{Origin, SourceError};
+use crate::source;
 use bytes::Bytes;
-use std::ops::Range;
 use std::sync::Arc;
 use vfield_block::extent::Extent;
-use vfield_block::source::{Allocation, FilePiece, Piece, ReadError};
+use vfield_block::source::{FilePiece, Piece, ReadError};
 use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::verify;
 
@@ -75,45 +75,13 @@ impl Origin {
         result
     }
 
-    /// True if a data chunk is all zeros, or everything below a page is.
-    pub fn is_zero(&self, chunk: Chunk) -> bool {
-        self.tree.is_zero(chunk)
-    }
-
-    /// The chunks from this one on that are all zeros; `None` if it is not. Just itself if it is a
-    /// page.
-    pub fn zeros_from(&self, chunk: Chunk) -> Option<Range<u64>> {
-        let data = self.geometry().data_chunks();
-        let end = if chunk.0 < data { self.tree.run(chunk.0, data).0 } else { chunk.0 + 1 };
-        self.tree.is_zero(chunk).then_some(chunk.0..end)
-    }
-
-    /// The runs of `extent`, alternately zeros and data; together all of it.
-    pub fn allocation(&self, extent: Extent) -> Vec<Allocation> {
-        let mut runs = Vec::new();
-        let all: Result<(), SourceError> = self.runs(extent, |part, zero| {
-            runs.push(Allocation { length_bytes: part.len(), zero });
-            Ok(())
-        });
-        assert!(all.is_ok(), "looking at the tree cannot fail");
-        runs
-    }
-
     /// Calls `each` with the longest parts of `extent` that are all zero or all not.
     fn runs(
         &self,
         extent: Extent,
         mut each: impl FnMut(Extent, bool) -> Result<(), SourceError>,
     ) -> Result<(), SourceError> {
-        let chunks = self.geometry().covering(extent);
-        let mut at = chunks.start;
-        while at < chunks.end {
-            let (end, zero) = self.tree.run(at, chunks.end);
-            let (first, last) = (self.geometry().extent(Chunk(at)), self.geometry().extent(Chunk(end - 1)));
-            each(Extent::from(first.start()..last.end()).clip(extent), zero)?;
-            at = end;
-        }
-        Ok(())
+        source::runs(&self.tree, extent).into_iter().try_for_each(|(part, zero)| each(part, zero))
     }
 
     /// Compares the chunks of a part with hashes of an earlier start, each once. The caller keeps

@@ -4,6 +4,7 @@
 //! The accepting side makes one for each connection and runs it until it ends. It pins the chunk of
 //! one answer at a time. A peer that sends or takes too slowly ends its connection and no other.
 
+mod bringing;
 mod pacing;
 mod preparing;
 
@@ -17,6 +18,8 @@ use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::survey;
 use crate::whereabouts;
+use bringing::Bringing;
+pub use bringing::Brought;
 use pacing::Pacing;
 use std::io;
 use std::net::IpAddr;
@@ -98,6 +101,8 @@ pub struct Serving<'a> {
     /// The long answer that goes.
     going: Option<LongFrame>,
     answers: Answers,
+    /// Chunks that come from an object.
+    bringing: Bringing,
     /// The statements that the peer knew when it asked last, by id.
     known: Vec<Known>,
     /// The image whose proofs were sent, and how many.
@@ -132,6 +137,7 @@ impl<'a> Serving<'a> {
             coming: Coming::None,
             going: None,
             answers: Answers::default(),
+            bringing: Bringing::default(),
             proved: None,
             known: Vec::new(),
             dialling: false,
@@ -282,6 +288,9 @@ impl<'a> Serving<'a> {
             }
             Kind::Cancel => {
                 self.answers.cancel(header.request);
+                if self.bringing.cancel(header.request) {
+                    self.answers.refuse(header.request, Refusal::NotHeld);
+                }
                 self.driver.apply(Input::CancelAsked(self.id, header.request));
             }
             Kind::Sync => {
@@ -352,6 +361,9 @@ impl<'a> Serving<'a> {
             return self.answers.before(header.request, Body::Redirect(node));
         }
         survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
+        if image.object().is_some_and(|object| object.is_away(get.chunk)) {
+            return self.bring(&image, header, get.chunk);
+        }
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
             let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
@@ -372,6 +384,9 @@ impl<'a> Serving<'a> {
         survey::look(self.driver, &image, chunk.0..chunk.0 + 1);
         if image.source().is_none() && !image.store().is_resident(chunk) && !image.store().is_zero(chunk) {
             return self.answers.refuse(request, Refusal::NotHeld);
+        }
+        if image.object().is_some_and(|object| object.is_away(chunk)) {
+            return self.answers.refuse(request, Refusal::Whole);
         }
         let length_bytes = image.geometry().length(chunk);
         if !image.slices().may_send(chunk, length_bytes, slice.groups, self.driver.now()) {
@@ -410,6 +425,7 @@ impl<'a> Serving<'a> {
                 self.answers.push(Answer { request: asker.request, priority, body });
             }
             Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
+            Reply::Brought(brought) => self.brought(brought),
         }
     }
 

@@ -91,6 +91,8 @@ fn local(request: u64, found: Option<Local>, answer: impl FnOnce(Piece) -> Outgo
     match found {
         Some(Local::Here(piece)) => answer(piece),
         Some(Local::SourceChanged) => Outgoing::refusal(request, Refusal::SourceChanged),
+        // Evicted since it came: the asker asks again, and has nobody to blame.
+        Some(Local::Away) => Outgoing::refusal(request, Refusal::Busy),
         Some(Local::Missing) => {
             // Dropped since it was promised: the asker may ask again, or elsewhere.
             tracing::trace!(request, "dropped before it was sent");

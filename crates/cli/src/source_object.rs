@@ -1,0 +1,94 @@
+//! Objects to be served: URLs among the files of `vfield serve`.
+//!
+//! URLs come from the command line and the configuration file only. A program that was built
+//! without the feature `objects` knows that they are URLs, and refuses them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vfield_block::object::ObjectStore;
+use vfield_console::failure::Failure;
+use vfield_daemon::values::image::ImageName;
+#[cfg(feature = "objects")]
+use vfield_object::Place as Parsed;
+
+/// An object that was named.
+#[cfg(feature = "objects")]
+pub struct Place(Parsed);
+
+/// No object can be named.
+#[cfg(not(feature = "objects"))]
+pub enum Place {}
+
+#[cfg(feature = "objects")]
+impl Place {
+    /// The object that is named in place of a file, if that is one.
+    ///
+    /// # Errors
+    /// If it cannot be an object.
+    pub fn find(path: &Path) -> Result<Option<Self>, Failure> {
+        let Some(text) = path.to_str().filter(|text| Parsed::is_meant(text)) else { return Ok(None) };
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let parsed = Parsed::parse(text, &variable).map_err(|bad| {
+            let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
+            let hint = "give https://HOST/PATH or s3://BUCKET/KEY; SSL_CERT_FILE names other authorities";
+            Failure::usage(format!("the {scheme} address of an image: {}", bad.fact)).hint(hint)
+        })?;
+        Ok(Some(Self(parsed)))
+    }
+
+    /// The name of its image if none is given.
+    ///
+    /// # Errors
+    /// If its address ends with no name.
+    pub fn name(&self) -> Result<String, Failure> {
+        let ImageName(name) = self.0.file_name().parse().map_err(|_| {
+            let fact = format!("{}: the end of its address cannot name an image", self.0.address());
+            Failure::usage(fact).hint("choose one with --name NAME")
+        })?;
+        Ok(name)
+    }
+
+    /// Its address for people.
+    pub fn address(&self) -> PathBuf {
+        PathBuf::from(self.0.address())
+    }
+
+    /// The store to open it in.
+    pub fn store(self) -> Arc<dyn ObjectStore> {
+        Arc::new(self.0)
+    }
+}
+
+#[cfg(not(feature = "objects"))]
+impl Place {
+    /// Refuses the address of an object.
+    ///
+    /// # Errors
+    /// If `path` is one.
+    pub fn find(path: &Path) -> Result<Option<Self>, Failure> {
+        let is_meant = |text: &str| ["https://", "http://", "s3://"].iter().any(|scheme| text.starts_with(scheme));
+        if path.to_str().is_some_and(is_meant) {
+            let failure = Failure::usage("this program was built without objects");
+            return Err(failure.hint("build it with the feature `objects`, or download the image and serve the file"));
+        }
+        Ok(None)
+    }
+
+    /// There is none.
+    ///
+    /// # Errors
+    /// None.
+    pub fn name(&self) -> Result<String, Failure> {
+        match *self {}
+    }
+
+    /// There is none.
+    pub fn address(&self) -> PathBuf {
+        match *self {}
+    }
+
+    /// There is none.
+    pub fn store(self) -> Arc<dyn ObjectStore> {
+        match self {}
+    }
+}

@@ -1,0 +1,246 @@
+//! Images that are objects of a store on the network, and a store that does what stores do wrong.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use vfield_e2e::Outcome;
+use vfield_e2e::program::vfield;
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::daemon::{FILL_LIMIT, Start};
+use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, Fault, FaultProxy, Lab, LabError, Vfield, WebServer, client, wait_until};
+
+/// Some runs of 4 MiB, and a part of one.
+const IMAGE: u64 = 24 * MIB + 777;
+/// A state of a store is known after a read or two; pauses grow to 5 s.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A directory with an image, a web server for it, and a proxy in front. Dropped in this order.
+struct Store {
+    proxy: FaultProxy,
+    _server: WebServer,
+    image: PathBuf,
+    vfield: Vfield,
+    lab: Lab,
+}
+
+impl Store {
+    fn start(hosts: usize) -> Result<Self, LabError> {
+        let (lab, vfield) = (Lab::loopback(hosts)?, vfield());
+        let dir = lab.dir().join("bucket");
+        std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
+        let image = random_file(&dir.join("disk.img"), IMAGE, 1)?;
+        let ip = lab.host(0).addr().ip();
+        let server = WebServer::start(ip, &dir)?;
+        let proxy = FaultProxy::start(ip, server.addr())?;
+        Ok(Self { proxy, _server: server, image, vfield, lab })
+    }
+
+    /// Puts the hashes of the image beside it.
+    fn keep_hashes(&self) -> Outcome {
+        let beside = beside(&self.image);
+        let mut command = std::process::Command::new(self.vfield.path());
+        run(command.arg("id").arg(&self.image).arg("--hashes").arg(beside))?;
+        Ok(())
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/disk.img", self.proxy.addr())
+    }
+
+    fn serve(&self) -> Start<'_> {
+        self.vfield.serve(self.lab.host(0), &[Path::new(&self.url())]).name("origin")
+    }
+
+    fn join(&self, node: usize, through: &Daemon, store: &str) -> Start<'_> {
+        self.vfield.join(self.lab.host(node), through.addr()).store(store).args(&["--join-boost", "9"])
+    }
+
+    fn compare(&self, host: usize, daemon: &Daemon) -> Result<(), LabError> {
+        client::compare_all(self.lab.host(host), daemon, &self.image)
+    }
+}
+
+fn beside(image: &Path) -> PathBuf {
+    image.with_extension("img.vfh")
+}
+
+fn source(status: &Value) -> (&str, &str) {
+    let source = &status["images"][0]["source"];
+    (source["state"].as_str().unwrap_or_default(), source["why"].as_str().unwrap_or_default())
+}
+
+#[test]
+fn an_object_with_its_hashes_is_read_once() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(3)?;
+    store.keep_hashes()?;
+    let origin = store.serve().ready()?;
+    let before = store.proxy.passed();
+    assert!(before.body_bytes < 5 * MIB, "the hashes and one run: {before:?}");
+    let first = store.join(1, &origin, "40%").ready()?;
+    let second = store.join(2, &first, "40%").ready()?;
+    store.compare(1, &first)?;
+    store.compare(2, &second)?;
+    // The origin itself reads it too.
+    store.compare(0, &origin)?;
+    let passed = store.proxy.passed();
+    // One image, one byte of each object, and the hashes.
+    assert!(passed.body_bytes < IMAGE + MIB, "{passed:?}");
+    assert!(passed.requests <= IMAGE.div_ceil(4 * MIB) + 4, "{passed:?}");
+    assert_eq!(source(&origin.status()?), ("checked", ""));
+    Ok(())
+}
+
+#[test]
+fn an_object_without_hashes_is_hashed_first() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(2)?;
+    let mut origin = store.serve().ready()?;
+    let node = store.join(1, &origin, "all").ready()?;
+    store.compare(1, &node)?;
+    origin.kill();
+
+    // Hashes of other bytes are seen, and not used.
+    std::fs::write(beside(&store.image), "no hashes at all")?;
+    let mut origin = store.serve().ready()?;
+    let warnings = origin.process().log_tail();
+    assert!(warnings.contains("disk.img.vfh is not used"), "{warnings}");
+    origin.kill();
+    std::fs::remove_file(beside(&store.image))?;
+    store.keep_hashes()?;
+    random_file(&store.image, IMAGE, 2)?;
+    let origin = store.serve().ready()?;
+    let warnings = origin.process().log_tail();
+    assert!(warnings.contains("hashes are those of other bytes"), "{warnings}");
+    store.compare(0, &origin)?;
+    Ok(())
+}
+
+#[test]
+fn reads_wait_while_a_store_fails_and_go_on_after_that() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(2)?;
+    store.keep_hashes()?;
+    for (fault, says) in [
+        (Fault::Status(429, 1), "429 Too Many Requests"),
+        (Fault::Status(503, 0), "503 Service Unavailable"),
+        (Fault::Status(403, 0), "403 Forbidden"),
+        (Fault::Closed, "connection closed"),
+        (Fault::Cut, "was cut after"),
+        (Fault::Page, "a page (text/html; charset=utf-8) instead of bytes"),
+        (Fault::NoRanges, "no range support"),
+    ] {
+        let mut origin = store.serve().ready()?;
+        let mut node = store.join(1, &origin, "0").ready()?;
+        store.proxy.set(fault);
+        std::thread::scope(|scope| {
+            let [own, other] = [(0, &origin), (1, &node)].map(|(host, daemon)| {
+                let store = &store;
+                scope.spawn(move || store.compare(host, daemon))
+            });
+            let is_said = |status: &Value| source(status).0 == "unreachable" && source(status).1.contains(says);
+            let said = origin.wait_status(says, SOON, is_said);
+            store.proxy.set(Fault::None);
+            let read = [own, other].map(|reader| reader.join().expect("a reader does not panic"));
+            read.into_iter().fold(said, Result::and)
+        })?;
+        origin.wait_status("it delivers", SOON, |status| source(status) == ("checked", ""))?;
+        node.kill();
+        origin.kill();
+    }
+    Ok(())
+}
+
+#[test]
+fn stores_go_on_without_the_object() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(3)?;
+    store.keep_hashes()?;
+    let origin = store.serve().ready()?;
+    let first = store.join(1, &origin, "all").ready()?;
+    first.wait("filled", FILL_LIMIT)?;
+    store.proxy.set(Fault::Status(403, 0));
+    let second = store.join(2, &origin, "50%").ready()?;
+    store.compare(2, &second)?;
+    Ok(())
+}
+
+#[test]
+fn another_object_under_the_name_is_said_and_never_served() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(2)?;
+    store.keep_hashes()?;
+
+    // The same bytes, written again.
+    let mut origin = store.serve().ready()?;
+    store.proxy.set(Fault::OtherETag);
+    store.compare(0, &origin)?;
+    let is_told = |status: &Value| status["warnings"].to_string().contains("is another object now: its ETag was");
+    origin.wait_status("the change is told", SOON, is_told)?;
+    origin.kill();
+
+    // One byte of each run is another.
+    store.proxy.set(Fault::None);
+    let origin = store.serve().ready()?;
+    let node = store.join(1, &origin, "0").ready()?;
+    store.proxy.set(Fault::WrongByte);
+    let copy = store.lab.dir().join("copy");
+    let read = client::nbdcopy(store.lab.host(1), &node.uri("disk.img"), &copy);
+    assert!(read.is_err(), "the reader of a changed chunk got bytes");
+    origin.wait_status("changed", SOON, |status| source(status).0 == "changed")?;
+    Ok(())
+}
+
+#[test]
+fn a_shorter_object_is_said_and_never_served() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(1)?;
+    store.keep_hashes()?;
+    let origin = store.serve().ready()?;
+    std::fs::File::options().write(true).open(&store.image)?.set_len(IMAGE / 2)?;
+    let copy = store.lab.dir().join("copy");
+    assert!(client::nbdcopy(store.lab.host(0), &origin.uri("disk.img"), &copy).is_err());
+    origin.wait_status("the change is told", SOON, |status| {
+        status["warnings"].to_string().contains("is another object now") && source(status).0 == "changed"
+    })?;
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_in_one_line() -> Outcome {
+    let store = Store::start(1)?;
+    for (fault, says) in [
+        (Fault::Status(404, 0), "disk.img: 404 Not Found from"),
+        (Fault::Status(401, 0), "disk.img: 401 Unauthorized from"),
+        (Fault::NoRanges, "has no range support"),
+    ] {
+        store.proxy.set(fault);
+        refused(&store, store.serve(), says)?;
+    }
+    store.proxy.set(Fault::None);
+    std::fs::File::options().write(true).open(&store.image)?.set_len(0)?;
+    refused(&store, store.serve(), "the object is empty")
+}
+
+fn refused(store: &Store, start: Start<'_>, says: &str) -> Outcome {
+    let mut daemon = start.spawn()?;
+    wait_until("it ends", SOON, || daemon.process_mut().ended().is_some())?;
+    let log = std::fs::read_to_string(daemon.process().log_path())?;
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains(says)).collect();
+    assert!(!errors.is_empty(), "{says}: {log} ({:?})", store.proxy.passed());
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! An origin's object: an image that lies in a store on the network, read by runs of chunks.
+//!
+//! Owns the object, the image's [`HashTree`], the cached runs and the reads under way. Invariants:
+//! a run has at most one read under way, and every chunk is compared with its hash before it is
+//! given out. A failed read is tried again after growing pauses, while a peer or reader waits.
+//! Peers' connections and exports of the same node call it, and wait with [`ObjectOrigin::bring`].
+//! It does not know how a store is spoken to: see [`vfield_block::object`].
+
+mod pace;
+pub mod publish;
+mod runs;
+
+use crate::origin::{Health, OriginState};
+use bytes::Bytes;
+use pace::{Pace, Turn};
+use runs::{Compared, Found, Layout, Run, Runs};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
+use vfield_block::extent::Extent;
+use vfield_block::object::{Object, ObjectError};
+use vfield_block::source::Piece;
+use vfield_core::chunk::Chunk;
+use vfield_core::hash_tree::HashTree;
+use vfield_core::image::{Geometry, ImageId};
+
+/// For so long a peer or reader waits while the store fails; then it may ask others. A read goes on
+/// within a second if a node has its bytes, so this is less.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// Why a chunk was not brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// The object has other bytes there, or none.
+    Changed,
+    /// The store fails; the read is tried again.
+    Failing,
+}
+
+/// The known condition of a store and its object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// Why the store does not deliver now.
+    pub trouble: Option<String>,
+    /// How it shows that the object is another than the published one.
+    pub changed: Option<String>,
+}
+
+/// A published object.
+pub struct ObjectOrigin {
+    object: Arc<dyn Object>,
+    address: PathBuf,
+    name: String,
+    id: ImageId,
+    tree: Arc<HashTree>,
+    layout: Layout,
+    health: Health,
+    state: Mutex<State>,
+    /// Another read may begin.
+    freed: Notify,
+    condition: watch::Sender<Condition>,
+}
+
+struct State {
+    runs: Runs,
+    /// The reads under way: true once they have ended.
+    coming: BTreeMap<Run, watch::Sender<bool>>,
+    pace: Pace,
+}
+
+impl ObjectOrigin {
+    fn new(object: Arc<dyn Object>, address: &str, name: String, id: ImageId, tree: HashTree) -> Arc<Self> {
+        let state = State { runs: Runs::default(), coming: BTreeMap::new(), pace: Pace::new(Instant::now()) };
+        Arc::new(Self {
+            object,
+            address: PathBuf::from(address),
+            name,
+            id,
+            layout: Layout::of(&tree),
+            tree: Arc::new(tree),
+            health: Health::default(),
+            state: Mutex::new(state),
+            freed: Notify::new(),
+            condition: watch::Sender::default(),
+        })
+    }
+
+    /// Caches a run that was read before the start.
+    fn keep(&self, run: Run, compared: Compared) {
+        self.lock().runs.keep(run, compared, Instant::now());
+    }
+
+    /// The image's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The object's address, without secrets, where a file has its path.
+    pub fn path(&self) -> &Path {
+        &self.address
+    }
+
+    /// The image's id.
+    pub const fn id(&self) -> ImageId {
+        self.id
+    }
+
+    /// All hashes of the image.
+    pub fn tree(&self) -> &HashTree {
+        &self.tree
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.tree.geometry()
+    }
+
+    /// The known condition now, and each change of it.
+    pub fn condition(&self) -> watch::Receiver<Condition> {
+        self.condition.subscribe()
+    }
+
+    /// The known state of the object.
+    pub fn state(&self) -> OriginState {
+        if let Some(changed) = self.health.changed() {
+            return changed;
+        }
+        match &self.condition.borrow().trouble {
+            Some(why) => OriginState::Unreachable { why: why.clone() },
+            None => OriginState::Checked,
+        }
+    }
+
+    /// A chunk, data or page, if it is here. [`Away::Failing`] if it has to be brought.
+    pub fn read(&self, chunk: Chunk) -> Result<Piece, Away> {
+        if !self.geometry().is_data(chunk) {
+            let page = self.tree.page(chunk).cloned();
+            return Ok(Piece::Bytes(page.unwrap_or_else(|| self.tree.zeros().page(chunk))));
+        }
+        if self.tree.is_zero(chunk) {
+            return Ok(Piece::Zero(self.geometry().length(chunk)));
+        }
+        self.data(chunk).map(Piece::Bytes)
+    }
+
+    /// Appends the pieces of the longest available part of `extent`, from its start. Returns its
+    /// length in bytes.
+    pub fn pieces(&self, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
+        let mut done_bytes = 0;
+        for chunk in self.geometry().covering(extent).map(Chunk) {
+            let whole = self.geometry().extent(chunk);
+            let part = whole.clip(extent);
+            if self.tree.is_zero(chunk) {
+                match pieces.last_mut().filter(|_| done_bytes > 0) {
+                    Some(Piece::Zero(length)) => *length += part.len(),
+                    _ => pieces.push(Piece::Zero(part.len())),
+                }
+            } else {
+                let Ok(bytes) = self.data(chunk) else { break };
+                let at = |offset: u64| (offset - whole.start()) as usize;
+                pieces.push(Piece::Bytes(bytes.slice(at(part.start())..at(part.end()))));
+            }
+            done_bytes += part.len();
+        }
+        done_bytes
+    }
+
+    /// True for a chunk that has to be brought first.
+    pub fn is_away(&self, chunk: Chunk) -> bool {
+        matches!(self.read(chunk), Err(Away::Failing))
+    }
+
+    /// The bytes of a chunk of data that is not all zeros.
+    fn data(&self, chunk: Chunk) -> Result<Bytes, Away> {
+        let (now, run) = (Instant::now(), self.layout.run(chunk));
+        match self.lock().runs.find(run, chunk, now) {
+            Found::Here(bytes) => Ok(bytes),
+            Found::Bad => Err(Away::Changed),
+            Found::Missing => Err(Away::Failing),
+        }
+    }
+
+    /// Reads ahead: those of `chunks` that are missing, as far as there is room for it.
+    pub fn prefetch(self: &Arc<Self>, chunks: Range<u64>) {
+        let chunks = chunks.start..chunks.end.min(self.geometry().data_chunks());
+        for run in self.layout.runs(chunks) {
+            self.ahead(run);
+        }
+    }
+
+    /// Reads a chunk, unless it is here, and waits for it. Fails if the object has other bytes, or
+    /// if the store keeps failing for [`PATIENCE`].
+    pub async fn bring(self: &Arc<Self>, chunk: Chunk) -> Result<(), Away> {
+        let mut condition = self.condition.subscribe();
+        let mut failing_since = None;
+        loop {
+            let mut ended = match self.read(chunk) {
+                Ok(_) => return Ok(()),
+                Err(Away::Changed) => return Err(Away::Changed),
+                Err(Away::Failing) => self.want(self.layout.run(chunk)),
+            };
+            loop {
+                let fails = condition.borrow_and_update().trouble.is_some();
+                failing_since = if fails { failing_since.or_else(|| Some(Instant::now())) } else { None };
+                let patience = failing_since.map(|since| since + PATIENCE);
+                tokio::select! {
+                    biased;
+                    _ = ended.wait_for(|ended| *ended) => break,
+                    // The sender lives as long as this value.
+                    _ = condition.changed() => {}
+                    () = until(patience), if fails => return Err(Away::Failing),
+                }
+            }
+        }
+    }
+
+    /// The read of a run, which begins if it is not under way. If the run before was read too, the
+    /// next one is read ahead.
+    fn want(self: &Arc<Self>, run: Run) -> watch::Receiver<bool> {
+        let (ended, goes_on) = {
+            let mut state = self.lock();
+            let goes_on = run > 0 && (state.runs.has(run - 1) || state.coming.contains_key(&(run - 1)));
+            (self.begin(&mut state, run), goes_on)
+        };
+        if goes_on {
+            self.ahead(run + 1);
+        }
+        ended
+    }
+
+    /// A chunk was taken that lies late in its run: the next one is wanted soon, if the run before
+    /// was read too.
+    pub fn taken(self: &Arc<Self>, chunk: Chunk) {
+        let run = self.layout.run(chunk);
+        if self.geometry().is_data(chunk) && self.layout.is_late(chunk) && run > 0 && self.lock().runs.has(run - 1) {
+            self.ahead(run + 1);
+        }
+    }
+
+    /// Begins the read of a run that nobody waits for yet.
+    fn ahead(self: &Arc<Self>, run: Run) {
+        let mut state = self.lock();
+        if state.runs.has(run) || state.coming.contains_key(&run) || !state.pace.has_room() {
+            return;
+        }
+        drop(self.begin(&mut state, run));
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State, run: Run) -> watch::Receiver<bool> {
+        if let Some(coming) = state.coming.get(&run) {
+            return coming.subscribe();
+        }
+        let chunks = self.layout.chunks_of(run, &self.tree);
+        let (sender, ended) = watch::channel(chunks.is_empty());
+        if !chunks.is_empty() {
+            state.coming.insert(run, sender);
+            tokio::spawn(Arc::clone(self).fetch(run, chunks));
+        }
+        ended
+    }
+
+    /// Reads a run, again and again while somebody waits for it.
+    async fn fetch(self: Arc<Self>, run: Run, chunks: Range<u64>) {
+        let [first, last] = [chunks.start, chunks.end - 1].map(|number| self.geometry().extent(Chunk(number)));
+        let extent = Extent::from(first.start()..last.end());
+        loop {
+            self.turn().await;
+            let read = self.object.read(extent).await;
+            self.note(read.as_ref().err());
+            let compared = match read {
+                Ok(bytes) => {
+                    let (tree, chunks) = (Arc::clone(&self.tree), chunks.clone());
+                    let comparing = tokio::task::spawn_blocking(move || Compared::new(chunks, bytes, &tree));
+                    comparing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+                }
+                Err(ObjectError::Changed(_)) => Compared::lost(chunks.clone(), self.geometry().chunk_bytes()),
+                Err(ObjectError::Failed { .. }) => {
+                    let mut state = self.lock();
+                    if state.coming.get(&run).is_none_or(|coming| coming.receiver_count() > 0) {
+                        continue;
+                    }
+                    state.coming.remove(&run);
+                    return;
+                }
+            };
+            compared.bad().iter().for_each(|bad| self.health.mark_bad(Chunk(*bad)));
+            let mut state = self.lock();
+            state.runs.keep(run, compared, Instant::now());
+            if let Some(coming) = state.coming.remove(&run) {
+                coming.send_replace(true);
+            }
+            return;
+        }
+    }
+
+    /// Waits for a turn among the reads.
+    async fn turn(&self) {
+        loop {
+            let freed = self.freed.notified();
+            let turn = self.lock().pace.turn(Instant::now());
+            match turn {
+                Turn::Now => return,
+                Turn::At(at) => tokio::time::sleep_until(at.into()).await,
+                Turn::AfterAnother => freed.await,
+            }
+        }
+    }
+
+    /// A read has ended: others may begin, and the condition may be a new one.
+    fn note(&self, failure: Option<&ObjectError>) {
+        let chance = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
+        let is_failing = {
+            let mut state = self.lock();
+            state.pace.ended(failure, Instant::now(), chance);
+            state.pace.is_failing()
+        };
+        self.freed.notify_waiters();
+        let trouble = failure.filter(|_| is_failing).map(ToString::to_string);
+        let known = Condition { trouble, changed: self.object.changed() };
+        self.condition.send_if_modified(|condition| {
+            let is_new = *condition != known;
+            *condition = known;
+            is_new
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for ObjectOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "origin of {:?} from {}", self.id, self.address.display())
+    }
+}
+
+/// Returns then; never without a time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
