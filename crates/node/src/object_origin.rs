@@ -143,7 +143,8 @@ impl ObjectOrigin {
         if self.tree.is_zero(chunk) {
             return Ok(Piece::Zero(self.geometry().length(chunk)));
         }
-        self.data(chunk).map(Piece::Bytes)
+        // A copy: a slow peer would otherwise keep a whole run in memory.
+        self.data(chunk).map(|bytes| Piece::Bytes(Bytes::copy_from_slice(&bytes)))
     }
 
     /// Appends the pieces of the longest available part of `extent`, from its start. Returns its
@@ -161,7 +162,7 @@ impl ObjectOrigin {
             } else {
                 let Ok(bytes) = self.data(chunk) else { break };
                 let at = |offset: u64| (offset - whole.start()) as usize;
-                pieces.push(Piece::Bytes(bytes.slice(at(part.start())..at(part.end()))));
+                pieces.push(Piece::Bytes(Bytes::copy_from_slice(&bytes[at(part.start())..at(part.end())])));
             }
             done_bytes += part.len();
         }
@@ -170,7 +171,12 @@ impl ObjectOrigin {
 
     /// True for a chunk that has to be brought first.
     pub fn is_away(&self, chunk: Chunk) -> bool {
-        matches!(self.read(chunk), Err(Away::Failing))
+        self.look(chunk) == Err(Away::Failing)
+    }
+
+    /// What [`ObjectOrigin::read`] would say, without the bytes.
+    fn look(&self, chunk: Chunk) -> Result<(), Away> {
+        if !self.geometry().is_data(chunk) || self.tree.is_zero(chunk) { Ok(()) } else { self.data(chunk).map(drop) }
     }
 
     /// The bytes of a chunk of data that is not all zeros.
@@ -197,8 +203,8 @@ impl ObjectOrigin {
         let mut condition = self.condition.subscribe();
         let mut failing_since = None;
         loop {
-            let mut ended = match self.read(chunk) {
-                Ok(_) => return Ok(()),
+            let mut ended = match self.look(chunk) {
+                Ok(()) => return Ok(()),
                 Err(Away::Changed) => return Err(Away::Changed),
                 Err(Away::Failing) => self.want(self.layout.run(chunk)),
             };
