@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfield_block::object::ObjectStore;
 use vfield_console::failure::Failure;
+#[cfg(feature = "objects")]
 use vfield_daemon::values::image::ImageName;
 #[cfg(feature = "objects")]
 use vfield_object::Place as Parsed;

@@ -228,7 +228,7 @@ fn a_failing_store_lets_waiters_go_and_delivers_later() {
         let last = Chunk(origin.tree().geometry().data_chunks() - 1);
         assert_eq!(origin.bring(last).await, Err(Away::Failing));
         assert_eq!(origin.state(), OriginState::Unreachable { why: "503 Service Unavailable".to_owned() });
-        // What is here is read all the same.
+        // A cached chunk is read all the same.
         assert_eq!(origin.bring(Chunk(0)).await, Ok(()));
         memory.fails.store(false, Ordering::SeqCst);
         while origin.bring(last).await.is_err() {}
