@@ -6,9 +6,9 @@
 
 use super::exports::Exports;
 use super::images::Images;
-use super::request_handler::LeaveOrder;
 use super::signals::Signals;
 use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
 use vfield_console::log::Console;
 use vfield_control::message::{DrainLeft, Reply};
 use vfield_node::Node;
@@ -20,6 +20,42 @@ pub const LAST_THREADS: Duration = Duration::from_secs(1);
 /// Time for other nodes to show what they hold. Eight chunks of each store that is needed take less
 /// than a second on most links.
 pub const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+
+/// An order to leave.
+pub struct LeaveOrder {
+    /// Maximum time to hand over.
+    pub bound: Duration,
+    /// True to leave although chunks are lost.
+    pub force: bool,
+    /// Takes the answer, if a client waits for one.
+    pub tell: Option<oneshot::Sender<Reply>>,
+}
+
+impl LeaveOrder {
+    /// Tells whoever gave it; they may have gone.
+    pub fn answer(self, reply: Reply) {
+        self.tell.map(|tell| tell.send(reply));
+    }
+}
+
+/// The leave orders that the request handler takes.
+pub struct Orders(mpsc::Receiver<LeaveOrder>);
+
+impl Orders {
+    /// One order waits at most.
+    pub fn channel() -> (mpsc::Sender<LeaveOrder>, Self) {
+        let (sender, orders) = mpsc::channel(1);
+        (sender, Self(orders))
+    }
+
+    /// The next one; never returns when there cannot be any more.
+    pub async fn next(&mut self) -> LeaveOrder {
+        match self.0.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+}
 
 /// Hands over what only this node holds, and gives the order back if it may be obeyed. If not, the
 /// node stays, and whoever gave the order has been told why.

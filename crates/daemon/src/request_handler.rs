@@ -1,13 +1,14 @@
 //! The handler of control requests: answers them from the node, the images and the overlays.
 //!
-//! Owns the daemon's stage (starting, running, leaving) and the queue of leave orders. Called by
-//! the control server; it knows no sockets.
+//! Owns the daemon's stage (starting, running, leaving), and passes orders to leave on. Called by the
+//! control server; it knows no sockets.
 
 use super::dashboard;
 use super::events::Events;
 use super::follow::Follow;
 use super::handover::{UpgradeOrder, Upgrades};
 use super::images::Images;
+use super::leaving::{LeaveOrder, Orders};
 use super::overlays::Overlays;
 use super::rubbish;
 use crate::admission::AdmissionFiles;
@@ -76,36 +77,6 @@ pub struct RequestHandler {
     limits: Arc<Limits>,
 }
 
-/// An order to leave.
-pub struct LeaveOrder {
-    /// Maximum time to hand over.
-    pub bound: Duration,
-    /// True to leave although chunks are lost.
-    pub force: bool,
-    /// Takes the answer, if a client waits for one.
-    pub tell: Option<oneshot::Sender<Reply>>,
-}
-
-impl LeaveOrder {
-    /// Tells whoever gave it; they may have gone.
-    pub fn answer(self, reply: Reply) {
-        self.tell.map(|tell| tell.send(reply));
-    }
-}
-
-/// The leave orders that a [`RequestHandler`] takes.
-pub struct Orders(mpsc::Receiver<LeaveOrder>);
-
-impl Orders {
-    /// The next one; never returns when there cannot be any more.
-    pub async fn next(&mut self) -> LeaveOrder {
-        match self.0.recv().await {
-            Some(order) => order,
-            None => std::future::pending().await,
-        }
-    }
-}
-
 impl RequestHandler {
     /// The handler of a starting daemon. Its control socket is at `control`, its keys are in
     /// `key_files`, and its list is in `admission`.
@@ -115,7 +86,7 @@ impl RequestHandler {
         events: Arc<Events>,
         limits: Arc<Limits>,
     ) -> (Arc<Self>, Orders, Upgrades) {
-        let (leaves, orders) = mpsc::channel(1);
+        let (leaves, orders) = Orders::channel();
         let (upgrades, upgrade_orders) = mpsc::channel(1);
         let handler = Self {
             stage: watch::Sender::new(Stage::Starting),
@@ -128,7 +99,7 @@ impl RequestHandler {
             events,
             limits,
         };
-        (Arc::new(handler), Orders(orders), upgrade_orders)
+        (Arc::new(handler), orders, upgrade_orders)
     }
 
     /// Takes note of what the daemon does while it starts.
