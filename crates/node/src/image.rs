@@ -140,7 +140,7 @@ impl LocalImage {
             Some(Source::File(origin)) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
             Some(Source::Object(object)) => match object.read(chunk) {
                 Ok(piece) => {
-                    object.taken(chunk);
+                    object.sent(chunk);
                     Local::Here(piece)
                 }
                 Err(Away::Changed) => Local::SourceChanged,

@@ -67,8 +67,8 @@ pub struct ObjectOrigin {
 
 struct State {
     runs: Runs,
-    /// The reads under way: true once they have ended.
-    coming: BTreeMap<Run, watch::Sender<bool>>,
+    /// The reads under way, by their first chunk: true once they have ended.
+    coming: BTreeMap<u64, watch::Sender<bool>>,
     pace: Pace,
 }
 
@@ -143,8 +143,7 @@ impl ObjectOrigin {
         if self.tree.is_zero(chunk) {
             return Ok(Piece::Zero(self.geometry().length(chunk)));
         }
-        // A copy: a slow peer would otherwise keep a whole run in memory.
-        self.data(chunk).map(|bytes| Piece::Bytes(Bytes::copy_from_slice(&bytes)))
+        self.data(chunk).map(Piece::Bytes)
     }
 
     /// Appends the pieces of the longest available part of `extent`, from its start. Returns its
@@ -162,7 +161,7 @@ impl ObjectOrigin {
             } else {
                 let Ok(bytes) = self.data(chunk) else { break };
                 let at = |offset: u64| (offset - whole.start()) as usize;
-                pieces.push(Piece::Bytes(Bytes::copy_from_slice(&bytes[at(part.start())..at(part.end())])));
+                pieces.push(Piece::Bytes(bytes.slice(at(part.start())..at(part.end()))));
             }
             done_bytes += part.len();
         }
@@ -206,7 +205,7 @@ impl ObjectOrigin {
             let mut ended = match self.look(chunk) {
                 Ok(()) => return Ok(()),
                 Err(Away::Changed) => return Err(Away::Changed),
-                Err(Away::Failing) => self.want(self.layout.run(chunk)),
+                Err(Away::Failing) => self.want(chunk),
             };
             loop {
                 let fails = condition.borrow_and_update().trouble.is_some();
@@ -223,13 +222,18 @@ impl ObjectOrigin {
         }
     }
 
-    /// The read of a run, which begins if it is not under way. If the run before was read too, the
-    /// next one is read ahead.
-    fn want(self: &Arc<Self>, run: Run) -> watch::Receiver<bool> {
+    /// The read of a chunk's run, which begins if it is not under way. If the run before was read
+    /// too, the next one is read ahead.
+    fn want(self: &Arc<Self>, chunk: Chunk) -> watch::Receiver<bool> {
+        let run = self.layout.run(chunk);
         let (ended, goes_on) = {
             let mut state = self.lock();
-            let goes_on = run > 0 && (state.runs.has(run - 1) || state.coming.contains_key(&(run - 1)));
-            (self.begin(&mut state, run), goes_on)
+            if state.runs.is_alone(run, chunk) {
+                return self.begin(&mut state, run, chunk.0..chunk.0 + 1);
+            }
+            let goes_on =
+                run > 0 && (state.runs.has(run - 1) || state.coming.contains_key(&self.chunks(run - 1).start));
+            (self.begin(&mut state, run, self.chunks(run)), goes_on)
         };
         if goes_on {
             self.ahead(run + 1);
@@ -237,11 +241,19 @@ impl ObjectOrigin {
         ended
     }
 
-    /// A chunk was taken that lies late in its run: the next one is wanted soon, if the run before
-    /// was read too.
-    pub fn taken(self: &Arc<Self>, chunk: Chunk) {
+    /// A node gets a chunk. If it lies late in its run, the next one is wanted soon, if the run
+    /// before was read too.
+    pub fn sent(self: &Arc<Self>, chunk: Chunk) {
+        if !self.geometry().is_data(chunk) {
+            return;
+        }
         let run = self.layout.run(chunk);
-        if self.geometry().is_data(chunk) && self.layout.is_late(chunk) && run > 0 && self.lock().runs.has(run - 1) {
+        let goes_on = {
+            let mut state = self.lock();
+            state.runs.sent(run, chunk);
+            self.layout.is_late(chunk) && run > 0 && state.runs.has(run - 1)
+        };
+        if goes_on {
             self.ahead(run + 1);
         }
     }
@@ -249,26 +261,29 @@ impl ObjectOrigin {
     /// Begins the read of a run that nobody waits for yet.
     fn ahead(self: &Arc<Self>, run: Run) {
         let mut state = self.lock();
-        if state.runs.has(run) || state.coming.contains_key(&run) || !state.pace.has_room() {
-            return;
+        if !state.runs.has(run) && state.pace.has_room() {
+            drop(self.begin(&mut state, run, self.chunks(run)));
         }
-        drop(self.begin(&mut state, run));
     }
 
-    fn begin(self: &Arc<Self>, state: &mut State, run: Run) -> watch::Receiver<bool> {
-        if let Some(coming) = state.coming.get(&run) {
+    fn chunks(&self, run: Run) -> Range<u64> {
+        self.layout.chunks_of(run, &self.tree)
+    }
+
+    /// Begins a read of chunks of a run, unless it is under way.
+    fn begin(self: &Arc<Self>, state: &mut State, run: Run, chunks: Range<u64>) -> watch::Receiver<bool> {
+        if let Some(coming) = state.coming.get(&chunks.start) {
             return coming.subscribe();
         }
-        let chunks = self.layout.chunks_of(run, &self.tree);
         let (sender, ended) = watch::channel(chunks.is_empty());
         if !chunks.is_empty() {
-            state.coming.insert(run, sender);
+            state.coming.insert(chunks.start, sender);
             tokio::spawn(Arc::clone(self).fetch(run, chunks));
         }
         ended
     }
 
-    /// Reads a run, again and again while somebody waits for it.
+    /// Reads chunks of a run, again and again while somebody waits for them.
     async fn fetch(self: Arc<Self>, run: Run, chunks: Range<u64>) {
         let [first, last] = [chunks.start, chunks.end - 1].map(|number| self.geometry().extent(Chunk(number)));
         let extent = Extent::from(first.start()..last.end());
@@ -279,23 +294,23 @@ impl ObjectOrigin {
             let compared = match read {
                 Ok(bytes) => {
                     let (tree, chunks) = (Arc::clone(&self.tree), chunks.clone());
-                    let comparing = tokio::task::spawn_blocking(move || Compared::new(chunks, bytes, &tree));
+                    let comparing = tokio::task::spawn_blocking(move || Compared::new(chunks, &bytes, &tree));
                     comparing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
                 }
-                Err(ObjectError::Changed(_)) => Compared::lost(chunks.clone(), self.geometry().chunk_bytes()),
+                Err(ObjectError::Changed(_)) => Compared::lost(chunks.clone()),
                 Err(ObjectError::Failed { .. }) => {
                     let mut state = self.lock();
-                    if state.coming.get(&run).is_none_or(|coming| coming.receiver_count() > 0) {
+                    if state.coming.get(&chunks.start).is_none_or(|coming| coming.receiver_count() > 0) {
                         continue;
                     }
-                    state.coming.remove(&run);
+                    state.coming.remove(&chunks.start);
                     return;
                 }
             };
-            compared.bad().iter().for_each(|bad| self.health.mark_bad(Chunk(*bad)));
+            compared.bad().for_each(|bad| self.health.mark_bad(bad));
             let mut state = self.lock();
             state.runs.keep(run, compared, Instant::now());
-            if let Some(coming) = state.coming.remove(&run) {
+            if let Some(coming) = state.coming.remove(&chunks.start) {
                 coming.send_replace(true);
             }
             return;

@@ -149,8 +149,8 @@ async fn compare(object: &dyn Object, tree: &HashTree) -> Result<Option<(Run, Co
     let of = |number: u64| tree.geometry().extent(Chunk(number));
     let extent = Extent::from(of(chunks.start).start()..of(chunks.end - 1).end());
     let bytes = patiently(|| object.read(extent)).await.map_err(|error| error.to_string())?;
-    let compared = Compared::new(chunks, bytes, tree);
-    let agrees = compared.bad().is_empty();
+    let compared = Compared::new(chunks, &bytes, tree);
+    let agrees = compared.bad().next().is_none();
     if agrees { Ok(Some((run, compared))) } else { Err("its hashes are those of other bytes".to_owned()) }
 }
 

@@ -1,22 +1,21 @@
 //! Runs: neighbouring chunks of an object that one request reads, and those that are here.
 //!
 //! Owns the cached runs. Invariant: a chunk is given out only if it was compared with its hash when
-//! its run came. Memory is bounded by [`CACHE_BYTES`]; the least recently used run goes first. It
-//! reads nothing, and the time comes from the caller.
+//! its run came. Memory is bounded by [`CACHE_BYTES`]; chunks that a node has got go first, then the
+//! least recently used run. It reads nothing, and the time comes from the caller.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::{HashTree, verify};
 
 /// Length of a run in bytes: 256 requests for each GiB. At a delay of 50 ms and 1 Gbit/s, half the
 /// time of a request is the delay; longer runs delay a reader's first chunk.
 const RUN_BYTES: u64 = 4 << 20;
-/// Memory for runs, in bytes. Nodes that fill walk along the image at different speeds; a run that
-/// went too early is read twice.
+/// Memory for runs, in bytes. Nodes that fill walk along the image at different speeds; a run whose
+/// chunks went before a node got them is read twice.
 const CACHE_BYTES: u64 = 128 << 20;
 /// Most runs without bytes: those of an object that became shorter.
 const ENTRIES_MAX: usize = 4096;
@@ -86,44 +85,86 @@ impl Layout {
     }
 }
 
-/// A run that was read and compared.
+/// Neighbouring chunks that one request brought, compared with their hashes.
 #[derive(Debug)]
 pub struct Compared {
     first: u64,
-    chunk_bytes: u64,
-    bytes: Bytes,
-    bad: Vec<u64>,
+    parts: Vec<Part>,
+}
+
+/// One chunk of a run.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// No node has got it.
+    Fresh(Bytes),
+    /// A node has got it, and others ask that node. So it goes first.
+    Sent(Bytes),
+    /// It made room after it was sent.
+    Gone,
+    /// The object has other bytes there.
+    Bad,
+}
+
+impl Part {
+    const fn length_bytes(&self) -> u64 {
+        match self {
+            Self::Fresh(bytes) | Self::Sent(bytes) => bytes.len() as u64,
+            Self::Gone | Self::Bad => 0,
+        }
+    }
 }
 
 impl Compared {
-    /// Compares the bytes of `chunks` with their hashes, on the calling thread.
-    pub fn new(chunks: Range<u64>, bytes: Bytes, tree: &HashTree) -> Self {
-        let chunk_bytes = tree.geometry().chunk_bytes();
-        let parts = chunks.clone().zip(bytes.chunks(chunk_bytes as usize));
-        let bad = |(number, part): (u64, &[u8])| {
+    /// Compares the bytes of `chunks` with their hashes, on the calling thread. Each chunk gets its
+    /// own memory, so that it can go alone.
+    pub fn new(chunks: Range<u64>, bytes: &[u8], tree: &HashTree) -> Self {
+        let part = |(number, part): (u64, &[u8])| {
             let is_right = tree.is_zero(Chunk(number)) || verify(&tree.hash(Chunk(number)), part);
-            (!is_right).then_some(number)
+            if is_right { Part::Fresh(Bytes::copy_from_slice(part)) } else { Part::Bad }
         };
-        let bad = parts.filter_map(bad).collect();
-        Self { first: chunks.start, chunk_bytes, bytes, bad }
+        let parts = bytes.chunks(tree.geometry().chunk_bytes() as usize);
+        Self { first: chunks.start, parts: chunks.zip(parts).map(part).collect() }
     }
 
-    /// A run that the object does not have any more.
-    pub fn lost(chunks: Range<u64>, chunk_bytes: u64) -> Self {
-        Self { first: chunks.start, chunk_bytes, bytes: Bytes::new(), bad: chunks.collect() }
+    /// Chunks that the object does not have any more.
+    pub fn lost(chunks: Range<u64>) -> Self {
+        Self { first: chunks.start, parts: chunks.map(|_| Part::Bad).collect() }
     }
 
     /// The chunks that differ.
-    pub fn bad(&self) -> &[u64] {
-        &self.bad
+    pub fn bad(&self) -> impl Iterator<Item = Chunk> + '_ {
+        let numbered = (self.first..).zip(&self.parts);
+        numbered.filter_map(|(number, part)| (*part == Part::Bad).then_some(Chunk(number)))
+    }
+
+    fn part(&mut self, number: u64) -> Option<&mut Part> {
+        let index = number.checked_sub(self.first)?;
+        self.parts.get_mut(usize::try_from(index).ok()?)
+    }
+
+    fn length_bytes(&self) -> u64 {
+        self.parts.iter().map(Part::length_bytes).sum()
     }
 }
 
 #[derive(Debug)]
 struct Cached {
-    run: Compared,
+    chunks: Compared,
     came: Instant,
     used: u64,
+    /// A chunk of it was read again, alone.
+    mended: bool,
+    sent_bytes: u64,
+}
+
+impl Cached {
+    /// Makes room by what was sent. Returns how much, in bytes.
+    fn drop_sent(&mut self) -> u64 {
+        for part in self.chunks.parts.iter_mut().filter(|part| matches!(part, Part::Sent(_))) {
+            *part = Part::Gone;
+        }
+        std::mem::take(&mut self.sent_bytes)
+    }
 }
 
 /// The cached runs of an object.
@@ -140,35 +181,71 @@ impl Runs {
         let Some(cached) = self.cached.get_mut(&run) else { return Found::Missing };
         self.uses += 1;
         cached.used = self.uses;
-        let Compared { first, chunk_bytes, bytes, bad } = &cached.run;
-        if bad.contains(&chunk.0) {
-            return if now.saturating_duration_since(cached.came) < BAD_FOR { Found::Bad } else { Found::Missing };
-        }
-        let at = chunk.0.checked_sub(*first).and_then(|index| index.checked_mul(*chunk_bytes));
-        let part = at.map(|at| Extent::from(at..at + chunk_bytes).clip(Extent::from(0..bytes.len() as u64)));
-        match part.filter(|part| !part.is_empty()) {
-            Some(part) => Found::Here(bytes.slice(part.start() as usize..part.end() as usize)),
-            None => Found::Missing,
+        match cached.chunks.part(chunk.0) {
+            Some(Part::Fresh(bytes) | Part::Sent(bytes)) => Found::Here(bytes.clone()),
+            Some(Part::Bad) if now.saturating_duration_since(cached.came) < BAD_FOR => Found::Bad,
+            Some(Part::Bad | Part::Gone) | None => Found::Missing,
         }
     }
 
-    /// True if something of a run is here.
+    /// True for a chunk that is to be read alone. Nodes that have got it are asked for it, so
+    /// whoever still comes here is an exception. The second one of a run is none.
+    pub fn is_alone(&mut self, run: Run, chunk: Chunk) -> bool {
+        let cached = self.cached.get_mut(&run).filter(|cached| !cached.mended);
+        cached.is_some_and(|cached| cached.chunks.part(chunk.0) == Some(&mut Part::Gone))
+    }
+
+    /// True if a run was read lately.
     pub fn has(&self, run: Run) -> bool {
         self.cached.contains_key(&run)
     }
 
-    /// Keeps a run, in place of those that were used least recently.
-    pub fn keep(&mut self, run: Run, compared: Compared, now: Instant) {
+    /// A node has got this chunk.
+    pub fn sent(&mut self, run: Run, chunk: Chunk) {
+        let Some(cached) = self.cached.get_mut(&run) else { return };
+        if let Some(part) = cached.chunks.part(chunk.0)
+            && let Part::Fresh(bytes) = part
+        {
+            cached.sent_bytes += bytes.len() as u64;
+            *part = Part::Sent(std::mem::take(bytes));
+        }
+    }
+
+    /// Keeps chunks of a run: all of it, or one. In their place go chunks that were sent, then the
+    /// run that was used least recently.
+    pub fn keep(&mut self, run: Run, chunks: Compared, now: Instant) {
         self.uses += 1;
-        self.bytes += compared.bytes.len() as u64;
-        let before = self.cached.insert(run, Cached { run: compared, came: now, used: self.uses });
-        self.bytes -= before.map_or(0, |cached| cached.run.bytes.len() as u64);
+        self.bytes += chunks.length_bytes();
+        let fresh = Cached { chunks, came: now, used: self.uses, mended: false, sent_bytes: 0 };
+        let before = self.cached.get_mut(&run);
+        if let Some(cached) = before.filter(|before| fresh.chunks.parts.len() < before.chunks.parts.len()) {
+            (cached.came, cached.used, cached.mended) = (fresh.came, fresh.used, true);
+            for (number, part) in (fresh.chunks.first..).zip(fresh.chunks.parts) {
+                // A part that is not Gone has its bytes, which are the same.
+                match cached.chunks.part(number) {
+                    Some(before @ (Part::Gone | Part::Bad)) => *before = part,
+                    _ => self.bytes -= part.length_bytes(),
+                }
+            }
+        } else if let Some(before) = self.cached.insert(run, fresh) {
+            self.bytes -= before.chunks.length_bytes();
+        }
+        self.make_room();
+    }
+
+    fn make_room(&mut self) {
         while self.bytes > CACHE_BYTES || self.cached.len() > ENTRIES_MAX {
-            let Some(oldest) = self.cached.iter().min_by_key(|(_, cached)| cached.used).map(|(run, _)| *run) else {
-                return;
-            };
+            let crowded = self.cached.len() > ENTRIES_MAX;
+            let by_use = |(_, cached): &(&Run, &mut Cached)| cached.used;
+            let sent =
+                self.cached.iter_mut().filter(|(_, cached)| !crowded && cached.sent_bytes > 0).min_by_key(by_use);
+            if let Some((_, cached)) = sent {
+                self.bytes -= cached.drop_sent();
+                continue;
+            }
+            let Some((&oldest, _)) = self.cached.iter().min_by_key(|(_, cached)| cached.used) else { return };
             let gone = self.cached.remove(&oldest);
-            self.bytes -= gone.map_or(0, |cached| cached.run.bytes.len() as u64);
+            self.bytes -= gone.map_or(0, |cached| cached.chunks.length_bytes());
         }
     }
 }
@@ -208,8 +285,8 @@ mod tests {
     fn only_compared_chunks_are_found() {
         let (mut bytes, tree) = tree(&[1, 2, 0, 3]);
         bytes[CHUNK + 7] ^= 1;
-        let compared = Compared::new(0..4, bytes.clone().into(), &tree);
-        assert_eq!(compared.bad(), [1]);
+        let compared = Compared::new(0..4, &bytes, &tree);
+        assert!(compared.bad().eq([Chunk(1)]));
         let (mut runs, now) = (Runs::default(), Instant::now());
         assert_eq!(runs.find(0, Chunk(0), now), Found::Missing);
         runs.keep(0, compared, now);
@@ -225,13 +302,38 @@ mod tests {
         let (mut runs, now) = (Runs::default(), Instant::now());
         let most = CACHE_BYTES / RUN_BYTES;
         for run in 0..=most {
-            runs.keep(run, Compared::new(0..4, bytes.clone().into(), &tree), now);
+            runs.keep(run, Compared::new(0..4, &bytes, &tree), now);
             runs.find(0, Chunk(0), now);
         }
         assert!(runs.has(0) && !runs.has(1) && runs.has(2) && runs.bytes <= CACHE_BYTES);
         for run in 0..2 * ENTRIES_MAX as u64 {
-            runs.keep(run, Compared::lost(0..4, CHUNK as u64), now);
+            runs.keep(run, Compared::lost(0..4), now);
         }
         assert!(runs.cached.len() <= ENTRIES_MAX);
+    }
+    #[test]
+    fn chunks_that_were_sent_make_room_for_others() {
+        let (bytes, tree) = tree(&[1, 2, 3, 4]);
+        let (mut runs, now) = (Runs::default(), Instant::now());
+        let most = CACHE_BYTES / RUN_BYTES;
+        for run in 0..most {
+            runs.keep(run, Compared::new(0..4, &bytes, &tree), now);
+        }
+        // Run 2 is not the oldest, but only it has such chunks.
+        (0..3).for_each(|number| runs.sent(2, Chunk(number)));
+        runs.keep(most, Compared::new(0..1, &bytes[..CHUNK], &tree), now);
+        assert!((0..=most).all(|run| runs.has(run)) && runs.bytes < CACHE_BYTES);
+        assert_eq!(runs.find(2, Chunk(1), now), Found::Missing);
+        assert_eq!(runs.find(2, Chunk(3), now), Found::Here(bytes[3 * CHUNK..].to_vec().into()));
+        assert!(runs.is_alone(2, Chunk(1)) && !runs.is_alone(2, Chunk(3)) && !runs.is_alone(99, Chunk(1)));
+
+        // The first one is read alone, then all of it: it is read a second time.
+        let before = runs.bytes;
+        runs.keep(2, Compared::new(1..2, &bytes[CHUNK..2 * CHUNK], &tree), now);
+        assert_eq!(runs.find(2, Chunk(1), now), Found::Here(bytes[CHUNK..2 * CHUNK].to_vec().into()));
+        assert!(!runs.is_alone(2, Chunk(0)) && runs.bytes == before + CHUNK as u64);
+        runs.keep(2, Compared::new(0..4, &bytes, &tree), now);
+        assert_eq!(runs.bytes, runs.cached.values().map(|cached| cached.chunks.length_bytes()).sum::<u64>());
+        assert_eq!(runs.find(2, Chunk(0), now), Found::Here(bytes[..CHUNK].to_vec().into()));
     }
 }
