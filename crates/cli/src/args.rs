@@ -324,6 +324,9 @@ pub struct DaemonOptions {
     /// The limits of the traffic with other nodes.
     #[command(flatten)]
     pub limits: LimitOptions,
+    /// Never compress chunks for nodes on slow links
+    #[arg(long, help_heading = "Network")]
+    pub no_compression: bool,
     /// Show this node over HTTP: a page, /metrics, /status.json, /healthz and /readyz. Read-only,
     /// without a login; 9740 alone is a port of 127.0.0.1 [default: none; default port: 9740]
     #[arg(long, value_name = "ADDR|PORT", help_heading = "Dashboard")]

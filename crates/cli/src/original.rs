@@ -79,7 +79,7 @@ fn read(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 /// Modern options without a value.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "--json",
     "--verbose",
     "--quiet",
@@ -89,6 +89,7 @@ const FLAGS: [&str; 9] = [
     "--no-pool",
     "--no-parallel",
     "--no-read-ahead",
+    "--no-compression",
 ];
 
 fn modern(program: &OsStr, typed: Typed) -> Result<Vec<OsString>, Failure> {

@@ -292,7 +292,12 @@ fn node(
         keeper: None,
         limits: Rates::default(),
         hash_threads: cores().into(),
-        tuning: Tuning { pool: !daemon.no_pool, parallel: !daemon.no_parallel, read_ahead: !daemon.no_read_ahead },
+        tuning: Tuning {
+            pool: !daemon.no_pool,
+            parallel: !daemon.no_parallel,
+            read_ahead: !daemon.no_read_ahead,
+            compression: !daemon.no_compression,
+        },
     })
 }
 

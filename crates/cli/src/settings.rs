@@ -71,6 +71,7 @@ pub struct Settings {
     members: Option<PathBuf>,
     limit_up: Option<Limit>,
     limit_down: Option<Limit>,
+    no_compression: bool,
     retry: Option<Retry>,
     http: Option<HttpAddress>,
     http_name: OneOrMany<String>,
@@ -188,6 +189,7 @@ impl Settings {
         options.retry = options.retry.or(self.retry);
         options.limits.limit_up = options.limits.limit_up.or(self.limit_up);
         options.limits.limit_down = options.limits.limit_down.or(self.limit_down);
+        options.no_compression |= self.no_compression;
         options.http = options.http.or(self.http);
         fill(&mut options.http_name, &self.http_name);
         options.http_public |= self.http_public;

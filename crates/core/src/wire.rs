@@ -36,7 +36,9 @@ use vfield_block::source::Urgency;
 
 /// The latest version of the protocol that this program speaks. Nodes speak the latest version that
 /// both know.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
+/// The first version in which a node takes compressed chunks.
+pub const COMPRESSED_SINCE: u32 = 10;
 /// The first version that it speaks.
 pub const VERSION_LEAST: u32 = 8;
 /// Longest snapshot: 4 000 nodes with an image each.
@@ -140,6 +142,9 @@ pub enum Kind {
     GetSlice,
     /// The answer to [`Kind::GetSlice`]; see [`crate::slice::Slice`].
     Slice,
+    /// A chunk's bytes, compressed: one block of LZ4. It answers [`Kind::Get`] in place of
+    /// [`Kind::Data`], to peers that speak [`COMPRESSED_SINCE`].
+    Compressed,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -170,8 +175,8 @@ pub struct FrameHeader {
     pub insists: bool,
     /// The reason, for [`Kind::Refuse`].
     pub refusal: Option<Refusal>,
-    /// For [`Kind::Data`]: for how long the sender waited for it itself, in milliseconds; all of a
-    /// minute if longer.
+    /// For [`Kind::Data`] and [`Kind::Compressed`]: for how long the sender waited for it itself,
+    /// in milliseconds; all of a minute if longer.
     pub waited_ms: u16,
     /// Bytes of payload that follow.
     pub length: u32,
@@ -211,6 +216,16 @@ impl FrameHeader {
         Self { waited_ms, ..Self::new(Kind::Data, request, length) }
     }
 
+    /// The header of a compressed chunk of this many bytes, for which its sender has waited.
+    pub fn compressed(request: u64, length: u32, waited: Duration) -> Self {
+        Self { kind: Kind::Compressed, ..Self::data(request, length, waited) }
+    }
+
+    /// True for a chunk, compressed or not.
+    pub const fn is_chunk(&self) -> bool {
+        matches!(self.kind, Kind::Data | Kind::Compressed)
+    }
+
     /// The header of a refusal.
     pub const fn refuse(request: u64, refusal: Refusal) -> Self {
         Self { refusal: Some(refusal), ..Self::new(Kind::Refuse, request, 0) }
@@ -240,6 +255,7 @@ impl FrameHeader {
             Kind::Speed => 17,
             Kind::GetSlice => 18,
             Kind::Slice => 19,
+            Kind::Compressed => 20,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -258,7 +274,7 @@ impl FrameHeader {
             Some(Refusal::Busy) => 4,
             Some(Refusal::Whole) => 5,
         };
-        if self.kind == Kind::Data {
+        if self.is_chunk() {
             out[2..4].copy_from_slice(&self.waited_ms.to_le_bytes());
         }
         out[4..8].copy_from_slice(&self.length.to_le_bytes());
@@ -288,6 +304,7 @@ impl FrameHeader {
             17 => (Kind::Speed, SPEED_PAYLOAD),
             18 => (Kind::GetSlice, slices::GET_SLICE_PAYLOAD),
             19 => (Kind::Slice, ANSWER_BYTES_MAX as u32),
+            20 => (Kind::Compressed, ChunkSize::MAX.bytes() as u32),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -309,10 +326,11 @@ impl FrameHeader {
             (Kind::Refuse, 0, 4) => Some(Refusal::Busy),
             (Kind::Refuse, 0, 5) => Some(Refusal::Whole),
             (Kind::Refuse, ..) => return Err(WireError::Field("refusal")),
-            (Kind::Data, ..) | (_, 0, 0) => None,
+            (Kind::Data | Kind::Compressed, ..) | (_, 0, 0) => None,
             _ => return Err(WireError::Field("refusal")),
         };
-        let waited_ms = if kind == Kind::Data { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
+        let waits = matches!(kind, Kind::Data | Kind::Compressed);
+        let waited_ms = if waits { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
         // Of these kinds only the greatest length is valid.
         let fixed = matches!(

@@ -20,7 +20,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -40,6 +40,7 @@ const KINDS: [Kind; 19] = [
     Kind::Speed,
     Kind::GetSlice,
     Kind::Slice,
+    Kind::Compressed,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -108,12 +109,12 @@ mod golden {
             &"ee".repeat(32),
             &"ff".repeat(32),
         ];
-        let head = ["564649454c440d0a", "09000000", "c200", "0800"].concat();
+        let head = ["564649454c440d0a", "0a000000", "c200", "0800"].concat();
         let rest = "000a00000150ac02";
         let expected = [head, "aa".repeat(32), "bb".repeat(32), said.concat(), rest.to_owned()].concat();
         assert_eq!(hexadecimal(&bytes), expected);
         let guest = greeting::greeting(&Greeting { key, nonce, member: None, you, latest: 0 });
-        let head = ["564649454c440d0a", "09000000", "4800", "0800"].concat();
+        let head = ["564649454c440d0a", "0a000000", "4800", "0800"].concat();
         assert_eq!(
             hexadecimal(&guest),
             [head, "aa".repeat(32), "bb".repeat(32), "00000a0000015000".to_owned()].concat()
@@ -194,7 +195,7 @@ mod golden {
     #[test]
     fn not_ready_yet() {
         let head = greeting::starting(27);
-        assert_eq!(hexadecimal(&head), "56462d574149540a090000001b000000");
+        assert_eq!(hexadecimal(&head), "56462d574149540a0a0000001b000000");
         assert_eq!(greeting::length(&head), Err(WireError::Starting { percent: 27 }));
         assert_eq!(greeting::length(&greeting::starting(u32::MAX)), Err(WireError::Starting { percent: 100 }));
     }
@@ -206,6 +207,8 @@ mod golden {
         let late = |waited| hexadecimal(&FrameHeader::data(5, 0x1234, Duration::from_millis(waited)).encode());
         assert_eq!(late(0x0102), "02000201341200000500000000000000");
         assert_eq!(late(1 << 40), "0200ffff341200000500000000000000");
+        let compressed = FrameHeader::compressed(5, 0x1234, Duration::from_millis(0x0102));
+        assert_eq!(hexadecimal(&compressed.encode()), "14000201341200000500000000000000");
         assert_eq!(header(Kind::Sync), "05000000341200000500000000000000");
         assert_eq!(header(Kind::Synced), "06000000341200000500000000000000");
         assert_eq!(hexadecimal(&FrameHeader::new(Kind::Cancel, 6, 0).encode()), "04000000000000000600000000000000");
@@ -332,7 +335,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (20..=255).chain([0]) {
+        for later in (21..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {
@@ -343,7 +346,7 @@ fn every_field_is_checked() {
         } else {
             assert_eq!(with(1, 0x80), Err(WireError::Field("priority")));
         }
-        if kind == Kind::Data {
+        if matches!(kind, Kind::Data | Kind::Compressed) {
             assert!(with(2, 5).is_ok_and(|header| header.waited_ms == 5));
             assert!(with(3, 255).is_ok_and(|header| header.waited_ms == 255 << 8));
             continue;

@@ -1,7 +1,7 @@
 //! The handler of control requests: answers them from the node, the images and the overlays.
 //!
-//! Owns the daemon's stage (starting, running, leaving), and passes orders to leave on. Called by the
-//! control server; it knows no sockets.
+//! Owns the daemon's stage (starting, running, leaving), and passes orders to leave on. Called by
+//! the control server; it knows no sockets.
 
 use super::dashboard;
 use super::events::Events;

@@ -17,6 +17,7 @@ use vfield_core::snapshot::Snapshot;
 use vfield_core::wire::{
     self, FrameHeader, GET_FRAME, Get, GetSlice, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, SignedList,
 };
+use vfield_node::compression;
 
 /// A stream: of greetings if it begins with the magic, else of frames.
 pub fn target(bytes: &[u8]) {
@@ -105,6 +106,12 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
         Kind::Speed => {
             let speed = wire::decode_speed(payload).expect("its length was checked");
             assert_eq!(wire::speed_frame(speed)[HEADER..], *payload);
+        }
+        Kind::Compressed => {
+            let mut plain = vec![0; 64 << 10];
+            if compression::unpack(payload, &mut plain) {
+                assert!(payload.len() < plain.len());
+            }
         }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes of one mebibyte.
@@ -29,6 +29,24 @@ pub fn random_file(path: &Path, length: u64, seed: u64) -> Result<PathBuf, LabEr
         left -= part;
     }
     out.flush().map_err(LabError::at(path))?;
+    Ok(path.to_owned())
+}
+
+/// Writes a file of `length` bytes: those of another, again and again.
+///
+/// # Errors
+/// If a file cannot be read or written, or the other is empty.
+pub fn file_of(path: &Path, length: u64, content: &Path) -> Result<PathBuf, LabError> {
+    let mut out = File::create(path).map_err(LabError::at(path))?;
+    let mut left = length;
+    while left > 0 {
+        let content_file = File::open(content).map_err(LabError::at(content))?;
+        let copied = std::io::copy(&mut content_file.take(left), &mut out).map_err(LabError::at(path))?;
+        if copied == 0 {
+            return Err(LabError::at(content)(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        left -= copied;
+    }
     Ok(path.to_owned())
 }
 

@@ -201,6 +201,7 @@ pub fn not_admitted(admission: &Admission, node: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Tuning;
     use crate::driver::Trust;
     use crate::field_keys::FieldKeys;
     use crate::gossip::Gossip;
@@ -303,7 +304,7 @@ mod tests {
         let (me, signs) = (at(&mine, 1), Arc::clone(&mine));
         let core = |now| Core::new(me, signs, Config::default(), 1, now);
         let trust = Trust { key: mine, lasting_key: false, admissions: admissions(Some(list(5))) };
-        let (driver, _hints) = Driver::new(core, gossip, keys, trust, true, false, Arc::new(|_| {}));
+        let (driver, _hints) = Driver::new(core, gossip, keys, trust, Tuning::default(), false, Arc::new(|_| {}));
         assert!(driver.enforce(later));
         driver.apply(Input::Admission(Arc::default()));
         driver.apply(Input::Met(Member::signed(at(&lost, 2), 0, false, &lost)));

@@ -198,10 +198,12 @@ pub struct Tuning {
     pub parallel: bool,
     /// Read ahead of sequential readers.
     pub read_ahead: bool,
+    /// Send chunks compressed over slow links.
+    pub compression: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pool: true, parallel: true, read_ahead: true }
+        Self { pool: true, parallel: true, read_ahead: true, compression: true }
     }
 }

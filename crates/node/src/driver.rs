@@ -10,6 +10,7 @@ mod outputs;
 
 use crate::admissions::Admissions;
 use crate::buffers::Buffers;
+use crate::config::Tuning;
 use crate::event::{Event, EventSink};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
@@ -106,6 +107,8 @@ pub struct Driver {
     warnings: Mutex<Vec<String>>,
     /// Connections to peers.
     pub links: Links,
+    /// True if chunks are compressed for peers on slow links.
+    pub compresses: bool,
     /// Limits of the transfer, by direction.
     pub limits: Limits,
     /// Counters of transferred bytes.
@@ -151,7 +154,7 @@ impl Driver {
         gossip: Gossip,
         keys: Arc<FieldKeys>,
         Trust { key, lasting_key, admissions }: Trust,
-        pool: bool,
+        tuning: Tuning,
         guessed: bool,
         events: EventSink,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
@@ -169,7 +172,8 @@ impl Driver {
             changes: watch::Sender::new(0),
             hints,
             warnings: Mutex::default(),
-            links: Links::new(pool),
+            links: Links::new(tuning.pool),
+            compresses: tuning.compression,
             limits: Limits::default(),
             counters: Counters::default(),
             keys,

@@ -3,6 +3,7 @@
 //! It answers reads and peers' requests without asking a peer. Exports' readers, senders to peers
 //! and receivers share it. It takes no lock.
 
+use crate::compression::Compression;
 use crate::object_origin::{Away, ObjectOrigin};
 use crate::slices::Slices;
 use crate::source::Source;
@@ -35,6 +36,7 @@ pub struct LocalImage {
     /// The nodes to which chunks of the file were sent recently.
     directory: Mutex<Directory>,
     slices: Slices,
+    compression: Compression,
     pages: Notify,
     /// True once a change of the file was logged, here or at an origin.
     change_reported: AtomicBool,
@@ -66,6 +68,7 @@ impl LocalImage {
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             slices: Slices::default(),
+            compression: Compression::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
         }
@@ -82,6 +85,7 @@ impl LocalImage {
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             slices: Slices::default(),
+            compression: Compression::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
         }
@@ -219,6 +223,11 @@ impl LocalImage {
     /// The slices that came, and those that were sent.
     pub const fn slices(&self) -> &Slices {
         &self.slices
+    }
+
+    /// Its compressed chunks.
+    pub const fn compression(&self) -> &Compression {
+        &self.compression
     }
 
     /// The bytes of an extent, if a slice that came has them.

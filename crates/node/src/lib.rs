@@ -8,6 +8,7 @@ mod admissions;
 pub mod bootstrap;
 pub mod buffers;
 mod changed;
+pub mod compression;
 pub mod config;
 mod connection;
 pub mod delays;

@@ -136,7 +136,7 @@ impl Node {
         let trust = trust(&config)?;
         let key = Arc::clone(&trust.key);
         let me = Identity { addr, node: key.node(), generation: now_ms(), zone };
-        let (pool, seed) = (config.tuning.pool, random()?);
+        let (tuning, seed) = (config.tuning, random()?);
         let core_config = core_config(&config);
         let gossip = Gossip::new(udp, Arc::clone(&keys));
         let signs = Arc::clone(&key);
@@ -147,7 +147,7 @@ impl Node {
             core
         };
         let guesses = guesses(&config, listening);
-        let (driver, hints) = Driver::new(core, gossip, keys, trust, pool, guesses, Arc::clone(&events));
+        let (driver, hints) = Driver::new(core, gossip, keys, trust, tuning, guesses, Arc::clone(&events));
         driver.limit(config.limits);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));

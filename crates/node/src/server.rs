@@ -9,6 +9,7 @@
 //!   once ([`long_frames`]).
 
 mod answers;
+mod backlog;
 mod gate;
 mod long_frames;
 mod offenders;

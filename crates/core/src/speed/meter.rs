@@ -20,6 +20,15 @@ pub struct Transit {
     pub beside: u64,
 }
 
+impl Transit {
+    /// The transit of `bytes` at the rate at which `came` did. So a compressed chunk says of its
+    /// links what a plain one would.
+    pub fn stretched(self, bytes: u64, came: u64) -> Self {
+        let stretch = |of: u128| u64::try_from(of * u128::from(bytes) / u128::from(came.max(1))).unwrap_or(u64::MAX);
+        Self { took: Duration::from_nanos(stretch(self.took.as_nanos())), beside: stretch(u128::from(self.beside)) }
+    }
+}
+
 /// The rate at which the answers of one peer come while they come.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {

@@ -5,6 +5,7 @@
 
 mod bench;
 mod bullies;
+mod compression;
 mod dashboard;
 mod day;
 mod doctor;

@@ -48,6 +48,10 @@ struct Options {
     /// Length of the image, in binary units
     #[arg(long, short = 's', default_value = "64M", value_parser = bytes)]
     size: u64,
+    /// File whose bytes make the image, again and again if it is short [default: random bytes,
+    /// which cannot be compressed]
+    #[arg(long, value_name = "FILE")]
+    content: Option<PathBuf>,
     /// What each node holds
     #[arg(long, default_value = "100%")]
     store: String,
@@ -183,6 +187,7 @@ impl Options {
             busy: self.busy.clone().unwrap_or_default(),
             think: self.think.clone().unwrap_or_default(),
             size_bytes: self.size,
+            content: self.content.clone(),
             store: self.store.clone(),
             warm: self.warm,
             origin_gone: self.origin_gone,

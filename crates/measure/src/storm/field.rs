@@ -59,7 +59,11 @@ impl<'a> Field<'a> {
         if let Some(entries) = plan.arp_table {
             lab.arp_table(entries)?;
         }
-        let path = bytes::random_file(&lab.dir().join("image"), plan.size_bytes, seed)?;
+        let path = lab.dir().join("image");
+        match &plan.content {
+            Some(content) => bytes::file_of(&path, plan.size_bytes, content)?,
+            None => bytes::random_file(&path, plan.size_bytes, seed)?,
+        };
         let image = Image { hash: hash(&path)?, path };
         let busy = busy(plan, &lab)?;
         let mut field = Self { plan, programs, origin: Origin::Gone, fronts: Vec::new(), lab, image, busy };

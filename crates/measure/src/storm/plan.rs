@@ -3,6 +3,7 @@
 use super::weather::{Busy, Each, Event, Links, Rate, Rates, Thinks, Trouble, each::Trait};
 use serde::Serialize;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use vfield_lab::Link;
@@ -64,6 +65,9 @@ pub struct Plan {
     pub think: Thinks,
     /// Length of the image.
     pub size_bytes: u64,
+    /// The file whose bytes it has; random ones without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<PathBuf>,
     /// What each node holds, in the program's own words: `6%`, `64M`, `all`, `0`.
     pub store: String,
     /// Nodes have joined and filled their stores before the start.
@@ -106,6 +110,7 @@ impl Default for Plan {
             busy: Busy::default(),
             think: Thinks::default(),
             size_bytes: 64 << 20,
+            content: None,
             store: "100%".to_owned(),
             warm: false,
             origin_gone: false,

@@ -2,6 +2,7 @@
 
 use super::{Driver, Trust};
 use crate::admissions::Admissions;
+use crate::config::Tuning;
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use std::sync::Arc;
@@ -23,6 +24,6 @@ impl Driver {
         let (gossip, signs) = (Gossip::new(socket, Arc::clone(&keys)), Arc::clone(&key));
         let trust = Trust { key, lasting_key: false, admissions: Admissions::new(None, None) };
         let core = |now| Core::new(me, signs, Config::default(), 1, now);
-        (Self::new(core, gossip, keys, trust, true, false, Arc::new(|_| {})).0, listener)
+        (Self::new(core, gossip, keys, trust, Tuning::default(), false, Arc::new(|_| {})).0, listener)
     }
 }

@@ -130,7 +130,7 @@ impl Inbound {
         if let (None, Some(head)) = (self.header, came.first_chunk()) {
             let header = answer(head)?;
             let length = u64::from(header.length);
-            if header.kind == Kind::Data && length > ChunkSize::DEFAULT.bytes() && length > longest() {
+            if header.is_chunk() && length > ChunkSize::DEFAULT.bytes() && length > longest() {
                 return Err(WireError::Length { length: header.length, max: longest() as u32 }.into());
             }
             self.header = Some(header);
@@ -153,7 +153,8 @@ impl Inbound {
 /// Reads the header of an answer.
 fn answer(head: &[u8; HEADER]) -> Result<FrameHeader, WireError> {
     let header = FrameHeader::decode(head)?;
-    let known = matches!(header.kind, Kind::Data | Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience)
+    let known = header.is_chunk()
+        || matches!(header.kind, Kind::Refuse | Kind::Redirect | Kind::Synced | Kind::Patience)
         || matches!(header.kind, Kind::AdmissionList | Kind::Slice);
     // A later version may say more.
     if !known && !matches!(header.kind, Kind::Unknown(_)) {

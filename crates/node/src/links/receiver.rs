@@ -6,15 +6,20 @@
 use super::Ask;
 use super::inbound::{Broken, Came, Inbound};
 use super::lane::{Lane, PROGRESS_EVERY};
+use crate::buffers::Buffer;
 use crate::changed;
+use crate::compression;
 use crate::driver::Driver;
+use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::store::{Check, Inserted};
 use crate::traffic::PeerCounters;
+use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
+use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree;
 use vfield_core::identity::Identity;
 use vfield_core::node::{Input, Keep};
@@ -162,7 +167,7 @@ impl<'a> Receiver<'a> {
                 None => return Err(WireError::Field("kind").into()),
             },
             _ if ask.slice.is_some() => return Err(WireError::Field("kind").into()),
-            _ => self.chunk(&ask, Duration::from_millis(header.waited_ms.into())),
+            _ => self.chunk(&ask, header),
         };
         self.driver.apply(input);
         Ok(true)
@@ -184,23 +189,48 @@ impl<'a> Receiver<'a> {
         }
     }
 
+    /// Unpacks a compressed chunk into its own memory; `None` if the content has another length.
+    fn unpack(&self, image: &LocalImage, chunk: Chunk) -> Option<Buffer> {
+        if !image.geometry().is_data(chunk) {
+            return None;
+        }
+        let length = image.geometry().length(chunk) as usize;
+        let mut memory = self.driver.buffers.take(length);
+        let whole = compression::unpack(self.inbound.payload(), &mut memory[..length]);
+        // Memory that is not used goes back all the same.
+        let buffer = self.driver.buffers.own(memory, 0..length);
+        whole.then_some(buffer)
+    }
+
     /// Verifies a chunk and puts it into the store.
-    fn chunk(&mut self, ask: &Ask, waited: Duration) -> Input {
-        let (bytes, transit) = (self.inbound.payload(), self.transit());
+    fn chunk(&mut self, ask: &Ask, header: FrameHeader) -> Input {
+        let (came, transit) = (u64::from(header.length), self.transit());
+        let waited = Duration::from_millis(header.waited_ms.into());
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
+        let unpacked = (header.kind == Kind::Compressed).then(|| self.unpack(&image, ask.chunk));
+        if let Some(None) = unpacked {
+            return Input::Corrupt(ask.request);
+        }
+        let unpacked = unpacked.flatten();
+        let bytes = unpacked.as_ref().map_or(self.inbound.payload(), Buffer::as_ref);
+        let transit = transit.stretched(bytes.len() as u64, came);
         match image.check(ask.chunk, bytes) {
             Check::Bad => return Input::Corrupt(ask.request),
             Check::Unknown => return Input::Unusable(ask.request),
             Check::Good => {}
         }
-        self.counters.received(bytes.len() as u64, ask.origin);
-        self.driver.counters.received(bytes.len() as u64);
+        self.counters.received(came, ask.origin);
+        self.driver.counters.received(came);
+        if unpacked.is_some() && ask.keep != Keep::Not {
+            image.compression().keep(ask.chunk, Bytes::copy_from_slice(self.inbound.payload()));
+        }
         let arrived = |zeros| Input::Arrived { request: ask.request, waited, transit, zeros };
         match ask.keep {
             Keep::Not => return arrived(Vec::new()),
             Keep::Passing if image.geometry().is_data(ask.chunk) => {
-                store.pass(ask.chunk, self.inbound.detach(&self.driver.buffers));
+                let buffer = unpacked.unwrap_or_else(|| self.inbound.detach(&self.driver.buffers));
+                store.pass(ask.chunk, buffer);
                 return arrived(Vec::new());
             }
             Keep::Passing | Keep::Stored => {}

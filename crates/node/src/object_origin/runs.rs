@@ -1,8 +1,8 @@
 //! Runs: neighbouring chunks of an object that one request reads, and those that are here.
 //!
 //! Owns the cached runs. Invariant: a chunk is given out only if it was compared with its hash when
-//! its run came. Memory is bounded by [`CACHE_BYTES`]; chunks that a node has got go first, then the
-//! least recently used run. It reads nothing, and the time comes from the caller.
+//! its run came. Memory is bounded by [`CACHE_BYTES`]; chunks that a node has got go first, then
+//! the least recently used run. It reads nothing, and the time comes from the caller.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -158,7 +158,7 @@ struct Cached {
 }
 
 impl Cached {
-    /// Makes room by what was sent. Returns how much, in bytes.
+    /// Drops the chunks that were sent. Returns their length in bytes.
     fn drop_sent(&mut self) -> u64 {
         for part in self.chunks.parts.iter_mut().filter(|part| matches!(part, Part::Sent(_))) {
             *part = Part::Gone;

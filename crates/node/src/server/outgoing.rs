@@ -1,6 +1,7 @@
 //! One answer on its way into a socket: a header, and a chunk straight from the memory file or
 //! sealed.
 
+use bytes::Bytes;
 use rustix::fs::sendfile;
 use rustix::io::{pread, retry_on_intr};
 use rustix::net::{SendFlags, send};
@@ -55,6 +56,12 @@ impl Outgoing {
     pub fn chunk(request: u64, piece: Piece, waited: Duration) -> Self {
         let header = FrameHeader::data(request, piece.len() as u32, waited);
         Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
+    }
+
+    /// A compressed chunk that became available after `waited`.
+    pub fn compressed(request: u64, compressed: Bytes, waited: Duration) -> Self {
+        let header = FrameHeader::compressed(request, compressed.len() as u32, waited);
+        Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(Piece::Bytes(compressed)), piece_sent: 0 }
     }
 
     /// A slice; see [`vfield_core::slice::Slice`] for the content of its piece.

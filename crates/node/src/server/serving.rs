@@ -9,6 +9,7 @@ mod pacing;
 mod preparing;
 
 use super::answers::{Answer, Answers, Body};
+use super::backlog::Backlog;
 use super::gate::Place;
 use super::long_frames::{Coming, LongFrame, LongFrames};
 use super::outgoing::{Outgoing, Sent};
@@ -35,7 +36,9 @@ use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Serve};
 use vfield_core::snapshot::Known;
-use vfield_core::wire::{self, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError};
+use vfield_core::wire::{
+    self, COMPRESSED_SINCE, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError,
+};
 use vfield_trust::record::Sealer;
 
 /// Most requests of one connection that are open; more wait in the socket.
@@ -101,6 +104,9 @@ pub struct Serving<'a> {
     /// The long answer that goes.
     going: Option<LongFrame>,
     answers: Answers,
+    backlog: Backlog,
+    /// True if the peer takes compressed chunks.
+    compresses: bool,
     /// Chunks that come from an object.
     bringing: Bringing,
     /// The statements that the peer knew when it asked last, by id.
@@ -123,7 +129,7 @@ impl<'a> Serving<'a> {
         place: &'a Place,
         long: Long,
     ) -> Self {
-        let Connection { stream, incoming, sealer, .. } = connection;
+        let Connection { stream, incoming, sealer, version, .. } = connection;
         Self {
             driver,
             id,
@@ -137,6 +143,8 @@ impl<'a> Serving<'a> {
             coming: Coming::None,
             going: None,
             answers: Answers::default(),
+            backlog: Backlog::default(),
+            compresses: driver.compresses && version >= COMPRESSED_SINCE,
             bringing: Bringing::default(),
             proved: None,
             known: Vec::new(),
@@ -169,17 +177,25 @@ impl<'a> Serving<'a> {
                     outgoing = answer.map(|answer| self.prepare(answer));
                     begun = Instant::now();
                 }
-                let Some(sending) = &mut outgoing else { break };
+                let Some(sending) = &mut outgoing else {
+                    self.backlog.is_empty();
+                    break;
+                };
                 if !pacing.may_send(sending, self.sealer.as_ref(), priority) {
+                    self.backlog.is_full(std::time::Instant::now());
                     break;
                 }
                 match sending.send(&self.stream, self.sealer.as_mut(), &mut pacing.allowed) {
                     Ok(Sent::All) => {
                         sent = true;
                         counters.sent(sending.payload_bytes());
+                        self.backlog.sent(sending.payload_bytes());
                         (outgoing, self.going) = (None, None);
                     }
-                    Ok(Sent::Some) => break,
+                    Ok(Sent::Some) => {
+                        self.backlog.is_full(std::time::Instant::now());
+                        break;
+                    }
                     Ok(Sent::Allowed) => {}
                     Err(error) => return error.into(),
                 }
@@ -330,6 +346,7 @@ impl<'a> Serving<'a> {
                 self.dial_back(header.request, lost);
             }
             Kind::Data
+            | Kind::Compressed
             | Kind::Slice
             | Kind::Refuse
             | Kind::Redirect

@@ -5,10 +5,13 @@
 use super::super::answers::{Answer, Body};
 use super::super::outgoing::Outgoing;
 use super::{LONG, Serving};
-use crate::image::Local;
+use crate::image::{Local, LocalImage};
 use crate::slices;
+use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Instant;
 use vfield_block::source::Piece;
+use vfield_core::chunk::Chunk;
 use vfield_core::image::ImageId;
 use vfield_core::wire::{self, FrameHeader, Kind, ListQuestion, Proof, Refusal};
 
@@ -34,10 +37,24 @@ impl Serving<'_> {
                 local(request, found, |piece| Outgoing::slice(request, piece))
             }
             Body::Chunk { image, chunk, waited } => {
-                let found = self.image(image).map(|image| image.chunk(chunk));
-                local(request, found, |piece| Outgoing::chunk(request, piece, waited))
+                let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
+                let found = image.chunk(chunk);
+                local(request, Some(found), |piece| match self.compressed(&image, chunk, &piece) {
+                    Some(compressed) => Outgoing::compressed(request, compressed, waited),
+                    None => Outgoing::chunk(request, piece, waited),
+                })
             }
         }
+    }
+
+    /// A chunk in its compressed form, if the peer takes it: as it came, or made now if the link is
+    /// slow.
+    fn compressed(&self, image: &LocalImage, chunk: Chunk, piece: &Piece) -> Option<Bytes> {
+        if !self.compresses || !image.geometry().is_data(chunk) {
+            return None;
+        }
+        let made = || self.backlog.is_slow(Instant::now()).then(|| image.compression().make(chunk, piece))?;
+        image.compression().find(chunk).or_else(made)
     }
 
     /// The next proof of an image for this peer; none after the last, then the first again.

@@ -1,0 +1,87 @@
+//! Compressed chunks on slow links: fewer bytes, the same image.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use vfield_e2e::program::vfield;
+use vfield_e2e::{Failed, Outcome};
+use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::daemon::FILL_LIMIT;
+use vfield_lab::need::{Need, have};
+use vfield_lab::{Daemon, Lab, Link, client};
+
+const NEEDS: [Need; 2] = [Need::Root, Need::Tool("nbdcopy")];
+/// Slow enough that the origin's socket is full, and the image takes some seconds.
+const LINK: Link = Link::mbit(50);
+const IMAGE_BYTES: u64 = 16 * MIB;
+
+/// An image of lines with numbers, which LZ4 makes a third of.
+fn text_file(dir: &Path) -> Result<PathBuf, Failed> {
+    let mut text = String::new();
+    for line in 0_u64.. {
+        let word = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        writeln!(text, "line {line} of the image has the word {word:06x}, as each has one").expect("a string");
+        if text.len() as u64 >= IMAGE_BYTES {
+            break;
+        }
+    }
+    let path = dir.join("text.img");
+    std::fs::write(&path, &text.as_bytes()[..IMAGE_BYTES as usize])?;
+    Ok(path)
+}
+
+/// A node that has filled its store with all of an image from others.
+fn filled(lab: &Lab, host: usize, through: &Daemon) -> Result<Daemon, Failed> {
+    let node = vfield().join(lab.host(host), through.addr()).store("all").args(&["--join-boost", "9"]).ready()?;
+    node.wait("filled", FILL_LIMIT)?;
+    Ok(node)
+}
+
+/// Bytes of chunks that a node has sent.
+fn sent(node: &Daemon) -> Result<u64, Failed> {
+    Ok(node.status()?["traffic"]["to_peers_bytes"].as_u64().unwrap_or_default())
+}
+
+#[test]
+fn slow_links_carry_compressed_chunks() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let lab = Lab::namespaces(3, LINK)?;
+    let image = text_file(lab.dir())?;
+    let mut origin = vfield().serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let first = filled(&lab, 1, &origin)?;
+    client::compare_all(lab.host(1), &first, &image)?;
+    let of_origin = sent(&origin)?;
+    assert!(of_origin < IMAGE_BYTES * 7 / 10, "{of_origin} bytes of {IMAGE_BYTES}");
+
+    // A node that holds the chunks plain compresses them itself.
+    origin.kill();
+    let second = filled(&lab, 2, &first)?;
+    client::compare_all(lab.host(2), &second, &image)?;
+    let of_first = sent(&first)?;
+    assert!(of_first < IMAGE_BYTES * 7 / 10, "{of_first} bytes of {IMAGE_BYTES}");
+    Ok(())
+}
+
+#[test]
+fn bytes_that_do_not_compress_cost_nothing_more() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let lab = Lab::namespaces(2, LINK)?;
+    let noise = random_file(&lab.dir().join("noise.img"), IMAGE_BYTES, 1)?;
+    let origin = vfield().serve(lab.host(0), &[&noise]).name("noise").ready()?;
+    let node = filled(&lab, 1, &origin)?;
+    client::compare_all(lab.host(1), &node, &noise)?;
+    let bytes = sent(&origin)?;
+    assert!((IMAGE_BYTES..IMAGE_BYTES + MIB).contains(&bytes), "{bytes} bytes");
+
+    // Nor does a node compress that was told not to.
+    let lab = Lab::namespaces(2, LINK)?;
+    let text = text_file(lab.dir())?;
+    let plain = vfield().serve(lab.host(0), &[&text]).args(&["--no-compression"]).name("plain").ready()?;
+    filled(&lab, 1, &plain)?;
+    let bytes = sent(&plain)?;
+    assert!(bytes >= IMAGE_BYTES, "{bytes} bytes");
+    Ok(())
+}

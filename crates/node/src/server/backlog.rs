@@ -1,0 +1,100 @@
+//! Whether the answers of a connection wait for its link, and how fast that is.
+//!
+//! The bytes that a socket takes while it is full are all that its link carries. A slow link gets
+//! compressed chunks. So does one that the node's own limit holds back.
+
+use std::time::{Duration, Instant};
+
+/// Links below this rate, in bytes a second, get compressed chunks: 1 Gbit/s. A processor
+/// compresses four times as much. Above it answers would wait for the processor.
+const SLOW_BELOW: u64 = 128 << 20;
+/// How long a socket has to be full before its rate counts: buffers on the way are full too then.
+const WINDOW: Duration = Duration::from_millis(50);
+/// How long a link stays slow after its socket was full: a relay has pauses when it waits itself.
+const STAYS_SLOW: Duration = Duration::from_secs(10);
+
+/// The answers of one connection that wait for its link.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    /// Since when the socket has been full at each look.
+    since: Option<Instant>,
+    /// Bytes that it took since then.
+    bytes: u64,
+    slow_until: Option<Instant>,
+}
+
+impl Backlog {
+    /// The socket took so many bytes, all of an answer.
+    pub const fn sent(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// The socket takes no more for now.
+    pub fn is_full(&mut self, now: Instant) {
+        let Some(since) = self.since else {
+            (self.since, self.bytes) = (Some(now), 0);
+            return;
+        };
+        let whole = now.saturating_duration_since(since);
+        if whole >= WINDOW {
+            let slow = u128::from(self.bytes) * 1_000_000 < u128::from(SLOW_BELOW) * whole.as_micros();
+            self.slow_until = slow.then(|| now + STAYS_SLOW);
+            (self.since, self.bytes) = (Some(now), 0);
+        }
+    }
+
+    /// Nothing waits to be sent.
+    pub const fn is_empty(&mut self) {
+        self.since = None;
+    }
+
+    /// True if the link is worth compressed chunks.
+    pub fn is_slow(&self, now: Instant) -> bool {
+        self.slow_until.is_some_and(|until| now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A socket that takes so many bytes each millisecond, and is full after each.
+    fn full(backlog: &mut Backlog, begin: Instant, bytes: u64, steps: u32) -> Instant {
+        for step in 0..steps {
+            backlog.is_full(begin + MS * step);
+            backlog.sent(bytes);
+        }
+        begin + MS * steps
+    }
+
+    #[test]
+    fn a_link_is_slow_if_its_socket_stays_full() {
+        let (mut backlog, begin) = (Backlog::default(), Instant::now());
+        // 12 MB/s, 100 Mbit/s.
+        let now = full(&mut backlog, begin, 12 << 10, 50);
+        assert!(!backlog.is_slow(now), "not yet");
+        let now = full(&mut backlog, now, 12 << 10, 50);
+        assert!(backlog.is_slow(now));
+        // A pause does not make it fast.
+        backlog.is_empty();
+        assert!(backlog.is_slow(now + STAYS_SLOW / 2) && !backlog.is_slow(now + STAYS_SLOW));
+    }
+
+    #[test]
+    fn a_link_is_fast_if_its_socket_takes_much_or_is_never_full() {
+        let (mut backlog, begin) = (Backlog::default(), Instant::now());
+        backlog.sent(1 << 30);
+        backlog.is_empty();
+        assert!(!backlog.is_slow(begin));
+        // 1 GB/s.
+        let now = full(&mut backlog, begin, 1 << 20, 200);
+        assert!(!backlog.is_slow(now));
+        // It has become slow, then fast again.
+        let now = full(&mut backlog, now, 12 << 10, 200);
+        assert!(backlog.is_slow(now));
+        let now = full(&mut backlog, now, 1 << 20, 200);
+        assert!(!backlog.is_slow(now));
+    }
+}
