@@ -25,7 +25,6 @@ pub mod listing;
 pub mod marker;
 pub mod need;
 pub mod oci;
-pub mod output;
 pub mod report;
 pub mod slots;
 mod source;
@@ -41,7 +40,6 @@ use earlier::Earlier;
 use image::{Ended, Image};
 use likeness::Likeness;
 use listing::Listing;
-use output::Output;
 use report::{Report, Shared};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,6 +48,7 @@ use stream::{BUFFERS, Filler, Writer};
 use vfield_console::bar::bar;
 use vfield_console::failure::Failure;
 use vfield_console::log::{self, Style};
+use vfield_console::new_file::NewFile;
 use vfield_console::output::put;
 use vfield_console::volume::Volume;
 use vfield_core::chunk::ChunkSize;
@@ -92,7 +91,8 @@ pub fn pack(
     progress: &(dyn Fn(Written) + Sync),
 ) -> Result<Report, PackError> {
     let earlier = like.map(|like| Earlier::open(like, chunk_size)).transpose()?;
-    let file = Output::create(output)?;
+    let refused = |error| PackError::Output(output.to_owned(), error);
+    let file = NewFile::create(output).map_err(refused)?;
     let source = source::read(source, output, chunk_size)?;
     let listing = Listing::new(&source.tree);
     let likeness = earlier.as_ref().map(|earlier| Likeness::new(&listing, earlier, &source.sources)).transpose()?;
@@ -101,7 +101,7 @@ pub fn pack(
     let image = Image { listing: &listing, layout: &layout, sources: &source.sources, chunk_size };
     let shared = write(&image, &file.file, output, earlier.as_ref(), progress)?;
     source.sources.finish()?;
-    file.finish()?;
+    file.finish().map_err(refused)?;
     Ok(Report {
         output: output.to_owned(),
         like: like.map(PathBuf::from),

@@ -2,11 +2,11 @@
 
 use crate::contents::{Archive, Sources};
 use crate::error::PackError;
-use crate::output::directory_of;
 use crate::tree::Tree;
 use crate::{directory, oci, tar};
 use std::fs;
 use std::path::Path;
+use vfield_console::new_file::directory_of;
 use vfield_core::chunk::ChunkSize;
 
 /// A source that was listed.

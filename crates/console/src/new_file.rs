@@ -1,21 +1,21 @@
-//! The file of an image: under its name when it is complete, and not before.
+//! A file that a command makes: under its name when it is complete, and not before.
 //!
 //! Until then it has no name where the file system can do that, so a killed program leaves nothing
-//! behind. Elsewhere it has a hidden name beside the output's.
+//! behind. Elsewhere it has a hidden name beside its own.
 
-use crate::error::PackError;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-/// Permissions of a new image, less the process's mask.
+/// Permissions of a new file, less the process's mask.
 const MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// An image that is being written.
+/// A file that is being written.
 #[derive(Debug)]
-pub struct Output {
+pub struct NewFile {
     /// Where the bytes go.
     pub file: fs::File,
     path: PathBuf,
@@ -23,29 +23,27 @@ pub struct Output {
     temporary: Option<PathBuf>,
 }
 
-impl Output {
+impl NewFile {
     /// A new file that will have the name `path`, and takes the place of a regular file there.
     ///
     /// # Errors
     /// If there can be none.
-    pub fn create(path: &Path) -> Result<Self, PackError> {
-        let failed = |error: io::Error| PackError::Output(path.to_owned(), error);
+    pub fn create(path: &Path) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
-            Ok(there) if there.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
+            Ok(there) if there.is_dir() => return Err(ErrorKind::IsADirectory.into()),
             Ok(there) if !there.is_file() => {
-                return Err(failed(io::Error::other("not a regular file, which an image could replace")));
+                return Err(io::Error::other("not a regular file, which a new one could replace"));
             }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error),
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         if let Ok(file) = openat(CWD, directory_of(path), flags | OFlags::TMPFILE, MODE) {
             return Ok(Self { file: file.into(), path: path.to_owned(), temporary: None });
         }
-        let temporary = beside(path).map_err(failed)?;
-        let file = openat(CWD, &temporary, flags | OFlags::CREATE | OFlags::EXCL, MODE);
-        let file = file.map_err(|error| failed(error.into()))?;
+        let temporary = beside(path)?;
+        let file = openat(CWD, &temporary, flags | OFlags::CREATE | OFlags::EXCL, MODE)?;
         Ok(Self { file: file.into(), path: path.to_owned(), temporary: Some(temporary) })
     }
 
@@ -53,12 +51,7 @@ impl Output {
     ///
     /// # Errors
     /// If the bytes or the name cannot be written; nothing is left behind then.
-    pub fn finish(mut self) -> Result<(), PackError> {
-        let named = self.name();
-        named.map_err(|error| PackError::Output(self.path.clone(), error))
-    }
-
-    fn name(&mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         // A name must not outlive a power failure that the bytes do not.
         self.file.sync_data()?;
         if self.temporary.is_none() {
@@ -74,7 +67,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             // There is no better place to say that it is still there.
@@ -91,6 +84,7 @@ pub fn directory_of(path: &Path) -> &Path {
 /// A hidden name beside a path, which two programs do not choose at once.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| io::Error::other("no name of a file"))?;
-    let hash = blake3::hash(name.as_encoded_bytes()).to_hex();
-    Ok(directory_of(path).join(format!(".{}.{}.pack", &hash[..16], std::process::id())))
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    Ok(directory_of(path).join(format!(".{:016x}.{}.new", hasher.finish(), std::process::id())))
 }
