@@ -21,7 +21,9 @@ pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, T
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
 use vfield_bench::args::{self as bench, BenchOptions};
-pub use watch::{EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions, TopOptions};
+pub use watch::{
+    EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions, TopOptions, TraceOptions,
+};
 
 use crate::values::access::Access;
 use crate::values::boost::Boost;
@@ -126,6 +128,9 @@ pub enum Command {
     /// Say why reads wait or were slow: stage, time, and the node that is the cause
     #[command(after_help = watch::EXPLAIN_EXAMPLES)]
     Explain(ExplainOptions),
+    /// Record each step of each chunk, as a file for the trace viewers of Chrome and Perfetto
+    #[command(after_help = watch::TRACE_EXAMPLES)]
+    Trace(TraceOptions),
     /// Show or change the limits of the daemon's traffic with other nodes
     #[command(after_help = watch::LIMIT_EXAMPLES)]
     Limit(LimitCommandOptions),

@@ -31,6 +31,7 @@ mod source_object;
 pub mod status;
 pub mod tag;
 mod top;
+mod trace;
 pub mod upgrade;
 pub mod values;
 
@@ -103,6 +104,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Events(options) => events::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Explain(options) => explain::run(&options),
+        Command::Trace(options) => trace::run(&options),
         Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),

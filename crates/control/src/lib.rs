@@ -14,6 +14,7 @@ pub mod message;
 pub mod offer;
 mod order;
 pub mod place;
+pub mod recording;
 #[cfg(feature = "reference")]
 pub mod reference;
 pub mod selection;

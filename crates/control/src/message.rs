@@ -18,6 +18,7 @@ use vfield_core::tags::SignedTag;
 use vfield_core::wire::Proof;
 use vfield_node::explained::Explained;
 use vfield_node::status::Sole;
+use vfield_node::trace::Recorded;
 
 /// Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
@@ -125,6 +126,12 @@ pub enum Request {
         /// Offset in bytes; 0 without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
+    },
+    /// Record what the node does for each chunk; answered by [`Reply::Recorded`], the first one at
+    /// once, and a [`Reply::Done`] when the time is over.
+    Trace {
+        /// For how long, [`crate::recording::LONGEST`] at most.
+        duration_ms: u64,
     },
     /// Set the limits that are given, and show both; answered by [`Reply::Limits`].
     Limit {
@@ -270,6 +277,8 @@ pub enum Reply {
         /// Chunks and slow reads.
         explained: Explained,
     },
+    /// What the node did.
+    Recorded(Recorded),
     /// These limits are set.
     Limits {
         /// With the rates in force, in bytes a second.
@@ -373,6 +382,7 @@ mod tests {
             any::<(String, bool)>().prop_map(|(image, release)| Request::Pin { image, release }),
             Just(Request::Undrain),
             any::<u64>().prop_map(|timeout_ms| Request::Drain { timeout_ms }),
+            any::<u64>().prop_map(|duration_ms| Request::Trace { duration_ms }),
             (until(), any::<Option<u64>>()).prop_map(|(until, timeout_ms)| Request::Wait { until, timeout_ms }),
             any::<(u64, usize, bool)>().prop_map(|(after, most, follow)| Request::Events { after, most, follow }),
             any::<(u64, bool, bool)>().prop_map(|(timeout_ms, force, dry_run)| Request::Leave {

@@ -6,6 +6,7 @@
 use super::events::EventStatus;
 use super::message::{DaemonStatus, Reply, Request, Serve};
 use super::order;
+use super::recording::{self, Recording};
 use crate::values::until::Until;
 use std::fs::File;
 use std::future::Future;
@@ -87,6 +88,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Why the chunk at an offset is not here, or without an image why readers wait.
     fn explain(&self, image: Option<&str>, offset: u64) -> Reply;
+
+    /// Begins to record what the node does, or refuses.
+    fn record(&self) -> Result<Recording, Reply>;
 
     /// Sets the limits that are given; the reply shows both.
     fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply;
@@ -211,6 +215,13 @@ async fn answer(
         Request::Pin { image, release } => daemon.pin(&image, release),
         Request::Collect => daemon.collect().await,
         Request::Explain { image, offset } => daemon.explain(image.as_deref(), offset.unwrap_or(0)),
+        Request::Trace { duration_ms } => {
+            let duration = Duration::from_millis(duration_ms);
+            match recording::refusal(duration).map_or_else(|| daemon.record(), Err) {
+                Ok(recording) => return recording::send(recording, duration, writer).await,
+                Err(reply) => reply,
+            }
+        }
         Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Tag(tag) => daemon.tag(tag),

@@ -16,8 +16,10 @@ use vfield_control::client::Client;
 use vfield_control::events::EventStatus;
 use vfield_control::fd_message;
 use vfield_control::message::{DaemonStatus, DrainLeft, Freed, Reply, Request, Serve};
+use vfield_control::recording::{LONGEST, Recording};
 use vfield_control::server::{Daemon, Lent, Pending, Server};
 use vfield_control::values::until::Until;
+use vfield_node::trace::{Did, Recorded, TraceEvent};
 
 /// Bytes in memory: a hole, then data; the last tenth cannot be read.
 struct Memory(Vec<u8>);
@@ -142,6 +144,15 @@ impl Daemon for Fake {
         Reply::refused(format!("{image:?} {offset}"), "")
     }
 
+    fn record(&self) -> Result<Recording, Reply> {
+        let mut parts = 0;
+        Ok(Box::new(move || {
+            parts += 1;
+            let event = |at_us| TraceEvent { at_us, of: None, did: Did::Stored };
+            Recorded { events: vec![event(parts), event(parts)], missed: 1 }
+        }))
+    }
+
     fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
         Reply::refused(format!("{up:?} {down:?}"), "")
     }
@@ -240,6 +251,32 @@ fn events_come_once_or_as_they_happen() {
     let mut once = ask(0, 1, false);
     assert_eq!(numbers(&mut once), [3]);
     assert!(once.reply().is_err());
+}
+
+#[test]
+fn a_recording_comes_in_parts_and_has_an_end() {
+    let stage = Stage::new();
+    let ask = |duration_ms| stage.ask(&Request::Trace { duration_ms });
+    let mut client = ask(60);
+    // The first part says that it has begun.
+    assert_eq!(client.reply(), Ok(Reply::Recorded(Recorded::default())));
+    let (mut last, mut parts) = (0, 0);
+    loop {
+        match client.reply() {
+            Ok(Reply::Recorded(Recorded { events, missed: 1 })) => {
+                assert_eq!(events.iter().map(|event| event.at_us).collect::<Vec<_>>(), [last + 1; 2]);
+                (last, parts) = (last + 1, parts + 1);
+            }
+            Ok(Reply::Done) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(parts > 0);
+    let longer = u64::try_from(LONGEST.as_millis()).unwrap() + 1;
+    for (duration_ms, fact) in [(0, "a trace of 0 s"), (longer, "a trace of 60.001 s")] {
+        assert_eq!(ask(duration_ms).reply().unwrap_err().fact(), fact);
+    }
+    assert!(ask(u64::MAX).reply().is_err());
 }
 
 #[test]

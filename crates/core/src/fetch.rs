@@ -9,7 +9,7 @@
 mod table;
 mod trail;
 
-pub use table::{Fetches, Goal};
+pub use table::{Fetches, Goal, Move};
 pub use trail::{STAGES, Trail};
 
 use crate::chunk::Chunk;

@@ -17,6 +17,12 @@ use vfield_core::wire::Refusal;
 
 const MS: Duration = Duration::from_millis(1);
 
+/// The noted moves of the fetches of one chunk.
+fn moves_of(node: &mut Node, chunk: u64) -> Vec<Option<Stage>> {
+    let all = node.take_moves().into_iter();
+    all.filter(|(image, of, _)| (*image, of.0) == (IMAGE, chunk)).map(|(_, _, stage)| stage).collect()
+}
+
 /// Two pages below the top one.
 fn header() -> Header {
     Header::new(3000 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 3000).expect("a header")
@@ -155,4 +161,23 @@ fn a_page_that_comes_late_is_the_cause() {
     }
     let slow = joined.node.slow_reads();
     assert_eq!((slow[0].chunk, slow[0].cause()), (Chunk(5), Cause::Page), "{slow:#?}");
+}
+
+#[test]
+fn each_move_of_a_fetch_is_noted_while_somebody_looks_on() {
+    let mut joined = Joined::with_pages(5);
+    joined.read(4);
+    assert_eq!(joined.node.take_moves(), [], "nobody looks on");
+    joined.node.note_moves(true);
+    // It begins with the fetches under way.
+    assert_eq!(moves_of(&mut joined.node, 4), [Some(Stage::Requested)]);
+    let asked = joined.read(5);
+    let [(request, chunk)] = asked[..] else { panic!("{asked:?}") };
+    assert_eq!(chunk, Chunk(5));
+    assert_eq!(moves_of(&mut joined.node, 5), [Some(Stage::Queued), Some(Stage::Requested)]);
+    joined.arrives(request, Duration::ZERO);
+    assert_eq!(moves_of(&mut joined.node, 5), [None]);
+    joined.node.note_moves(false);
+    joined.read(6);
+    assert_eq!(joined.node.take_moves(), []);
 }

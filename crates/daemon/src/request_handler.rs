@@ -3,6 +3,8 @@
 //! Owns the daemon's stage (starting, running, leaving), and passes orders to leave on. Called by
 //! the control server; it knows no sockets.
 
+mod keys;
+
 use super::dashboard;
 use super::events::Events;
 use super::follow::Follow;
@@ -20,11 +22,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use vfield_console::bar::percent;
-use vfield_console::failure::Failure;
-use vfield_console::log::EVENTS;
 use vfield_control::events::EventStatus;
 use vfield_control::message::{DaemonStatus, Reply, STATUS_FORMAT, Serve};
 use vfield_control::offer::MemoryStatus;
+use vfield_control::recording::Recording;
 use vfield_control::selection;
 use vfield_control::server::{Daemon, Lent, Pending};
 use vfield_control::values::until::Until;
@@ -35,8 +36,6 @@ use vfield_node::Node;
 use vfield_node::event::Event;
 use vfield_node::node::Condition;
 use vfield_node::status::Status;
-use vfield_trust::KeyRing;
-use vfield_trust::admission::Verified;
 
 /// Most time that a status waits for holders to show their chunks. It is enough for a room on a
 /// LAN, and a person hardly notices it.
@@ -128,20 +127,6 @@ impl RequestHandler {
     /// True if the field was closed with keys out of files, or has an admission list in a file.
     pub fn has_key_files(&self) -> bool {
         !self.key_files.paths().is_empty() || self.admission.list.is_some()
-    }
-
-    /// Enforces a list that was read; says which one is in force.
-    fn enforce(&self, node: &Node, list: Option<Verified>) -> Result<Option<String>, Failure> {
-        let Some(list) = list else { return Ok(None) };
-        let read = list.version;
-        let Some(list) = node.enforce(list) else { return Ok(None) };
-        let (signed, allowed, revoked) = (list.version.timestamp, list.admission.allowed(), list.admission.revoked());
-        if read < list.version {
-            let path = self.admission.list.as_deref().unwrap_or(Path::new("")).display().to_string();
-            let fact = format!("admission list {path}: signed at {}, and one of {signed} is in force", read.timestamp);
-            return Err(Failure::failed(fact).hint("edit the latest list, and sign it again"));
-        }
-        Ok(Some(format!("admission list signed at {signed}: {allowed} allowed, {revoked} revoked")))
     }
 
     fn status_of(&self, running: &Running) -> DaemonStatus {
@@ -370,36 +355,20 @@ impl Daemon for RequestHandler {
         }
     }
 
+    fn record(&self) -> Result<Recording, Reply> {
+        let running = self.running()?;
+        let Some(mut recording) = running.node.record() else {
+            return Err(Reply::refused("another client records a trace", "wait until it is done"));
+        };
+        Ok(Box::new(move || recording.take()))
+    }
+
     fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
         self.running().map_or_else(|reply| reply, |running| self.limits.set(&running.node, up, down))
     }
 
     fn reload_keys(&self) -> Reply {
-        let running = match self.running() {
-            Ok(running) => running,
-            Err(reply) => return reply,
-        };
-        let refused = |failure: Failure| Reply::refused(failure.fact(), failure.hint_text().unwrap_or_default());
-        // Both, or neither.
-        let read = self.key_files.read().and_then(|ring| Ok((ring, self.admission.read()?)));
-        let (ring, list) = match read {
-            Ok((None, None)) => {
-                return Reply::refused("this node was started without a field key", "start it again with --field-key");
-            }
-            Ok(read) => read,
-            Err(failure) => return refused(failure),
-        };
-        let ids: Vec<String> = ring.iter().flat_map(KeyRing::ids).map(|id| id.to_string()).collect();
-        if let Some(ring) = ring {
-            if let Err(error) = running.node.replace_keys(ring) {
-                return Reply::refused(error.to_string(), "start it again with --field-key");
-            }
-            tracing::info!(target: EVENTS, event = "field_keys", keys = ?ids, "field keys changed");
-        }
-        match self.enforce(&running.node, list) {
-            Ok(admission) => Reply::Keys { ids, admission },
-            Err(failure) => refused(failure),
-        }
+        self.running().map_or_else(|reply| reply, |running| self.keys_again(&running.node))
     }
 
     fn tag(&self, tag: SignedTag) -> Reply {

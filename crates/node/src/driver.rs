@@ -22,6 +22,7 @@ use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
 use crate::server::{Bounds, Brought, Gate, Offenders};
+use crate::trace::Tracer;
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
@@ -137,6 +138,8 @@ pub struct Driver {
     pub offenders: Offenders,
     /// The announced address of this node, and the reachable ones of others.
     pub whereabouts: Whereabouts,
+    /// Where a trace of this node goes while somebody records one.
+    pub tracer: Tracer,
     /// Limits the log lines about liars.
     log_limit: LogLimit,
     gossip: Gossip,
@@ -188,6 +191,7 @@ impl Driver {
             misdeeds,
             offenders: Offenders::default(),
             whereabouts: Whereabouts::new(guessed),
+            tracer: Tracer::default(),
             log_limit: LogLimit::default(),
             gossip,
             events,
@@ -230,6 +234,9 @@ impl Driver {
     pub fn apply(self: &Arc<Self>, input: Input) {
         self.with_core(|core, now| {
             let input = self.still_true(core, input);
+            if self.tracer.is_on() {
+                self.tracer.input(now, &input);
+            }
             core.handle(now, input);
         });
     }
@@ -272,6 +279,11 @@ impl Driver {
         self.limits.set(rates);
         let [up, down] = [rates.up, rates.down].map(|rate| rate.map(NonZeroU64::get));
         self.apply(Input::Bounds(LinkBounds { up, down }));
+    }
+
+    /// Has the core note each move of a fetch, or none any more; see [`Tracer::moves`].
+    pub fn note_moves(&self, noted: bool) {
+        lock(&self.machine).core.note_moves(noted);
     }
 
     /// Looks into the core.
@@ -406,7 +418,14 @@ impl Driver {
         if machine.core.next_wake().is_some_and(|at| at <= now) {
             machine.core.handle(now, Input::Wake);
         }
+        let traced = self.tracer.is_on();
+        if traced {
+            self.tracer.moves(now, &mut machine.core);
+        }
         while let Some(output) = machine.core.poll() {
+            if traced {
+                self.tracer.output(now, &output);
+            }
             match output {
                 // In step with the core, or a chunk that comes back meanwhile would be dropped too.
                 Output::Evict(image, chunk) => self.evict(image, chunk),

@@ -45,6 +45,7 @@ pub mod source;
 pub mod status;
 pub mod store;
 mod survey;
+pub mod trace;
 pub mod traffic;
 mod twins;
 mod waits;

@@ -29,6 +29,7 @@ use crate::naming::{Known, Search};
 use crate::server;
 use crate::sockets;
 use crate::status::{Sole, Status};
+use crate::trace::Recording;
 use crate::{waits, whereabouts};
 use holding::Held;
 use publishing::Published;
@@ -241,6 +242,11 @@ impl Node {
     /// Why readers wait at this moment, and the slowest reads of the last hour.
     pub fn explain_all(&self) -> Explained {
         explained::all(&self.driver)
+    }
+
+    /// Begins to record what this node does for each chunk; `None` while somebody else records.
+    pub fn record(&self) -> Option<Recording> {
+        Recording::begin(&self.driver)
     }
 
     /// Limits the traffic with other nodes from now on.

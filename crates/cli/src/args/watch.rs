@@ -1,7 +1,8 @@
 //! The options of the commands that watch and steer a running daemon: `status`, `top`, `events`,
-//! `limit`.
+//! `explain`, `trace`, `limit`.
 
-use clap::Args;
+use clap::{Args, ValueHint};
+use std::path::PathBuf;
 use vfield_console::values::duration::Period;
 use vfield_console::values::size::Size;
 use vfield_control::args::ControlOptions;
@@ -29,6 +30,28 @@ Examples:
   vfield explain                                        chunks that readers wait for now
   vfield explain viver.squash 1G                        the chunk at this offset
   vfield explain --slow                                 the slowest reads of the last hour";
+
+pub(super) const TRACE_EXAMPLES: &str = "\
+Examples:
+  vfield trace 5s                                       write vfield-trace.json
+  vfield trace 500ms --out /tmp/slow.json               while a slow reader runs
+
+Open the file in chrome://tracing, or in Perfetto's viewer. Reads that find their chunks in memory
+are not in it.";
+
+/// Options of `vfield trace`.
+#[derive(Debug, Args)]
+pub struct TraceOptions {
+    /// For how long, 60s at most
+    #[arg(value_name = "DURATION", allow_hyphen_values = true)]
+    pub duration: Period,
+    /// File to write; it takes the place of one from before once it is complete
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "vfield-trace.json")]
+    pub out: PathBuf,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
 
 /// Options of `vfield explain`.
 #[derive(Debug, Args)]

@@ -16,7 +16,8 @@
 //! chunks may have entries of fetches that went on by another way, at most one for each chunk and
 //! peer. They are passed over when their turn comes.
 //!
-//! Each change of a stage is noted in the fetch's [`super::Trail`].
+//! Each change of a stage is noted in the fetch's [`super::Trail`], and among the moves if somebody
+//! looks on.
 //!
 //! The node owns one table; it sets the timers, and decides. The table knows no peers' states.
 
@@ -34,9 +35,14 @@ use std::ops::Range;
 /// The goal of a fetch: a chunk of an image.
 pub type Goal = (ImageNumber, Chunk);
 
+/// A change of a fetch: its new stage, or none once it has ended.
+pub type Move = (Goal, Option<Stage>);
+
 /// All fetches of a node.
 #[derive(Debug, Default)]
 pub struct Fetches {
+    /// Moves that were not taken yet, in their order; `None` while nobody looks on.
+    moves: Option<Vec<Move>>,
     /// The present time, for the trails.
     now: Time,
     /// By number of the image.
@@ -51,6 +57,24 @@ impl Fetches {
     /// It is now that time.
     pub const fn at(&mut self, now: Time) {
         self.now = now;
+    }
+
+    /// Notes each move from now on, beginning with the present stages; or none any more.
+    pub fn note_moves(&mut self, noted: bool) {
+        let images = || (0..).take(self.images.len()).map(ImageNumber);
+        let stage = |image| move |(chunk, fetch): (Chunk, &Fetch)| ((image, chunk), Some(fetch.stage));
+        self.moves = noted.then(|| images().flat_map(|image| self.of(image).map(stage(image))).collect());
+    }
+
+    /// The moves since they were taken last, which is to be after each input.
+    pub fn take_moves(&mut self) -> Vec<Move> {
+        self.moves.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn moved(&mut self, goal: Goal, stage: Option<Stage>) {
+        if let Some(moves) = &mut self.moves {
+            moves.push((goal, stage));
+        }
     }
 
     /// The fetch of a goal.
@@ -115,19 +139,25 @@ impl Fetches {
         if self.images.len() <= at {
             self.images.resize_with(at + 1, BTreeMap::new);
         }
-        self.images[at].insert(chunk, Box::new(Fetch::new(priority, beneficiary, self.now)));
+        let fetch = Fetch::new(priority, beneficiary, self.now);
+        self.moved((image, chunk), Some(fetch.stage));
+        self.images[at].insert(chunk, Box::new(fetch));
     }
 
     /// Takes a fetch off the table.
     pub fn end(&mut self, (image, chunk): Goal) -> Option<Box<Fetch>> {
         self.leave_line((image, chunk));
-        self.images.get_mut(image.0 as usize)?.remove(&chunk)
+        let ended = self.images.get_mut(image.0 as usize)?.remove(&chunk)?;
+        self.moved((image, chunk), None);
+        Some(ended)
     }
 
     /// Takes all fetches of an image off the table.
     pub fn end_all(&mut self, image: ImageNumber) -> BTreeMap<Chunk, Box<Fetch>> {
         self.lines.iter_mut().for_each(|line| line.retain(|_, goal| goal.0 != image));
-        self.images.get_mut(image.0 as usize).map(std::mem::take).unwrap_or_default()
+        let ended = self.images.get_mut(image.0 as usize).map(std::mem::take).unwrap_or_default();
+        ended.keys().for_each(|chunk| self.moved((image, *chunk), None));
+        ended
     }
 
     /// Somebody else wants the chunk too. A fetch whose turn comes earlier now stands at the end of
@@ -170,6 +200,9 @@ impl Fetches {
     fn enter(&mut self, goal: Goal, stage: Stage) -> Option<&mut Fetch> {
         self.leave_line(goal);
         let now = self.now;
+        if self.get(goal)?.stage != stage {
+            self.moved(goal, Some(stage));
+        }
         let fetch = self.get_mut(goal)?;
         fetch.enter(stage, now);
         Some(fetch)

@@ -102,6 +102,18 @@ impl Node {
         all.into_iter().take(most).map(|(_, id, chunk)| (id, chunk)).collect()
     }
 
+    /// Notes each move of a fetch from now on, beginning with the present stages; or none any more.
+    pub fn note_moves(&mut self, noted: bool) {
+        self.fetches.note_moves(noted);
+    }
+
+    /// The moves since they were taken last, which is to be after each input; [`None`] in place of
+    /// a stage where the fetch has ended.
+    pub fn take_moves(&mut self) -> Vec<(ImageId, Chunk, Option<Stage>)> {
+        let moves = self.fetches.take_moves();
+        moves.into_iter().map(|((image, chunk), stage)| (self.id_of(image), chunk, stage)).collect()
+    }
+
     /// The address of a node that this one knows.
     pub fn addr_of(&self, node: NodeId) -> Option<SocketAddr> {
         let me = self.me();

@@ -42,6 +42,7 @@ mod storms;
 mod stuck;
 mod tags;
 mod telling;
+mod trace;
 mod units;
 mod upgrades;
 mod versions;

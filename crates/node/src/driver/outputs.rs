@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::links::{Ask, Lane};
 use crate::store::found::Adopted;
 use crate::survey;
+use crate::trace::{Did, priority_word};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +29,11 @@ impl Driver {
     pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
         let mut asked: Vec<Arc<Lane>> = Vec::new();
         let mut request_of = |peer: Identity, ask: Ask| {
+            if self.tracer.is_on() {
+                let (priority, slice) = (priority_word(ask.priority), ask.slice.is_some());
+                let asked = Did::Asked { request: ask.request.0, peer: peer.addr, priority, slice };
+                self.tracer.note(self.now(), Some((ask.image, ask.chunk)), asked);
+            }
             let lane = self.links.request(self, peer, ask);
             asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
         };

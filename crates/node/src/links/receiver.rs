@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::store::{Check, Inserted};
+use crate::trace::{Did, micros};
 use crate::traffic::PeerCounters;
 use bytes::Bytes;
 use std::ops::Range;
@@ -208,14 +209,26 @@ impl<'a> Receiver<'a> {
         let waited = Duration::from_millis(header.waited_ms.into());
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
+        let since = self.driver.tracer.is_on().then(Instant::now);
         let unpacked = (header.kind == Kind::Compressed).then(|| self.unpack(&image, ask.chunk));
         if let Some(None) = unpacked {
             return Input::Corrupt(ask.request);
         }
         let unpacked = unpacked.flatten();
         let bytes = unpacked.as_ref().map_or(self.inbound.payload(), Buffer::as_ref);
+        let checked = image.check(ask.chunk, bytes);
+        if let Some(since) = since {
+            let came = Did::Came {
+                request: ask.request.0,
+                bytes: came,
+                took_us: micros(transit.took),
+                check_us: micros(since.elapsed()),
+                peer_waited_ms: header.waited_ms.into(),
+            };
+            self.driver.tracer.note(self.driver.now(), None, came);
+        }
         let transit = transit.stretched(bytes.len() as u64, came);
-        match image.check(ask.chunk, bytes) {
+        match checked {
             Check::Bad => return Input::Corrupt(ask.request),
             Check::Unknown => return Input::Unusable(ask.request),
             Check::Good => {}

@@ -5,6 +5,7 @@
 //! one answer at a time. A peer that sends or takes too slowly ends its connection and no other.
 
 mod bringing;
+mod marks;
 mod pacing;
 mod preparing;
 
@@ -162,6 +163,7 @@ impl<'a> Serving<'a> {
         let (mut begun, mut priority) = (Instant::now(), Priority::Demand);
         let mut pacing = Pacing::new(Arc::clone(&self.driver.limits.up));
         let mut beat = pin!(tokio::time::sleep(BEAT));
+        let mut traced: Option<u64> = None;
         // The rest of the answer under way, and since when it is unchanged.
         let mut stuck: Option<((u64, usize), Instant)> = None;
         // Frames that came together with the greeting: the socket does not tell of them again.
@@ -174,6 +176,7 @@ impl<'a> Serving<'a> {
                 if outgoing.is_none() {
                     let answer = self.answers.next();
                     priority = answer.as_ref().map_or(priority, |answer| answer.priority);
+                    traced = answer.as_ref().and_then(|answer| self.mark_turn(answer));
                     outgoing = answer.map(|answer| self.prepare(answer));
                     begun = Instant::now();
                 }
@@ -190,6 +193,9 @@ impl<'a> Serving<'a> {
                         sent = true;
                         counters.sent(sending.payload_bytes());
                         self.backlog.sent(sending.payload_bytes());
+                        if let Some(request) = traced.take() {
+                            marks::sent(self.driver, self.id, request, sending.payload_bytes());
+                        }
                         (outgoing, self.going) = (None, None);
                     }
                     Ok(Sent::Some) => {
@@ -367,6 +373,7 @@ impl<'a> Serving<'a> {
     fn get(&mut self, header: FrameHeader, get: Get) {
         self.driver.counters.is_asked();
         self.answers.opened();
+        self.mark_ask(header.request, (get.image, get.chunk), header.priority);
         let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
         let Some(image) = self.image(get.image) else {
             return self.answers.refuse(header.request, Refusal::NoSuchImage);
@@ -394,6 +401,7 @@ impl<'a> Serving<'a> {
     fn get_slice(&mut self, request: u64, GetSlice { image: id, chunk, slice }: GetSlice) {
         self.driver.counters.is_asked();
         self.answers.opened();
+        self.mark_ask(request, (id, chunk), Priority::Demand);
         let Some(image) = self.image(id) else { return self.answers.refuse(request, Refusal::NoSuchImage) };
         if slice.length(image.geometry(), chunk).is_none() {
             return self.answers.refuse(request, Refusal::NotHeld);
