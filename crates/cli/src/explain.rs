@@ -8,13 +8,13 @@ use vfield_console::text::clean;
 use vfield_console::values::duration;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request};
-use vfield_node::explained::{Explained, ExplainedChunk, FetchStatus, SlowReadStatus, StepStatus};
+use vfield_node::explained::{Explained, ExplainedChunk, FetchStatus, HopStatus, SlowReadStatus, StepStatus};
 
 /// Runs `vfield explain`.
 pub fn run(options: &ExplainOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     let offset = options.offset.map(|offset| offset.0);
-    client.send(&Request::Explain { image: options.image.clone(), offset })?;
+    client.send(&Request::Explain { image: options.image.clone(), offset, follow: !options.slow })?;
     let Reply::Explained { mut explained } = client.reply()? else { return Err(client.unexpected()) };
     if options.slow {
         explained.chunks.clear();
@@ -49,7 +49,19 @@ fn chunk_text(chunk: &ExplainedChunk) -> String {
     for step in &chunk.steps {
         step_text(step, &mut out);
     }
+    chunk.hops.iter().for_each(|hop| hop_text(hop, &mut out));
     out
+}
+
+fn hop_text(hop: &HopStatus, out: &mut String) {
+    let _ = write!(out, "  {} {}", clean(&hop.addr), clean(&hop.says));
+    if let (Some(chunk), Some(seconds)) = (hop.chunk, hop.stage_s) {
+        let _ = write!(out, " for {} (chunk {chunk})", time(seconds));
+    }
+    if let (Some(asked), Some(seconds)) = (&hop.asked, hop.asked_s) {
+        let _ = write!(out, ", because of {}: asked {} ago", clean(asked), time(seconds));
+    }
+    out.push('\n');
 }
 
 fn step_text(step: &StepStatus, out: &mut String) {
@@ -140,14 +152,26 @@ mod tests {
             vec![HolderStatus { addr: "198.18.0.1:4440".into(), origin: true, announces: true, state: "alive".into() }];
         let chunk = FetchStatus { stage: "needs its page".into(), stage_s: 0.5, age_s: 0.5, ..FetchStatus::default() };
         let first = StepStatus { chunk: 5, fetch: Some(chunk), holders, ..StepStatus::default() };
-        let chunk = ExplainedChunk { image: "a\x1b[2J".into(), offset_bytes: 327_680, steps: vec![first, page] };
+        let hops = vec![
+            HopStatus {
+                addr: "198.18.0.7:4440".into(),
+                says: "waits, requested".into(),
+                chunk: Some(3001),
+                stage_s: Some(0.32),
+                asked: Some("198.18.0.2:4440".into()),
+                asked_s: Some(0.32),
+            },
+            HopStatus { addr: "198.18.0.2:4440".into(), says: "does not answer".into(), ..HopStatus::default() },
+        ];
+        let chunk = ExplainedChunk { image: "a\x1b[2J".into(), offset_bytes: 327_680, steps: vec![first, page], hops };
         let text = text(&Explained { chunks: vec![chunk], slow: Vec::new() }, false);
         assert_eq!(
             text,
             "a?[2J at byte 327680\n  chunk 5: needs its page for 500 ms, wanted for 500 ms\n    \
              198.18.0.1:4440 is an origin, state alive\n  page 3001: requested for 340 ms, wanted for 500 ms\n    \
              because of 198.18.0.7:4440: asked 340 ms ago, silent for 300 ms\n    1 requests failed; asked in this \
-             round: 198.18.0.9:4440\n    before: queued 160 ms\n"
+             round: 198.18.0.9:4440\n    before: queued 160 ms\n  198.18.0.7:4440 waits, requested for 320 ms (chunk 3001), because of \
+             198.18.0.2:4440: asked 320 ms ago\n  198.18.0.2:4440 does not answer\n"
         );
     }
 

@@ -61,7 +61,7 @@ fn sample(control: Option<&PathBuf>) -> Result<Sample, Failure> {
     let control = control.map(PathBuf::as_path);
     let status = Client::connect(control)?.status()?;
     let mut client = Client::connect(control)?;
-    client.send(&Request::Explain { image: None, offset: None })?;
+    client.send(&Request::Explain { image: None, offset: None, follow: false })?;
     let Reply::Explained { explained } = client.reply()? else { return Err(client.unexpected()) };
     Ok(Sample { at: Instant::now(), status, waits: explained.chunks })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use vfield_control::reference::{documented, fields};
 use vfield_core::fetch::STAGES;
 use vfield_node::explained::{
-    Explained, ExplainedChunk, FetchStatus, HolderStatus, RequestStatus, SlowReadStatus, StepStatus,
+    Explained, ExplainedChunk, FetchStatus, HolderStatus, HopStatus, RequestStatus, SlowReadStatus, StepStatus,
 };
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/explain-json.md");
@@ -13,7 +13,7 @@ const DOCUMENT: &str = include_str!("../../../docs/reference/explain-json.md");
 fn each_field_of_an_explanation_is_documented_and_no_other() {
     let fetch = FetchStatus { requests: vec![RequestStatus::default()], ..FetchStatus::default() };
     let step = StepStatus { fetch: Some(fetch), holders: vec![HolderStatus::default()], ..StepStatus::default() };
-    let chunk = ExplainedChunk { steps: vec![step], ..ExplainedChunk::default() };
+    let chunk = ExplainedChunk { steps: vec![step], hops: vec![HopStatus::default()], ..ExplainedChunk::default() };
     let all = Explained { chunks: vec![chunk], slow: vec![SlowReadStatus::default()] };
     let value = serde_json::to_value(all).expect("plain data becomes JSON");
     assert_eq!(documented(DOCUMENT), fields(&value));

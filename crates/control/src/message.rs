@@ -126,6 +126,9 @@ pub enum Request {
         /// Offset in bytes; 0 without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
+        /// Ask other nodes for whom they wait in turn; that takes some seconds.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        follow: bool,
     },
     /// Record what the node does for each chunk; answered by [`Reply::Recorded`], the first one at
     /// once, and a [`Reply::Done`] when the time is over.
@@ -396,7 +399,11 @@ mod tests {
                 Request::Serve(Serve { path, name, chunk_bytes, proof })
             }),
             any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
-            any::<(Option<String>, Option<u64>)>().prop_map(|(image, offset)| Request::Explain { image, offset }),
+            any::<(Option<String>, Option<u64>, bool)>().prop_map(|(image, offset, follow)| Request::Explain {
+                image,
+                offset,
+                follow
+            }),
             any::<(Option<String>, Option<String>)>().prop_map(|(up, down)| Request::Limit { up, down }),
             any::<(String, String, String)>().prop_map(|(signer, text, signature)| Request::Tag(SignedTag {
                 signer,

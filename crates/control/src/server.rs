@@ -86,8 +86,9 @@ pub trait Daemon: Send + Sync + 'static {
     /// Takes away the images that nobody needs, without their grace; the reply says which.
     fn collect(&self) -> Pending<'_, Reply>;
 
-    /// Why the chunk at an offset is not here, or without an image why readers wait.
-    fn explain(&self, image: Option<&str>, offset: u64) -> Reply;
+    /// Why the chunk at an offset is not here, or without an image why readers wait. If it is to
+    /// follow, other nodes are asked as well.
+    fn explain(&self, image: Option<String>, offset: u64, follow: bool) -> Pending<'_, Reply>;
 
     /// Begins to record what the node does, or refuses.
     fn record(&self) -> Result<Recording, Reply>;
@@ -214,7 +215,7 @@ async fn answer(
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
         Request::Pin { image, release } => daemon.pin(&image, release),
         Request::Collect => daemon.collect().await,
-        Request::Explain { image, offset } => daemon.explain(image.as_deref(), offset.unwrap_or(0)),
+        Request::Explain { image, offset, follow } => daemon.explain(image, offset.unwrap_or(0), follow).await,
         Request::Trace { duration_ms } => {
             let duration = Duration::from_millis(duration_ms);
             match recording::refusal(duration).map_or_else(|| daemon.record(), Err) {

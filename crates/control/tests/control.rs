@@ -140,8 +140,8 @@ impl Daemon for Fake {
         Box::pin(async { Reply::Collected { freed: vec![freed] } })
     }
 
-    fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
-        Reply::refused(format!("{image:?} {offset}"), "")
+    fn explain(&self, image: Option<String>, offset: u64, _: bool) -> Pending<'_, Reply> {
+        Box::pin(ready(Reply::refused(format!("{image:?} {offset}"), "")))
     }
 
     fn record(&self) -> Result<Recording, Reply> {

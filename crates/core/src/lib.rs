@@ -32,6 +32,7 @@ pub mod pace;
 pub mod peers;
 pub mod placement;
 pub mod plan;
+pub mod pursuit;
 pub mod reach;
 pub mod read_ahead;
 pub mod record;

@@ -58,6 +58,7 @@ use crate::inquiry::{Allowance, Inquiries};
 use crate::membership::{Level, Member, Membership};
 use crate::numbered::Numbered;
 use crate::peers::Peers;
+use crate::pursuit::Given;
 use crate::rubbish::Deaths;
 use crate::signing::Signatures;
 use crate::slow_reads::SlowReads;
@@ -149,6 +150,8 @@ pub struct Node {
     slices: slices::Slices,
     /// Read by `explain` only.
     slow_reads: SlowReads,
+    /// Accounts that others were given.
+    given: Given,
     /// When the next readers may time out.
     expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
@@ -211,6 +214,7 @@ impl Node {
             reads: BTreeMap::new(),
             slices: slices::Slices::default(),
             slow_reads: SlowReads::default(),
+            given: Given::default(),
             expire_at: None,
             reading_until: Time::ZERO,
             timers: BTreeMap::new(),
@@ -274,6 +278,7 @@ impl Node {
             Input::CancelRead(token) => self.cancel_read(token),
             Input::Prefetch { image, chunks, priority } => self.prefetch(image, chunks, priority),
             Input::Asked { asker, image, chunk, priority } => self.asked(asker, image, chunk, priority),
+            Input::AskedWhy { asker, node, image, chunk } => self.asked_why(asker, node, image, chunk),
             Input::CancelAsked(connection, request) => {
                 let gone = self.forget_askers(connection, Some(request));
                 // Every request has its answer, or the asker would count it as owed for ever.

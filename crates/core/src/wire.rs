@@ -6,11 +6,13 @@
 //! no peer can make a node allocate more than a chunk. All integers are little-endian. The format
 //! is in docs/reference/protocol.md.
 
+mod accounts;
 mod dialling;
 mod lists;
 mod proofs;
 mod slices;
 
+pub use accounts::{ACCOUNTS_SINCE, account_frame, account_question_frame, decode_account, decode_account_question};
 pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
 
 pub use lists::{
@@ -145,6 +147,10 @@ pub enum Kind {
     /// A chunk's bytes, compressed: one block of LZ4. It answers [`Kind::Get`] in place of
     /// [`Kind::Data`], to peers that speak [`COMPRESSED_SINCE`].
     Compressed,
+    /// Asks why a chunk has not come to the receiver: image id and chunk. Only `explain` asks.
+    AccountQuestion,
+    /// The answer to [`Kind::AccountQuestion`]: an [`crate::pursuit::Account`].
+    Account,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -256,6 +262,8 @@ impl FrameHeader {
             Kind::GetSlice => 18,
             Kind::Slice => 19,
             Kind::Compressed => 20,
+            Kind::AccountQuestion => 21,
+            Kind::Account => 22,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -305,6 +313,8 @@ impl FrameHeader {
             18 => (Kind::GetSlice, slices::GET_SLICE_PAYLOAD),
             19 => (Kind::Slice, ANSWER_BYTES_MAX as u32),
             20 => (Kind::Compressed, ChunkSize::MAX.bytes() as u32),
+            21 => (Kind::AccountQuestion, accounts::QUESTION_PAYLOAD),
+            22 => (Kind::Account, accounts::ACCOUNT_MAX),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -343,6 +353,7 @@ impl FrameHeader {
                 | Kind::DialledBack
                 | Kind::Header
                 | Kind::Speed
+                | Kind::AccountQuestion
         );
         if fixed && length != max {
             return Err(WireError::Field("length"));

@@ -6,10 +6,13 @@ mod signed;
 use one_origin::{IMAGE, ORIGIN};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
-use vfield_core::fetch::{RequestId, Stage, Token, Why};
+use vfield_core::fetch::{Asker, ConnectionId, RequestId, Stage, Token, Why};
+use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::explain::ChunkView;
 use vfield_core::node::{Input, Node, Output};
+use vfield_core::pursuit::{ACCOUNTS_MAX, Account};
+use vfield_core::reach::Reach;
 use vfield_core::slow_reads::Cause;
 use vfield_core::speed::Transit;
 use vfield_core::time::Time;
@@ -180,4 +183,35 @@ fn each_move_of_a_fetch_is_noted_while_somebody_looks_on() {
     joined.node.note_moves(false);
     joined.read(6);
     assert_eq!(joined.node.take_moves(), []);
+}
+
+/// What the node answers to a question of this peer.
+fn asked_why(joined: &mut Joined, node: NodeId, image: ImageId) -> Result<Account, Refusal> {
+    let asker = Asker { connection: ConnectionId(9), request: 4, reach: Reach::HOLDER };
+    joined.node.handle(joined.now, Input::AskedWhy { asker, node, image, chunk: Chunk(5) });
+    let answer = std::iter::from_fn(|| joined.node.poll()).find_map(|output| match output {
+        Output::Account(of, account) if of == asker => Some(Ok(account)),
+        Output::Refuse(of, refusal) if of == asker => Some(Err(refusal)),
+        _ => None,
+    });
+    answer.expect("each question has its answer")
+}
+
+#[test]
+fn members_are_told_for_whom_a_chunk_waits() {
+    let mut joined = Joined::with_pages(5);
+    joined.read(5);
+    joined.after(MS * 40);
+    let account = asked_why(&mut joined, ORIGIN, IMAGE).expect("a member is answered");
+    let wait = account.wait.expect("it waits");
+    assert_eq!((account.chunk, account.is_here, wait.stage), (5, false, 3));
+    let (awaits, asked_ms) = wait.awaits.expect("the origin was asked");
+    assert!(awaits == ORIGIN && asked_ms >= 40, "{awaits} {asked_ms}");
+    assert_eq!(asked_why(&mut joined, NodeId(0xdead), IMAGE), Err(Refusal::NotHeld), "no member");
+    assert_eq!(asked_why(&mut joined, ORIGIN, ImageId([9; 32])), Err(Refusal::NoSuchImage));
+    // Two answers were given by now.
+    let more = (2..ACCOUNTS_MAX + 3).map(|_| asked_why(&mut joined, ORIGIN, IMAGE));
+    assert_eq!(more.filter(|answer| *answer == Err(Refusal::Busy)).count(), 3);
+    joined.after(Duration::from_secs(1));
+    assert!(asked_why(&mut joined, ORIGIN, IMAGE).is_ok());
 }

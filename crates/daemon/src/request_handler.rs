@@ -3,6 +3,7 @@
 //! Owns the daemon's stage (starting, running, leaving), and passes orders to leave on. Called by
 //! the control server; it knows no sockets.
 
+mod explaining;
 mod keys;
 
 use super::dashboard;
@@ -333,26 +334,13 @@ impl Daemon for RequestHandler {
         })
     }
 
-    fn explain(&self, image: Option<&str>, offset: u64) -> Reply {
-        let running = match self.running() {
-            Ok(running) => running,
-            Err(reply) => return reply,
-        };
-        let Some(wanted) = image else { return Reply::Explained { explained: running.node.explain_all() } };
-        let images = running.node.images();
-        match selection::choose(wanted, &images) {
-            Ok(image) => match running.node.explain(image.id, offset) {
-                Some(explained) => Reply::Explained { explained },
-                None => {
-                    let fact = format!("image {wanted:?} has no byte {offset}");
-                    Reply::refused(fact, "choose an offset within the image")
-                }
-            },
-            Err(undecided) => {
-                let (fact, hint) = undecided.words(wanted, "this node");
-                Reply::refused(fact, hint)
+    fn explain(&self, image: Option<String>, offset: u64, follow: bool) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => explaining::explain(&running.node, image.as_deref(), offset, follow).await,
+                Err(reply) => reply,
             }
-        }
+        })
     }
 
     fn record(&self) -> Result<Recording, Reply> {

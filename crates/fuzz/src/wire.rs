@@ -113,6 +113,14 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
                 assert!(payload.len() < plain.len());
             }
         }
+        Kind::AccountQuestion => {
+            let (image, chunk) = wire::decode_account_question(payload).expect("its length was checked");
+            assert_eq!(wire::account_question_frame(request, image, chunk)[HEADER..], *payload);
+        }
+        Kind::Account => {
+            let Ok(account) = wire::decode_account(payload) else { return };
+            assert_eq!(wire::decode_account(&wire::account_frame(request, &account)[HEADER..]), Ok(account));
+        }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
         Kind::Data | Kind::Slice | Kind::Unknown(_) => {}

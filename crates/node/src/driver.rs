@@ -39,6 +39,7 @@ use vfield_core::fetch::{Asker, ConnectionId, Token};
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node as Core, Output, Serve};
+use vfield_core::pursuit::Account;
 use vfield_core::speed::LinkBounds;
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Refusal};
@@ -51,6 +52,8 @@ pub enum Reply {
     Chunk(Serve),
     /// A refusal, to this asker.
     Refuse(Asker, Refusal),
+    /// What this node says of a chunk, to this asker.
+    Account(Asker, Account),
     /// A chunk of an object came, or not.
     Brought(Brought),
     /// The result of dialling back; `None` if it was refused.

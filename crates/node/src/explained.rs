@@ -4,6 +4,7 @@
 //! Field names are an interface for scripts: they are added to, not renamed.
 
 use crate::driver::Driver;
+use crate::pursued;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,6 +37,25 @@ pub struct ExplainedChunk {
     pub offset_bytes: u64,
     /// The chunk, then the page that it waits for, and so on.
     pub steps: Vec<StepStatus>,
+    /// The nodes that wait for each other for its sake, as they say: hints.
+    pub hops: Vec<HopStatus>,
+}
+
+/// What another node says of its wait for a chunk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HopStatus {
+    /// Address of the node.
+    pub addr: String,
+    /// Its answer in words.
+    pub says: String,
+    /// Number of the chunk that it waits for, or of the page.
+    pub chunk: Option<u64>,
+    /// Seconds in the stage that it says.
+    pub stage_s: Option<f64>,
+    /// Address of the node that it asked.
+    pub asked: Option<String>,
+    /// Seconds since it asked.
+    pub asked_s: Option<f64>,
 }
 
 /// The knowledge of a chunk, or of a page on the way to it.
@@ -131,25 +151,35 @@ pub struct SlowReadStatus {
     pub failures: u64,
 }
 
-/// The chunk at `offset` of an image; `None` if the image ends before.
-pub(crate) fn chunk(driver: &Driver, id: ImageId, offset_bytes: u64) -> Option<Explained> {
+/// The chunk at `offset` of an image; `None` if the image ends before. If told to follow, with the
+/// wait for it from node to node.
+pub(crate) async fn chunk(driver: &Driver, id: ImageId, offset_bytes: u64, follow: bool) -> Option<Explained> {
     let image = driver.image(id)?;
     let geometry = image.geometry();
     let chunk = geometry.chunk(offset_bytes / geometry.chunk_bytes()).filter(|chunk| geometry.is_data(*chunk))?;
-    let explained = driver.look(|core| View { driver, core }.chunk(id, chunk))?;
+    let mut explained = driver.look(|core| View { driver, core }.chunk(id, chunk))?;
+    if follow {
+        explained.hops = pursued::hops(driver, id, chunk).await;
+    }
     Some(Explained { chunks: vec![explained], slow: Vec::new() })
 }
 
-/// All that readers wait for, and the slow reads.
-pub(crate) fn all(driver: &Driver) -> Explained {
-    driver.look(|core| {
+/// All that readers wait for, and the slow reads. If told to follow, the oldest wait is followed
+/// from node to node.
+pub(crate) async fn all(driver: &Driver, follow: bool) -> Explained {
+    let (mut all, oldest) = driver.look(|core| {
         let view = View { driver, core };
         let awaited = core.awaited(AWAITED_MAX);
-        Explained {
-            chunks: awaited.into_iter().filter_map(|(id, chunk)| view.chunk(id, chunk)).collect(),
+        let explained = Explained {
+            chunks: awaited.iter().filter_map(|(id, chunk)| view.chunk(*id, *chunk)).collect(),
             slow: core.slow_reads().iter().filter_map(|read| view.slow(read)).collect(),
-        }
-    })
+        };
+        (explained, awaited.first().copied().filter(|_| follow))
+    });
+    if let (Some(chunk), Some((id, awaited))) = (all.chunks.first_mut(), oldest) {
+        chunk.hops = pursued::hops(driver, id, awaited).await;
+    }
+    all
 }
 
 /// A core, and the names of what it speaks of.
@@ -167,8 +197,8 @@ impl View<'_> {
     fn chunk(&self, id: ImageId, chunk: Chunk) -> Option<ExplainedChunk> {
         let image = self.driver.image(id)?;
         let steps = self.core.explain(id, chunk).into_iter().map(|view| self.step(view));
-        let offset_bytes = image.geometry().extent(chunk).start();
-        Some(ExplainedChunk { image: image.name().to_owned(), offset_bytes, steps: steps.collect() })
+        let (offset_bytes, steps) = (image.geometry().extent(chunk).start(), steps.collect());
+        Some(ExplainedChunk { image: image.name().to_owned(), offset_bytes, steps, hops: Vec::new() })
     }
 
     fn step(&self, view: ChunkView) -> StepStatus {

@@ -93,6 +93,11 @@ impl Guest {
         Ok((Self(met.connection), member, met.latest))
     }
 
+    /// The latest version of the protocol that both sides speak.
+    pub const fn version(&self) -> u32 {
+        self.0.version
+    }
+
     /// Asks one thing; the answer's head and its payload.
     pub async fn ask(&mut self, question: &[u8]) -> Result<(FrameHeader, Vec<u8>), GreetError> {
         let exchange = async {

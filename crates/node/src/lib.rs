@@ -36,6 +36,7 @@ pub mod node;
 pub mod object_origin;
 pub mod origin;
 pub mod proofs;
+mod pursued;
 pub mod reader;
 mod reading;
 pub mod server;

@@ -234,14 +234,14 @@ impl Node {
     }
 
     /// Why the chunk at this offset of an image is not here; `None` if the image ends before, or is
-    /// not one of this node's.
-    pub fn explain(&self, image: ImageId, offset_bytes: u64) -> Option<Explained> {
-        explained::chunk(&self.driver, image, offset_bytes)
+    /// not one of this node's. If told to follow, it asks others for whom they wait.
+    pub async fn explain(&self, image: ImageId, offset_bytes: u64, follow: bool) -> Option<Explained> {
+        explained::chunk(&self.driver, image, offset_bytes, follow).await
     }
 
     /// Why readers wait at this moment, and the slowest reads of the last hour.
-    pub fn explain_all(&self) -> Explained {
-        explained::all(&self.driver)
+    pub async fn explain_all(&self, follow: bool) -> Explained {
+        explained::all(&self.driver, follow).await
     }
 
     /// Begins to record what this node does for each chunk; `None` while somebody else records.

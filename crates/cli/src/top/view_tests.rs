@@ -60,7 +60,7 @@ fn samples(nodes: usize) -> [Sample; 2] {
         ..FetchStatus::default()
     };
     let step = StepStatus { chunk: 17, fetch: Some(fetch), ..StepStatus::default() };
-    let wait = ExplainedChunk { image: "viver.squash".into(), offset_bytes: 0, steps: vec![step] };
+    let wait = ExplainedChunk { image: "viver.squash".into(), offset_bytes: 0, steps: vec![step], hops: Vec::new() };
     let at = Instant::now();
     [0, 1].map(|second| Sample {
         at: at + Duration::from_secs(second),

@@ -11,6 +11,7 @@ use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::inquiry::Purpose;
 use crate::membership::{Departed, Member, Rival};
+use crate::pursuit::Account;
 use crate::reach::Reach;
 use crate::rubbish::Uses;
 use crate::slice::{Groups, Slice};
@@ -100,6 +101,17 @@ pub enum Input {
         chunk: Chunk,
         /// The priority of the request.
         priority: Priority,
+    },
+    /// A peer asks why a chunk has not come to this node.
+    AskedWhy {
+        /// The peer's connection and request.
+        asker: Asker,
+        /// The peer, as it proved on its connection.
+        node: NodeId,
+        /// The image it is about.
+        image: ImageId,
+        /// The asked number, which may be beyond the image.
+        chunk: Chunk,
     },
     /// A peer cancelled a request.
     CancelAsked(ConnectionId, u64),
@@ -248,6 +260,8 @@ pub enum Output {
     Serve(Serve),
     /// Refuse a peer's request.
     Refuse(Asker, Refusal),
+    /// Answer a peer's question why a chunk has not come.
+    Account(Asker, Account),
     /// Tell a reader to go on: the first chunk it waits for is here, or never will be.
     Answer(Token, Result<(), ReadError>),
     /// A chunk that is here counts as stored from now on, however it was requested.

@@ -4,13 +4,15 @@
 //! most as many steps as the hash tree is high. Lists of nodes are bounded by [`NODES_MAX`].
 
 use super::Node;
+use super::Output;
 use super::images::Image;
 use crate::chunk::Chunk;
-use crate::fetch::{Fetch, Stage, Why};
+use crate::fetch::{Asker, Fetch, Stage, Why};
 use crate::identity::NodeId;
 use crate::image::ImageId;
+use crate::pursuit::{Account, Wait};
 use crate::slow_reads::SlowRead;
-use crate::wire::Priority;
+use crate::wire::{Priority, Refusal};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -88,6 +90,32 @@ impl Node {
             steps.push(view);
         }
         steps
+    }
+
+    /// What this node tells others of a chunk, or of the page that has to come first. `None` if
+    /// there is no such image or chunk.
+    pub fn account(&self, id: ImageId, chunk: Chunk) -> Option<Account> {
+        let view = self.explain(id, chunk).pop()?;
+        let wait = view.fetch.map(|fetch| {
+            let first = fetch.requests.iter().max_by_key(|(_, age, _)| *age);
+            Wait::new(fetch.stage, fetch.in_stage, first.map(|(peer, age, _)| (*peer, *age)))
+        });
+        Some(Account { chunk: view.chunk.0, is_here: view.is_here, wait })
+    }
+
+    /// Answers members only, and no more often than is good for readers.
+    pub(super) fn asked_why(&mut self, asker: Asker, node: NodeId, id: ImageId, chunk: Chunk) {
+        let account = if self.identity_of(node).is_none() {
+            Err(Refusal::NotHeld)
+        } else if !self.given.one_more(self.now) {
+            Err(Refusal::Busy)
+        } else {
+            self.account(id, chunk).ok_or(Refusal::NoSuchImage)
+        };
+        self.out(match account {
+            Ok(account) => Output::Account(asker, account),
+            Err(refusal) => Output::Refuse(asker, refusal),
+        });
     }
 
     /// The chunks that readers of this machine wait for, the oldest fetch first; at most `most`.

@@ -130,6 +130,7 @@ impl Driver {
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve(serve) => self.reply(serve.asker.connection, Reply::Chunk(serve)),
             Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),
+            Output::Account(asker, account) => self.reply(asker.connection, Reply::Account(asker, account)),
             Output::Answer(token, result) => {
                 let waiting = lock(&self.readers).remove(&token);
                 if let Some(reader) = waiting {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
+use vfield_core::pursuit::Account;
 use vfield_core::send_queue::SendQueue;
 use vfield_core::slice::Slice;
 use vfield_core::wire::{DialledBack, ListQuestion, Priority, Refusal};
@@ -41,6 +42,8 @@ pub enum Body {
         /// The part of it, and the pages above.
         slice: Slice,
     },
+    /// What this node says of a chunk.
+    Account(Account),
     /// A refusal of the chunk.
     Refusal(Refusal),
     /// The id of another node to ask instead.

@@ -36,6 +36,7 @@ use vfield_core::fetch::{Asker, ConnectionId};
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Serve};
+use vfield_core::reach::Reach;
 use vfield_core::snapshot::Known;
 use vfield_core::wire::{
     self, COMPRESSED_SINCE, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError,
@@ -343,6 +344,12 @@ impl<'a> Serving<'a> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::AdmissionList(question));
             }
+            Kind::AccountQuestion => {
+                let (image, chunk) = wire::decode_account_question(payload)?;
+                self.answers.opened();
+                let asker = Asker { connection: self.id, request: header.request, reach: Reach::HOLDER };
+                self.driver.apply(Input::AskedWhy { asker, node: self.peer.node, image, chunk });
+            }
             Kind::Speed => {
                 let speed = wire::decode_speed(payload)?;
                 self.driver.apply(Input::Delivers(self.peer.node, speed));
@@ -361,6 +368,7 @@ impl<'a> Serving<'a> {
             | Kind::Proof
             | Kind::DialledBack
             | Kind::HeaderProof
+            | Kind::Account
             | Kind::AdmissionList => {
                 return Err(WireError::Field("kind").into());
             }
@@ -449,6 +457,7 @@ impl<'a> Serving<'a> {
                 let body = Body::Chunk { image, chunk, waited };
                 self.answers.push(Answer { request: asker.request, priority, body });
             }
+            Reply::Account(asker, account) => self.answers.before(asker.request, Body::Account(account)),
             Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
             Reply::Brought(brought) => self.brought(brought),
         }

@@ -109,6 +109,7 @@ impl Field {
             Output::Refuse(asker, refusal) => self.refuse(machine, asker, refusal),
             Output::Answer(token, result) => self.answered(machine, token, result),
             Output::Evict(..) => unreachable!("done before"),
+            Output::Account(..) => unreachable!("no machine asks for accounts"),
             // A process that restarts in this world has kept nothing.
             Output::Stored(..) | Output::Committed(..) => {}
             // Nothing is sealed in this world.

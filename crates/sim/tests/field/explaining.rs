@@ -1,12 +1,13 @@
 //! Explanations of waits: the injected fault is known here, so a node's account can be judged.
 
-use crate::{ms, one_image, secs};
+use crate::{field_of, ms, one_image, secs};
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Stage;
 use vfield_core::identity::NodeId;
+use vfield_core::pursuit::{End, Pursuit, Said};
 use vfield_core::slow_reads::Cause;
 use vfield_sim::field::Field;
-use vfield_sim::machine::Fault;
+use vfield_sim::machine::{Fault, number_of};
 
 /// Faults that are judged; of each hundred explanations, at most five may be wrong.
 const SEEDS: u64 = 40;
@@ -51,6 +52,43 @@ fn a_stalled_origin_is_named_while_a_reader_waits() {
         }
     }
     assert!(wrong.len() * 100 <= (100 - RIGHT_PERCENT) * SEEDS as usize, "seeds {wrong:?}");
+}
+
+/// Follows a machine's oldest wait through the accounts of the others; a stalled one gives none.
+fn pursued(field: &Field, machine: usize) -> Option<Pursuit> {
+    let node = &field.machines[machine].node;
+    let (image, chunk) = *node.awaited(1).first()?;
+    let mut pursuit = Pursuit::new(node.me().node, &node.account(image, chunk)?);
+    while let Some((next, chunk)) = pursuit.next() {
+        let asked = &field.machines[number_of(next)];
+        let account = (asked.fault != Fault::Stalled).then(|| asked.node.account(image, chunk));
+        pursuit.said(account.map_or(Said::Nothing, |account| account.map_or(Said::Refused, Said::Account)));
+    }
+    Some(pursuit)
+}
+
+#[test]
+fn a_stalled_origin_is_named_through_the_nodes_between() {
+    let (mut right, mut all) = (0, 0);
+    for seed in 0..SEEDS {
+        let (mut field, nodes) = field_of(seed, 3, 0);
+        field.run(secs(1));
+        let first = seed * 2;
+        for node in &nodes {
+            field.read(*node, 0, first..first + 500);
+        }
+        field.run(ms(30));
+        field.set_fault(0, Fault::Stalled);
+        field.run(ms(60 + seed * 5));
+        let origin = id_of(&field, 0);
+        let pursuits = nodes.iter().filter_map(|node| pursued(&field, *node));
+        for pursuit in pursuits.filter(|pursuit| pursuit.hops().len() > 1) {
+            right += usize::from(pursuit.end() == Some(End::Silent(origin)));
+            all += 1;
+        }
+    }
+    assert!(all >= SEEDS as usize / 2, "{all} waits through others");
+    assert!(right * 100 >= RIGHT_PERCENT * all, "{right} of {all}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ impl Serving<'_> {
             Body::Patience => Outgoing::frame(FrameHeader::new(Kind::Patience, 0, 0).encode().to_vec()),
             Body::DialledBack(what) => Outgoing::frame(wire::dialled_back_frame(request, what)),
             Body::Redirect(node) => Outgoing::frame(wire::redirect_frame(request, node)),
+            Body::Account(account) => Outgoing::frame(wire::account_frame(request, &account)),
             Body::Refusal(refusal) => Outgoing::refusal(request, refusal),
             Body::Snapshot => self.snapshot(request),
             Body::Proof(image) => {
