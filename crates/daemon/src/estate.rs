@@ -17,6 +17,12 @@ pub const CONTROL: &str = "control";
 /// The mount: the kernel's end of it, and what the kernel knows.
 pub const MOUNT: [&str; 2] = ["mount", "mount-table"];
 
+/// True for what a daemon can use after the end of its guard: memory, and a mount. Listening
+/// sockets are made anew, since the settings may be others then.
+pub fn outlives_guard(name: &str) -> bool {
+    name.starts_with(STORES) || name == EVENTS || MOUNT.contains(&name)
+}
+
 /// A keeper's files, as far as they are left.
 #[derive(Debug, Default)]
 pub struct Estate {

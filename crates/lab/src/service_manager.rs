@@ -3,7 +3,9 @@
 
 use crate::LabError;
 use crate::lab::Host;
+use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -23,6 +25,9 @@ pub struct ServiceManager {
     socket: UnixDatagram,
     path: PathBuf,
     kept: Option<(String, File)>,
+    /// Processes that said anything, and those that said that they are ready.
+    senders: BTreeSet<u32>,
+    ready: BTreeSet<u32>,
 }
 
 /// What a process is started with.
@@ -40,23 +45,32 @@ impl ServiceManager {
     pub fn new(dir: &Path) -> Result<Self, LabError> {
         let path = dir.join("notify");
         let socket = UnixDatagram::bind(&path).map_err(LabError::at(&path))?;
-        Ok(Self { socket, path, kept: None })
+        set_socket_passcred(&socket, true).map_err(|error| LabError::at(&path)(error.into()))?;
+        Ok(Self { socket, path, kept: None, senders: BTreeSet::new(), ready: BTreeSet::new() })
     }
 
     /// Takes in what it was told so far; the file that it keeps, if there is one.
     pub fn kept(&mut self) -> Option<&File> {
         let (mut text, flags) = (vec![0; 4096], RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC);
         loop {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let received = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut text)], &mut control, flags);
             let Ok(received) = received else { break };
             let told = String::from_utf8_lossy(&text[..received.bytes]).into_owned();
             let name = told.lines().find_map(|line| line.strip_prefix("FDNAME=")).unwrap_or_default().to_owned();
-            let file = control.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-                _ => None,
-            });
+            let mut file = None;
+            for message in control.drain() {
+                match message {
+                    RecvAncillaryMessage::ScmRights(mut files) => file = files.next(),
+                    RecvAncillaryMessage::ScmCredentials(sender) => {
+                        let pid = sender.pid.as_raw_nonzero().get().cast_unsigned();
+                        self.senders.insert(pid);
+                        self.ready.extend(told.lines().any(|line| line == "READY=1").then_some(pid));
+                    }
+                    _ => {}
+                }
+            }
             match file {
                 Some(file) if name != EVENTS && told.lines().any(|line| line == "FDSTORE=1") => {
                     self.kept = Some((name, file.into()));
@@ -68,6 +82,12 @@ impl ServiceManager {
             }
         }
         self.kept.as_ref().map(|(_, file)| file)
+    }
+
+    /// The processes that have said anything so far, and those that have said to be ready.
+    pub fn heard(&mut self) -> (&BTreeSet<u32>, &BTreeSet<u32>) {
+        self.kept();
+        (&self.senders, &self.ready)
     }
 
     /// What a process that it starts now is to have.

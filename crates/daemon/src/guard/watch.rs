@@ -7,6 +7,7 @@
 use super::program::{self, Program};
 use super::{AGAIN, Ended, GUARD, Kind, Next, RETURNS, SUCCEEDS, next};
 use crate::keeper::custody::{Custody, Ends};
+use crate::keeper::service_manager;
 use crate::keeper::word::{self, Heard, Word};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -19,6 +20,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use vfield_node::keeper::Keeper;
 
 /// A program that has not said by then that it is a daemon is none.
 const ALIVE_WITHIN: Duration = Duration::from_secs(10);
@@ -81,6 +83,9 @@ fn mask(how: SigmaskHow, signals: &[Signal]) {
 impl Watch {
     /// Starts the first daemon.
     pub(super) fn start(kind: Kind, name: OsString, args: Vec<OsString>) -> io::Result<Self> {
+        // First, while no number is another file's.
+        let behind = if kind == Kind::Service { service_manager::FileStore::find() } else { None };
+        let custody = Custody::with(behind.map(|behind| Box::new(behind) as Box<dyn Keeper>));
         let signals = match kind {
             Kind::Root => {
                 mask(SigmaskHow::SIG_BLOCK, &OF_DAEMON);
@@ -93,7 +98,7 @@ impl Watch {
             }
         };
         crate::take_descriptors();
-        let (custody, program) = (Custody::default(), Program::Own);
+        let program = Program::Own;
         let daemon = Charge::start(program.command(), kind, (&name, &args))?;
         let path = program::own_path();
         let watch =
@@ -142,6 +147,7 @@ impl Watch {
             };
             if matches!(signal, Signal::SIGTERM | Signal::SIGINT) {
                 self.ending = true;
+                service_manager::tell("STOPPING=1");
                 if let Some(mut heir) = self.heir.take() {
                     heir.charge.kill();
                 }
@@ -162,6 +168,7 @@ impl Watch {
                 }
                 Word::Handed => self.daemon.handed = true,
                 Word::Up => {
+                    service_manager::tell("READY=1");
                     self.custody.spend();
                     self.before = None;
                 }
@@ -289,6 +296,7 @@ impl Charge {
         command.arg0(name).args(args).env(GUARD, getpid().as_raw_nonzero().to_string());
         command.stdin(Stdio::from(line.daemon.try_clone()?));
         if kind == Kind::Service {
+            service_manager::hide_from(&mut command);
             // A terminal's signals are for the guard, which passes them on once.
             command.process_group(0);
         }

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use vfield_control::fd_message;
 use vfield_node::keeper::Keeper;
@@ -17,6 +18,14 @@ use vfield_node::keeper::Keeper;
 const OURS: &str = "vfield-";
 /// More names were passed by nobody who means it.
 const NAMES_MAX: usize = 1024;
+
+/// Takes the way to the service manager from a process that this one starts. Its guard speaks for
+/// it: the manager listens to one process, and a daemon in its sandbox needs no way to it.
+pub fn hide_from(command: &mut Command) {
+    ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].iter().for_each(|name| {
+        command.env_remove(name);
+    });
+}
 
 /// Sends `state`, such as `READY=1`, if there is a service manager.
 pub fn tell(state: &str) {

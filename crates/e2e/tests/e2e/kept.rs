@@ -112,6 +112,50 @@ fn the_last_of_a_field_comes_back_with_all_of_it() -> Outcome {
     Ok(())
 }
 
+/// True once a process has ended, reaped or not.
+fn is_over(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+}
+
+/// As the shipped units have it: the guard alone speaks to the service manager, which keeps the
+/// store beyond the guard's end. An upgrade is none of the manager's business.
+#[test]
+fn a_store_outlives_its_guard_under_a_service_manager() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let mut field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
+    let mut manager = ServiceManager::new(field.lab.dir())?;
+    let start = |field: &Field, manager: &mut ServiceManager| {
+        let start = field.join(0, field.origin.addr(), "all").args(&["--guard"]);
+        let node = start.passed(manager.pass()?).ready()?;
+        let guard = node.process().pid();
+        wait_until("the guard says that it is ready", AGAIN, || manager.heard().1.contains(&guard))?;
+        let pair = Pair { guard, daemon: guarded(guard).expect("a guard has a daemon") };
+        Ok::<_, LabError>((node, pair))
+    };
+    let (mut node, mut pair) = start(&field, &mut manager)?;
+    node.wait("filled", AGAIN)?;
+    process::run(&mut node.ask_to(&["upgrade"]))?;
+    let before = std::mem::replace(&mut pair.daemon, guarded(pair.guard).expect("the next daemon"));
+    assert_ne!(pair.daemon, before);
+    assert!(manager.kept().is_some(), "its memory is kept");
+
+    // A restart of the service: all of it is killed.
+    field.origin.kill();
+    node.kill();
+    process::kill(pair.daemon);
+    wait_until("the daemon is gone", AGAIN, || is_over(pair.daemon))?;
+    let (node, next) = start(&field, &mut manager)?;
+    client::compare_all(field.host(0), &node, &field.image)?;
+    is_back(&node)?;
+    assert_eq!(received(&node.status()?), 0);
+    let (senders, _) = manager.heard();
+    assert_eq!(*senders, [pair.guard, next.guard].into());
+    Ok(())
+}
+
 #[test]
 fn a_byte_that_was_changed_meanwhile_is_never_served() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
