@@ -189,6 +189,8 @@ pub enum Command {
     Bench(Box<BenchOptions>),
     /// Print shell completions
     Completions(CompletionOptions),
+    /// Read about a topic, such as size, trust, tags, limits or exit-codes; without one, list them
+    Help(HelpOptions),
     /// Print the manual page, or write all manual pages to a directory
     Man(ManOptions),
 }
@@ -458,6 +460,14 @@ pub struct CompletionOptions {
     /// bash, zsh, fish, elvish or powershell
     #[arg(value_name = "SHELL", hide_possible_values = true)]
     pub shell: clap_complete::Shell,
+}
+
+/// Options of `vfield help`.
+#[derive(Debug, Args)]
+pub struct HelpOptions {
+    /// The topic, or a command [default: a list of the topics]
+    #[arg(value_name = "TOPIC")]
+    pub topic: Option<String>,
 }
 
 /// Options of `vfield man`.

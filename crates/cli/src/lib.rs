@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod field_key;
+mod help;
 pub mod images;
 pub mod leaving;
 mod limit;
@@ -125,6 +126,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
         Command::Bench(options) => bench::run(&options, volume, |files| KeyFiles::choose(files).read()),
         Command::Completions(options) => commands::completions(&options),
+        Command::Help(options) => help::run(&options),
         Command::Man(options) => commands::man(&options),
     }
 }

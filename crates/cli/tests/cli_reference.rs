@@ -23,7 +23,9 @@ fn describe(command: &mut Command, name: &str, level: usize, text: &mut String) 
     let heading = "#".repeat(level.min(3));
     let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
     write!(text, "\n{heading} `{name}`\n\n```text\n{}\n```\n", lines.join("\n")).expect("memory");
-    for below in command.get_subcommands_mut().filter(|below| !below.is_hide_set() && below.get_name() != "help") {
+    // The first level has a help of its own, and those below have what the parser adds.
+    let is_ours = |below: &&mut Command| level == 2 || below.get_name() != "help";
+    for below in command.get_subcommands_mut().filter(|below| !below.is_hide_set()).filter(is_ours) {
         let name = format!("{name} {}", below.get_name());
         describe(below, &name, level + 1, text);
     }
