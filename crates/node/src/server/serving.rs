@@ -4,6 +4,7 @@
 //! The accepting side makes one for each connection and runs it until it ends. It pins the chunk of
 //! one answer at a time. A peer that sends or takes too slowly ends its connection and no other.
 
+mod asked;
 mod bringing;
 mod marks;
 mod pacing;
@@ -18,7 +19,6 @@ use crate::connection::Connection;
 use crate::driver::{Driver, Reply};
 use crate::image::LocalImage;
 use crate::incoming::Incoming;
-use crate::survey;
 use crate::whereabouts;
 use bringing::Bringing;
 pub use bringing::Brought;
@@ -376,57 +376,6 @@ impl<'a> Serving<'a> {
             Kind::Unknown(_) => {}
         }
         Ok(())
-    }
-
-    fn get(&mut self, header: FrameHeader, get: Get) {
-        self.driver.counters.is_asked();
-        self.answers.opened();
-        self.mark_ask(header.request, (get.image, get.chunk), header.priority);
-        let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
-        let Some(image) = self.image(get.image) else {
-            return self.answers.refuse(header.request, Refusal::NoSuchImage);
-        };
-        if image.geometry().chunk(get.chunk.0).is_none() {
-            return self.answers.refuse(header.request, Refusal::NotHeld);
-        }
-        if let Some(node) = image.instead(get.chunk, self.peer.node, header.insists, self.driver.now()) {
-            return self.answers.before(header.request, Body::Redirect(node));
-        }
-        survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
-        if image.object().is_some_and(|object| object.is_away(get.chunk)) {
-            return self.bring(&image, header, get.chunk);
-        }
-        // An origin that has lost the bytes says so when the answer's turn comes.
-        if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
-            let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
-            self.answers.push(Answer { request: header.request, priority: header.priority, body });
-        } else {
-            self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
-        }
-    }
-
-    /// Answers with a slice of a chunk that is here; an asker waits for no other chunk.
-    fn get_slice(&mut self, request: u64, GetSlice { image: id, chunk, slice }: GetSlice) {
-        self.driver.counters.is_asked();
-        self.answers.opened();
-        self.mark_ask(request, (id, chunk), Priority::Demand);
-        let Some(image) = self.image(id) else { return self.answers.refuse(request, Refusal::NoSuchImage) };
-        if slice.length(image.geometry(), chunk).is_none() {
-            return self.answers.refuse(request, Refusal::NotHeld);
-        }
-        survey::look(self.driver, &image, chunk.0..chunk.0 + 1);
-        if image.source().is_none() && !image.store().is_resident(chunk) && !image.store().is_zero(chunk) {
-            return self.answers.refuse(request, Refusal::NotHeld);
-        }
-        if image.object().is_some_and(|object| object.is_away(chunk)) {
-            return self.answers.refuse(request, Refusal::Whole);
-        }
-        let length_bytes = image.geometry().length(chunk);
-        if !image.slices().may_send(chunk, length_bytes, slice.groups, self.driver.now()) {
-            return self.answers.refuse(request, Refusal::Whole);
-        }
-        let body = Body::Slice { image: id, chunk, slice };
-        self.answers.push(Answer { request, priority: Priority::Demand, body });
     }
 
     /// Connects to the peer's announced address; a second request meanwhile is refused.
