@@ -1,9 +1,11 @@
 //! Trees that outlive the process: the same image without hashing it, and files that are no such
 //! tree.
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::ffi::CStr;
 use std::fs::{File, Permissions};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -206,12 +208,76 @@ fn what_is_no_tree_of_the_file_is_not_used() {
     }
 }
 
+/// The tree of another image was copied to this place, or the image was replaced by another file.
+#[test]
+fn a_tree_of_another_file_is_told_and_replaced() {
+    let stage = Stage::new();
+    let first = stage.publish().origin.id();
+    let other = stage.dir.path().join("other.raw");
+    stage.write(&other, 2);
+    std::fs::rename(other, stage.image()).expect("renamed");
+    let replaced = stage.publish();
+    assert!(replaced.hashed > 0 && replaced.origin.id() == stage.id() && replaced.origin.id() != first);
+    let [remark] = &replaced.remarks[..] else { panic!("{:?}", replaced.remarks) };
+    let (tree, image) = (stage.tree(), stage.image());
+    let expected = format!("{} is not used, and {} is hashed: ", tree.display(), image.display());
+    assert_eq!(*remark, expected + "it has the hashes of another file");
+    drop(replaced);
+    assert_eq!(stage.publish().hashed, 0, "it was not replaced");
+}
+
+#[test]
+fn a_full_disk_costs_only_the_hashes() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: mounting needs root");
+        return;
+    }
+    let stage = Stage::new();
+    let full = stage.dir.path().join("full");
+    std::fs::create_dir(&full).expect("made");
+    let mounted = Mounted::tmpfs(&full, c"size=64k");
+    let image = full.join("image.raw");
+    File::create(&image).and_then(|file| file.set_len(CHUNKS * SIZE)).expect("a sparse file");
+    let file = File::options().write(true).open(&image).expect("opened");
+    (0..CHUNKS).try_for_each(|chunk| file.write_all_at(b"x", chunk * SIZE)).expect_err("the disk is full");
+    drop(file);
+    let keeping = Keeping::default();
+    let (kept, remarks) = KeptTree::look(&image, ChunkSize::MIN, &keeping);
+    assert_eq!(remarks, [""; 0]);
+    let origin = Origin::publish_kept(&image, None, ChunkSize::MIN, NonZeroUsize::MIN, &kept, &|_| {});
+    let origin = origin.expect("it is served all the same");
+    let why = kept.keep(&origin).expect_err("there is no room");
+    let shown = image.display();
+    let expected = format!("the hashes of {shown} are not kept, so the next start hashes it again: {shown}.vfh: ");
+    assert_eq!(why, expected + "No space left on device (os error 28)");
+    assert_eq!(read(&origin, 0), Ok(u64::from(b'x')));
+    let left: Vec<_> = std::fs::read_dir(&full).expect("read").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["image.raw"], "a torn tree is left");
+    drop((origin, kept, mounted));
+}
+
+/// A file system in memory, for as long as this lives.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(at: &Path, options: &CStr) -> Self {
+        mount("none", at, "tmpfs", MountFlags::empty(), Some(options)).expect("mounted");
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
 /// A foreign file in the place of the tree: how it comes there, and the words about it.
 type Foreign = (fn(&Stage), &'static str);
 
 #[test]
 fn what_others_put_there_is_left_alone_and_the_cache_is_used() {
-    let cases: [Foreign; 5] = [
+    let mut cases: Vec<Foreign> = vec![
         (|stage| std::fs::write(stage.tree(), "my own notes").expect("written"), "it has no tree of an image"),
         (|stage| std::fs::create_dir(stage.tree()).expect("made"), "directory"),
         (
@@ -237,6 +303,16 @@ fn what_others_put_there_is_left_alone_and_the_cache_is_used() {
             "it is no regular file",
         ),
     ];
+    if rustix::process::geteuid().is_root() {
+        // Only root can give a file away.
+        cases.push((
+            |stage| {
+                stage.publish();
+                chown(stage.tree(), Some(4711), None).expect("given away");
+            },
+            "it belongs to user 4711",
+        ));
+    }
     for (put, why) in cases {
         let stage = Stage::new();
         put(&stage);

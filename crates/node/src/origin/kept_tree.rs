@@ -235,6 +235,9 @@ fn look_at(place: &Path, stamp: Stamp, chunk_size: ChunkSize, about: &Metadata) 
     let mut reader = BufReader::new(&file);
     let found = Head::read(&mut reader).and_then(|head| {
         let header = &head.header;
+        if (head.file.device, head.file.inode) != (stamp.device, stamp.inode) {
+            return Err(BadTree::OtherFile);
+        }
         let fits = head.file == stamp && header.length_bytes() == about.size() && header.chunk_size() == chunk_size;
         let tree = fits.then(|| head.read_tree(&mut reader)).transpose()?;
         Ok(tree.map(|tree| (head.id, tree)))

@@ -33,6 +33,9 @@ pub enum BadTree {
     /// The pages are not those of the id.
     #[error(transparent)]
     Pages(#[from] NotTheTree),
+    /// It was copied, or its file was replaced by another one.
+    #[error("it has the hashes of another file")]
+    OtherFile,
     /// The kernel could not read it.
     #[error("reading it: {0}")]
     Io(io::Error),
