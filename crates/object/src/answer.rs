@@ -13,6 +13,9 @@ use std::time::{Duration, SystemTime};
 use vfield_block::extent::Extent;
 use vfield_block::object::ObjectError;
 
+/// Most bytes of a server's own words that are repeated: a head may have 400 KiB, and a line of the
+/// log or of `status` is for people.
+const WORDS_MAX: usize = 80;
 /// Longest pause that a server may ask for: a wrong clock must not stop an origin for a day.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
@@ -31,10 +34,12 @@ impl Pin {
             return Some(format!("it had {} bytes and has {}", self.length_bytes, now.length_bytes));
         }
         match (&self.etag, &now.etag) {
-            (Some(before), Some(now)) => (before != now).then(|| format!("its ETag was {before} and is {now}")),
+            (Some(before), Some(now)) => {
+                (before != now).then(|| format!("its ETag was {} and is {}", shown(before), shown(now)))
+            }
             _ => match (&self.modified, &now.modified) {
                 (Some(before), Some(now)) if before != now => {
-                    Some(format!("it was written at {before}, and again at {now}"))
+                    Some(format!("it was written at {}, and again at {}", shown(before), shown(now)))
                 }
                 _ => None,
             },
@@ -59,7 +64,7 @@ pub fn judge(host: &str, asked: Extent, status: StatusCode, headers: &HeaderMap)
         StatusCode::RANGE_NOT_SATISFIABLE => Err(too_short(asked, total(headers).unwrap_or_default())),
         StatusCode::OK if is_page(headers) => Err(ObjectError::passing(format!(
             "{host} answers with a page ({}) instead of bytes: a proxy's or a login's?",
-            text(headers, &CONTENT_TYPE).unwrap_or_default()
+            shown(text(headers, &CONTENT_TYPE).unwrap_or_default())
         ))),
         StatusCode::OK => {
             Err(ObjectError::lasting(format!("{host} has no range support: it answers with all of the object (200)")))
@@ -152,6 +157,11 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(pause.min(RETRY_AFTER_MAX))
 }
 
+/// A server's words, which are ASCII, for one line.
+fn shown(words: &str) -> String {
+    words.chars().take(WORDS_MAX).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -211,6 +221,16 @@ mod tests {
             let changed = matches!(refused, ObjectError::Changed(_));
             assert_eq!(refused.may_pass(), !lasting && !changed, "{status} {lines:?}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_servers_words_are_one_short_line() {
+        let long = format!("text/html\t{}", "x".repeat(9000));
+        let refused = judged(200, &[("content-type", &long)]).unwrap_err().to_string();
+        assert!(refused.len() < 200 && !refused.contains(char::is_control), "{refused}");
+        let pin = |etag: &str| Pin { length_bytes: 1, etag: Some(etag.to_owned()), modified: None };
+        let differs = pin(&"a".repeat(9000)).differs(&pin(&"b".repeat(9000))).unwrap();
+        assert!(differs.len() < 200, "{differs}");
     }
 
     #[test]

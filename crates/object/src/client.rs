@@ -6,7 +6,7 @@
 
 use crate::address::Address;
 use crate::answer::{self, Part};
-use crate::connection::{Connections, Sender};
+use crate::connection::{Connections, Sender, speak};
 use crate::redirect::{self, REDIRECTS_MAX};
 use crate::signing::Signer;
 use bytes::{Bytes, BytesMut};
@@ -16,6 +16,7 @@ use hyper::header::{ACCEPT_ENCODING, HOST, LOCATION, RANGE, USER_AGENT};
 use hyper::{Request, Response};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use vfield_block::extent::Extent;
@@ -40,6 +41,15 @@ pub struct Client {
     connections: Arc<Connections>,
     /// Where redirects led last.
     target: Mutex<Option<Address>>,
+}
+
+/// The result of [`read_over`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Over {
+    /// The asked bytes, as many as were asked for.
+    Bytes(Bytes),
+    /// The address that would be asked next, without its query.
+    Redirect(String),
 }
 
 /// The result of one request.
@@ -96,27 +106,12 @@ impl Client {
 
     /// One request and its answer.
     async fn exchange(&self, at: &Address, asked: Extent) -> Result<Exchange, ObjectError> {
-        let host = at.server.authority();
         let (mut sender, response) = self.send(at, asked).await?;
-        let status = response.status();
-        if status.is_redirection() && status.as_u16() != 304 {
-            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-            let location = location.ok_or_else(|| ObjectError::lasting(format!("{host} redirects to nowhere")))?;
-            return Ok(Exchange::Redirect(location.to_owned()));
-        }
-        let part = match answer::judge(&host, asked, status, response.headers()) {
-            Ok(part) => part,
-            Err(error) => return Err(explained(error, response).await),
-        };
-        let length = asked.len();
-        let whole = BODY_WITHIN + Duration::from_secs(length / RATE_MIN);
-        let bytes = timeout(whole, body(response.into_body(), length)).await;
-        let bytes = bytes.map_err(|_| format!("less than {RATE_MIN} bytes a second")).and_then(|read| read);
-        let bytes = bytes.map_err(|why| ObjectError::passing(format!("{host}: {why}")))?;
-        if sender.ready().await.is_ok() {
+        let taken = take(&at.server.authority(), asked, response).await?;
+        if matches!(taken, Exchange::Part(..)) && sender.ready().await.is_ok() {
             self.connections.give_back(&at.server, sender);
         }
-        Ok(Exchange::Part(part, bytes))
+        Ok(taken)
     }
 
     /// Sends a request on an idle connection, or on a new one; returns when the head has come.
@@ -159,6 +154,49 @@ impl Client {
     }
 }
 
+/// One attempt to read a range of the object at a URL, over a stream that is connected already: for
+/// streams to which no name leads. It has no credentials, and follows no redirect.
+///
+/// # Errors
+/// As any read; also if the text is no URL.
+pub async fn read_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    url: &str,
+    asked: Extent,
+) -> Result<Over, ObjectError> {
+    let at = Address::parse(url).map_err(ObjectError::lasting)?;
+    let client = Client::new(at.clone(), None, Client::connections(Err("this stream has its own end".to_owned())));
+    let mut sender = speak(stream).await.map_err(|error| ObjectError::passing(error.to_string()))?;
+    let response = client.ask(&mut sender, &at, asked).await?;
+    match take(&at.server.authority(), asked, response).await? {
+        Exchange::Part(_, bytes) => Ok(Over::Bytes(bytes)),
+        Exchange::Redirect(location) => {
+            let to = redirect::follow(&at, &location).map_err(ObjectError::lasting)?;
+            Ok(Over::Redirect(to.to_string()))
+        }
+    }
+}
+
+/// Judges the answer of `host`, and reads the asked bytes in it.
+async fn take(host: &str, asked: Extent, response: Response<Incoming>) -> Result<Exchange, ObjectError> {
+    let status = response.status();
+    if status.is_redirection() && status.as_u16() != 304 {
+        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let location = location.ok_or_else(|| ObjectError::lasting(format!("{host} redirects to nowhere")))?;
+        return Ok(Exchange::Redirect(location.to_owned()));
+    }
+    let part = match answer::judge(host, asked, status, response.headers()) {
+        Ok(part) => part,
+        Err(error) => return Err(explained(error, response, SOME_WITHIN).await),
+    };
+    let length = asked.len();
+    let whole = BODY_WITHIN + Duration::from_secs(length / RATE_MIN);
+    let bytes = timeout(whole, body(response.into_body(), length)).await;
+    let bytes = bytes.map_err(|_| format!("less than {RATE_MIN} bytes a second")).and_then(|read| read);
+    let bytes = bytes.map_err(|why| ObjectError::passing(format!("{host}: {why}")))?;
+    Ok(Exchange::Part(part, bytes))
+}
+
 /// Reads a body of exactly `length` bytes.
 async fn body(mut body: Incoming, length: u64) -> Result<Bytes, String> {
     let mut bytes = BytesMut::with_capacity(length as usize);
@@ -182,16 +220,21 @@ async fn body(mut body: Incoming, length: u64) -> Result<Bytes, String> {
     }
 }
 
-/// The error with the code that an object store puts into the body of a refusal.
-async fn explained(error: ObjectError, response: Response<Incoming>) -> ObjectError {
+/// The error with the code that an object store puts into the body of a refusal, if that comes
+/// `within` some time.
+async fn explained(error: ObjectError, response: Response<Incoming>, within: Duration) -> ObjectError {
     let ObjectError::Failed { why, after, lasting } = error else { return error };
     let (mut body, mut text) = (response.into_body(), Vec::new());
-    while let Ok(Some(Ok(frame))) = timeout(SOME_WITHIN, body.frame()).await {
-        text.extend_from_slice(&frame.into_data().unwrap_or_default());
-        if text.len() >= REFUSAL_MAX {
-            break;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            text.extend_from_slice(&frame.into_data().unwrap_or_default());
+            if text.len() >= REFUSAL_MAX {
+                break;
+            }
         }
-    }
+    };
+    // What has come by then counts.
+    let _ = timeout(within, reading).await;
     let why = code(&String::from_utf8_lossy(&text)).map_or_else(|| why.clone(), |code| format!("{why} ({code})"));
     ObjectError::Failed { why, after, lasting }
 }
@@ -215,6 +258,34 @@ fn reason(error: &hyper::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// A server that drips must not hold a reader that waits for its refusal.
+    #[tokio::test]
+    async fn a_refusal_that_drips_is_not_read_to_its_end() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let drips = tokio::spawn(async move {
+            let (mut seen, mut dripped) = (Vec::new(), 0);
+            while !seen.ends_with(b"\r\n\r\n") {
+                seen.push(far.read_u8().await.unwrap());
+            }
+            let head = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {REFUSAL_MAX}\r\n\r\n");
+            far.write_all(head.as_bytes()).await.unwrap();
+            let mut drops = tokio::time::interval(Duration::from_millis(1));
+            while dripped < REFUSAL_MAX && far.write_all(b"x").await.is_ok() {
+                drops.tick().await;
+                dripped += 1;
+            }
+            dripped
+        });
+        let mut sender = speak(near).await.unwrap();
+        let request = Request::get("/x").header(HOST, "h").body(Empty::<Bytes>::new()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let error = ObjectError::lasting("403 Forbidden from h");
+        assert_eq!(explained(error.clone(), response, Duration::from_millis(20)).await, error);
+        drop(sender);
+        assert!(drips.await.unwrap() < REFUSAL_MAX);
+    }
 
     #[test]
     fn the_code_of_a_refusal_is_one_word() {

@@ -19,4 +19,5 @@ mod s3;
 mod signing;
 mod trust;
 
+pub use client::{Over, read_over};
 pub use place::{BadPlace, Place};
