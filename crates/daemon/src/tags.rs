@@ -6,8 +6,11 @@
 //! a disk of its own learns its tags from other members.
 
 use crate::rollback;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 use vfield_console::failure::plain;
 use vfield_core::tag::{Tag, TagName};
 use vfield_core::tags::{Known, SignedTag, TAGS_MAX};
@@ -16,6 +19,9 @@ use vfield_trust::signature::{digest, read_short};
 
 /// The beginning and the end of a file's name.
 const NAME: (&str, &str) = ("tag-", ".json");
+/// How often a tag that could not be kept is tried again. Soon for a person who has made room, and
+/// rare enough for a disk that stays full.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// True if this daemon keeps tags: it follows some, or its service manager has a place for it.
 pub fn are_kept(follow: &[TagName]) -> bool {
@@ -49,17 +55,25 @@ fn read_in(dir: &Path, wanted: impl Fn(&TagName) -> bool) -> (Vec<SignedTag>, Ve
     (tags, warnings)
 }
 
-/// Keeps each tag that is learned, while it is polled.
+/// Keeps each tag that is learned, while it is polled. A tag that cannot be kept is told once, and
+/// tried again: a full disk may have room later.
 pub async fn keep(node: Arc<Node>, follow: Vec<TagName>) {
-    let (mut tagged, dir) = (node.tagged(), rollback::usual_dir());
+    let (mut tagged, dir, mut said) = (node.tagged(), rollback::usual_dir(), BTreeSet::new());
     loop {
+        let mut failed = BTreeSet::new();
         let all = node.tags().into_iter();
         for known in all.filter(|known| has_place() || follow.contains(&known.tag.name)) {
             if let Err(error) = write(&dir, &known) {
-                tracing::warn!("tag {} cannot be kept in {}: {}", known.tag.name, dir.display(), plain(&error));
+                let why = format!("tag {} cannot be kept in {}: {}", known.tag.name, dir.display(), plain(&error));
+                if !said.contains(&why) {
+                    tracing::warn!("{why}");
+                }
+                failed.insert(why);
             }
         }
-        if tagged.changed().await.is_err() {
+        said = failed;
+        let changed = if said.is_empty() { Ok(tagged.changed().await) } else { timeout(AGAIN, tagged.changed()).await };
+        if let Ok(Err(_)) = changed {
             return;
         }
     }

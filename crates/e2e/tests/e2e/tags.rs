@@ -12,7 +12,7 @@ use vfield_e2e::program::vfield;
 use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::client::{compare_file, compare_nbd};
-use vfield_lab::need::{Need, fuse_works, have};
+use vfield_lab::need::{Need, fuse_works, have, is_root};
 use vfield_lab::process::run;
 use vfield_lab::{Daemon, Lab, LabError, wait_until};
 
@@ -193,6 +193,14 @@ fn a_room_is_not_led_astray() -> Outcome {
     assert!(said.contains("tag prod serial 6: serial 7 is known, and serials only grow"), "{said}");
     let said = refusal(room.operator(&["tag", "set", "prod", "v2.img", "--serial", "9007199254740992"]));
     assert!(said.contains("the serial of a tag is a number from 1 to 9007199254740991"), "{said}");
+    // The last serial of all is taken up, and nothing comes after it.
+    room.operator(&["tag", "set", "the-last", "v1.img", "--serial", "9007199254740991"])?;
+    let said = refusal(room.operator(&["tag", "set", "the-last", "v2.img"]));
+    assert!(said.contains("tag the-last serial 9007199254740991: no later serial is possible"), "{said}");
+    node.wait_status("it knows the last serial", SOON, |status| {
+        let tags = status["tags"].as_array();
+        tags.is_some_and(|tags| tags.iter().any(|tag| tag["serial"] == 9_007_199_254_740_991_u64))
+    })?;
     // A tag of another signer spreads, since the origin trusts nobody; a follower ignores it.
     room.with_key(&foreign, &["tag", "set", "prod", "v2.img", "--serial", "99"])?;
     node.says("its signer", SOON)?;
@@ -269,6 +277,45 @@ fn a_follower_waits_for_its_tag() -> Outcome {
     room.publish("v1.img")?;
     node.wait_ready(SOON)?;
     ready(&node, 1)?;
+    Ok(())
+}
+
+/// A tag that cannot be kept for a restart is followed all the same. It is kept once there is room.
+#[test]
+fn a_full_disk_takes_no_tag_away() -> Outcome {
+    if !have(&[Need::Tool("minisign")]) || !is_root() {
+        return Ok(());
+    }
+    let mut room = Room::of(1, &["v1.img", "v2.img"], image)?;
+    let disk = room.file("disk");
+    std::fs::create_dir(&disk)?;
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "disk"]).arg(&disk))?;
+    let unmount = Unmount(disk.clone());
+    room.origin.kill();
+    let (program, files) = (vfield(), [room.file("v1.img"), room.file("v2.img")]);
+    room.origin = program.serve(room.lab.host(0), &[&files[0], &files[1]]).name("again").state(&disk).ready()?;
+    // The serial of the one tag in the daemon's place for lasting state.
+    let kept = || {
+        let files = std::fs::read_dir(disk.join("state")).into_iter().flatten().flatten();
+        let is_tag = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+        let file =
+            files.map(|file| file.path()).find(|path| is_tag(path) && path.to_string_lossy().contains("tag-"))?;
+        let signed: serde_json::Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+        Some(signed["text"].as_str()?.lines().nth(2)?.to_owned())
+    };
+    room.publish("v1.img")?;
+    wait_until("the first tag is kept", SOON, || kept().as_deref() == Some("serial 1"))?;
+    let ballast = disk.join("ballast");
+    std::fs::write(&ballast, vec![1; 1 << 20]).expect_err("the disk is full");
+    assert!(room.publish("v2.img")?.starts_with("tag prod: serial 2 names the image "));
+    let expected = format!("tag prod cannot be kept in {}: no space left on device", disk.join("state").display());
+    room.origin.says(&expected, SOON)?;
+    assert_eq!((&room.origin.status()?["tags"][0]["serial"], kept().as_deref()), (&2.into(), Some("serial 1")));
+    std::fs::remove_file(ballast)?;
+    wait_until("the second tag is kept", SOON, || kept().as_deref() == Some("serial 2"))?;
+    assert_eq!(room.origin.process().log().matches("cannot be kept").count(), 1, "it is told once");
+    room.origin.kill();
+    drop(unmount);
     Ok(())
 }
 
