@@ -5,9 +5,9 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::path::Path;
 use vfield_core::chunk::ChunkSize;
-use vfield_pack::contents::Sources;
+use vfield_pack::contents::{Archive, Sources};
 use vfield_pack::listing::Listing;
-use vfield_pack::{directory, pack};
+use vfield_pack::{directory, pack, tar};
 
 /// The line that refuses a source, without the directory.
 fn line(desk: &Desk, source: &Path, like: Option<&str>) -> String {
@@ -130,6 +130,27 @@ fn a_source_that_changes_is_refused() {
     }
     let said = sources.finish().unwrap_err().to_string();
     assert!(said.ends_with("source/: it changed while it was packed"), "{said}");
+}
+
+#[test]
+fn a_tar_that_changes_is_refused() {
+    let desk = Desk::new();
+    let source = desk.directory("source");
+    fs::write(source.join("file"), noise(1, 10_000)).unwrap();
+    shell(&source, "tar cf ../tar file");
+    let path = desk.path("tar");
+    let archive = Archive::new(path.clone(), fs::File::open(&path).unwrap()).unwrap();
+    let (tree, _) = tar::read(std::slice::from_ref(&archive)).unwrap();
+    let (listing, sources) = (Listing::new(&tree), Sources::Archives(vec![archive]));
+    sources.finish().unwrap();
+    shell(&source, "echo >>../tar");
+    let said = sources.finish().unwrap_err().to_string();
+    assert!(said.ends_with("tar: it changed while it was packed"), "{said}");
+    // A part of it is gone.
+    shell(&source, "truncate -s 4096 ../tar");
+    let file = (1..listing.listed().len()).next_back().unwrap();
+    let said = sources.hash(&listing, file).unwrap_err().to_string();
+    assert!(said.ends_with("tar: it changed while it was packed"), "{said}");
 }
 
 #[test]
