@@ -154,6 +154,14 @@ pub enum Request {
     ReloadKeys,
     /// Tell the field of a tag; answered by [`Reply::Done`], or refused with the reason.
     Tag(SignedTag),
+    /// What an image shares with another one; answered by [`Reply::Shared`], or refused unless the
+    /// node serves both from files or objects.
+    Compare {
+        /// The image: name, id, or the beginning of an id.
+        image: String,
+        /// The other one.
+        with: String,
+    },
     /// Bytes of an image; answered by [`Reply::Data`] lines and a [`Reply::Done`].
     Cat {
         /// Name, id, or the beginning of an id.
@@ -259,6 +267,13 @@ pub enum Reply {
     Collected {
         /// Each of them.
         freed: Vec<Freed>,
+    },
+    /// What an image has in common with another one.
+    Shared {
+        /// Its chunks with data.
+        with_data: u64,
+        /// Those that the other one has at the same place.
+        same: u64,
     },
     /// An overlay is saved.
     Saved {
@@ -399,6 +414,7 @@ mod tests {
                 Request::Serve(Serve { path, name, chunk_bytes, proof })
             }),
             any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
+            any::<(String, String)>().prop_map(|(image, with)| Request::Compare { image, with }),
             any::<(Option<String>, Option<u64>, bool)>().prop_map(|(image, offset, follow)| Request::Explain {
                 image,
                 offset,

@@ -102,6 +102,9 @@ pub trait Daemon: Send + Sync + 'static {
     /// Tells the field of a tag.
     fn tag(&self, tag: SignedTag) -> Reply;
 
+    /// What an image shares with another one.
+    fn compare(&self, image: &str, with: &str) -> Pending<'_, Reply>;
+
     /// Hands over to a successor: a process of the program that is installed, or of one that the
     /// client names over a socket. The reply says that it begins, or why it cannot.
     fn upgrade(&self, witness: Option<File>) -> Pending<'_, Reply>;
@@ -226,6 +229,7 @@ async fn answer(
         Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Tag(tag) => daemon.tag(tag),
+        Request::Compare { image, with } => daemon.compare(&image, &with).await,
         Request::Upgrade => daemon.upgrade(file).await,
         Request::Drain { timeout_ms } => daemon.drain(Duration::from_millis(timeout_ms)).await,
         Request::Undrain => daemon.undrain().await,

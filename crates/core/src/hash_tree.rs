@@ -7,8 +7,10 @@
 //! data, and does not check the top page: [`ImageId::of`] does.
 
 mod assembly;
+mod shared;
 
 pub use assembly::{Assembly, NotTheTree};
+pub use shared::Shared;
 
 use crate::chunk::{Chunk, ChunkSize, HASH_BYTES};
 use crate::hex::write_hex;

@@ -14,6 +14,7 @@ use super::images::Images;
 use super::leaving::{LeaveOrder, Orders};
 use super::overlays::Overlays;
 use super::rubbish;
+use super::tags;
 use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
 use crate::limits::Limits;
@@ -30,7 +31,7 @@ use vfield_control::recording::Recording;
 use vfield_control::selection;
 use vfield_control::server::{Daemon, Lent, Pending};
 use vfield_control::values::until::Until;
-use vfield_core::tags::{Refused, SignedTag};
+use vfield_core::tags::SignedTag;
 use vfield_dashboard::view::{EVENTS_SHOWN, RING_CELLS, Source, View};
 use vfield_machine::memory;
 use vfield_node::Node;
@@ -198,18 +199,6 @@ fn leaving() -> Reply {
     Reply::refused("the daemon is leaving", "ask another node of the field")
 }
 
-/// What to do about a tag that is not taken up.
-const fn hint_of(why: &Refused) -> &'static str {
-    match why {
-        Refused::Bad(_) => "make it with the vfield program of the daemon's version",
-        Refused::Signature { .. } => "sign the text again",
-        Refused::Untrusted { .. } => "sign it with a key that --trust names, or give it to another field",
-        Refused::Old { .. } => "`vfield tag show` has the latest; to go back, use `vfield tag rollback`",
-        Refused::Full(_) => "use a name that is known: see `vfield tag ls`",
-        Refused::Busy => "try again in a second",
-    }
-}
-
 impl Daemon for RequestHandler {
     fn status(&self) -> Pending<'_, Result<DaemonStatus, Reply>> {
         Box::pin(async {
@@ -360,12 +349,17 @@ impl Daemon for RequestHandler {
     }
 
     fn tag(&self, tag: SignedTag) -> Reply {
-        let told = self.running().map(|running| running.node.tag(tag));
-        match told {
-            Ok(Ok(())) => Reply::Done,
-            Ok(Err(why)) => Reply::refused(why.to_string(), hint_of(&why)),
-            Err(reply) => reply,
-        }
+        self.running().map_or_else(|reply| reply, |running| tags::tell(&running.node, tag))
+    }
+
+    fn compare(&self, image: &str, with: &str) -> Pending<'_, Reply> {
+        let (image, with) = (image.to_owned(), with.to_owned());
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => tags::compare(Arc::clone(&running.node), &image, &with).await,
+                Err(reply) => reply,
+            }
+        })
     }
 
     fn upgrade(&self, witness: Option<File>) -> Pending<'_, Reply> {

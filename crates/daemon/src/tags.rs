@@ -1,5 +1,5 @@
-//! The tags that this machine knew, kept over a restart: so no serial is taken up that is lower
-//! than a known one.
+//! Tags of a daemon: requests about them, and those that this machine knew. They are kept over a
+//! restart, so no serial is taken up that is lower than a known one.
 //!
 //! A small file for each tag in the place for lasting state, replaced as a whole: several daemons
 //! of a machine may share the place. Each tag is verified again when it is read. A machine without
@@ -12,14 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use vfield_console::failure::plain;
+use vfield_control::message::Reply;
+use vfield_control::selection;
+use vfield_core::hash_tree::Shared;
 use vfield_core::tag::{Tag, TagName};
-use vfield_core::tags::{Known, SignedTag, TAGS_MAX};
+use vfield_core::tags::{Known, Refused, SignedTag, TAGS_MAX};
 use vfield_node::Node;
 use vfield_trust::signature::{digest, read_short};
 
 /// The beginning and the end of a file's name.
 const NAME: (&str, &str) = ("tag-", ".json");
-/// How often a tag that could not be kept is tried again. Soon for a person who has made room, and
+/// How often a tag that could not be kept is tried again. Soon after a person has made room, and
 /// rare enough for a disk that stays full.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -89,6 +92,44 @@ fn write(dir: &Path, known: &Known) -> std::io::Result<()> {
         return Ok(());
     }
     rollback::replace(dir, &name, &serde_json::to_vec(signed)?)
+}
+
+/// Tells the field of a tag that a client has signed.
+pub fn tell(node: &Node, tag: SignedTag) -> Reply {
+    match node.tag(tag) {
+        Ok(()) => Reply::Done,
+        Err(why) => Reply::refused(why.to_string(), hint_of(&why)),
+    }
+}
+
+/// What an image shares with another one.
+pub async fn compare(node: Arc<Node>, image: &str, with: &str) -> Reply {
+    let images = node.images();
+    let chosen = |wanted: &str| {
+        let chosen = selection::choose(wanted, &images).map_err(|undecided| undecided.words(wanted, "this node"));
+        chosen.map(|chosen| chosen.id).map_err(|(fact, hint)| Reply::refused(fact, hint))
+    };
+    let (one, other) = match (chosen(image), chosen(with)) {
+        (Ok(one), Ok(other)) => (one, other),
+        (Err(refused), _) | (_, Err(refused)) => return refused,
+    };
+    let comparing = tokio::task::spawn_blocking(move || node.shared(one, other));
+    match comparing.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+        Some(Shared { with_data, same }) => Reply::Shared { with_data, same },
+        None => Reply::refused("only an origin of both images can compare them", "ask a node that serves both"),
+    }
+}
+
+/// What to do about a tag that is not taken up.
+const fn hint_of(why: &Refused) -> &'static str {
+    match why {
+        Refused::Bad(_) => "make it with the vfield program of the daemon's version",
+        Refused::Signature { .. } => "sign the text again",
+        Refused::Untrusted { .. } => "sign it with a key that --trust names, or give it to another field",
+        Refused::Old { .. } => "`vfield tag show` has the latest; to go back, use `vfield tag rollback`",
+        Refused::Full(_) => "use a name that is known: see `vfield tag ls`",
+        Refused::Busy => "try again in a second",
+    }
 }
 
 #[cfg(test)]

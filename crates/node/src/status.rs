@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use vfield_core::misdeed::Tally;
+use vfield_core::tag::{Tag, Version};
 
 /// A node's view at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -118,6 +119,26 @@ pub struct TagStatus {
     pub signer: String,
     /// Its version of now and those before, the latest first.
     pub versions: Vec<VersionStatus>,
+}
+
+impl TagStatus {
+    /// The tag itself; `None` if this is none.
+    pub fn tag(&self) -> Option<Tag> {
+        let version =
+            |version: &VersionStatus| Some(Version { serial: version.serial, image: version.image.parse().ok()? });
+        let versions: Vec<Version> = self.versions.iter().map(version).collect::<Option<_>>()?;
+        let image = self.image.as_deref().map(str::parse).transpose().ok()?;
+        let before = versions.into_iter().filter(|version| Some(version.image) != image).collect();
+        let tag = Tag {
+            name: self.name.parse().ok()?,
+            serial: self.serial,
+            image,
+            keep: u8::try_from(self.keep).ok()?,
+            rollout: u8::try_from(self.rollout).ok()?,
+            before,
+        };
+        tag.check().ok().map(|()| tag)
+    }
 }
 
 /// A version of a tag.

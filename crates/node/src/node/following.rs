@@ -15,6 +15,7 @@ use crate::status::{TagStatus, VersionStatus};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
+use vfield_core::hash_tree::Shared;
 use vfield_core::image::{IdDigits, ImageId};
 use vfield_core::node::Input;
 use vfield_core::tag::{Tag, TagName, Version};
@@ -63,6 +64,13 @@ impl Node {
     /// All tags that this node knows.
     pub fn tags(&self) -> Vec<Arc<Known>> {
         self.driver.look(|core| core.tags().all().cloned().collect())
+    }
+
+    /// What the image `one` shares with `other`; `None` unless this node is an origin of both.
+    /// Walks both trees on the calling thread: below a second for a terabyte.
+    pub fn shared(&self, one: ImageId, other: ImageId) -> Option<Shared> {
+        let (one, other) = (self.driver.image(one)?, self.driver.image(other)?);
+        Some(one.source()?.tree().shared_with(other.source()?.tree()))
     }
 
     /// A receiver that changes with each tag that this node learns.
