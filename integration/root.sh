@@ -49,7 +49,7 @@ vfield_list() {
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
     vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_refused=''
-    vfield_admission_trust='' vfield_key='' vfield_identity=''
+    vfield_admission_trust='' vfield_key='' vfield_identity='' vfield_booted=''
     # A word is no pattern for names of files.
     set -f
     # shellcheck disable=SC2013 # its words are wanted
@@ -94,6 +94,7 @@ vfield_read_command_line() {
         vfield.listen=*) vfield_listen=$vfield_value ;;
         vfield.threads=*) vfield_threads=$vfield_value ;;
         vfield.join_boost=*) vfield_join_boost=$vfield_value ;;
+        vfield.booted=*) vfield_booted=$vfield_value ;;
         vfield.*) vfield_say "nothing is called ${vfield_word%%=*}" ;;
         esac
     done
@@ -287,9 +288,17 @@ vfield_attach() {
     [ -b "$vfield_device" ]
 }
 
-# Mounts the attached image. Of a file system that cannot be written, changes lie in a file system
-# in memory.
+# Mounts the attached image, and has the network boot told a while later that the machine runs.
 vfield_mount() {
+    vfield_mount_image "$1" || return 1
+    case $vfield_booted in
+    '' | -*) ;;
+    *) vfield_run booted "$vfield_booted" </dev/null >/dev/console 2>&1 & ;;
+    esac
+}
+
+# Of a file system that cannot be written, changes lie in a file system in memory.
+vfield_mount_image() {
     vfield_type=$(blkid -o value -s TYPE "$vfield_device")
     modprobe -q "$vfield_type"
     case $vfield_type:$vfield_overlay in

@@ -45,7 +45,7 @@ use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
 use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
-use vfield_netboot::args::{self as netboot, NetbootOptions};
+use vfield_netboot::args::{self as netboot, BootedOptions, NetbootOptions};
 use vfield_pack::args::{self as pack, PackOptions};
 
 const EXAMPLES: &str = "\
@@ -184,6 +184,8 @@ pub enum Command {
     /// Boot machines over the network: boot files over HTTP, DHCP by dnsmasq
     #[command(after_help = netboot::EXAMPLES)]
     Netboot(Box<NetbootOptions>),
+    /// Tell the network boot that this machine runs; the initramfs starts it
+    Booted(BootedOptions),
     /// Measure reads of a local image or of another node against the limit
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<BenchOptions>),

@@ -123,6 +123,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),
+        Command::Booted(options) => netboot::booted::run(&options),
         Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
         Command::Bench(options) => bench::run(&options, volume, |files| KeyFiles::choose(files).read()),
         Command::Completions(options) => commands::completions(&options),

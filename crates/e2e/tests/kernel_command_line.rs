@@ -274,3 +274,25 @@ fn the_hook_takes_keys_along_or_fails() -> Outcome {
     assert!(said.contains("has no *.pub") && said.ends_with("failed"), "{said}");
     Ok(())
 }
+
+/// Mounts, and prints the command that runs in the daemon's directory.
+const MOUNT: &str = r#"
+words=$2
+. "$1"
+cat() { printf '%s\n' "$words"; }
+vfield_mount_image() { [ "$1" = /root ]; }
+vfield_run() { echo "run: $*" >&3; }
+vfield_read_command_line || exit 1
+vfield_mount /root 3>&1 >/dev/null
+wait
+! vfield_mount /elsewhere
+"#;
+
+#[test]
+fn the_network_boot_is_told_of_a_root_that_is_mounted() {
+    let url = "http://192.168.1.1:4480/booted/52-54-00-00-00-01/7";
+    let mount = |words: &str| sh(MOUNT, words, Path::new("/"));
+    assert_eq!(mount(&format!("root=vfield:os@a vfield.booted={url}")), format!("run: booted {url}"));
+    assert_eq!(mount("root=vfield:os@a"), "");
+    assert_eq!(mount("root=vfield:os@a vfield.booted=--help"), "", "a word is no option");
+}

@@ -1,13 +1,16 @@
 //! The site that machines start from.
 //!
 //! Owns its paths: `/boot.ipxe`, `/machine/MAC.ipxe`, `/tag/TAG.ipxe`, `/kernel`, `/initrd`, and
-//! `/NAME.efi` for firmware that loads programs over HTTP. Whatever a client sends is an answer or
+//! `/NAME.efi` for firmware that loads programs over HTTP. Machines that follow a tag say at
+//! `/booted/MAC/SERIAL` that they run; `/boots` lists them. Whatever a client sends is an answer or
 //! a refusal; what it keeps busy is bounded.
 
+use super::boots::{BOOTS_MAX, Boots};
 use super::file::{File, Parts};
-use super::menu::Menu;
-use super::pinned::Pinned;
+use super::followed;
+use super::menu::{Boot, Menu};
 use super::script;
+use super::values::machine::Mac;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -16,7 +19,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::net::TcpListener;
 use vfield_console::failure::Failure;
@@ -45,6 +48,8 @@ pub struct Site {
     pub firmware: PathBuf,
     /// Which visitor gets what.
     pub menu: Menu,
+    /// How machines that follow tags have booted.
+    pub boots: Mutex<Boots>,
     /// The daemon that knows the members.
     pub control: Option<PathBuf>,
     /// Where the site is.
@@ -58,13 +63,13 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>) {
 }
 
 async fn answer(request: Request<Incoming>, site: Arc<Site>) -> Answer {
-    let path = request.uri().path().to_owned();
+    let (path, loads) = (request.uri().path().to_owned(), request.method() == Method::GET);
     // Asks the daemon, which may take a moment.
-    let found = tokio::task::spawn_blocking(move || site.find(&path)).await;
+    let found = tokio::task::spawn_blocking(move || site.find(&path, loads)).await;
     let found = found.unwrap_or_else(|error| Err(Failure::failed(error.to_string())));
     match found {
         Ok(Some(Found::Text(script))) => text(StatusCode::OK, &script),
-        Ok(Some(Found::File(file))) => stream(&file, request.method() == Method::GET),
+        Ok(Some(Found::File(file))) => stream(&file, loads),
         Ok(None) => text(StatusCode::NOT_FOUND, "nothing is here"),
         Err(failure) => {
             tracing::warn!("{}", failure.fact());
@@ -81,29 +86,61 @@ enum Found {
 }
 
 impl Site {
-    fn find(&self, path: &str) -> Result<Option<Found>, Failure> {
+    /// The answer to a request; `loads` unless it is only about the head.
+    fn find(&self, path: &str, loads: bool) -> Result<Option<Found>, Failure> {
         let url = format!("http://{}", self.address);
-        let start = |image: &Pinned| {
-            let status = client::status(self.control.as_deref())?;
-            Ok(Some(Found::Text(script::start(&url, &self.menu.command_line(image, &status)?))))
-        };
         let loaded = |file: &File| file.check().map(|()| Some(Found::File(file.clone())));
         match path {
             "/boot.ipxe" => return Ok(Some(Found::Text(script::first(&url)))),
+            "/boots" => return Ok(Some(Found::Text(self.boots().table().trim_end().to_owned()))),
             "/kernel" => return loaded(&self.kernel),
             "/initrd" => return loaded(&self.initrd),
             _ => {}
         }
         let script = |of: &str| path.strip_prefix(of)?.strip_suffix(".ipxe");
         if let Some(mac) = script("/machine/").and_then(|mac| mac.parse().ok()) {
-            return start(self.menu.of_machine(mac));
+            return self.start(&url, self.menu.of_machine(mac), Some(mac).filter(|_| loads)).map(Some);
         }
-        if let Some(image) = script("/tag/").and_then(|tag| self.menu.of_tag(tag)) {
-            return start(image);
+        if let Some(boot) = script("/tag/").and_then(|tag| self.menu.of_tag(tag)) {
+            return self.start(&url, boot, None).map(Some);
+        }
+        if let Some((mac, serial)) = path.strip_prefix("/booted/").and_then(|rest| rest.split_once('/')) {
+            let (Ok(mac), Ok(serial)) = (mac.parse::<Mac>(), serial.parse::<u64>()) else { return Ok(None) };
+            let known = self.boots().runs(mac, serial);
+            tracing::info!(%mac, serial, known, "a machine runs");
+            return Ok(known.then(|| Found::Text("noted".to_owned())));
         }
         let name = path.trim_start_matches('/');
         let firmware = name.ends_with(".efi") && !name.contains('/');
         Ok(if firmware { File::at(&self.firmware.join(name)).ok().map(Found::File) } else { None })
+    }
+
+    /// The script that starts a machine. The boots of a machine that has a name are counted.
+    fn start(&self, url: &str, boot: &Boot, mac: Option<Mac>) -> Result<Found, Failure> {
+        let status = client::status(self.control.as_deref())?;
+        let line = match (boot, mac) {
+            (Boot::Image(image), _) => self.menu.command_line(image, None, &status)?,
+            (Boot::Tag(name), None) => {
+                let versions = followed::versions(name, Mac::default(), &status)?;
+                self.menu.command_line(&followed::pinned(name, &versions[0]), None, &status)?
+            }
+            (Boot::Tag(name), Some(mac)) => {
+                let handed = self.boots().hand_out(mac, &followed::versions(name, mac, &status)?);
+                let serial = handed.version.serial;
+                if let Some(failed) = handed.given_up {
+                    tracing::warn!(
+                        "machine {mac}: {BOOTS_MAX} boots of tag {name} serial {failed} without a success; it gets serial {serial}"
+                    );
+                }
+                let booted = format!("{url}/booted/{}/{serial}", mac.hyphened());
+                self.menu.command_line(&followed::pinned(name, &handed.version), Some(&booted), &status)?
+            }
+        };
+        Ok(Found::Text(script::start(url, &line)))
+    }
+
+    fn boots(&self) -> MutexGuard<'_, Boots> {
+        self.boots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,6 +216,7 @@ mod tests {
             initrd: file("initrd"),
             firmware: dir.path().to_owned(),
             menu: menu(),
+            boots: Mutex::default(),
             control: Some(dir.path().join("no-daemon")),
             address: "192.168.1.1:4480".parse().unwrap(),
         });
@@ -189,9 +227,17 @@ mod tests {
         assert!(asked(&site, "GET /initrd HTTP/1.1").await.ends_with("\r\n\r\ninitrd"));
         assert!(asked(&site, "GET /ipxe.efi HTTP/1.1").await.ends_with("program"));
         assert!(asked(&site, "GET /boot.ipxe HTTP/1.1").await.contains("http://192.168.1.1:4480/machine/"));
-        for path in
-            ["/", "/secret", "/../secret", "/x/../ipxe.efi", "/machine/x.ipxe", "/tag/none.ipxe", "/%2e%2e/secret"]
-        {
+        for path in [
+            "/",
+            "/secret",
+            "/../secret",
+            "/x/../ipxe.efi",
+            "/machine/x.ipxe",
+            "/tag/none.ipxe",
+            "/%2e%2e/secret",
+            "/booted/x/1",
+            "/booted/52-54-00-12-34-56/1",
+        ] {
             let answer = asked(&site, &format!("GET {path} HTTP/1.1")).await;
             assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
         }

@@ -7,8 +7,11 @@
 //! made here and which runs as a child. Owns neither HTTP ([`http`]) nor the scripts ([`script`]).
 
 pub mod args;
+pub mod booted;
+mod boots;
 mod dnsmasq;
 mod file;
+mod followed;
 mod http;
 mod menu;
 mod pinned;
@@ -22,7 +25,7 @@ use http::Site;
 use menu::Menu;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::signal::unix::{SignalKind, signal};
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
@@ -52,6 +55,7 @@ pub fn run(options: &NetbootOptions, console: &Console) -> Result<(), Failure> {
         initrd: File::choose(&options.initrd, &status, control.as_deref())?,
         firmware: PathBuf::from(IPXE_DIR),
         menu,
+        boots: Mutex::default(),
         control,
         address: listen,
     };

@@ -1,5 +1,6 @@
 //! The image of each machine, and the members that it joins through.
 
+use super::followed;
 use super::pinned::Pinned;
 use crate::args::NetbootOptions;
 use crate::values::machine::{Choice, Mac, Tag};
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use vfield_console::failure::Failure;
 use vfield_control::message::DaemonStatus;
 use vfield_core::image::ImageId;
+use vfield_core::tag::TagName;
 
 /// Maximum members for a machine: one that answers is enough, and a kernel command line has 2048
 /// bytes.
@@ -14,6 +16,10 @@ const MEMBERS_MAX: usize = 8;
 /// Longest command line in bytes. Kernels have room for 2048 with the zero behind it. They cut off
 /// the rest without a word, and that could be the key to trust. iPXE adds `initrd=initrd `.
 const COMMAND_LINE_BYTES_MAX: usize = 2047 - "initrd=initrd ".len();
+/// The word that says whom a machine tells that it runs.
+const BOOTED: &str = "vfield.booted=";
+/// Longest URL in it: an IPv6 address, a network card, a serial.
+const BOOTED_BYTES_MAX: usize = 106;
 /// The word that names the images that a machine joins besides its root.
 const ALSO: &str = "vfield.also=";
 /// The words about a machine's secrets, and what each is about.
@@ -21,12 +27,21 @@ const SECRETS: [(&str, &str); 2] = [("vfield.key=", "the field's key"), ("vfield
 /// All that may be told of a secret.
 const BY_CREDENTIAL: &str = "credential";
 
-/// The images that machines boot, by machine and by tag.
+/// What a machine boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Boot {
+    /// Always this image.
+    Image(Pinned),
+    /// What the field's tag names at that moment.
+    Tag(TagName),
+}
+
+/// What machines boot, by machine and by tag.
 #[derive(Debug)]
 pub struct Menu {
-    image: Pinned,
-    tags: BTreeMap<String, Pinned>,
-    machines: BTreeMap<Mac, Pinned>,
+    boot: Boot,
+    tags: BTreeMap<String, Boot>,
+    machines: BTreeMap<Mac, Boot>,
     append: String,
 }
 
@@ -37,41 +52,47 @@ impl Menu {
             let images: Vec<&str> = status.node.images.iter().map(|image| image.name.as_str()).collect();
             format!("the daemon has: {}", images.join(", "))
         };
-        let find = |image: &str| {
-            let pinned = Pinned::find(image, status).ok_or_else(|| {
-                let failure = Failure::usage(format!("there is no image and no tag {image:?}"));
-                failure.hint(format!("{}; give a tag with --tag NAME=IMAGE", has()))
-            });
-            pinned?.bootable()
+        let find = |name: &str| match Pinned::find(name, status) {
+            Some(pinned) => Ok(Boot::Image(pinned.bootable()?)),
+            None => of_field(name, status)?.ok_or_else(|| {
+                let failure = Failure::usage(format!("there is no image and no tag {name:?}"));
+                failure.hint(format!("{}; give a tag with --tag NAME=IMAGE, or publish one", has()))
+            }),
         };
         let tags = options.tag.iter().map(|Choice { key: Tag(tag), image }| Ok((tag.clone(), find(image)?)));
-        let tags: BTreeMap<String, Pinned> = tags.collect::<Result<_, Failure>>()?;
+        let tags: BTreeMap<String, Boot> = tags.collect::<Result<_, Failure>>()?;
         let resolve = |name: &str| tags.get(name).cloned().map_or_else(|| find(name), Ok);
         let machines = options.machine.iter().map(|Choice { key, image }| Ok((*key, resolve(image)?)));
         let append = options.append.as_deref().unwrap_or_default();
         check_told(append)?;
         let words: Result<Vec<String>, Failure> = append.split(' ').map(|word| pin_also(word, status, has)).collect();
-        let (image, append) = (resolve(&options.image)?, words?.join(" "));
-        let menu = Self { image, machines: machines.collect::<Result<_, Failure>>()?, append, tags };
-        for image in menu.machines.values().chain(menu.tags.values()).chain([&menu.image]) {
-            menu.command_line(image, status)?;
+        let (boot, append) = (resolve(&options.image)?, words?.join(" "));
+        let menu = Self { boot, machines: machines.collect::<Result<_, Failure>>()?, append, tags };
+        for boot in menu.machines.values().chain(menu.tags.values()).chain([&menu.boot]) {
+            match boot {
+                Boot::Image(image) => menu.command_line(image, None, status)?,
+                Boot::Tag(name) => {
+                    let image = followed::pinned(name, &followed::versions(name, Mac::default(), status)?[0]);
+                    menu.command_line(&image, Some(&"x".repeat(BOOTED_BYTES_MAX)), status)?
+                }
+            };
         }
         Ok(menu)
     }
 
-    /// The image of a machine; the one for all if nothing was said of it.
-    pub fn of_machine(&self, mac: Mac) -> &Pinned {
-        self.machines.get(&mac).unwrap_or(&self.image)
+    /// What a machine boots: what all do, if nothing was said of it.
+    pub fn of_machine(&self, mac: Mac) -> &Boot {
+        self.machines.get(&mac).unwrap_or(&self.boot)
     }
 
-    /// The image of a tag.
-    pub fn of_tag(&self, tag: &str) -> Option<&Pinned> {
+    /// The boot under a tag of this menu.
+    pub fn of_tag(&self, tag: &str) -> Option<&Boot> {
         self.tags.get(tag)
     }
 
-    /// The kernel's command line for a machine that gets `image`, and joins through those that
-    /// `status` knows now.
-    pub fn command_line(&self, image: &Pinned, status: &DaemonStatus) -> Result<String, Failure> {
+    /// The kernel's command line for a machine that gets `image`, joins through those that `status`
+    /// knows now, and tells the URL `booted` that it runs.
+    pub fn command_line(&self, image: &Pinned, booted: Option<&str>, status: &DaemonStatus) -> Result<String, Failure> {
         image.check(status)?;
         let live = status.node.nodes.iter().filter(|node| node.state != "unreachable" && node.addr != status.node.addr);
         let members: Vec<&str> = std::iter::once(status.node.addr.as_str())
@@ -79,13 +100,20 @@ impl Menu {
             .take(MEMBERS_MAX)
             .collect();
         let append = if self.append.is_empty() { String::new() } else { format!(" {}", self.append) };
-        let line = format!("ip=dhcp root=vfield:{}@{}{append}", image.word(), members.join(","));
+        let booted = booted.map_or_else(String::new, |booted| format!(" {BOOTED}{booted}"));
+        let line = format!("ip=dhcp root=vfield:{}@{}{booted}{append}", image.word(), members.join(","));
         if line.len() > COMMAND_LINE_BYTES_MAX {
             let fact = format!("the kernel's command line would have {} bytes, and kernels read 2047", line.len());
             return Err(Failure::failed(fact).hint("leave words out of --append"));
         }
         Ok(line)
     }
+}
+
+/// The tag of the field that has this name, if there is one.
+fn of_field(name: &str, status: &DaemonStatus) -> Result<Option<Boot>, Failure> {
+    let Ok(name) = name.parse::<TagName>() else { return Ok(None) };
+    Ok(followed::find(&name, status)?.map(|_| Boot::Tag(name)))
 }
 
 /// Refuses what machines must not be told.
@@ -126,7 +154,7 @@ fn pin_also(word: &str, status: &DaemonStatus, has: impl Fn() -> String) -> Resu
 pub mod tests {
     use super::*;
     use clap::Parser as _;
-    use vfield_node::status::{ImageStatus, NodeStatus};
+    use vfield_node::status::{ImageStatus, NodeStatus, TagStatus, VersionStatus};
 
     #[derive(clap::Parser)]
     struct Typed {
@@ -160,6 +188,11 @@ pub mod tests {
         Menu::new(&Typed::parse_from(format!("netboot {words}").split(' ')).options, &status())
     }
 
+    fn image(boot: &Boot) -> &Pinned {
+        let Boot::Image(image) = boot else { panic!("{boot:?} is no image") };
+        image
+    }
+
     /// One that a site can have.
     pub fn menu() -> Menu {
         made("root").unwrap()
@@ -168,9 +201,9 @@ pub mod tests {
     #[test]
     fn a_machine_gets_its_own_image_and_all_others_the_usual_one() {
         let menu = made("stable --tag stable=root --tag test=exam --machine 52:54:00:00:00:01=test").unwrap();
-        assert_eq!(menu.of_machine("52-54-00-00-00-01".parse().unwrap()).name, "exam");
-        assert_eq!(menu.of_machine("52-54-00-00-00-02".parse().unwrap()).name, "root");
-        assert_eq!((menu.of_tag("test").map(|image| &image.name[..]), menu.of_tag("none")), (Some("exam"), None));
+        assert_eq!(image(menu.of_machine("52-54-00-00-00-01".parse().unwrap())).name, "exam");
+        assert_eq!(image(menu.of_machine("52-54-00-00-00-02".parse().unwrap())).name, "root");
+        assert_eq!((menu.of_tag("test").map(|boot| &image(boot).name[..]), menu.of_tag("none")), (Some("exam"), None));
     }
 
     #[test]
@@ -180,11 +213,11 @@ pub mod tests {
         let options = format!("vfield.store=1G vfield.also=exam,{unknown},{root} quiet");
         let typed = Typed::parse_from(["netboot", "root", "--append", &options]);
         let menu = Menu::new(&typed.options, &status()).unwrap();
-        let line = menu.command_line(menu.of_machine("52:54:00:00:00:01".parse().unwrap()), &status()).unwrap();
+        let line = menu.command_line(image(&menu.boot), None, &status()).unwrap();
         assert!(line.contains(&format!(" root=vfield:root={root}@192.168.1.1:4440,")), "{line}");
         let words = format!(" vfield.store=1G vfield.also=exam={exam},{unknown},root={root} quiet");
         assert!(line.ends_with(&words), "{line}");
-        assert_eq!(made(&exam).unwrap().image.name, "exam");
+        assert_eq!(image(&made(&exam).unwrap().boot).name, "exam");
         let refused = made("root --append vfield.also=exam,none").unwrap_err();
         assert_eq!(refused.fact(), "--append: vfield.also=none: the daemon has no such image");
     }
@@ -204,7 +237,7 @@ pub mod tests {
         // Unless it gets another one here.
         let pin = format!("boot={}", &id("my root")[..12]);
         let menu = made(&format!("{pin} --append vfield.also={pin}")).unwrap();
-        let line = menu.command_line(&menu.image, &status()).unwrap();
+        let line = menu.command_line(image(&menu.boot), None, &status()).unwrap();
         let word = format!("boot={}", id("my root"));
         assert!(
             line.contains(&format!("root=vfield:{word}@")) && line.ends_with(&format!("vfield.also={word}")),
@@ -233,16 +266,43 @@ pub mod tests {
     fn an_image_that_took_the_name_later_is_not_handed_out() {
         let (menu, mut status) = (made("root").unwrap(), status());
         status.node.images[0].id = "ab".repeat(32);
-        let refused = menu.command_line(&menu.image, &status).unwrap_err();
+        let refused = menu.command_line(image(&menu.boot), None, &status).unwrap_err();
         let fact = format!("the daemon does not have image root with the id {} any more", id("root"));
         assert_eq!(refused.fact(), fact);
+    }
+
+    #[test]
+    fn a_tag_of_the_field_is_a_choice_behind_images() {
+        let mut status = status();
+        let version = VersionStatus { serial: 3, image: id("root"), ..VersionStatus::default() };
+        let tag = |name: &str| TagStatus {
+            name: name.to_owned(),
+            serial: 3,
+            image: Some(id("root")),
+            keep: 2,
+            rollout: 100,
+            versions: vec![version.clone()],
+            ..TagStatus::default()
+        };
+        status.node.tags = vec![tag("prod"), tag("exam")];
+        let made = |words: &str| {
+            let typed = Typed::parse_from(format!("netboot {words}").split(' '));
+            Menu::new(&typed.options, &status).map_err(|failure| failure.fact().to_owned())
+        };
+        let menu = made("prod --tag a=prod --machine 52:54:00:00:00:01=exam").unwrap();
+        assert_eq!((&menu.boot, menu.of_tag("a")), (&Boot::Tag("prod".parse().unwrap()), Some(&menu.boot)));
+        assert_eq!(image(menu.of_machine("52:54:00:00:00:01".parse().unwrap())).name, "exam");
+        status.node.images.clear();
+        let typed = Typed::parse_from(["netboot", "prod"]);
+        let refused = Menu::new(&typed.options, &status).unwrap_err();
+        assert_eq!(refused.fact(), "the daemon has no version of tag prod");
     }
 
     #[test]
     fn machines_join_through_those_who_are_there() {
         let menu = made("root --append quiet").unwrap();
         assert_eq!(
-            menu.command_line(&menu.image, &status()).unwrap(),
+            menu.command_line(image(&menu.boot), None, &status()).unwrap(),
             format!("ip=dhcp root=vfield:root={}@192.168.1.1:4440,192.168.1.2:4440 quiet", id("root"))
         );
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use vfield_block::extent::Extent;
 use vfield_block::object::ObjectError;
 
-/// Most bytes of a server's own words that are repeated: a head may have 400 KiB, and a line of the
+/// Most bytes of a server's own words that are repeated. A head may have 400 KiB, and a line of the
 /// log or of `status` is for people.
 const WORDS_MAX: usize = 80;
 /// Longest pause that a server may ask for: a wrong clock must not stop an origin for a day.

@@ -154,8 +154,8 @@ impl Client {
     }
 }
 
-/// One attempt to read a range of the object at a URL, over a stream that is connected already: for
-/// streams to which no name leads. It has no credentials, and follows no redirect.
+/// One attempt to read a range of the object at a URL, over a stream that is connected already. It
+/// is for streams to which no name leads. It has no credentials, and follows no redirect.
 ///
 /// # Errors
 /// As any read; also if the text is no URL.
@@ -233,7 +233,7 @@ async fn explained(error: ObjectError, response: Response<Incoming>, within: Dur
             }
         }
     };
-    // What has come by then counts.
+    // The part that has come by then counts.
     let _ = timeout(within, reading).await;
     let why = code(&String::from_utf8_lossy(&text)).map_or_else(|| why.clone(), |code| format!("{why} ({code})"));
     ObjectError::Failed { why, after, lasting }

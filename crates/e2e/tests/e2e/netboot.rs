@@ -1,6 +1,7 @@
 //! What machines start from: that nothing of it is left when it goes, and who may not keep it from
 //! others. Real machines start from it in `tests/diskless`.
 
+use crate::tags::{self, Room};
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
@@ -8,7 +9,7 @@ use vfield_e2e::program::vfield;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Lab, Link, wait_until};
+use vfield_lab::{Lab, LabError, Link, wait_until};
 
 /// Starting and ending take a fraction of a second.
 const SOON: Duration = Duration::from_secs(20);
@@ -39,6 +40,66 @@ fn a_network_boot_that_is_killed_leaves_no_dhcp_server() -> Outcome {
     wait_until("somebody answers DHCP", SOON, answers)?;
     netboot.kill();
     wait_until("nobody answers DHCP", SOON, || !answers())?;
+    Ok(())
+}
+
+/// Prints what a site answers.
+const GETS: &str = "
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode(), end='')";
+
+/// Machines that follow a tag: the next boot has the next version, and a version that does not
+/// start is left after three boots.
+#[test]
+fn a_machine_boots_what_a_tag_names_and_goes_back_from_what_fails() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("minisign"), Need::Tool("python3")]) {
+        return Ok(());
+    }
+    let room = Room::in_lab(Lab::namespaces(2, Link::FAST)?, &["v1.img", "v2.img"], tags::image)?;
+    let (site, machine) = (room.lab.host(0), room.lab.host(1));
+    for name in ["vmlinuz", "initrd"] {
+        random_file(&room.file(name), MIB, 9)?;
+    }
+    room.publish("v1.img")?;
+    let mut command = site.command(vfield().path());
+    command.args(["netboot", "prod", "--dhcp", "none", "--kernel"]).arg(room.file("vmlinuz")).arg("--initrd");
+    let netboot =
+        site.spawn("netboot", command.arg(room.file("initrd")).arg("--control").arg(room.origin.control()))?;
+    wait_until("it serves", SOON, || netboot.log().contains("machines start from"))?;
+    let at = format!("http://{}:4480", site.addr().ip());
+    let get = |path: &str| run(machine.client(SOON, "python3").args(["-c", GETS, &format!("{at}{path}")]));
+    // The word that names the image, and the one that says whom to tell.
+    let boot = || -> Result<(String, String), LabError> {
+        let script = get("/machine/52-54-00-00-00-01.ipxe")?;
+        let word =
+            |of: &str| script.split_whitespace().find_map(|word| word.strip_prefix(of)).unwrap_or_default().to_owned();
+        Ok((word("root=vfield:prod="), word("vfield.booted=")))
+    };
+    let tells = |report: &str| run(machine.command(vfield().path()).args(["booted", report, "--after", "0s"]));
+    let id = |name: &str| run(site.command(vfield().path()).arg("id").arg(room.file(name)));
+    let (v1, v2) = (id("v1.img")?, id("v2.img")?);
+    let names = |root: &str, id: &str| root.len() > 64 && root.starts_with(id.split_whitespace().next().unwrap_or("-"));
+
+    let (root, report) = boot()?;
+    assert!(names(&root, &v1) && report == format!("{at}/booted/52-54-00-00-00-01/1"), "{root} {report}");
+    tells(&report)?;
+    assert_eq!(get("/boots")?, "52:54:00:00:00:01 serial 1: runs");
+    room.publish("v2.img")?;
+    for _ in 0..3 {
+        let (root, report) = boot()?;
+        assert!(names(&root, &v2) && report.ends_with("/2"), "{root} {report}");
+    }
+    let (root, report) = boot()?;
+    assert!(names(&root, &v1) && report.ends_with("/1"), "{root} {report}");
+    let said = "machine 52:54:00:00:00:01: 3 boots of tag prod serial 2 without a success; it gets serial 1";
+    wait_until("it says so", SOON, || netboot.log().contains(said))?;
+    tells(&report)?;
+    // Another machine, and the next serial, are tried anew.
+    assert!(get("/machine/52-54-00-00-00-02.ipxe")?.contains("/booted/52-54-00-00-00-02/2"));
+    room.operator(&["tag", "set", "prod", "v2.img"])?;
+    let (root, report) = boot()?;
+    assert!(names(&root, &v2) && report.ends_with("/3"), "{root} {report}");
+    assert!(tells(&format!("{at}/booted/52-54-00-00-00-01/")).is_err(), "nobody takes that");
     Ok(())
 }
 

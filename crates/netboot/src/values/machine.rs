@@ -5,8 +5,20 @@ use std::str::FromStr;
 use vfield_console::failure::BadValue;
 
 /// The address of a network card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mac([u8; 6]);
+
+impl Mac {
+    /// The address as a number, its first byte the highest.
+    pub fn number(self) -> u64 {
+        self.0.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// As it stands in paths: with hyphens.
+    pub fn hyphened(self) -> String {
+        self.to_string().replace(':', "-")
+    }
+}
 
 impl FromStr for Mac {
     type Err = BadValue;
@@ -81,6 +93,7 @@ mod tests {
         let mac: Mac = "52:54:00:AB:cd:01".parse().unwrap();
         assert_eq!("52-54-00-ab-cd-01".parse(), Ok(mac));
         assert_eq!(mac.to_string(), "52:54:00:ab:cd:01");
+        assert_eq!((mac.number(), mac.hyphened().as_str()), (0x5254_00ab_cd01, "52-54-00-ab-cd-01"));
         for bad in ["", "52:54:00:ab:cd", "52:54:00:ab:cd:01:02", "5254:00:ab:cd:01", "+2:54:00:ab:cd:01"] {
             assert!(bad.parse::<Mac>().is_err(), "{bad}");
         }
