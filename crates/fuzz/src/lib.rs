@@ -21,12 +21,17 @@ pub mod nbd_negotiation;
 pub mod nbd_requests;
 pub mod nbd_server;
 pub mod netlink;
+pub mod object;
+pub mod oci_layout;
 pub mod pages;
 pub mod saved_overlay;
 pub mod sealed_gossip;
 pub mod settings;
 pub mod signature;
 pub mod source;
+pub mod tag;
+pub mod tar;
+pub mod tree_file;
 pub mod values;
 pub mod wire;
 
@@ -65,7 +70,7 @@ impl Target {
 }
 
 /// All targets of the fuzzer.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 25] = [
     Target { name: "command_line", run: command_line::target, seeds: command_line::seeds },
     Target { name: "control", run: control::target, seeds: control::seeds },
     Target { name: "field", run: field::target, seeds: field::seeds },
@@ -79,11 +84,16 @@ pub const TARGETS: [Target; 20] = [
     Target { name: "nbd_requests", run: nbd_requests::target, seeds: nbd_requests::seeds },
     Target { name: "nbd_server", run: nbd_server::target, seeds: nbd_server::seeds },
     Target { name: "netlink", run: netlink::target, seeds: netlink::seeds },
+    Target { name: "object", run: object::target, seeds: object::seeds },
+    Target { name: "oci_layout", run: oci_layout::target, seeds: oci_layout::seeds },
     Target { name: "pages", run: pages::target, seeds: pages::seeds },
     Target { name: "saved_overlay", run: saved_overlay::target, seeds: saved_overlay::seeds },
     Target { name: "sealed_gossip", run: sealed_gossip::target, seeds: sealed_gossip::seeds },
     Target { name: "settings", run: settings::target, seeds: settings::seeds },
     Target { name: "signature", run: signature::target, seeds: signature::seeds },
+    Target { name: "tag", run: tag::target, seeds: tag::seeds },
+    Target { name: "tar", run: tar::target, seeds: tar::seeds },
+    Target { name: "tree_file", run: tree_file::target, seeds: tree_file::seeds },
     Target { name: "values", run: values::target, seeds: values::seeds },
     Target { name: "wire", run: wire::target, seeds: wire::seeds },
 ];
