@@ -18,6 +18,7 @@ Examples:
   vfield bench viver.squash --streams 1,4,16 --seconds 5
   vfield bench --pattern write,randwrite                write to an image with an overlay
   vfield bench --peer 192.168.1.1                       rate of another node, by number of streams
+  vfield bench --peers                                  rates of all nodes, one after the other
 
 A run ends at --size or --seconds, whichever comes first. Ctrl-C ends it and prints the results.";
 
@@ -25,22 +26,32 @@ A run ends at --size or --seconds, whichever comes first. Ctrl-C ends it and pri
 #[derive(Debug, Args)]
 pub struct BenchOptions {
     /// The image, by name, id, or the beginning of its id [default: the node's only image]
-    #[arg(value_name = "IMAGE", conflicts_with_all = ["nbd", "peer"])]
+    #[arg(value_name = "IMAGE", conflicts_with_all = ["nbd", "peer", "peers"])]
     pub image: Option<String>,
     /// Read this NBD export instead of the daemon's
-    #[arg(long, value_name = "URI", conflicts_with_all = ["peer", "via"])]
+    #[arg(long, value_name = "URI", conflicts_with_all = ["peer", "peers", "via"])]
     pub nbd: Option<NbdUri>,
     /// The daemon's export to read: nbd or fuse [default: nbd if it exists]
-    #[arg(long, value_name = "KIND", hide_possible_values = true, conflicts_with = "peer")]
+    #[arg(long, value_name = "KIND", hide_possible_values = true, conflicts_with_all = ["peer", "peers"])]
     pub via: Option<Via>,
     /// Request chunks from another node without joining its field
     #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname, help_heading = "Another node")]
     pub peer: Option<Address>,
-    /// Key file of that node's field
-    #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Another node")]
+    /// Measure all nodes that the daemon knows, or with --peer all that the node at ADDR knows: the
+    /// rate of each, in both directions
+    #[arg(long, help_heading = "Another node")]
+    pub peers: bool,
+    /// Key file of the field, with --peer or --peers
+    #[arg(long, value_name = "FILE", help_heading = "Another node")]
     pub field_key: Vec<PathBuf>,
     /// Image of that node, by name, id, or the beginning of its id [default: its only image]
-    #[arg(long = "image", value_name = "NAME|ID", requires = "peer", help_heading = "Another node")]
+    #[arg(
+        long = "image",
+        value_name = "NAME|ID",
+        requires = "peer",
+        conflicts_with = "peers",
+        help_heading = "Another node"
+    )]
     pub peer_image: Option<String>,
     /// Patterns, one run for each. sequential and random read; write and randwrite overwrite the
     /// image on this machine [default: sequential,random]
@@ -49,22 +60,22 @@ pub struct BenchOptions {
         value_name = "PATTERN,...",
         value_delimiter = ',',
         hide_possible_values = true,
-        conflicts_with = "peer"
+        conflicts_with_all = ["peer", "peers"]
     )]
     pub pattern: Vec<Pattern>,
     /// Numbers of parallel streams, one run for each [default: 4; with --peer: 1,2,4,8,12]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count::of_streams)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count::of_streams, conflicts_with = "peers")]
     pub streams: Vec<u64>,
     /// Requests in flight per stream [default: 4; with --peer: 1]
-    #[arg(long, value_name = "N", value_parser = count::of_streams)]
+    #[arg(long, value_name = "N", value_parser = count::of_streams, conflicts_with = "peers")]
     pub depth: Option<u64>,
     /// Size of a request [default: 256K; random and randwrite: 4K; with --peer: a chunk]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "peer")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with_all = ["peer", "peers"])]
     pub block_size: Option<Size>,
-    /// Maximum bytes of a run [default: the image's size; with --peer: no limit]
+    /// Maximum bytes of a run [default: the image's size; with --peer or --peers: no limit]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<Size>,
-    /// Maximum time of a run [default: 10; with --peer: 5]
+    /// Maximum time of a run [default: 10; with --peer: 5; with --peers: 1 in each direction]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub seconds: Option<Period>,
     /// Rate of the link to the peers, such as 1G [default: the network device's rate]

@@ -139,6 +139,12 @@ impl Guest {
         self.send(&Get { image, chunk, reach }.frame(request, Priority::Demand, insists))
     }
 
+    /// Sends bytes that the node skips.
+    pub fn fill_way(&mut self, filler: &[u8]) -> Result<(), Failure> {
+        let header = FrameHeader::new(wire::FILLER, 0, filler.len() as u32);
+        self.send(&[&header.encode()[..], filler].concat())
+    }
+
     /// The next answer, to whatever request; `None` if `is_over` said so before it came.
     pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<Option<(u64, Reply<'_>)>, Failure> {
         let header = loop {

@@ -14,6 +14,7 @@ mod interrupt;
 mod link;
 mod load;
 mod nbd;
+mod nodes;
 mod outcome;
 mod sample;
 mod sealed;
@@ -28,7 +29,8 @@ use export::Export;
 use guest::Guest;
 use link::Link;
 use load::{Channel, Doing, Measured};
-use outcome::{FromPeer, Image, Network, Outcome, Run, Setting, Target};
+use nodes::Survey;
+use outcome::{FromPeer, Image, Network, NodeRate, Outcome, Run, Setting, Target};
 use sample::{PeerChannel, Sample};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vfield_console::bar::bar;
+use vfield_console::bar::{bar, count_bar};
 use vfield_console::failure::Failure;
 use vfield_console::log::{Console, Style};
 use vfield_console::values::address::Address;
@@ -63,6 +65,8 @@ const PEER_DEPTH: u64 = 1;
 const SECONDS: Duration = Duration::from_secs(10);
 /// The same for a node, where there are five runs.
 const PEER_SECONDS: Duration = Duration::from_secs(5);
+/// The same for each way of each node of a field, which may be many.
+const NODE_SECONDS: Duration = Duration::from_secs(1);
 /// So many different bytes of a node are asked for, then the same again: more than a cache holds.
 const PEER_BYTES: u64 = 1 << 30;
 /// Block of a sequential run: what readers of whole images use.
@@ -77,22 +81,27 @@ pub type ReadKeys = fn(Vec<PathBuf>) -> Result<Option<KeyRing>, Failure>;
 
 /// Measures, and prints the results.
 pub fn run(options: &BenchOptions, volume: Volume, read_keys: ReadKeys) -> Result<(), Failure> {
+    if !options.field_key.is_empty() && !options.peers && options.peer.is_none() {
+        let failure = Failure::usage("--field-key is for --peer and --peers");
+        return Err(failure.hint("see `vfield bench --help`"));
+    }
     let console = log::start(Style::choose(false, volume), volume);
     let stop = interrupt::watch()?;
-    let mut bench = Bench { options, console, stop, read_keys, runs: Vec::new() };
+    let mut bench = Bench { options, console, stop, read_keys, runs: Vec::new(), nodes: Vec::new() };
     let (target, image, link, result) = match &options.peer {
+        _ if options.peers => bench.field()?,
         Some(addr) => bench.peer(addr)?,
         None => bench.export()?,
     };
-    if bench.runs.is_empty() {
+    if bench.runs.is_empty() && bench.nodes.is_empty() {
         result?;
         return Err(Failure::failed("interrupted before anything was measured"));
     }
-    let limit = outcome::limit(&bench.runs);
+    let limit = if options.peers { outcome::limit_of_nodes(&bench.nodes, &link) } else { outcome::limit(&bench.runs) };
     let interrupted = bench.stop.load(Ordering::Relaxed);
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let (format, runs) = (outcome::FORMAT, bench.runs);
-    let outcome = Outcome { format, version, target, image, link, runs, interrupted, limit };
+    let (format, runs, nodes) = (outcome::FORMAT, bench.runs, bench.nodes);
+    let outcome = Outcome { format, version, target, image, link, runs, nodes, interrupted, limit };
     output::put(shown(&outcome, options.json).as_bytes())?;
     // Results before a failure are kept; the failure follows them.
     result
@@ -117,6 +126,8 @@ struct Bench<'a> {
     read_keys: ReadKeys,
     /// Done so far.
     runs: Vec<Run>,
+    /// Of a field.
+    nodes: Vec<NodeRate>,
 }
 
 impl Bench<'_> {
@@ -225,6 +236,43 @@ impl Bench<'_> {
         };
         let result = self.sweep((addr, &me), &sample, geometry.chunk_bytes(), (&link, record.origin));
         Ok((target, Some(image), link, result))
+    }
+
+    /// Asks all nodes of a field, one after the other.
+    fn field(&mut self) -> Result<Done, Failure> {
+        let me = NodeKey::draw().map_err(|_| Failure::failed("the system has no randomness"))?;
+        let keys = self.keys()?;
+        let (known, node, addr) = match &self.options.peer {
+            Some(member) => {
+                let mut guest = Guest::greet(member.first(DEFAULT_PORT)?, &me, keys.as_ref())?;
+                (nodes::of_member(&mut guest)?, guest.peer().node.to_string(), guest.addr().to_string())
+            }
+            None => {
+                let daemon = client::status(self.options.control.control.as_deref())?;
+                (nodes::of_daemon(&daemon), daemon.node.node, daemon.node.addr)
+            }
+        };
+        if known.is_empty() {
+            return Err(Failure::failed(format!("node {addr} knows no other node")));
+        }
+        let ips: Vec<IpAddr> = known.iter().map(|known| known.addr.ip()).collect();
+        let link = Link::towards(&ips, self.options.link.map(|rate| rate.0));
+        let bar = self.console.bars.add(count_bar("measuring", known.len() as u64));
+        let survey = Survey {
+            me: &me,
+            keys: keys.as_ref(),
+            time: self.options.seconds.map_or(NODE_SECONDS, |seconds| seconds.0),
+            bytes_max: self.options.size.map_or(u64::MAX, |size| size.0),
+            stop: &self.stop,
+        };
+        self.nodes = survey.of(&known, &|next| {
+            bar.set_message(format!("measuring {}", next.addr));
+            bar.inc(1);
+        });
+        bar.finish_and_clear();
+        let failed = outcome::fastest(&self.nodes).is_none() && !self.nodes.is_empty();
+        let result = if failed { Err(Failure::failed("no node could be measured")) } else { Ok(()) };
+        Ok((Target::Field { node, addr }, None, link, result))
     }
 
     /// What the guest's node says of the image that is wanted.

@@ -35,8 +35,12 @@ pub struct Outcome {
     pub image: Option<Image>,
     /// The link to the peers.
     pub link: Link,
-    /// One for each pattern and number of streams, in the order in which they were made.
+    /// One for each pattern and number of streams, in the order in which they were made; none of a
+    /// whole field.
     pub runs: Vec<Run>,
+    /// The nodes of a field, in the order in which they were measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRate>,
     /// True if somebody ended it before it was done; the last run is shorter then.
     pub interrupted: bool,
     /// What kept the fastest run from being faster.
@@ -71,6 +75,32 @@ pub enum Target {
         /// How many different chunks it was asked for.
         chunks: u64,
     },
+    /// The nodes of a field.
+    Field {
+        /// The node that knows them.
+        node: String,
+        /// That node's address.
+        addr: String,
+    },
+}
+
+/// What the link of a node carries between it and this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeRate {
+    /// The node's id.
+    pub node: String,
+    /// The node's address.
+    pub addr: String,
+    /// Bytes of chunks that came from it in a second; nothing if it holds none.
+    pub up_bytes_per_s: Option<u64>,
+    /// Bytes that it took in a second.
+    pub down_bytes_per_s: Option<u64>,
+    /// What the node says of its link itself, once it has measured it.
+    pub link_bytes_per_s: Option<u64>,
+    /// True if others have a link of twice the rate.
+    pub slow: bool,
+    /// Why something is missing.
+    pub failure: Option<String>,
 }
 
 /// The image that was read.
@@ -269,4 +299,19 @@ pub fn limit(runs: &[Run]) -> Limit {
     } else {
         Limit::Elsewhere
     }
+}
+
+/// What bounds the rates of a field's nodes: this machine's link, if the fastest of them fills it.
+pub fn limit_of_nodes(nodes: &[NodeRate], link: &Link) -> Limit {
+    let Some(fastest) = fastest(nodes) else { return Limit::Unknown };
+    match link.bits_per_second {
+        None => Limit::Unknown,
+        Some(bits) if fastest as f64 * 8.0 >= LINK_FULL * bits as f64 => Limit::Link,
+        Some(_) => Limit::Elsewhere,
+    }
+}
+
+/// The highest rate of all, in bytes a second.
+pub fn fastest(nodes: &[NodeRate]) -> Option<u64> {
+    nodes.iter().flat_map(|node| [node.up_bytes_per_s, node.down_bytes_per_s]).flatten().max()
 }

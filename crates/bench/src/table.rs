@@ -1,10 +1,12 @@
 //! `vfield bench` for people: aligned text on 80 columns. Turns an [`Outcome`] into lines; asks
 //! nobody.
 
-use super::outcome::{Limit, Outcome, Run, Target, best};
+use super::nodes::links;
+use super::outcome::{Limit, NodeRate, Outcome, Run, Target, best, fastest};
 use crate::values::rate;
-use vfield_console::text::{aligned, clean};
+use vfield_console::text::{aligned, clean, line};
 use vfield_console::values::size::human;
+use vfield_control::slow_links::slow_links;
 
 /// More peers than this are counted, not listed.
 const PEERS_SHOWN: usize = 10;
@@ -23,10 +25,13 @@ pub fn text(outcome: &Outcome) -> String {
             out.push_str(&peers(&outcome.runs));
         }
         Target::Peer { .. } => out.push_str(&sweep(&outcome.runs)),
+        Target::Field { .. } => out.push_str(&nodes(&outcome.nodes)),
     }
     out.push('\n');
-    if outcome.interrupted {
-        out.push_str("interrupted: the last row is of a shorter run\n");
+    match outcome.target {
+        Target::Field { .. } if outcome.interrupted => out.push_str("interrupted: the other nodes were not measured\n"),
+        _ if outcome.interrupted => out.push_str("interrupted: the last row is of a shorter run\n"),
+        _ => {}
     }
     let unanswered: u64 = outcome.runs.iter().map(|run| run.unanswered).sum();
     if unanswered > 0 && !outcome.interrupted {
@@ -60,6 +65,12 @@ fn head(outcome: &Outcome) -> String {
             let role = if *origin { ", an origin" } else { "" };
             out.push_str(&format!("  read from  node {} at {}{role}\n", short(node), clean(addr)));
             out.push_str(&format!("  asked for  {chunks} different chunks in its store, each verified\n"));
+        }
+        Target::Field { node, addr } => {
+            out.push_str(&format!("field of node {} at {}\n", short(node), clean(addr)));
+            let count = outcome.nodes.len();
+            let nodes = if count == 1 { "node" } else { "nodes" };
+            out.push_str(&format!("  measured   {count} {nodes} from here, one after the other, in Mbit/s\n"));
         }
     }
     let link = &outcome.link;
@@ -174,8 +185,61 @@ fn sweep(runs: &[Run]) -> String {
     rows(runs, names, row, 0)
 }
 
+/// A row for each node in Mbit/s, the slow ones, and the failures.
+fn nodes(rates: &[NodeRate]) -> String {
+    let names = ["NODE", "ADDRESS", "SENDS", "TAKES", "ANNOUNCES", "LINK"];
+    let mut table = vec![names.map(str::to_owned).to_vec()];
+    let mbit = |rate: Option<u64>| rate.map_or_else(unknown, |rate| number(mbit(rate)));
+    table.extend(rates.iter().map(|rate| {
+        let [up, down, link] = [rate.up_bytes_per_s, rate.down_bytes_per_s, rate.link_bytes_per_s].map(mbit);
+        let mark = if rate.slow { "slow" } else { "" };
+        vec![short(&rate.node), clean(&rate.addr), up, down, link, mark.to_owned()]
+    }));
+    let mut out = aligned(&table, &[2, 3, 4]);
+    let slow = slow_links(links(rates));
+    let failures = rates.iter().filter_map(|rate| rate.failure.as_deref());
+    let lines: Vec<String> = slow.iter().map(ToString::to_string).chain(failures.map(clean)).collect();
+    if !lines.is_empty() {
+        out.push('\n');
+    }
+    for text in lines {
+        line(&mut out, &text);
+    }
+    out
+}
+
+fn mbit(bytes_per_s: u64) -> f64 {
+    bytes_per_s as f64 * 8.0 / 1e6
+}
+
+/// What bounds the rates of a field's nodes.
+fn limit_of_nodes(outcome: &Outcome) -> String {
+    let Some(fastest) = fastest(&outcome.nodes) else { return "nothing was measured".to_owned() };
+    let mut said: Vec<u64> = outcome.nodes.iter().filter_map(|node| node.link_bytes_per_s).collect();
+    said.sort_unstable();
+    let rate = outcome.link.bits_per_second.map(rate::human).unwrap_or_default();
+    let most = number(mbit(fastest));
+    match said.get(said.len() / 2) {
+        // Nodes that measured among themselves know better.
+        Some(usual) if *usual >= fastest.saturating_mul(2) => format!(
+            "this machine: {most} Mbit/s at most, nodes say {} of their links:\n  measure on another machine",
+            number(mbit(*usual))
+        ),
+        _ if outcome.limit == Limit::Link => {
+            format!("the link of this machine, {rate}: nodes with a faster one look like it")
+        }
+        _ if outcome.limit == Limit::Unknown => {
+            "unknown; give the rate of this machine's link, such as --link 1G".to_owned()
+        }
+        _ => format!("the nodes, {most} Mbit/s at most"),
+    }
+}
+
 /// What the limit was, and what to try.
 fn limit(outcome: &Outcome) -> String {
+    if let Target::Field { .. } = outcome.target {
+        return limit_of_nodes(outcome);
+    }
     let Some(run) = best(&outcome.runs).filter(|run| run.bytes > 0) else { return "nothing was read".to_owned() };
     let of_link = run.network.as_ref().and_then(|network| network.of_link);
     let rate = outcome.link.bits_per_second.map(rate::human).unwrap_or_default();

@@ -2,7 +2,9 @@
 
 use super::super::cpu::Shares;
 use super::super::link::Link;
-use super::super::outcome::{Delays, FORMAT, FromPeer, Image, Limit, Network, Outcome, Run, Target, limit};
+use super::super::outcome::{
+    Delays, FORMAT, FromPeer, Image, Limit, Network, NodeRate, Outcome, Run, Target, limit, limit_of_nodes,
+};
 use super::*;
 use crate::args::Pattern;
 use hdrhistogram::Histogram;
@@ -53,6 +55,7 @@ fn outcome() -> Outcome {
         limit: limit(&runs),
         link,
         runs,
+        nodes: Vec::new(),
         interrupted: false,
     }
 }
@@ -69,6 +72,28 @@ fn sweep() -> Outcome {
     outcome
 }
 
+fn field() -> Outcome {
+    let mut outcome = outcome();
+    outcome.target = Target::Field { node: "2b".repeat(8), addr: "192.168.1.3:4440".to_owned() };
+    let rate = |host: u8, mbit: [Option<u64>; 3]| {
+        let [up_bytes_per_s, down_bytes_per_s, link_bytes_per_s] = mbit.map(|mbit| Some(mbit? * 125_000));
+        let (node, addr) = (format!("{host}a").repeat(8), format!("192.168.1.{host}:4440"));
+        NodeRate { node, addr, up_bytes_per_s, down_bytes_per_s, link_bytes_per_s, slow: host == 2, failure: None }
+    };
+    outcome.nodes = vec![
+        rate(1, [Some(941), Some(938), None]),
+        rate(2, [Some(94), Some(95), Some(90)]),
+        rate(4, [None, Some(937), Some(930)]),
+        NodeRate {
+            failure: Some("node 192.168.1.5:4440: connection refused".to_owned()),
+            ..rate(5, [None, None, Some(900)])
+        },
+    ];
+    (outcome.image, outcome.runs) = (None, Vec::new());
+    outcome.limit = limit_of_nodes(&outcome.nodes, &outcome.link);
+    outcome
+}
+
 #[test]
 fn an_image_read_here() {
     insta::assert_snapshot!(text(&outcome()));
@@ -77,6 +102,30 @@ fn an_image_read_here() {
 #[test]
 fn a_node_read_over_the_network() {
     insta::assert_snapshot!(text(&sweep()));
+}
+
+#[test]
+fn all_nodes_of_a_field() {
+    insta::assert_snapshot!(text(&field()));
+}
+
+#[test]
+fn a_slow_machine_does_not_call_all_others_slow() {
+    let limit_line = |outcome: &Outcome| text(outcome).split("\nlimit: ").nth(1).unwrap_or_default().to_owned();
+    let mut outcome = field();
+    assert!(limit_line(&outcome).starts_with("the link of this machine, 1 Gbit/s"));
+    outcome.link.bits_per_second = Some(10_000_000_000);
+    outcome.limit = limit_of_nodes(&outcome.nodes, &outcome.link);
+    assert_eq!(limit_line(&outcome), "the nodes, 941 Mbit/s at most\n");
+    outcome.link.bits_per_second = None;
+    outcome.limit = limit_of_nodes(&outcome.nodes, &outcome.link);
+    assert!(limit_line(&outcome).starts_with("unknown; give the rate"));
+    for node in &mut outcome.nodes {
+        (node.up_bytes_per_s, node.down_bytes_per_s) = (Some(1_000_000), None);
+    }
+    assert!(limit_line(&outcome).starts_with("this machine: 8.00 Mbit/s at most, nodes say 900"));
+    outcome.nodes.clear();
+    assert_eq!(limit_line(&outcome), "nothing was measured\n");
 }
 
 #[test]
@@ -95,7 +144,7 @@ fn what_is_not_known_is_not_guessed() {
 
 #[test]
 fn lines_fit_into_eighty_columns() {
-    for row in text(&outcome()).lines().chain(text(&sweep()).lines()) {
+    for row in text(&outcome()).lines().chain(text(&sweep()).lines()).chain(text(&field()).lines()) {
         assert!(row.chars().count() <= 80, "{row}");
     }
 }
@@ -181,7 +230,7 @@ fn the_json_has_the_promised_names() {
 fn each_field_of_the_object_is_documented_and_no_other() {
     const DOCUMENT: &str = include_str!("../../../docs/reference/bench-json.md");
     let of = |outcome: &Outcome| fields(&serde_json::to_value(outcome).expect("plain data becomes JSON"));
-    let all = &of(&outcome()) | &of(&sweep());
+    let all = &(&of(&outcome()) | &of(&sweep())) | &of(&field());
     assert_eq!(documented(DOCUMENT), all);
     assert_eq!(format_of(DOCUMENT), Some(FORMAT));
     assert_eq!(fields(&example(DOCUMENT)), of(&outcome()));

@@ -11,6 +11,7 @@ use vfield_console::values::size::human;
 use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus};
 use vfield_control::offer::MemoryStatus;
 use vfield_control::shares::some_percent;
+use vfield_control::slow_links::slow_links;
 use vfield_core::misdeed::Tally;
 use vfield_node::status::{
     AdmissionStatus, FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status,
@@ -328,25 +329,11 @@ fn nodes_text(nodes: &[NodeStatus], here: &str) -> String {
     if nodes.len() > NODES_SHOWN {
         line(&mut out, &format!("and {} more nodes", nodes.len() - NODES_SHOWN));
     }
-    for text in slow_links(nodes) {
-        line(&mut out, &text);
+    let links = nodes.iter().filter_map(|node| Some((&*node.addr, node.link_bytes_per_s?)));
+    for slow in slow_links(links).iter().take(GONE_SHOWN) {
+        line(&mut out, &slow.to_string());
     }
     out
-}
-
-/// Nodes whose link is at most half as fast as that of the node in the middle, the slowest first.
-fn slow_links(nodes: &[NodeStatus]) -> Vec<String> {
-    let mut known: Vec<(u64, &NodeStatus)> =
-        nodes.iter().filter_map(|node| Some((node.link_bytes_per_s?, node))).collect();
-    known.sort_by_key(|(rate, _)| *rate);
-    let Some(&(usual, _)) = known.get(known.len() / 2) else { return Vec::new() };
-    let mbit = |rate: u64| rate as f64 * 8.0 / 1e6;
-    let slow = known.iter().take_while(|(rate, _)| rate.saturating_mul(2) <= usual).take(GONE_SHOWN);
-    let text = |(rate, node): &(u64, &NodeStatus)| {
-        let (addr, own, others) = (clean(&node.addr), mbit(*rate), mbit(usual));
-        format!("{addr} has a link of {own:.0} Mbit/s, others {others:.0}: cable, port or a busy machine?")
-    };
-    slow.map(text).collect()
 }
 
 /// Who went lately.

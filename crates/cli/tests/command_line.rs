@@ -115,6 +115,11 @@ fn benchmarks_that_cannot_be() {
         "vfield bench --size -1",
         "vfield bench --peer 127.0.0.1:99999",
         "vfield bench --peer 127.0.0.1:1",
+        "vfield bench viver --peers",
+        "vfield bench --peers --streams 2",
+        "vfield bench --peers --peer 127.0.0.1 --image viver",
+        "vfield bench --peers --peer 127.0.0.1:1",
+        "vfield bench --peers --control none.control",
     ]));
 }
 

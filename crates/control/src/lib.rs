@@ -20,4 +20,5 @@ pub mod reference;
 pub mod selection;
 pub mod server;
 pub mod shares;
+pub mod slow_links;
 pub mod values;

@@ -57,6 +57,9 @@ const PROVE_PAYLOAD: u32 = 32;
 const DIAL_BACK_PAYLOAD: u32 = 1;
 const SPEED_PAYLOAD: u32 = 1;
 const HEADER_PAYLOAD: u32 = 32;
+/// A kind that no version gives a meaning, so every node skips its frames. Whoever measures the way
+/// to a node fills it with them.
+pub const FILLER: Kind = Kind::Unknown(u8::MAX);
 /// Set in the byte of the priority by an asker that insists.
 const INSISTS: u8 = 0x80;
 

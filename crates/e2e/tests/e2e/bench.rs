@@ -162,6 +162,58 @@ fn a_node_is_asked_by_more_and_more_streams_and_has_no_new_member() -> Outcome {
 }
 
 #[test]
+fn all_nodes_are_measured_and_the_slow_one_is_named() -> Outcome {
+    if !have(&[Need::Root]) {
+        return Ok(());
+    }
+    // Host 0 has the origin, and host 2 the second node.
+    let lab = Lab::namespaces_with(5, |host| Link::mbit(if host == 2 { 10 } else { 100 }))?;
+    let plan = Plan { image_bytes: 4 * MIB + 777, stores: &["60%", "60%", "0"], spare_hosts: 1, ..Plan::default() };
+    let field = Field::on(lab, plan)?;
+    field.filled()?;
+    field.members(4, &[])?;
+    let addr = |node: usize| field.nodes[node].addr().to_string();
+    let before = live(&field.origin.status()?);
+
+    // On the machine of a member, and on another one.
+    let program = field.vfield.path().to_str().expect("a plain path").to_owned();
+    let control = field.origin.control().to_str().expect("a plain path").to_owned();
+    let on = |host: usize, words: &[&str]| {
+        let mut command = field.lab.host(host).client(LIMIT, &program);
+        command.args(["bench", "--peers"]).args(words);
+        command
+    };
+    let from_member = outcome(&mut on(0, &["--control", &control, "--link", "100M"]))?;
+    let from_outside = outcome(&mut on(4, &["--peer", &addr(0), "--link", "100M"]))?;
+    for (found, count) in [(&from_member, 3), (&from_outside, 4)] {
+        assert_eq!(found["target"]["kind"], "field");
+        let nodes = found["nodes"].as_array().cloned().unwrap_or_default();
+        assert_eq!(nodes.len(), count, "{found:#}");
+        for node in &nodes {
+            let is_slow = node["addr"] == addr(1);
+            let link = if is_slow { 1.25e6 } else { 12.5e6 };
+            let way = |name: &str| node[name].as_u64().map(|rate| rate as f64 / link);
+            let (up, down) = (way("up_bytes_per_s"), way("down_bytes_per_s"));
+            // A link has a bucket of tokens, and a machine that is busy is late.
+            let holds = node["addr"] != addr(2);
+            assert_eq!(up.is_some(), holds, "{node:#}");
+            for rate in [up, down].into_iter().flatten() {
+                assert!((1.0 / 3.0..=1.5).contains(&rate), "{rate} of its link: {node:#}");
+            }
+            assert!(down.is_some() && node["failure"].is_null(), "{node:#}");
+            assert_eq!(node["slow"], is_slow, "{found:#}");
+        }
+    }
+    assert_eq!(live(&field.origin.status()?), before, "nobody is new");
+    let status = field.origin.status()?;
+    assert_eq!(status["warnings"], Value::Array(vec![]), "{status:#}");
+
+    let text = run(&mut on(0, &["--control", &control, "--seconds", "0.5"]))?;
+    assert!(text.contains(&format!("\n{} has a link of ", addr(1))), "{text}");
+    Ok(())
+}
+
+#[test]
 fn ending_it_early_prints_what_was_measured() -> Outcome {
     let field = Field::start(Plan { stores: &["all"], ..Plan::default() })?;
     field.filled()?;
