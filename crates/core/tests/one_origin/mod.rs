@@ -24,11 +24,15 @@ pub fn identity(node: NodeId) -> Identity {
     Identity { addr, node, generation: 1, zone: Zone::default() }
 }
 
-/// What the member says of itself in this version: that it is an origin of an image with this
-/// header.
+/// What the origin says of itself in this version.
 pub fn origin_says(header: Header, version: u64) -> Input {
+    says(ORIGIN, header, version)
+}
+
+/// What a member says of itself in this version: that it is an origin of an image with this header.
+pub fn says(node: NodeId, header: Header, version: u64) -> Input {
     let record = signed(Record {
-        node: ORIGIN,
+        node,
         version,
         progress: 0,
         subject: Subject { image: IMAGE, names: "image".into(), header: header.encode() }.into(),
@@ -38,8 +42,8 @@ pub fn origin_says(header: Header, version: u64) -> Input {
         leaving: false,
         signature: Signature::default(),
     });
-    let members = vec![alive(identity(ORIGIN))];
-    Input::Learned { from: ORIGIN, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
+    let members = vec![alive(identity(node))];
+    Input::Learned { from: node, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
 }
 
 /// The node, and the time at which it has joined.

@@ -6,6 +6,7 @@ mod fill;
 mod inventory;
 mod pacing;
 mod peers;
+mod reach;
 mod read_ahead;
 mod standing;
 

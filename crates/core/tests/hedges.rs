@@ -1,0 +1,119 @@
+//! Hedges: a demand that is late goes to another node too, within bounds.
+
+mod one_origin;
+mod signed;
+
+use one_origin::{IMAGE, says};
+use std::time::Duration;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::fetch::Token;
+use vfield_core::identity::NodeId;
+use vfield_core::image::{Geometry, Header};
+use vfield_core::node::{Input, Node, Output};
+use vfield_core::time::Time;
+use vfield_core::tuning::{CHECK_EVERY, HEDGE_AFTER, HEDGES_MAX, LATE};
+
+const DATA: u64 = 100;
+const OTHER: NodeId = NodeId(3);
+const STEP: Duration = Duration::from_millis(10);
+
+fn header() -> Header {
+    Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header")
+}
+
+/// A node that knows two origins and has the top page.
+struct Reader {
+    node: Node,
+    now: Time,
+    /// The origins that give signs of life.
+    lively: bool,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let (mut node, now) = one_origin::joined(header());
+        node.handle(now, says(OTHER, header(), 1));
+        let top = Geometry::new(header()).top();
+        node.handle(now, Input::Found { image: IMAGE, chunks: vec![top], zeros: Vec::new() });
+        let mut reader = Self { node, now, lively: false };
+        reader.requests();
+        reader
+    }
+
+    /// The requests that it makes now: of whom, for which chunk.
+    fn requests(&mut self) -> Vec<(NodeId, Chunk)> {
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.node.poll()).collect();
+        let request = |output: &Output| match output {
+            Output::Request { peer, chunk, .. } => Some((peer.node, *chunk)),
+            _ => None,
+        };
+        outputs.iter().filter_map(request).collect()
+    }
+
+    fn read(&mut self, chunk: u64) -> Vec<(NodeId, Chunk)> {
+        self.node.handle(self.now, Input::Read { token: Token(chunk), image: IMAGE, chunks: chunk..chunk + 1 });
+        self.requests()
+    }
+
+    fn after(&mut self, wait: Duration) -> Vec<(NodeId, Chunk)> {
+        let (end, mut all) = (self.now + wait, Vec::new());
+        while self.now < end {
+            self.now = self.now + STEP;
+            if self.lively {
+                for origin in [one_origin::ORIGIN, OTHER] {
+                    self.node.handle(self.now, Input::Progress(origin));
+                }
+            }
+            self.node.handle(self.now, Input::Wake);
+            all.extend(self.requests());
+        }
+        all
+    }
+}
+
+/// The only request, for this chunk.
+fn only(requests: &[(NodeId, Chunk)], chunk: u64) -> NodeId {
+    let [(peer, asked)] = requests else { panic!("{requests:?}") };
+    assert_eq!(*asked, Chunk(chunk));
+    *peer
+}
+
+#[test]
+fn a_demand_of_a_silent_peer_goes_to_another_once() {
+    let mut reader = Reader::new();
+    let first = only(&reader.read(5), 5);
+    assert_eq!(reader.after(HEDGE_AFTER - STEP), []);
+    let second = only(&reader.after(CHECK_EVERY + STEP), 5);
+    assert_ne!(first, second);
+    assert_eq!(reader.after(HEDGE_AFTER - 2 * CHECK_EVERY), [], "both are asked");
+}
+
+#[test]
+fn a_peer_that_shows_signs_of_life_has_more_time() {
+    let mut reader = Reader::new();
+    reader.lively = true;
+    let first = only(&reader.read(5), 5);
+    assert_eq!(reader.after(LATE - STEP), []);
+    assert_ne!(only(&reader.after(CHECK_EVERY + STEP), 5), first);
+}
+
+#[test]
+fn what_is_merely_late_is_hedged_once_in_a_hundred() {
+    let mut reader = Reader::new();
+    reader.read(5);
+    assert_eq!(reader.after(HEDGE_AFTER + CHECK_EVERY).len(), 1);
+    reader.lively = true;
+    only(&reader.read(6), 6);
+    let requests = reader.after(LATE + CHECK_EVERY);
+    assert!(requests.iter().all(|(_, chunk)| *chunk == Chunk(5)), "{requests:?}");
+}
+
+#[test]
+fn few_hedges_are_under_way_at_once() {
+    let mut reader = Reader::new();
+    // With a third origin there is room for two requests of each chunk.
+    reader.node.handle(reader.now, says(NodeId(4), header(), 1));
+    let asked: usize = (0..6).map(|chunk| reader.read(chunk).len()).sum();
+    assert_eq!(asked, 6);
+    assert_eq!(reader.after(HEDGE_AFTER + 2 * CHECK_EVERY).len() as u64, HEDGES_MAX);
+}
