@@ -25,7 +25,7 @@ fn header() -> Header {
 struct Reader {
     node: Node,
     now: Time,
-    /// The origins that give signs of life.
+    /// True if all origins give signs of life.
     lively: bool,
 }
 
