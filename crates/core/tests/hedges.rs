@@ -12,6 +12,7 @@ use vfield_core::image::{Geometry, Header};
 use vfield_core::node::{Input, Node, Output};
 use vfield_core::time::Time;
 use vfield_core::tuning::{CHECK_EVERY, HEDGE_AFTER, HEDGES_MAX, LATE};
+use vfield_core::wire::Priority;
 
 const DATA: u64 = 100;
 const OTHER: NodeId = NodeId(3);
@@ -98,17 +99,6 @@ fn a_peer_that_shows_signs_of_life_has_more_time() {
 }
 
 #[test]
-fn what_is_merely_late_is_hedged_once_in_a_hundred() {
-    let mut reader = Reader::new();
-    reader.read(5);
-    assert_eq!(reader.after(HEDGE_AFTER + CHECK_EVERY).len(), 1);
-    reader.lively = true;
-    only(&reader.read(6), 6);
-    let requests = reader.after(LATE + CHECK_EVERY);
-    assert!(requests.iter().all(|(_, chunk)| *chunk == Chunk(5)), "{requests:?}");
-}
-
-#[test]
 fn few_hedges_are_under_way_at_once() {
     let mut reader = Reader::new();
     // With a third origin there is room for two requests of each chunk.
@@ -116,4 +106,13 @@ fn few_hedges_are_under_way_at_once() {
     let asked: usize = (0..6).map(|chunk| reader.read(chunk).len()).sum();
     assert_eq!(asked, 6);
     assert_eq!(reader.after(HEDGE_AFTER + 2 * CHECK_EVERY).len() as u64, HEDGES_MAX);
+}
+
+#[test]
+fn a_prefetch_is_not_hedged() {
+    let mut reader = Reader::new();
+    let (chunks, priority) = (5..6, Priority::ReadAhead);
+    reader.node.handle(reader.now, Input::Prefetch { image: IMAGE, chunks, priority });
+    only(&reader.requests(), 5);
+    assert_eq!(reader.after(HEDGE_AFTER + 2 * CHECK_EVERY), [], "no reader waits");
 }
