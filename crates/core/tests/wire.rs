@@ -320,6 +320,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::Refuse => FrameHeader::refuse(1, Refusal::Busy),
         Kind::Get => FrameHeader::new(kind, 1, 48),
         Kind::GetSlice => FrameHeader::new(kind, 1, 45),
+        Kind::AccountQuestion => FrameHeader::new(kind, 1, 40),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
         Kind::Prove | Kind::Header => FrameHeader::new(kind, 1, 32),
         Kind::DialBack | Kind::DialledBack | Kind::Speed => FrameHeader::new(kind, 1, 1),
