@@ -2,7 +2,8 @@
 //!
 //! The kernel gives the pages of a part in one call: seventeen page faults for each new buffer took
 //! more time than receiving and hashing its chunk. A room of ten took a tenth more processor time
-//! with huge pages. A mapping goes back to the kernel with its last part.
+//! with huge pages. The pages of a part go back to the kernel with it, the mapping with its last
+//! part.
 //!
 //! Invariant: a part of a mapping belongs to one [`Memory`], since [`Slab::cut`] never cuts the
 //! same bytes twice. This is the only file that handles the addresses.
@@ -49,6 +50,23 @@ impl Mapping {
     }
 }
 
+/// A part of a mapping.
+#[derive(Debug)]
+struct Part {
+    mapping: Arc<Mapping>,
+    offset: usize,
+    length: usize,
+}
+
+impl Drop for Part {
+    /// Gives the pages back. Else one part that is in use would keep those of all others.
+    fn drop(&mut self) {
+        // SAFETY: the range lies in the mapping. Nobody else has it, and it is not cut again.
+        let _ =
+            unsafe { madvise(self.mapping.start.as_ptr().add(self.offset).cast(), self.length, Advice::LinuxDontNeed) };
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `new`, and all its parts are gone: each owns a share.
@@ -78,7 +96,7 @@ impl Slab {
         let offset = self.used;
         self.used += length;
         mapping.populate(offset, length);
-        Memory(Kind::Part { mapping: Arc::clone(mapping), offset, length })
+        Memory(Kind::Part(Part { mapping: Arc::clone(mapping), offset, length }))
     }
 }
 
@@ -89,7 +107,7 @@ pub struct Memory(Kind);
 #[derive(Debug)]
 enum Kind {
     Heap(Vec<u8>),
-    Part { mapping: Arc<Mapping>, offset: usize, length: usize },
+    Part(Part),
 }
 
 impl Memory {
@@ -119,7 +137,7 @@ impl Deref for Memory {
             Kind::Heap(bytes) => bytes,
             // SAFETY: the part lies within the mapping, which lives as long as this value's share,
             // and is initialised. Nobody else has it, so it is written through this value only.
-            Kind::Part { mapping, offset, length } => unsafe {
+            Kind::Part(Part { mapping, offset, length }) => unsafe {
                 std::slice::from_raw_parts(mapping.start.as_ptr().add(*offset), *length)
             },
         }
@@ -131,7 +149,7 @@ impl DerefMut for Memory {
         match &mut self.0 {
             Kind::Heap(bytes) => bytes,
             // SAFETY: as above, and this value is borrowed alone.
-            Kind::Part { mapping, offset, length } => unsafe {
+            Kind::Part(Part { mapping, offset, length }) => unsafe {
                 std::slice::from_raw_parts_mut(mapping.start.as_ptr().add(*offset), *length)
             },
         }
@@ -155,6 +173,20 @@ mod tests {
             assert!(part.iter().all(|byte| *byte == at as u8 | 1));
             assert_eq!((part.len(), part.as_ptr() as usize % ALIGNED), (68 << 10, 0));
         }
+    }
+
+    #[test]
+    fn a_part_gives_its_pages_back_alone() {
+        let mut slab = Slab::default();
+        let [mut first, mut second] = [slab.cut(ALIGNED), slab.cut(ALIGNED)];
+        first.fill(1);
+        second.fill(2);
+        let mapping = Arc::clone(slab.mapping.as_ref().unwrap());
+        drop(first);
+        // SAFETY: a byte of the mapping, which is still there; nobody writes it.
+        let byte = unsafe { mapping.start.as_ptr().read() };
+        assert_eq!(byte, 0, "a new page, since the old one is gone");
+        assert!(second.iter().all(|byte| *byte == 2));
     }
 
     #[test]
