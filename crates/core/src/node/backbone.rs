@@ -52,14 +52,20 @@ impl Node {
         if !self.is_zoned() {
             return Gateways::default();
         }
-        let records = || self.membership.records().iter().filter(|record| record.image() == id && !record.leaving);
+        let records =
+            || self.membership.records().iter().filter(|record| record.image() == id && !record.offers_nothing());
         let member = |record: &Record| {
             let me = self.me();
             let known = if record.node == me.node { me } else { self.membership.live().get(&record.node)? };
             Some((classes.class(record.speed()), known))
         };
-        let readers = Gateways::eldest(records().filter(|record| !record.origin).filter_map(member));
-        let eldest = if readers.nodes().is_empty() { Gateways::eldest(records().filter_map(member)) } else { readers };
+        let eldest_of = |(leaving, origin): (bool, bool)| {
+            let are_so = records().filter(|record| (record.leaving, record.origin) == (leaving, origin));
+            Gateways::eldest(are_so.filter_map(member))
+        };
+        // Nodes that leave, or give the image up, come last: nobody else has what they hold.
+        let mut kinds = [(false, false), (false, true), (true, false), (true, true)].into_iter().map(eldest_of);
+        let eldest = kinds.find(|gateways| !gateways.nodes().is_empty()).unwrap_or_default();
         let me = self.me().node;
         let mute = |node: &NodeId| *node != me && self.peers.is_given_up(*node, self.now);
         let are_mute = !eldest.nodes().is_empty() && eldest.nodes().iter().all(mute);
@@ -86,7 +92,7 @@ impl Node {
             !self.outside.has_fellows || (self.now >= image.gateway_from && settled)
         };
         let is_gateway = |image: &Image| image.gateways.contains(me.node) && knows(image);
-        let called = self.images.values().any(|image| is_gateway(image)) && !self.goes();
+        let called = self.images.values().any(|image| is_gateway(image)) && !self.leaving;
         match (&self.outside.backbone, called) {
             (None, true) => {
                 let mut backbone = Membership::new(Level::Backbone, me, Shared::clone(&self.keys), self.now);
@@ -102,7 +108,7 @@ impl Node {
             (Some(_), true) => self.outside.idle_since = None,
             (Some(_), false) => {
                 let since = self.outside.idle_since;
-                if since.is_some_and(|since| self.now - since >= RETIRE_AFTER) || self.goes() {
+                if since.is_some_and(|since| self.now - since >= RETIRE_AFTER) || self.leaving {
                     self.retire();
                 } else if since.is_none() {
                     self.outside.idle_since = Some(self.now);
