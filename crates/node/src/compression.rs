@@ -5,9 +5,9 @@
 //! the plain bytes, so stores and image ids know nothing of it. Memory is bounded by
 //! [`KEPT_BYTES_MAX`].
 
+use crate::pieces::bytes_of;
 use bytes::Bytes;
 use lz4_flex::block::{compress, decompress_into};
-use rustix::io::{pread, retry_on_intr};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -95,23 +95,9 @@ impl Compression {
 
 /// The compressed bytes of a piece, if they are few enough.
 fn compressed(piece: &Piece) -> io::Result<Option<Bytes>> {
-    let made = match piece {
-        Piece::Bytes(bytes) => compress(bytes),
-        Piece::Zero(length_bytes) => compress(&vec![0; *length_bytes as usize]),
-        Piece::File(file) => {
-            let mut bytes = vec![0; file.len() as usize];
-            let mut read = 0;
-            while read < bytes.len() {
-                match retry_on_intr(|| pread(file.fd(), &mut bytes[read..], file.offset() + read as u64))? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    some => read += some,
-                }
-            }
-            compress(&bytes)
-        }
-    };
-    let length_bytes = piece.len() as usize;
-    Ok((made.len() <= length_bytes - length_bytes / GAIN_MIN).then(|| made.into()))
+    let plain = bytes_of(piece)?;
+    let made = compress(&plain);
+    Ok((made.len() <= plain.len() - plain.len() / GAIN_MIN).then(|| made.into()))
 }
 
 /// Unpacks a compressed chunk into `plain`, which has its length; false if it is another, or if

@@ -35,6 +35,7 @@ pub mod naming;
 pub mod node;
 pub mod object_origin;
 pub mod origin;
+mod pieces;
 pub mod proofs;
 mod pursued;
 pub mod reader;

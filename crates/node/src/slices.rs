@@ -5,10 +5,9 @@
 //! turn comes. Memory is bounded by [`CAME_BYTES_MAX`] and by the table of [`Sliced`].
 
 use crate::image::{Local, LocalImage};
+use crate::pieces::bytes_of;
 use bytes::Bytes;
-use rustix::io::{pread, retry_on_intr};
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Mutex, PoisonError};
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
@@ -76,31 +75,13 @@ pub fn answer(image: &LocalImage, chunk: Chunk, slice: Slice) -> Local {
             Local::Here(piece) => piece,
             other => return other,
         };
-        let Ok(whole) = bytes_of(piece) else { return Local::Missing };
+        let Ok(whole) = bytes_of(&piece) else { return Local::Missing };
         let Some(siblings) = SliceTree::new(&whole).siblings(part.groups) else { return Local::Missing };
         let wanted = part.groups.bytes(whole.len() as u64);
         payload.extend_from_slice(&siblings);
         payload.extend_from_slice(&whole[wanted.start as usize..wanted.end as usize]);
     }
     Local::Here(Piece::Bytes(payload.into()))
-}
-
-/// All bytes of a piece.
-fn bytes_of(piece: Piece) -> io::Result<Bytes> {
-    let file = match piece {
-        Piece::Zero(length) => return Ok(vec![0; length as usize].into()),
-        Piece::Bytes(bytes) => return Ok(bytes),
-        Piece::File(file) => file,
-    };
-    let (mut bytes, mut done) = (vec![0; file.len() as usize], 0);
-    while done < bytes.len() {
-        match retry_on_intr(|| pread(file.fd(), &mut bytes[done..], file.offset() + done as u64))? {
-            // Only a source file that was cut short can end before its length.
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => done += count,
-        }
-    }
-    Ok(bytes.into())
 }
 
 #[cfg(test)]

@@ -283,7 +283,7 @@ impl Node {
     /// Walks the fill on.
     pub(super) fn fill(&mut self, id: ImageId) {
         let Some(image) = self.images.get(&id) else { return };
-        let chunks = self.fill_chunks(image);
+        let (chunks, goes) = (self.fill_chunks(image), self.goes());
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill_set = false;
         // Chunks without a holder do not hold up the others, within a bound.
@@ -299,7 +299,7 @@ impl Node {
             }
             // A chunk that need not be fetched does not wait: others may have filled the store
             // meanwhile.
-            let (paused, goes) = (image.fill.not_before() > now, self.leaving || self.draining);
+            let paused = image.fill.not_before() > now;
             let (arc, ring) = (image.fill.arc(), *image.map.ring());
             let (inventory, surveying) = (&mut image.inventory, image.surveying);
             let (chunk, more) = image.fill.walk(|chunk| {

@@ -22,8 +22,7 @@ pub struct Holding {
     pub arc: Arc,
     /// The filled part of the arc.
     pub filled: Filled,
-    /// True while it is about to leave, or suspected: it still serves, but does not count as a
-    /// holder.
+    /// True while it is about to leave: it still serves, but does not count as a holder.
     pub leaving: bool,
     /// True while it may be dead: it may be asked, but does not count as a holder.
     pub suspect: bool,

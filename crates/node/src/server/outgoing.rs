@@ -54,19 +54,20 @@ impl Outgoing {
 
     /// A chunk that became available after `waited`.
     pub fn chunk(request: u64, piece: Piece, waited: Duration) -> Self {
-        let header = FrameHeader::data(request, piece.len() as u32, waited);
-        Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
+        Self::with(FrameHeader::data(request, piece.len() as u32, waited), piece)
     }
 
     /// A compressed chunk that became available after `waited`.
     pub fn compressed(request: u64, compressed: Bytes, waited: Duration) -> Self {
-        let header = FrameHeader::compressed(request, compressed.len() as u32, waited);
-        Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(Piece::Bytes(compressed)), piece_sent: 0 }
+        Self::with(FrameHeader::compressed(request, compressed.len() as u32, waited), Piece::Bytes(compressed))
     }
 
     /// A slice; see [`vfield_core::slice::Slice`] for the content of its piece.
     pub fn slice(request: u64, piece: Piece) -> Self {
-        let header = FrameHeader::new(Kind::Slice, request, piece.len() as u32);
+        Self::with(FrameHeader::new(Kind::Slice, request, piece.len() as u32), piece)
+    }
+
+    fn with(header: FrameHeader, piece: Piece) -> Self {
         Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
     }
 
