@@ -5,6 +5,7 @@ mod signed;
 
 use one_origin::{IMAGE, ME, ORIGIN, identity, origin_says};
 use signed::{alive, keys, signed};
+use std::ops::Range;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
@@ -48,8 +49,13 @@ struct Bench {
     node: Node,
     others: [Node; 3],
     now: Time,
+    /// True while no datagram arrives.
+    silent: bool,
 }
 
+/// The news with which all others are suspects: the turn of this node comes, and they are not
+/// buried yet.
+const SUSPECTED: Range<u64> = 3..8;
 const MINE: Arc = Arc { start: 0, length: 40 };
 
 impl Bench {
@@ -63,7 +69,7 @@ impl Bench {
         let (id, names) = (IMAGE, "image".into());
         node.add_image(now, ImageConfig { id, names, header: header(), origin: false, capacity_bytes, kept });
         node.handle(now, Input::Surveyed(IMAGE));
-        let mut bench = Self { node, others, now };
+        let mut bench = Self { node, others, now, silent: false };
         let stores = vec![store(TWIN, 1, MINE), store(RESTLESS, 1, Arc { length: 10, ..MINE })];
         bench.hear(vec![alive(identity(TWIN)), alive(identity(RESTLESS))], stores);
         bench
@@ -92,7 +98,7 @@ impl Bench {
                 }));
             }
             for (from, to, bytes) in datagrams {
-                if let Some(node) = nodes.iter_mut().find(|node| node.me().addr == to) {
+                if let Some(node) = nodes.iter_mut().find(|node| !self.silent && node.me().addr == to) {
                     node.handle(self.now, Input::Datagram(from, bytes));
                 }
             }
@@ -130,4 +136,21 @@ fn a_member_that_moves_all_the_time_keeps_no_other_store_from_moving() {
         bench.hear(Vec::new(), vec![store(RESTLESS, 1 + number, arc)]);
     };
     assert!(Bench::new().until_it_moves(wander).is_some());
+}
+
+#[test]
+fn a_suspicion_in_its_turn_keeps_a_store_from_moving_only_for_its_time() {
+    let mut bench = Bench::new();
+    let moved = bench.until_it_moves(|bench, number| {
+        if number == SUSPECTED.start {
+            // Without a sure origin and other sure stores, a move would lose what is here.
+            let accused = bench.others.iter().map(|other| Member { state: State::Suspect, ..*other.myself() });
+            bench.hear(accused.collect(), Vec::new());
+        }
+        let sure = bench.node.members().iter().filter(|member| member.state == "alive").count();
+        assert!(!bench.silent || sure == 0, "{sure} are sure after {number}");
+        assert_eq!(bench.node.members().len(), 1 + OTHERS.len(), "after {number}");
+        bench.silent = SUSPECTED.contains(&number);
+    });
+    assert!(moved.is_some_and(|moved| moved >= SUSPECTED.end), "moved after {moved:?}");
 }

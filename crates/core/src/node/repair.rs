@@ -21,8 +21,10 @@ const PLENTY: u64 = 6;
 
 /// A considered move.
 pub(super) struct Repair {
-    /// The arcs it is based on, and whether they are full, if that matters.
+    /// The arcs it is based on, and whether others may count on all of them, if that matters.
     line: Vec<(NodeId, Arc, bool)>,
+    /// True if a move must lose nothing, since no origin is sure.
+    last: bool,
     /// When it is this node's turn.
     turn: TimerKey,
     /// When it is at the latest, however often the order changes meanwhile.
@@ -36,6 +38,7 @@ impl Node {
     /// rounds. Suspects have a place in the order: any member may call others suspect.
     pub(super) fn repair_soon(&mut self, id: ImageId) {
         let (me, leaving) = (self.me().node, !self.stays());
+        let Some(last) = self.images.get(&id).map(|image| self.lacks_origins(image)) else { return };
         let Some(image) = self.images.get_mut(&id) else { return };
         let size = image.map.ring().size();
         let arc = image.fill.arc();
@@ -45,10 +48,10 @@ impl Node {
         let staying: Vec<&Holding> = image.map.holdings().iter().filter(|h| !h.leaving).collect();
         let round = REPAIR_STEP * staying.len() as u32;
         // Without an origin a move must lose nothing. Which nodes may move changes with each full
-        // store.
-        let matters = image.map.origins().is_empty() && !image.claimed_whole;
-        let line = staying.iter().map(|h| (h.node, h.arc, matters && h.filled.count == size)).collect();
-        if image.repair.as_ref().is_some_and(|repair| repair.line == line) {
+        // store, and with each suspicion.
+        let matters = last && !image.claimed_whole;
+        let line = staying.iter().map(|h| (h.node, h.arc, matters && h.is_sure() && h.filled.count == size)).collect();
+        if image.repair.as_ref().is_some_and(|repair| repair.line == line && repair.last == last) {
             return;
         }
         let arcs: Vec<Arc> = staying.iter().map(|h| h.arc).collect();
@@ -63,13 +66,13 @@ impl Node {
         self.cancel(before.map(|repair| repair.turn));
         let turn = self.set(after.min(latest - self.now), timer);
         let Some(image) = self.images.get_mut(&id) else { return };
-        image.repair = Some(Repair { line, turn, latest });
+        image.repair = Some(Repair { line, last, turn, latest });
     }
 
     /// Moves this node's arc if that does the field enough good.
     pub(super) fn repair(&mut self, id: ImageId) {
         let (me, dice) = (self.me().node, self.dice());
-        let suspects = self.membership.suspects();
+        let Some(last) = self.images.get(&id).map(|image| self.lacks_origins(image)) else { return };
         let Some(image) = self.images.get_mut(&id) else { return };
         if image.repair.as_ref().is_none_or(|repair| repair.turn.0 > self.now) {
             return;
@@ -83,7 +86,6 @@ impl Node {
         // A suspicion moves no store, since the arcs of suspects count. Nor does it keep stores
         // from moving, since any member may raise one at any time. But suspects are no holders of
         // what this node gives up.
-        let last = image.map.origins().iter().all(|origin| suspects.contains_key(origin));
         let better = if last {
             image.map.least_covered_keeping(arc, me, dice)
         } else {
@@ -110,6 +112,11 @@ impl Node {
         if let Some(to) = to.filter(|_| self.stays()) {
             self.take_arc(id, to);
         }
+    }
+
+    /// True if no origin of the image is sure: it lives, and nobody suspects it.
+    fn lacks_origins(&self, image: &Image) -> bool {
+        image.map.origins().iter().all(|origin| self.membership.suspects().contains_key(origin))
     }
 
     /// The number of chunks that would be lost with this node: the sum of [`Node::sole`].
@@ -146,9 +153,8 @@ impl Node {
 
     fn sole_in(&self, image: &Image, verify: impl Fn(&Image, &Holding) -> Filled + Copy) -> Option<u64> {
         let me = self.me().node;
-        let suspects = self.membership.suspects();
         let elsewhere = image.outside.hold_all(self.me().zone);
-        if elsewhere || image.map.origins().iter().any(|origin| !suspects.contains_key(origin)) {
+        if elsewhere || !self.lacks_origins(image) {
             return None;
         }
         let kept = |chunk| {
