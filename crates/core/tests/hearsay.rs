@@ -141,6 +141,43 @@ fn a_node_that_denies_its_death_says_so_before() {
     assert!(denied.is_some() && datagram.is_some_and(|datagram| denied < Some(datagram)), "{outputs:?}");
 }
 
+/// Where members live that are held for dead, only their tellers know: whoever says that they live
+/// makes a node send there, so it sends little.
+#[test]
+fn members_that_are_said_to_live_and_to_be_dead_are_greeted_slowly() {
+    let mut node = node();
+    let here = zone("here");
+    let dead = 10..310;
+    let foreign: BTreeSet<SocketAddr> = dead.clone().map(|number| identity(number, here).addr).collect();
+    let said = |state: State| {
+        let others = dead.clone().map(|number| Member { state, ..member(number, here) });
+        let members = std::iter::once(member(1, here)).chain(others).collect();
+        learned(Snapshot { members, ..Snapshot::default() })
+    };
+    let mut greeted = BTreeSet::new();
+    let mut sent = 0;
+    for ms in 1..=1000 {
+        let now = at(ms);
+        if ms % 50 == 1 {
+            node.handle(now, said(State::Down));
+            node.handle(now, said(State::Alive));
+        }
+        if node.next_wake().is_some_and(|wake| wake <= now) {
+            node.handle(now, Input::Wake);
+        }
+        for output in std::iter::from_fn(|| node.poll()) {
+            if let Output::Datagram(to, _) = output
+                && foreign.contains(&to)
+            {
+                sent += 1;
+                greeted.insert(to);
+            }
+        }
+    }
+    assert!((20..=8 * 21).contains(&sent), "{sent} datagrams in a second");
+    assert!(greeted.len() >= 8, "{} were greeted", greeted.len());
+}
+
 /// Records of invented members leave room for this node's own, and for those of members that it
 /// met.
 #[test]

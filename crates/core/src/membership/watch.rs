@@ -4,7 +4,6 @@
 use super::Membership;
 use super::member::{Member, State};
 use super::message::Purpose;
-use super::telling::NEWS_AFTER;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +19,12 @@ const RELAYS: usize = 3;
 /// Interval at which a lost member is greeted, in turn. This heals a partitioned field: a member
 /// held for dead denies it.
 const GREET_LOST_EVERY: Duration = Duration::from_secs(2);
-/// Most members greeted at once that this node holds for dead and others do not.
+/// Interval at which members are greeted that this node holds for dead and others do not, or all
+/// lost ones. Others name them, and their addresses may be anybody's, so it bounds what a node can
+/// be made to send there: 160 datagrams a second.
+const DOUBTS_EVERY: Duration = Duration::from_millis(50);
+/// Most of them greeted at once. A thousand members that a repaired cable brings back are greeted
+/// within 6 s by one node alone, and news of each goes round.
 const DOUBTS_AT_ONCE: usize = 8;
 /// Silence after which a watcher of this node is probed itself: it may have died before the two
 /// became partners.
@@ -70,6 +74,7 @@ pub(super) struct Watch {
     heard: BTreeMap<NodeId, Time>,
     wary_until: Time,
     greet_at: Time,
+    doubts_at: Time,
     /// The lost member that was greeted last.
     greeted: NodeId,
     /// Before this the return of a lost member does not make us greet all of them.
@@ -88,6 +93,7 @@ impl Watch {
             heard: BTreeMap::new(),
             wary_until: now,
             greet_at: now,
+            doubts_at: now,
             greeted: me,
             greet_all_at: now,
         }
@@ -118,7 +124,7 @@ impl Membership {
         let probe = (!self.live().is_empty()).then_some(self.watch.probe_at);
         let relay = self.watch.probes.iter().filter_map(|probe| probe.relay_at).min();
         let greet = (!self.roster.lost().is_empty()).then_some(self.watch.greet_at);
-        let doubts = (!self.doubts.is_empty()).then_some(self.now + NEWS_AFTER);
+        let doubts = (!self.doubts.is_empty()).then(|| self.watch.doubts_at.max(self.now));
         [probe, relay, greet, doubts].into_iter().flatten().min()
     }
 
@@ -237,10 +243,13 @@ impl Membership {
 
     /// Greets some members that are held for dead: a live member denies it.
     pub(super) fn greet(&mut self) {
-        for _ in 0..DOUBTS_AT_ONCE {
-            let Some(node) = self.doubts.pop_first() else { break };
-            if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
-                self.send(&doubtful.identity, Purpose::Ping(0));
+        if !self.doubts.is_empty() && self.watch.doubts_at <= self.now {
+            self.watch.doubts_at = self.now + DOUBTS_EVERY;
+            for _ in 0..DOUBTS_AT_ONCE {
+                let Some(node) = self.doubts.pop_first() else { break };
+                if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
+                    self.send(&doubtful.identity, Purpose::Ping(0));
+                }
             }
         }
         if self.watch.greet_at > self.now {

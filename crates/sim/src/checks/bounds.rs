@@ -12,10 +12,13 @@ const DIALS_BESIDES: u32 = 40;
 /// Datagrams of gossip to one partner within a second: four of news at once, every 50 ms, and some
 /// probes and answers.
 const TO_PARTNER: u32 = 4 * 20 + 10;
+/// Datagrams within a second to members that are held for dead, whom others say to be alive: eight
+/// every 50 ms.
+const TO_DOUBTFUL: u32 = 8 * 20;
 /// Datagrams to foreign addresses within a second. A node has six partners in its zone and six in
-/// the backbone, each of which may have been made up. Besides, 32 answers and as many questions go
-/// to strangers.
-const ABROAD: u32 = 64 + 2 * 6 * TO_PARTNER;
+/// the backbone, each of which may have been made up, as may be those held for dead. Besides, 32
+/// answers and as many questions go to strangers.
+const ABROAD: u32 = 64 + 2 * (6 * TO_PARTNER + TO_DOUBTFUL);
 
 pub(super) fn check(field: &Field, machine: usize) -> Result<(), String> {
     let host = &field.machines[machine];
