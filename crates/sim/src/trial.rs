@@ -169,11 +169,10 @@ fn filling(chaos: &Chaos) -> Duration {
     Duration::from_secs_f64(FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / share)
 }
 
-/// Interval at which a machine of a field with malicious members asks all stores for samples; zero
-/// if links are equal, which have time to spare. With unequal links samples take half of the
-/// slowest.
+/// Interval at which a machine of a field with malicious members asks all stores for samples, which
+/// so take half of the slowest link.
 fn sampling(chaos: &Chaos) -> Duration {
-    if !(chaos.has_malice() && chaos.links.own.is_unequal()) {
+    if !chaos.has_malice() {
         return Duration::ZERO;
     }
     let bytes = SAMPLES * chaos.starts.len() as u64 * chaos.image.geometry.chunk_bytes();
