@@ -62,3 +62,5 @@ pub mod ublk;
 #[cfg(any(feature = "nbd", feature = "ublk"))]
 pub use claim::is_claimed;
 pub use file_source::FileSource;
+#[cfg(any(feature = "nbd", feature = "ublk"))]
+mod zeros;

@@ -8,6 +8,7 @@
 //! one call; large pieces of files go by `sendfile`.
 
 use super::socket::Socket;
+use crate::zeros::zeros;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -33,9 +34,6 @@ const MEMORY_BYTES_KEPT: usize = 256 << 10;
 
 /// Buffers in one call.
 const SLICES_MAX: usize = 32;
-
-/// Where zeros come from.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 #[derive(Debug)]
 enum Item {
@@ -225,6 +223,7 @@ impl Outbox {
             };
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let zeros = zeros();
         let (mut used, mut copied, mut seen) = (0, self.sent, 0);
         for item in self.items.iter().take(SLICES_MAX) {
             slices[used] = match item {
@@ -233,12 +232,12 @@ impl Outbox {
                     IoSlice::new(&self.memory[copied - length..copied])
                 }
                 Item::Shared(bytes) => IoSlice::new(bytes),
-                Item::Zeros(length) if *length > ZEROS.len() as u64 => {
+                Item::Zeros(length) if *length > zeros.len() as u64 => {
                     // The rest is sent by the next call.
-                    (slices[used], used) = (IoSlice::new(&ZEROS), used + 1);
+                    (slices[used], used) = (IoSlice::new(zeros), used + 1);
                     break;
                 }
-                Item::Zeros(length) => IoSlice::new(&ZEROS[..*length as usize]),
+                Item::Zeros(length) => IoSlice::new(&zeros[..*length as usize]),
                 Item::File(..) => break,
             };
             used += 1;

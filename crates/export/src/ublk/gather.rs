@@ -8,6 +8,7 @@
 
 #![expect(unsafe_code, reason = "pwritev from mapped files: a slice over bytes that others change would be unsound")]
 
+use crate::zeros::zeros;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -23,8 +24,6 @@ const MAPPINGS_MAX: usize = 4;
 const COPY_BYTES: usize = 64 << 10;
 /// Parts in one call; the kernel's limit is 1024. A request of 1 MiB in chunks of 16 KiB has 64.
 const PARTS_MAX: usize = 256;
-/// Where zeros come from.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Writes pieces, and remembers what it has mapped for that.
 #[derive(Default)]
@@ -64,8 +63,9 @@ impl Gather {
                         if self.parts.len() >= PARTS_MAX {
                             at = self.flush(to, at)?;
                         }
-                        let part = left.min(ZEROS.len() as u64);
-                        self.push(ZEROS.as_ptr(), part as usize);
+                        let zeros = zeros();
+                        let part = left.min(zeros.len() as u64);
+                        self.push(zeros.as_ptr(), part as usize);
                         left -= part;
                     }
                 }
