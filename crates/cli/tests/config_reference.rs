@@ -8,6 +8,7 @@ use vfield_cli::settings::Settings;
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/config.md");
 const SAMPLE: &str = include_str!("../../../dist/vfield.toml");
+const KUBERNETES: &str = include_str!("../../../dist/kubernetes/vfield.yaml");
 
 /// All keys that the program knows, from its own refusal of an unknown one.
 /// Keys for measurements are left out: the help does not show their options.
@@ -59,4 +60,16 @@ fn the_sample_is_taken_as_it_is_and_with_all_keys_set() {
     }
     let set: toml::Table = toml::from_str(&all).expect("TOML");
     assert_eq!(set.keys().cloned().collect::<BTreeSet<_>>(), known());
+}
+
+#[test]
+fn the_configuration_for_kubernetes_is_taken() {
+    let (_, rest) = KUBERNETES.split_once("  vfield.toml: |\n").expect("a configuration");
+    let text: Vec<&str> = rest.lines().map_while(|line| line.strip_prefix("    ")).collect();
+    Settings::parse(Path::new("vfield.toml"), &text.join("\n")).unwrap_or_else(|failure| panic!("{failure}"));
+    let set: toml::Table = toml::from_str(&text.join("\n")).expect("TOML");
+    // The folder of its mount, and the port of its probes, stand in the manifest as well.
+    assert!(KUBERNETES.contains(&format!("mountPath: {},", set["mount"].as_str().expect("a folder"))));
+    let (_, port) = set["http"].as_str().and_then(|http| http.rsplit_once(':')).expect("a port");
+    assert_eq!(KUBERNETES.matches(&format!("port: {port},")).count(), 2);
 }
