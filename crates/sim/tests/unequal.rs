@@ -114,6 +114,18 @@ fn a_slow_machine_slows_no_other_down() {
 }
 
 /// The same once stores are filled, each chunk in three of them: nobody takes chunks from it.
+/// A machine between slow ones sees their rate only. With this seed the one behind the slow machine
+/// took itself for slow, and was: ten times its own time.
+#[test]
+fn a_machine_behind_a_slow_one_finds_out_that_it_is_fast() {
+    for (slow, seed) in [(3, "2"), (6, "2")] {
+        let links = format!("100M,10M@{slow}");
+        let report = storm(&["-n", "10", "--image", "64M", "--links", &links, "--seed", seed]);
+        let times: Vec<f64> = (1..=10).map(|machine| own_link(&report, machine)).collect();
+        assert!(times.iter().all(|time| *time < 1.4), "{slow}, {seed}: {times:?}");
+    }
+}
+
 #[test]
 fn a_slow_holder_slows_no_other_down() {
     let warm = |links| storm(&["-n", "10", "--image", "32M", "--links", links, "--warm", "--store", "30%"]);

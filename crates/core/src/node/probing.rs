@@ -5,14 +5,18 @@
 //! So a node knows what its link carries before it ever had to carry that much. If a slow machine
 //! is the first of a chain, nobody behind it has a busy link, and nothing else shows that it is
 //! slow.
+//!
+//! A node that is taken for slow may have had slow partners only: then its links are busy at their
+//! rate, and those of its neighbours too. So it asks a faster node as well. That has read on, and
+//! has only the page of hashes in common with it: it is asked for that.
 
 use super::{Node, Output};
 use crate::chunk::Chunk;
 use crate::doubling::Doubling;
 use crate::fetch::{ImageNumber, RequestId};
-use crate::identity::NodeId;
+use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::speed::{ENOUGH, Speed};
+use crate::speed::{ENOUGH, Speed, Transit};
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::VecDeque;
@@ -42,6 +46,7 @@ pub(super) struct Probes {
 struct UnderWay {
     /// The requests that have not been answered. Spot checks of the same peer are none of them.
     open: Vec<RequestId>,
+    /// Bytes of its answers, and of all that came meanwhile: the link has carried both.
     bytes: u64,
     /// When the first byte came.
     since: Option<Time>,
@@ -60,15 +65,22 @@ impl Probes {
         self.latest.push_front((peer, image, chunk));
     }
 
-    /// Notes the answer to a request, `took` from its first byte to its last. Returns the speed if
-    /// it was the last one of a probe.
-    fn answered(&mut self, request: RequestId, bytes: u64, took: Duration, now: Time) -> Option<Speed> {
+    /// The chunks of an image that came last, from one peer or from any.
+    fn latest(&self, image: ImageNumber, peer: Option<NodeId>) -> Vec<Chunk> {
+        let counts = |node: &NodeId| peer.is_none_or(|peer| peer == *node);
+        let latest = self.latest.iter().filter(|(node, of, _)| *of == image && counts(node));
+        latest.map(|(.., chunk)| *chunk).collect()
+    }
+
+    /// Notes the answer to a request, and how it came. Returns the speed if it was the last one of
+    /// a probe.
+    fn answered(&mut self, request: RequestId, bytes: u64, transit: Transit, now: Time) -> Option<Speed> {
         let probe = &mut self.under_way;
         let index = probe.open.iter().position(|open| *open == request)?;
         probe.open.swap_remove(index);
-        let began = Time::after_start(now.since_start().saturating_sub(took));
+        let began = Time::after_start(now.since_start().saturating_sub(transit.took));
         let since = *probe.since.get_or_insert(began);
-        probe.bytes += bytes;
+        probe.bytes = probe.bytes.saturating_add(bytes).saturating_add(transit.beside);
         let rate = u128::from(probe.bytes) * 1_000_000 / (now - since).as_micros().max(1);
         probe.open.is_empty().then(|| Speed::of(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
@@ -86,8 +98,38 @@ impl Node {
         if !waits || self.speed.announced().is_known() || !self.probes.is_due(now) {
             return;
         }
-        let of_peer = self.probes.latest.iter().filter(|(node, of, _)| (*node, *of) == (peer, image.number));
-        let latest: Vec<Chunk> = of_peer.map(|(.., chunk)| *chunk).collect();
+        let latest = self.probes.latest(image.number, Some(peer));
+        self.send_probe(id, &identity, &latest);
+    }
+
+    /// A peer delivers as much as its links carry. If this node is taken for slow, finds out from a
+    /// faster one whether it is.
+    pub(super) fn probe_faster(&mut self, id: ImageId) {
+        let now = self.now;
+        if !self.speed.announced().is_known() || !self.probes.is_due(now) {
+            return;
+        }
+        let Some(image) = self.images.get(&id) else { return };
+        let class = |node| self.place_of(image, node).map(|place| place.class);
+        let mine = class(self.me().node);
+        let is_faster = |node: &&NodeId| {
+            let ahead = class(**node).is_some_and(|class| Some(class) < mine);
+            ahead && self.announced_speed(**node).is_known() && self.peers.is_usable(**node, now)
+        };
+        let faster: Vec<NodeId> = image.map.participants().iter().filter(is_faster).copied().collect();
+        let latest = self.probes.latest(image.number, None);
+        let page = |chunk: &Chunk| image.inventory.geometry().parent(*chunk).map(|(page, _)| page);
+        let pages: Vec<Chunk> = latest.first().and_then(page).into_iter().collect();
+        let dice = self.dice();
+        let Some(peer) = faster.get((dice % (faster.len() as u64).max(1)) as usize) else { return };
+        if let Some(identity) = self.identity_of(*peer).copied() {
+            self.send_probe(id, &identity, &pages);
+        }
+    }
+
+    /// Asks a peer for these chunks, as often as a probe needs them.
+    fn send_probe(&mut self, id: ImageId, peer: &Identity, latest: &[Chunk]) {
+        let Some(image) = self.images.get(&id) else { return };
         let (mut bytes, mut chunks) = (0, Vec::new());
         for chunk in latest.iter().cycle() {
             if bytes >= BYTES {
@@ -104,16 +146,16 @@ impl Node {
             self.orphan(request);
         }
         self.probes.sent += 1;
-        self.probes.last = Some(now);
-        let open = chunks.into_iter().map_while(|chunk| self.request_check(id, &identity, chunk, Priority::Demand));
+        self.probes.last = Some(self.now);
+        let open = chunks.into_iter().map_while(|chunk| self.request_check(id, peer, chunk, Priority::Demand));
         let open = open.collect();
         self.probes.under_way = UnderWay { open, ..UnderWay::default() };
     }
 
     /// A check was answered. At the end of a probe both sides know the rate, as if enough windows
     /// had shown it: what one side says once is one sample at the other.
-    pub(super) fn probed(&mut self, request: RequestId, peer: NodeId, bytes: u64, took: Duration) {
-        let Some(speed) = self.probes.answered(request, bytes, took, self.now) else { return };
+    pub(super) fn probed(&mut self, request: RequestId, peer: NodeId, bytes: u64, transit: Transit) {
+        let Some(speed) = self.probes.answered(request, bytes, transit, self.now) else { return };
         for _ in 0..ENOUGH {
             self.out(Output::TellSpeed(peer, speed));
             self.delivers(peer, speed);
@@ -129,10 +171,20 @@ mod tests {
     fn a_probe_counts_its_own_answers_only() {
         let (mut probes, ms) = (Probes::default(), Duration::from_millis);
         let at = |millis| Time::after_start(ms(millis));
+        let took = |millis| Transit { took: ms(millis), beside: 0 };
         probes.under_way.open = [1, 2].map(RequestId).into();
-        assert_eq!(probes.answered(RequestId(1), 64 << 10, ms(5), at(105)), None);
-        assert_eq!(probes.answered(RequestId(7), 64 << 10, ms(900), at(1000)), None, "a spot check of that peer");
-        assert_eq!(probes.answered(RequestId(2), 64 << 10, ms(5), at(110)), Some(Speed::of((128 << 10) * 100)));
-        assert_eq!(probes.answered(RequestId(2), 64 << 10, ms(5), at(115)), None);
+        assert_eq!(probes.answered(RequestId(1), 64 << 10, took(5), at(105)), None);
+        assert_eq!(probes.answered(RequestId(7), 64 << 10, took(900), at(1000)), None, "a spot check of that peer");
+        assert_eq!(probes.answered(RequestId(2), 64 << 10, took(5), at(110)), Some(Speed::of((128 << 10) * 100)));
+        assert_eq!(probes.answered(RequestId(2), 64 << 10, took(5), at(115)), None);
+    }
+
+    #[test]
+    fn a_probe_counts_what_came_beside_it() {
+        let (mut probes, ms) = (Probes::default(), Duration::from_millis);
+        probes.under_way.open = [RequestId(1)].into();
+        let transit = Transit { took: ms(10), beside: 32 << 10 };
+        let shown = probes.answered(RequestId(1), 64 << 10, transit, Time::after_start(ms(100)));
+        assert_eq!(shown, Some(Speed::of((96 << 10) * 100)));
     }
 }

@@ -289,7 +289,7 @@ impl Node {
             self.abandon(entry.peer);
         }
         if entry.check {
-            self.probed(request, entry.peer, entry.bytes, transit.took);
+            self.probed(request, entry.peer, entry.bytes, transit);
             return;
         }
         self.probes.came(entry.peer, entry.image, chunk);

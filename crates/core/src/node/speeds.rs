@@ -29,7 +29,10 @@ impl Node {
         let (shown, told) = self.peers.carried(peer, bytes, transit, self.now);
         self.outputs.extend(told.map(|speed| Output::TellSpeed(peer, speed)));
         match shown {
-            Some(Shown::Rate(window)) => self.delivers(peer, window.all),
+            Some(Shown::Rate(window)) => {
+                self.delivers(peer, window.all);
+                self.probe_faster(id);
+            }
             Some(Shown::Idle) => self.probe(id, peer),
             None => {}
         }
