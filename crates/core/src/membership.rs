@@ -15,6 +15,7 @@
 
 mod admitting;
 mod denial;
+mod digests;
 mod effects;
 mod hearing;
 mod member;
@@ -30,12 +31,9 @@ mod watch;
 use crate::admission::Admission;
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
-use crate::image::{Geometry, Header};
 use crate::outbid::CLAIM_MAX;
-use crate::placement::mix;
 use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
-use crate::snapshot::Known;
 use crate::time::Time;
 pub use effects::{Effects, Rival, TagNews};
 pub use member::{Departed, Departure, Member, State};
@@ -386,42 +384,6 @@ impl Membership {
         }
         self.gone = true;
         self.finish()
-    }
-
-    /// A snapshot for another member: all known members, this node first, and the records of the
-    /// living; without those that the other member knows, given by id.
-    pub fn snapshot(&self, known: &[Known]) -> (Vec<Member>, Vec<Record>) {
-        let knows = |member: &Member| {
-            let place = known.binary_search_by_key(&member.identity.node, |known| known.node);
-            place.is_ok_and(|place| known[place] == self.digest(member))
-        };
-        let others = self.roster.iter().filter(|member| !knows(member)).map(|member| member.told());
-        let members: Vec<Member> = std::iter::once(self.mine).chain(others).collect();
-        let live = members.iter().filter(|member| member.state.is_live());
-        let records = live.flat_map(|member| self.records.of(member.identity.node)).cloned().collect();
-        (members, records)
-    }
-
-    /// Digests of all known statements about others, by id.
-    pub fn known(&self) -> Vec<Known> {
-        self.roster.iter().map(|member| self.digest(member)).collect()
-    }
-
-    /// The digest of the statements about a member. Its progress does not count, apart from its
-    /// end: gossip tells of it all the time.
-    fn digest(&self, member: &Member) -> Known {
-        let (generation, incarnation) = member.life();
-        let life = mix(generation ^ mix(u64::from(incarnation) << 8 | member.told().state as u64));
-        let add = |digest, record: &Record| {
-            let size = Header::decode(&record.subject.header).map_or(0, |header| Geometry::new(header).chunks());
-            let whole = u64::from(record.filled.count >= size);
-            let mut image = [0; 8];
-            image.copy_from_slice(&record.image().0[..8]);
-            mix(digest ^ mix(u64::from_le_bytes(image) ^ mix(record.version << 1 | whole)))
-        };
-        let node = member.identity.node;
-        let digest = self.records.of(node).iter().filter(|_| member.state.is_live()).fold(life, add);
-        Known { node, digest: (digest >> 32) as u32 }
     }
 
     /// Live members other than this node, suspects among them.

@@ -311,6 +311,30 @@ fn a_record_about_oneself_is_outdone() {
     }
 }
 
+/// Two members know a record of a third one in the same version, and one of the two records was
+/// invented: each has news for the other.
+#[test]
+fn an_invented_record_of_the_same_version_is_no_known_one() {
+    let mut room = room(3);
+    let node = room.members[2].me().node;
+    let mine = Record { origin: true, ..record(node, 1, 100) };
+    let effects = room.members[2].announce(mine.clone(), room.now);
+    room.apply(2, effects);
+    room.run(Duration::from_secs(1));
+    let records = |room: &Room, of: usize, to: usize| room.members[of].snapshot(&room.members[to].known()).1;
+    let about = |records: &[Record]| records.iter().filter(|record| record.node == node).count();
+    assert_eq!(about(&records(&room, 0, 1)), 0, "the same record on both sides is no news");
+    // The signature of the true one, under other words.
+    let known = room.members[2].records().get(&mine.key()).cloned().expect("its own");
+    let invented = Record { arc: Arc { start: 7, ..known.arc }, ..known };
+    let newcomer = room.join();
+    let (members, _) = room.members[0].snapshot(&[]);
+    let teller = room.members[1].me().node;
+    let effects = room.members[newcomer].learn(teller, members, vec![invented], room.now);
+    room.apply(newcomer, effects);
+    assert_eq!(about(&records(&room, 0, newcomer)), 1);
+}
+
 /// A datagram names a stranger: it is asked to introduce itself, and its answer makes it a member.
 /// A bounded number of times a second.
 #[test]
