@@ -151,8 +151,10 @@ impl Node {
         self.membership.live().values().min_by_key(|member| member.age()).copied()
     }
 
-    /// Exchanges snapshots with a partner: what gossip missed, this finds.
+    /// Exchanges snapshots with a partner: what gossip missed, this finds. What the last ones told
+    /// is verified before.
     pub(super) fn sync(&mut self) {
+        self.verify_some();
         let live = self.membership.live();
         // Of nodes that came together each knows another part; the eldest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
@@ -170,8 +172,7 @@ impl Node {
     /// Forgets the state of departed nodes, and counts anew which peers may be asked again.
     pub(super) fn sweep(&mut self) {
         self.membership.sweep();
-        let effects = self.membership.verify_some(self.now);
-        self.apply(effects);
+        self.verify_some();
         self.sweep_outside();
         let (zone, backbone) = (self.membership.live(), self.outside.backbone.as_ref().map(Membership::live));
         let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
@@ -179,6 +180,11 @@ impl Node {
         self.look_at_gateways();
         self.recount_all();
         self.set(config::SYNC_EVERY, Timer::Sweep);
+    }
+
+    fn verify_some(&mut self) {
+        let effects = self.membership.verify_some(self.now);
+        self.apply(effects);
     }
 
     /// Announces that this node is about to leave, or stays after all.
