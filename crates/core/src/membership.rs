@@ -82,8 +82,9 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
-    /// The lives of members whose statements were verified; all others are hints.
-    verified: BTreeMap<NodeId, (u64, u32)>,
+    /// What was verified that members said of themselves; all else is a hint. Not only which life it
+    /// was: another may claim the same one.
+    verified: BTreeMap<NodeId, (Identity, u32)>,
     /// The versions of records that were verified.
     verified_records: BTreeMap<RecordKey, u64>,
     /// Members held for dead here and not by others, or by themselves.
@@ -330,6 +331,7 @@ impl Membership {
     pub fn start_over(&mut self) {
         self.roster.forget_the_dead();
         self.doubts.clear();
+        self.verified.retain(|node, _| self.roster.get(*node).is_some());
     }
 
     /// True once it has left.

@@ -160,6 +160,25 @@ fn a_forged_first_statement_gives_way_to_a_true_one() {
     }
 }
 
+/// A member that was cut off forgets all deaths. Then it hears of another first by somebody who
+/// invents where that is, in the life that it once verified.
+#[test]
+fn a_forged_statement_after_a_new_start_gives_way_to_a_true_one() {
+    let mut room = room(5);
+    let true_one = *room.members[2].myself();
+    room.members[0].verify_some(room.now);
+    room.dead.extend(1..5);
+    room.run(Duration::from_secs(5));
+    assert!(room.members[0].live().is_empty());
+    room.members[0].start_over();
+    let elsewhere = SocketAddr::from(([198, 51, 100, 200], 4000));
+    let lie = forged(Identity { addr: elsewhere, ..true_one.identity }, true_one.incarnation, State::Alive);
+    for (told, addr) in [(lie, elsewhere), (true_one, true_one.identity.addr), (lie, true_one.identity.addr)] {
+        whisper(&mut room, 0, &[Item::Member(told)]);
+        assert_eq!(room.members[0].live().get(&true_one.identity.node).map(|known| known.addr), Some(addr));
+    }
+}
+
 /// A forged datagram in a partner's name gets an answer at its source, and none of the partner's
 /// news.
 #[test]

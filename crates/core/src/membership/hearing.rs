@@ -60,20 +60,20 @@ impl Membership {
         let Some(known) = self.roster.get(node).copied() else {
             return member.state != State::Left || member.is_genuine(&*self.keys);
         };
-        let same = (known.identity, known.incarnation) == (member.identity, member.incarnation);
+        let same = known.said() == member.said();
         if same && member.state != State::Left {
             *member = Member { state: member.state, ..known };
             return known.rank() < member.rank();
         }
-        if self.verified.get(&node) != Some(&known.life()) {
+        if self.verified.get(&node) != Some(&known.said()) {
             if !known.is_genuine(&*self.keys) {
                 return self.unmask(known, member);
             }
-            self.verified.insert(node, known.life());
+            self.verified.insert(node, known.said());
         }
         let news = known.rank() < member.rank() && member.is_genuine(&*self.keys);
         if news {
-            self.verified.insert(node, member.life());
+            self.verified.insert(node, member.said());
         }
         news
     }
@@ -84,7 +84,7 @@ impl Membership {
         let goes_on = genuine && member.state.is_live();
         self.forget(&forged, (!goes_on).then_some(Departure::Replaced));
         if genuine {
-            self.verified.insert(member.identity.node, member.life());
+            self.verified.insert(member.identity.node, member.said());
         }
         genuine
     }
@@ -127,11 +127,11 @@ impl Membership {
     /// forged ones; the true ones come with the next exchange of snapshots.
     pub fn verify_some(&mut self, now: Time) -> Effects {
         self.now = now;
-        let unverified = |member: &&Member| self.verified.get(&member.identity.node) != Some(&member.life());
+        let unverified = |member: &&Member| self.verified.get(&member.identity.node) != Some(&member.said());
         let members: Vec<Member> = self.roster.iter().filter(unverified).take(VERIFIED_AT_ONCE).copied().collect();
         for member in members {
             if member.is_genuine(&*self.keys) {
-                self.verified.insert(member.identity.node, member.life());
+                self.verified.insert(member.identity.node, member.said());
             } else {
                 self.forget(&member, Some(Departure::Replaced));
             }

@@ -116,6 +116,11 @@ impl Member {
         (self.identity.generation, self.incarnation)
     }
 
+    /// What the member has said of itself, but for its end: its identity and incarnation.
+    pub const fn said(&self) -> (Identity, u32) {
+        (self.identity, self.incarnation)
+    }
+
     /// The life after one: the next incarnation, or after the last one the next generation.
     pub const fn life_after(life: (u64, u32)) -> (u64, u32) {
         match life.1.saturating_add(1) {
