@@ -31,7 +31,7 @@ pub(super) fn processes_s(pids: impl Iterator<Item = u32>) -> f64 {
 /// Processor seconds that this machine has not idled since it was switched on. What it has worked
 /// is counted by looking at ticks, which overlooks half of what shapers and interrupts take; what
 /// it idles is measured.
-fn machine_s() -> f64 {
+pub(crate) fn machine_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     // user nice system idle iowait
     let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(4).take(2);
