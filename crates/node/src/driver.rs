@@ -213,7 +213,7 @@ impl Driver {
                     continue;
                 }
                 () = self.wake.notified() => {}
-                () = &mut pause => drop(self.drive(|machine, now| {
+                () = &mut pause => drop(self.drive(|machine, now, _| {
                     (machine.armed, machine.woken) = (None, now);
                     machine.core.handle(now, Input::Wake);
                 })),
@@ -235,13 +235,26 @@ impl Driver {
 
     /// Gives the core an input and carries out its outputs.
     pub fn apply(self: &Arc<Self>, input: Input) {
-        self.with_core(|core, now| {
-            let input = self.still_true(core, input);
-            if self.tracer.is_on() {
-                self.tracer.input(now, &input);
+        self.apply_all([input]);
+    }
+
+    /// Gives the core inputs, in order, and carries out the outputs of all of them together. So a
+    /// peer gets its requests in one write, and each task is woken at most once.
+    pub fn apply_all(self: &Arc<Self>, inputs: impl IntoIterator<Item = Input>) {
+        let sooner = self.drive(|machine, now, outputs| {
+            for input in inputs {
+                let input = self.still_true(&machine.core, input);
+                if self.tracer.is_on() {
+                    self.tracer.input(now, &input);
+                }
+                machine.core.handle(now, input);
+                // What an input evicts is gone before the next one is looked at.
+                self.take_outputs(machine, now, outputs);
             }
-            core.handle(now, input);
         });
+        if sooner {
+            self.wake.notify_one();
+        }
     }
 
     /// Joins an image.
@@ -406,21 +419,34 @@ impl Driver {
     }
 
     fn with_core(self: &Arc<Self>, change: impl FnOnce(&mut Core, Time)) {
-        if self.drive(|machine, now| change(&mut machine.core, now)) {
+        if self.drive(|machine, now, _| change(&mut machine.core, now)) {
             self.wake.notify_one();
         }
     }
 
     /// Changes the core; true if it is to be woken sooner than [`Driver::run`] knows.
-    fn drive(self: &Arc<Self>, change: impl FnOnce(&mut Machine, Time)) -> bool {
+    fn drive(self: &Arc<Self>, change: impl FnOnce(&mut Machine, Time, &mut Vec<Output>)) -> bool {
         let mut outputs = Vec::new();
         let mut machine = lock(&self.machine);
         let now = self.now();
-        change(&mut machine, now);
+        change(&mut machine, now, &mut outputs);
         // Work that is due at once, like a store's next requests, needs no task switch.
         if machine.core.next_wake().is_some_and(|at| at <= now) {
             machine.core.handle(now, Input::Wake);
         }
+        self.take_outputs(&mut machine, now, &mut outputs);
+        let at = machine.wake_at(now);
+        let sooner = at.is_some_and(|at| machine.armed.is_none_or(|armed| at < armed));
+        if sooner {
+            machine.armed = at;
+        }
+        drop(machine);
+        self.perform(outputs);
+        sooner
+    }
+
+    /// Carries out the outputs that keep step with the core, and adds the others to `outputs`.
+    fn take_outputs(&self, machine: &mut Machine, now: Time, outputs: &mut Vec<Output>) {
         let traced = self.tracer.is_on();
         if traced {
             self.tracer.moves(now, &mut machine.core);
@@ -438,14 +464,6 @@ impl Driver {
                 other => outputs.push(other),
             }
         }
-        let at = machine.wake_at(now);
-        let sooner = at.is_some_and(|at| machine.armed.is_none_or(|armed| at < armed));
-        if sooner {
-            machine.armed = at;
-        }
-        drop(machine);
-        self.perform(outputs);
-        sooner
     }
 
     /// The input as it is true now, under the machine's lock. Chunks are evicted under that lock
