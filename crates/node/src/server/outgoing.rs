@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use rustix::fs::sendfile;
 use rustix::io::{pread, retry_on_intr};
-use rustix::net::{SendFlags, send};
-use std::io;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+use std::io::{self, IoSlice};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -114,33 +114,38 @@ impl Outgoing {
 
     /// One system call for at most so many bytes; returns the bytes sent.
     fn step(&mut self, stream: &TcpStream, most: usize) -> io::Result<usize> {
-        if self.head_sent < self.head.len() {
+        let head = &self.head[self.head_sent..];
+        if let (false, Some(Piece::Bytes(bytes))) = (head.is_empty(), &self.piece) {
+            let head = &head[..head.len().min(most)];
+            let parts = [head, &bytes[..bytes.len().min(most - head.len())]].map(IoSlice::new);
+            let sent = sendmsg(stream, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?;
+            self.head_sent += sent.min(head.len());
+            self.piece_sent += sent.saturating_sub(head.len()) as u64;
+            return Ok(sent);
+        }
+        if !head.is_empty() {
             // With more to come the kernel waits for it, so header and chunk share their packets.
             let more = if self.payload_bytes() > 0 { SendFlags::MORE } else { SendFlags::empty() };
-            let rest = &self.head[self.head_sent..];
-            let sent = send(stream, &rest[..rest.len().min(most)], more | SendFlags::NOSIGNAL)?;
+            let sent = send(stream, &head[..head.len().min(most)], more | SendFlags::NOSIGNAL)?;
             self.head_sent += sent;
-            Ok(sent)
-        } else {
-            let left = ((self.payload_bytes() - self.piece_sent) as usize).min(most);
-            let sent = match &self.piece {
-                Some(Piece::File(piece)) => {
-                    let mut offset = piece.offset() + self.piece_sent;
-                    sendfile(stream, piece.fd(), Some(&mut offset), left)?
-                }
-                Some(Piece::Bytes(bytes)) => {
-                    send(stream, &bytes[self.piece_sent as usize..][..left], SendFlags::NOSIGNAL)?
-                }
-                Some(Piece::Zero(_)) => send(stream, &ZEROS[..left.min(ZEROS.len())], SendFlags::NOSIGNAL)?,
-                None => 0,
-            };
-            if sent == 0 && left > 0 {
-                // Only a source file that was cut short can end before its length.
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.piece_sent += sent as u64;
-            Ok(sent)
+            return Ok(sent);
         }
+        let left = ((self.payload_bytes() - self.piece_sent) as usize).min(most);
+        let sent = match &self.piece {
+            Some(Piece::File(piece)) => {
+                let mut offset = piece.offset() + self.piece_sent;
+                sendfile(stream, piece.fd(), Some(&mut offset), left)?
+            }
+            Some(Piece::Bytes(bytes)) => send(stream, &bytes[self.piece_sent as usize..][..left], SendFlags::NOSIGNAL)?,
+            Some(Piece::Zero(_)) => send(stream, &ZEROS[..left.min(ZEROS.len())], SendFlags::NOSIGNAL)?,
+            None => 0,
+        };
+        if sent == 0 && left > 0 {
+            // Only a source file that was cut short can end before its length.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.piece_sent += sent as u64;
+        Ok(sent)
     }
 
     /// Seals a batch, then makes one system call for at most so many bytes; returns the bytes sent.
@@ -187,5 +192,49 @@ impl Outgoing {
             room = &mut room[read..];
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    /// With a little socket buffer, so that the kernel takes a part as well.
+    fn pair() -> (TcpStream, std::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sending = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&sending, 8 << 10).unwrap();
+        sending.set_nonblocking(true).unwrap();
+        (TcpStream::from_std(sending).unwrap(), listener.accept().unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_chunk_in_memory_goes_whole_in_whatever_parts() {
+        let bytes: Bytes = (0..300_000_u32).map(|at| ((at * 31) >> 3) as u8).collect();
+        let header = FrameHeader::data(7, bytes.len() as u32, Duration::ZERO).encode();
+        for part in [1, header.len() as u64 - 1, header.len() as u64, header.len() as u64 + 1, 5000, u64::MAX] {
+            let (stream, mut receiving) = pair();
+            let length = header.len() + bytes.len();
+            let received = std::thread::spawn(move || {
+                let mut received = vec![0; length];
+                receiving.read_exact(&mut received).map(|()| received).unwrap()
+            });
+            let mut outgoing = Outgoing::chunk(7, Piece::Bytes(bytes.clone()), Duration::ZERO);
+            // Small parts for the beginning, where header and chunk meet, and then all.
+            let mut parts = std::iter::repeat_n(part, 40).chain(std::iter::repeat(u64::MAX));
+            let mut allowed = 0;
+            loop {
+                match outgoing.send(&stream, None, &mut allowed).unwrap() {
+                    Sent::All => break,
+                    Sent::Some => stream.writable().await.unwrap(),
+                    Sent::Allowed => allowed = parts.next().unwrap(),
+                }
+            }
+            assert_eq!(outgoing.sent_bytes(), length as u64);
+            let received = received.join().unwrap();
+            assert!(received[..header.len()] == header && received[header.len()..] == bytes[..], "parts of {part}");
+        }
     }
 }
