@@ -73,6 +73,48 @@ def attach():
     return table(["reads", "by way of", "speed>", "daemon, s/GB>", "all processors, s/GB>", "again"], cells)
 
 
+# --- what a byte costs
+
+CYCLE_ROWS = {"fill": "an origin and a node that fills", "pair": "an origin and two nodes that fill",
+              "read": "a client reads through a node without a store"}
+CYCLE_WAYS = {"bare": "bare processes, resident pages", "fresh": "bare processes, fresh pages", "nbdkit": "nbdkit, without a node"}
+
+
+def cycle_runs():
+    """The first and the last recorded run: before and after what the page is about."""
+    runs = record.data("cycles")["runs"]
+    return [runs[0], runs[-1]]
+
+
+def cycles():
+    runs = cycle_runs()
+    # Of a machine that does other work, only processes' own time says something.
+    busy = any(run["load_before"] >= 0.5 for run in runs)
+    lead = [prose(f"{run['label'].capitalize()}: {run['date']}, {run['machine']}; image of {run['size']}, medians of {run['rounds']}; "
+                  f"load before the start {run['load_before']}.", "- ") for run in runs]
+    if busy:
+        lead.append(prose("The machine did other work meanwhile, so its busy time and the rates are left out.", "- "))
+    cells = []
+    for row, what in CYCLE_ROWS.items():
+        systems = [(f"vfield, {run['label']}", run["rows"][row]["vfield"], run["rows"][row]["bare"]) for run in runs]
+        last = runs[-1]["rows"][row]
+        systems += [(name, last[way], last["bare"]) for way, name in CYCLE_WAYS.items() if way in last]
+        for system, found, bare in systems:
+            machine = ["–"] * 3 if busy else [f"{found['busy']:.2f}", f"{found['busy'] / bare['busy']:.2f}", f"{found['rate']:.2f}"]
+            cells.append([what, system, f"{found['processes']:.2f}", f"{found['processes'] / bare['processes']:.2f}", f"{found['sender']:.2f}",
+                          *machine, f"`scripts/cycles --only {row}`"])
+    return "\n".join([*lead, "", table(["path", "by", "processes, s/GB>", "of bare>", "sender, s/GB>", "machine, s/GB>", "of bare>", "GB/s>",
+                                        "again"], cells)])
+
+
+def cycle_kinds():
+    runs = cycle_runs()
+    columns = [(row, run) for row in CYCLE_ROWS for run in runs]
+    cells = [[kind, *(f"{run['kinds'][row][kind]:.3f}" for row, run in columns), "`scripts/cycles`"] for kind in runs[0]["kinds"]["fill"]]
+    cells.append(["all", *(f"{sum(run['kinds'][row].values()):.2f}" for row, run in columns), "`scripts/cycles`"])
+    return table(["s/GB of", *(f"{row}, {run['label']}>" for row, run in columns), "again"], cells)
+
+
 # --- storms
 
 def latest_storms():
@@ -382,6 +424,7 @@ PAGES = {
     "README.md": {"figures": figures},
     "docs/benchmarks/single-node.md": {"single-node": single_node, "attach": attach, "fuse": lambda: by_hand("fuse"),
                                        "seal": lambda: by_hand("seal")},
+    "docs/benchmarks/cycles.md": {"cycles": cycles, "cycle-kinds": cycle_kinds},
     "docs/benchmarks/storms.md": {"runs": storm_runs, "efficiency": storm_efficiency, "cost": storm_cost,
                                   "stagger": storm_stagger, "random": storm_random, "weather": storm_weather,
                                   "seal": lambda: by_hand("seal-storms")},
