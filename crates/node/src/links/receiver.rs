@@ -30,7 +30,7 @@ use vfield_core::wire::{self, FrameHeader, Kind, Priority, Refusal, WireError};
 
 /// Most answers received before other tasks get their turn: a millisecond of work.
 const FRAMES_MAX: usize = 16;
-/// Bytes of answers of which the core hears together, if all of them are there. It then asks for as
+/// Bytes of a fill of which the core hears together, if all of them are there. It then asks for as
 /// much at once, so that a fast peer wakes up for eight requests and not for each. The first chunk
 /// of the usual size waits a third of a millisecond, until the others are verified. As many bytes
 /// may lie here beyond those that the core counts, in each thread.
@@ -203,8 +203,9 @@ impl<'a> Receiver<'a> {
         };
         self.inputs.push(input);
         self.untold_bytes += u64::from(header.length);
-        // A reader of this chunk does not wait for others.
-        if ask.priority == Priority::Demand || self.untold_bytes >= TOGETHER_BYTES {
+        // A reader of this chunk does not wait for others, and links are measured by when chunks
+        // come.
+        if ask.priority != Priority::Fill || self.untold_bytes >= TOGETHER_BYTES {
             self.tell();
         }
         Ok(true)
