@@ -14,7 +14,7 @@ use vfield_control::shares::some_percent;
 use vfield_control::slow_links::slow_links;
 use vfield_core::misdeed::Tally;
 use vfield_node::status::{
-    AdmissionStatus, FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status,
+    AdmissionStatus, FieldStatus, GoneStatus, ImageStatus, NamesakeStatus, NodeStatus, PeerTraffic, Status, Traffic,
     VersionStatus, WaitingChunk, ZoneStatus,
 };
 
@@ -348,6 +348,18 @@ fn gone_text(gone: &[GoneStatus]) -> String {
     out
 }
 
+/// What compression gained, in each direction in which a chunk crossed compressed.
+fn compressed_text(traffic: &Traffic) -> Option<String> {
+    let part = |carried: u64, plain: u64, verb: &str| {
+        (carried > 0)
+            .then(|| format!("{} {verb} as {} ({:.1} x)", human(plain), human(carried), plain as f64 / carried as f64))
+    };
+    let came = part(traffic.from_compressed_bytes, traffic.from_compressed_plain_bytes, "came");
+    let went = part(traffic.to_compressed_bytes, traffic.to_compressed_plain_bytes, "went");
+    let parts: Vec<String> = came.into_iter().chain(went).collect();
+    (!parts.is_empty()).then(|| format!("compressed: {}", parts.join(", ")))
+}
+
 fn traffic_text(status: &Status) -> String {
     let traffic = &status.traffic;
     let mut table = vec![["TRAFFIC", "FROM", "TO"].map(str::to_owned).to_vec()];
@@ -378,6 +390,9 @@ fn traffic_text(status: &Status) -> String {
     let mut out = format!("\n{}", aligned(&table, &[1, 2]));
     if status.peers.len() > PEERS_SHOWN {
         line(&mut out, &format!("  and {} more", status.peers.len() - PEERS_SHOWN));
+    }
+    if let Some(gained) = compressed_text(traffic) {
+        line(&mut out, &gained);
     }
     out
 }

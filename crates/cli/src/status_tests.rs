@@ -92,6 +92,20 @@ fn an_origin_that_has_to_stay() {
 }
 
 #[test]
+fn what_compression_gains_stands_below_the_traffic() {
+    let mut traffic = Traffic { to_peers_bytes: 227 << 20, ..Traffic::default() };
+    assert_eq!(compressed_text(&traffic), None);
+    (traffic.to_compressed_bytes, traffic.to_compressed_plain_bytes) = (100 << 20, 230 << 20);
+    assert_eq!(compressed_text(&traffic).as_deref(), Some("compressed: 230.0 MiB went as 100.0 MiB (2.3 x)"));
+    (traffic.from_compressed_bytes, traffic.from_compressed_plain_bytes) = (2 << 20, 3 << 20);
+    let both = "compressed: 3.0 MiB came as 2.0 MiB (1.5 x), 230.0 MiB went as 100.0 MiB (2.3 x)";
+    assert_eq!(compressed_text(&traffic).as_deref(), Some(both));
+    let mut status = origin();
+    status.node.traffic = traffic;
+    assert!(text(&status).contains(&format!("\n{both}\n")), "{}", text(&status));
+}
+
+#[test]
 fn a_gateway_of_one_of_three_zones() {
     let mut status = origin();
     status.node.zone = ZoneStatus { name: "192.168.1.0/24".to_owned(), gateway: true, zones: 3, gateways: 9 };

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 /// The content type of what [`render`] makes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Most series of a node without images.
-pub const SERIES_MAX: usize = 60;
+pub const SERIES_MAX: usize = 64;
 /// Most series of one image.
 pub const OF_IMAGE_MAX: usize = 20;
 

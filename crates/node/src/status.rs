@@ -362,6 +362,18 @@ pub struct Traffic {
     pub from_origin_bytes: u64,
     /// Chunks sent to peers.
     pub to_peers_bytes: u64,
+    /// Of the received bytes, those of compressed chunks.
+    #[serde(default)]
+    pub from_compressed_bytes: u64,
+    /// The bytes that these chunks have plain.
+    #[serde(default)]
+    pub from_compressed_plain_bytes: u64,
+    /// Of the bytes sent to peers, those of compressed chunks.
+    #[serde(default)]
+    pub to_compressed_bytes: u64,
+    /// The bytes that these chunks have plain.
+    #[serde(default)]
+    pub to_compressed_plain_bytes: u64,
 }
 
 /// Bytes transferred from and to one peer.

@@ -40,11 +40,30 @@ impl PeerCounters {
 /// Most peers counted separately; of departed ones those with the least traffic are added up.
 const PEERS_MAX: usize = 1024;
 
+/// What compression gains in one direction.
+#[derive(Debug, Default)]
+pub struct CompressedCounters {
+    carried: AtomicU64,
+    plain: AtomicU64,
+}
+
+impl CompressedCounters {
+    /// A chunk of `plain` bytes crossed a link as `carried` bytes.
+    pub fn crossed(&self, carried: u64, plain: u64) {
+        self.carried.fetch_add(carried, Ordering::Relaxed);
+        self.plain.fetch_add(plain, Ordering::Relaxed);
+    }
+}
+
 /// All counters of a node.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// For how long reads waited.
     pub delays: DelayCounters,
+    /// The compressed chunks among those that came.
+    pub unpacked: CompressedCounters,
+    /// The compressed chunks among those that were sent.
+    pub packed: CompressedCounters,
     from_store: AtomicU64,
     received: AtomicU64,
     asked: AtomicU64,
@@ -179,6 +198,10 @@ impl Counters {
             from_peers_bytes: received(false) + others.from_peers_bytes,
             from_origin_bytes: received(true) + others.from_origin_bytes,
             to_peers_bytes: rows.iter().map(|row| row.sent_bytes).sum::<u64>() + others.to_peers_bytes,
+            from_compressed_bytes: self.unpacked.carried.load(Ordering::Relaxed),
+            from_compressed_plain_bytes: self.unpacked.plain.load(Ordering::Relaxed),
+            to_compressed_bytes: self.packed.carried.load(Ordering::Relaxed),
+            to_compressed_plain_bytes: self.packed.plain.load(Ordering::Relaxed),
         };
         (traffic, rows)
     }

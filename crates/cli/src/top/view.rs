@@ -227,12 +227,16 @@ fn image_parts(image: &ImageStatus) -> Vec<String> {
 
 fn traffic_parts(own: &Traffic) -> Vec<String> {
     let came = own.from_peers_bytes.saturating_add(own.from_origin_bytes);
-    vec![
+    let mut parts = vec![
         format!("in {}", per_second(came)),
         format!("out {}", per_second(own.to_peers_bytes)),
         format!("from store {}", per_second(own.from_store_bytes)),
         format!("from origins {}", per_second(own.from_origin_bytes)),
-    ]
+    ];
+    let plain = own.from_compressed_plain_bytes.saturating_add(own.to_compressed_plain_bytes);
+    let saved = plain.saturating_sub(own.from_compressed_bytes.saturating_add(own.to_compressed_bytes));
+    parts.extend((saved > 0).then(|| format!("saved by compression {}", per_second(saved))));
+    parts
 }
 
 /// A rate; nothing is a dash, so that the busy rows stand out.
@@ -279,6 +283,10 @@ impl Rates {
             from_peers_bytes: rate(own.from_peers_bytes, then.from_peers_bytes),
             from_origin_bytes: rate(own.from_origin_bytes, then.from_origin_bytes),
             to_peers_bytes: rate(own.to_peers_bytes, then.to_peers_bytes),
+            from_compressed_bytes: rate(own.from_compressed_bytes, then.from_compressed_bytes),
+            from_compressed_plain_bytes: rate(own.from_compressed_plain_bytes, then.from_compressed_plain_bytes),
+            to_compressed_bytes: rate(own.to_compressed_bytes, then.to_compressed_bytes),
+            to_compressed_plain_bytes: rate(own.to_compressed_plain_bytes, then.to_compressed_plain_bytes),
         };
         let old: BTreeMap<&str, &PeerTraffic> =
             before.status.node.peers.iter().map(|peer| (peer.id.as_str(), peer)).collect();

@@ -48,6 +48,9 @@ fn samples(nodes: usize) -> [Sample; 2] {
                 from_peers_bytes: second * (5 << 20),
                 from_origin_bytes: second << 20,
                 to_peers_bytes: second * (3 << 19),
+                to_compressed_bytes: second << 20,
+                to_compressed_plain_bytes: second << 21,
+                ..Traffic::default()
             },
             ..Status::default()
         };
@@ -77,11 +80,12 @@ fn view(width: usize, height: Option<usize>) -> View {
 fn a_wide_terminal_shows_all() {
     let [before, now] = samples(4);
     assert_eq!(
-        view(100, None).lines(&now, Some(&before)),
+        view(120, None).lines(&now, Some(&before)),
         [
             "198.18.0.1:4440  5 nodes  up 3m 12s  version 0.1.0",
             "viver.squash  covered 75.0 %  fewest copies 1  here 32.0 MiB of 64.0 MiB  the origin is needed",
-            "in 6.0 MiB/s  out 1.5 MiB/s  from store 16.0 MiB/s  from origins 1.0 MiB/s",
+            "in 6.0 MiB/s  out 1.5 MiB/s  from store 16.0 MiB/s  from origins 1.0 MiB/s  \
+             saved by compression 1.0 MiB/s",
             "wait 0.5s  viver.squash chunk 17: requested because of 198.18.0.3:4440",
             "",
             "ADDRESS          STATE         IN/S        OUT/S     HELD        OF  ORIGIN OF",

@@ -53,7 +53,7 @@ fn limits(view: &View) -> [(&'static str, &LimitStatus); 2] {
 }
 
 /// All families, in the order of the document.
-pub const FAMILIES: [Family; 46] = [
+pub const FAMILIES: [Family; 48] = [
     family(
         "vfield_build_info",
         Gauge,
@@ -117,6 +117,28 @@ pub const FAMILIES: [Family; 46] = [
     family("vfield_sent_bytes_total", Counter, "", "Chunks sent to peers.", |view, out| {
         out.value(view.status.node.traffic.to_peers_bytes as f64);
     }),
+    family(
+        "vfield_compressed_bytes_total",
+        Counter,
+        "direction",
+        "Chunks that crossed links compressed, in bytes on the link, by direction: up or down.",
+        |view, out| {
+            let traffic = &view.status.node.traffic;
+            out.of(&[("direction", "up")], traffic.to_compressed_bytes as f64);
+            out.of(&[("direction", "down")], traffic.from_compressed_bytes as f64);
+        },
+    ),
+    family(
+        "vfield_compressed_plain_bytes_total",
+        Counter,
+        "direction",
+        "Bytes that these chunks have plain, by direction: up or down.",
+        |view, out| {
+            let traffic = &view.status.node.traffic;
+            out.of(&[("direction", "up")], traffic.to_compressed_plain_bytes as f64);
+            out.of(&[("direction", "down")], traffic.from_compressed_plain_bytes as f64);
+        },
+    ),
     family(
         "vfield_read_from_store_bytes_total",
         Counter,

@@ -77,6 +77,7 @@ impl Room {
                 from_peers_bytes: (tick * self.nodes) << 20,
                 from_origin_bytes: tick << 20,
                 to_peers_bytes: (tick * self.nodes) << 19,
+                ..Traffic::default()
             },
             warnings: vec![format!("peer {HOSTILE} lied")],
             ..Status::default()

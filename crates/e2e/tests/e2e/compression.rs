@@ -7,6 +7,7 @@ use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::daemon::FILL_LIMIT;
 use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
 use vfield_lab::{Daemon, Lab, Link, client};
 
 const NEEDS: [Need; 2] = [Need::Root, Need::Tool("nbdcopy")];
@@ -36,9 +37,20 @@ fn filled(lab: &Lab, host: usize, through: &Daemon) -> Result<Daemon, Failed> {
     Ok(node)
 }
 
+/// One of the sums of a node's traffic.
+fn traffic(node: &Daemon, sum: &str) -> Result<u64, Failed> {
+    Ok(node.status()?["traffic"][sum].as_u64().expect("a count"))
+}
+
 /// Bytes of chunks that a node has sent.
 fn sent(node: &Daemon) -> Result<u64, Failed> {
-    Ok(node.status()?["traffic"]["to_peers_bytes"].as_u64().unwrap_or_default())
+    traffic(node, "to_peers_bytes")
+}
+
+/// What the status says of compression: bytes on the link, and those that they stand for.
+fn compressed(node: &Daemon, direction: &str) -> Result<(u64, u64), Failed> {
+    let carried = traffic(node, &format!("{direction}_compressed_bytes"))?;
+    Ok((carried, traffic(node, &format!("{direction}_compressed_plain_bytes"))?))
 }
 
 #[test]
@@ -53,6 +65,15 @@ fn slow_links_carry_compressed_chunks() -> Outcome {
     client::compare_all(lab.host(1), &first, &image)?;
     let of_origin = sent(&origin)?;
     assert!(of_origin < IMAGE_BYTES * 7 / 10, "{of_origin} bytes of {IMAGE_BYTES}");
+    // The rest of what was sent went plain: chunks, hash pages and slices.
+    let (carried, plain) = compressed(&origin, "to")?;
+    assert!(carried < plain * 7 / 10 && of_origin + plain >= IMAGE_BYTES + carried, "{carried} for {plain}");
+    // Both ends count alike, but for answers that came too late.
+    let (received, unpacked) = compressed(&first, "from")?;
+    assert!((carried / 2..=carried).contains(&received), "{received} of {carried}");
+    assert!((plain / 2..=plain).contains(&unpacked), "{unpacked} of {plain}");
+    let text = run(&mut origin.ask("status"))?;
+    assert!(text.contains("compressed: ") && text.contains(" went as "), "{text}");
 
     // A node that holds the chunks plain compresses them itself.
     origin.kill();
@@ -75,6 +96,7 @@ fn bytes_that_do_not_compress_cost_nothing_more() -> Outcome {
     client::compare_all(lab.host(1), &node, &noise)?;
     let bytes = sent(&origin)?;
     assert!((IMAGE_BYTES..IMAGE_BYTES + MIB).contains(&bytes), "{bytes} bytes");
+    assert_eq!((compressed(&origin, "to")?, compressed(&node, "from")?), ((0, 0), (0, 0)));
 
     // Nor does a node compress that was told not to.
     let lab = Lab::namespaces(2, LINK)?;

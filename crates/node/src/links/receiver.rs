@@ -272,8 +272,11 @@ impl<'a> Receiver<'a> {
         }
         self.counters.received(came, ask.origin);
         self.driver.counters.received(came);
-        if unpacked.is_some() && ask.keep != Keep::Not {
-            image.compression().keep(ask.chunk, Bytes::copy_from_slice(self.inbound.payload()));
+        if let Some(plain) = &unpacked {
+            self.driver.counters.unpacked.crossed(came, plain.as_ref().len() as u64);
+            if ask.keep != Keep::Not {
+                image.compression().keep(ask.chunk, Bytes::copy_from_slice(self.inbound.payload()));
+            }
         }
         let arrived = |zeros| Input::Arrived { request: ask.request, waited, transit, zeros };
         match ask.keep {

@@ -35,6 +35,8 @@ pub struct Outgoing {
     head_sent: usize,
     piece: Option<Piece>,
     piece_sent: u64,
+    /// If it is a compressed chunk: the bytes that it has plain.
+    plain: Option<u64>,
 }
 
 /// A source of zero bytes for chunks that are all zeros: peers know them by their hash and do not
@@ -44,7 +46,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 impl Outgoing {
     /// A whole frame.
     pub const fn frame(head: Vec<u8>) -> Self {
-        Self { head, head_sent: 0, piece: None, piece_sent: 0 }
+        Self { head, head_sent: 0, piece: None, piece_sent: 0, plain: None }
     }
 
     /// A refusal frame.
@@ -57,9 +59,10 @@ impl Outgoing {
         Self::with(FrameHeader::data(request, piece.len() as u32, waited), piece)
     }
 
-    /// A compressed chunk that became available after `waited`.
-    pub fn compressed(request: u64, compressed: Bytes, waited: Duration) -> Self {
-        Self::with(FrameHeader::compressed(request, compressed.len() as u32, waited), Piece::Bytes(compressed))
+    /// A compressed chunk of `plain` bytes that became available after `waited`.
+    pub fn compressed(request: u64, compressed: Bytes, plain: u64, waited: Duration) -> Self {
+        let header = FrameHeader::compressed(request, compressed.len() as u32, waited);
+        Self { plain: Some(plain), ..Self::with(header, Piece::Bytes(compressed)) }
     }
 
     /// A slice; see [`vfield_core::slice::Slice`] for the content of its piece.
@@ -68,12 +71,17 @@ impl Outgoing {
     }
 
     fn with(header: FrameHeader, piece: Piece) -> Self {
-        Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0 }
+        Self { head: header.encode().to_vec(), head_sent: 0, piece: Some(piece), piece_sent: 0, plain: None }
     }
 
     /// Length of the chunk, 0 without one.
     pub fn payload_bytes(&self) -> u64 {
         self.piece.as_ref().map_or(0, Piece::len)
+    }
+
+    /// The bytes that a compressed chunk has plain; `None` of anything else.
+    pub const fn plain_bytes(&self) -> Option<u64> {
+        self.plain
     }
 
     /// Bytes that the kernel or the seal has.

@@ -193,6 +193,9 @@ impl<'a> Serving<'a> {
                     Ok(Sent::All) => {
                         sent = true;
                         counters.sent(sending.payload_bytes());
+                        if let Some(plain) = sending.plain_bytes() {
+                            self.driver.counters.packed.crossed(sending.payload_bytes(), plain);
+                        }
                         self.backlog.sent(sending.payload_bytes());
                         if let Some(request) = traced.take() {
                             marks::sent(self.driver, self.id, request, sending.payload_bytes());

@@ -41,7 +41,7 @@ impl Serving<'_> {
                 let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
                 let found = image.chunk(chunk);
                 local(request, Some(found), |piece| match self.compressed(&image, chunk, &piece) {
-                    Some(compressed) => Outgoing::compressed(request, compressed, waited),
+                    Some(compressed) => Outgoing::compressed(request, compressed, piece.len(), waited),
                     None => Outgoing::chunk(request, piece, waited),
                 })
             }
