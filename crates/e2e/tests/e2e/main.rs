@@ -26,6 +26,7 @@ mod loss;
 mod moves;
 mod names;
 mod netboot;
+mod object_stores;
 mod objects;
 mod overlay;
 mod pacing;

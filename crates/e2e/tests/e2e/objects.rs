@@ -169,9 +169,51 @@ fn stores_go_on_without_the_object() -> Outcome {
     let origin = store.serve().ready()?;
     let first = store.join(1, &origin, "all").ready()?;
     first.wait("filled", FILL_LIMIT)?;
-    store.proxy.set(Fault::Status(403, 0));
-    let second = store.join(2, &origin, "50%").ready()?;
-    store.compare(2, &second)?;
+    for (fault, size) in [(Fault::Status(403, 0), "50%"), (Fault::Closed, "0"), (Fault::Status(429, 30), "0")] {
+        store.proxy.set(fault);
+        let mut second = store.join(2, &origin, size).ready()?;
+        store.compare(2, &second)?;
+        let slow: Value = serde_json::from_str(&run(second.ask("explain").args(["--slow", "--json"]))?)?;
+        let waited_s = slow["slow"][0]["waited_s"].as_f64().unwrap_or_default();
+        assert!(waited_s < 1.0, "{fault:?}: {slow}");
+        second.kill();
+    }
+    Ok(())
+}
+
+/// As many readers at once as `VFIELD_OBJECT_READERS` says, of as many MiB as `VFIELD_OBJECT_MIB`.
+#[test]
+fn a_room_that_starts_reads_the_object_once() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+    };
+    let (readers, bytes) = (number("VFIELD_OBJECT_READERS", 4) as usize, number("VFIELD_OBJECT_MIB", 24) * MIB);
+    let store = Store::start(readers + 1)?;
+    random_file(&store.image, bytes, 1)?;
+    store.keep_hashes()?;
+    let origin = store.serve().ready()?;
+    let join = |host: usize| store.join(host, &origin, "10%").spawn();
+    let mut nodes = (1..=readers).map(join).collect::<Result<Vec<Daemon>, LabError>>()?;
+    nodes.iter_mut().try_for_each(|node| node.wait_ready(SOON))?;
+    std::thread::scope(|scope| {
+        let read = |(host, node)| {
+            let store = &store;
+            scope.spawn(move || store.compare(host + 1, node))
+        };
+        let reading: Vec<_> = nodes.iter().enumerate().map(read).collect();
+        reading.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))
+    })?;
+    let passed = store.proxy.passed();
+    let [images, gets] =
+        [passed.body_bytes as f64, passed.requests as f64 * 1024.0 * MIB as f64].map(|count| count / bytes as f64);
+    println!("{readers} readers: {images:.3} images, {gets:.0} requests for each GiB");
+    // The first run is read twice where one node begins with it and another comes to it late.
+    let runs = bytes.div_ceil(4 * MIB);
+    assert!(passed.body_bytes < bytes + bytes / 20 + 8 * MIB, "{images:.3} images");
+    assert!(passed.requests <= runs + runs / 6 + 6, "{passed:?}");
     Ok(())
 }
 

@@ -1,0 +1,145 @@
+//! Object stores of others, as real programs: nginx with TLS, and a server of buckets.
+
+use crate::LabError;
+use crate::lab::Host;
+use crate::need::find_tool;
+use crate::process::{Process, run};
+use crate::wait::Deadline;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A server of this kind starts within a moment.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// The environment variable with the path of `versitygw`.
+const BUCKETS: &str = "VFIELD_S3_SERVER";
+
+/// nginx over TLS, with a certificate for its address by an authority of its own.
+#[derive(Debug)]
+pub struct TlsServer {
+    process: Process,
+    addr: SocketAddr,
+    authority: PathBuf,
+}
+
+impl TlsServer {
+    /// True if there is an nginx.
+    pub fn is_there() -> bool {
+        find_tool("nginx").is_some()
+    }
+
+    /// Serves the files of `dir` at a free port of a host.
+    ///
+    /// # Errors
+    /// If nginx or openssl fails.
+    pub fn start(host: &Host, dir: &Path) -> Result<Self, LabError> {
+        let addr = free(host)?;
+        let home = host.dir().join("tls");
+        std::fs::create_dir(&home).map_err(LabError::at(&home))?;
+        let authority = certify(&home, addr)?;
+        let config = format!(
+            "daemon off; user root; pid {home}/pid; error_log stderr; events {{}}
+             http {{ access_log {home}/access; default_type application/octet-stream;
+                 client_body_temp_path {home}/b; proxy_temp_path {home}/p; fastcgi_temp_path {home}/f;
+                 uwsgi_temp_path {home}/u; scgi_temp_path {home}/s;
+                 server {{ listen {addr} ssl; root {dir};
+                     ssl_certificate {home}/server.pem; ssl_certificate_key {home}/server.key;
+                     location /moved/ {{ rewrite ^/moved/(.*) https://{addr}/$1 redirect; }}
+                     location /plain/ {{ rewrite ^/plain/(.*) http://{addr}/$1 redirect; }} }} }}",
+            home = home.display(),
+            dir = dir.display(),
+        );
+        let path = home.join("nginx.conf");
+        std::fs::write(&path, config).map_err(LabError::at(&path))?;
+        let mut command = host.command("nginx");
+        command.arg("-p").arg(&home).arg("-c").arg(&path).args(["-e", "stderr"]);
+        let process = listening(host.spawn("nginx", &mut command)?, addr)?;
+        Ok(Self { process, addr, authority })
+    }
+
+    /// Where it listens.
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The file with its authority's certificate.
+    pub fn authority(&self) -> &Path {
+        &self.authority
+    }
+
+    /// Ends it without a word to its clients.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+}
+
+/// A certificate for an address, and the authority that signed it; returns the file of the latter.
+fn certify(dir: &Path, addr: SocketAddr) -> Result<PathBuf, LabError> {
+    let request = |name: &str, subject: &str| {
+        let mut command = Command::new("openssl");
+        command.current_dir(dir).args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+        command.args(["-noenc", "-days", "2", "-subj", subject, "-keyout", &format!("{name}.key")]);
+        command.args(["-out", &format!("{name}.pem")]);
+        command
+    };
+    run(&mut request("authority", "/CN=an authority"))?;
+    let subject = format!("subjectAltName=IP:{}", addr.ip());
+    let mut server = request("server", "/CN=a server");
+    server.args(["-CA", "authority.pem", "-CAkey", "authority.key", "-addext", &subject]);
+    run(server.args(["-addext", "basicConstraints=critical,CA:FALSE"]))?;
+    Ok(dir.join("authority.pem"))
+}
+
+/// `versitygw` with the directories of a directory as its buckets. It compares signatures.
+#[derive(Debug)]
+pub struct Buckets {
+    _process: Process,
+    addr: SocketAddr,
+}
+
+impl Buckets {
+    /// The key that it knows.
+    pub const KEY: &str = "AKIAIMAGES";
+    /// Its secret.
+    pub const SECRET: &str = "a/secret+of=images";
+
+    /// The program, if the environment names it.
+    pub fn program() -> Option<PathBuf> {
+        std::env::var_os(BUCKETS).map(PathBuf::from)
+    }
+
+    /// Serves the directories of `dir` at a free port of a host.
+    ///
+    /// # Errors
+    /// If it cannot be started, or no one named it.
+    pub fn start(host: &Host, dir: &Path) -> Result<Self, LabError> {
+        let missing = || LabError::Command { command: BUCKETS.to_owned(), why: "it is not set".to_owned() };
+        let (program, addr) = (Self::program().ok_or_else(missing)?, free(host)?);
+        let mut command = host.command(program);
+        command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET, "posix"]);
+        let process = listening(host.spawn("buckets", command.arg(dir))?, addr)?;
+        Ok(Self { _process: process, addr })
+    }
+
+    /// Where it listens.
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+/// A free port of a host on loopback.
+fn free(host: &Host) -> Result<SocketAddr, LabError> {
+    let ip = host.addr().ip();
+    let failed = |source| LabError::System { what: format!("listening on {ip}"), source };
+    TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).map_err(failed)
+}
+
+/// Waits until a process listens.
+fn listening(mut process: Process, addr: SocketAddr) -> Result<Process, LabError> {
+    Deadline::after(START_LIMIT).poll(&format!("a server listens at {addr}"), || {
+        process.check()?;
+        Ok(TcpStream::connect_timeout(&addr, Duration::from_secs(1)).ok().map(drop))
+    })?;
+    Ok(process)
+}
