@@ -7,6 +7,7 @@
 mod admissions;
 pub mod bootstrap;
 pub mod buffers;
+mod cache;
 mod changed;
 pub mod compression;
 pub mod config;

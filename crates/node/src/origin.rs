@@ -16,7 +16,6 @@
 //! longer than the kernel holds writers back (45 s), after it handed out a piece and before its
 //! bytes were taken.
 
-mod cache;
 mod comparison;
 mod file;
 pub mod guard;
@@ -29,7 +28,7 @@ pub mod tree_file;
 mod walk;
 mod watcher;
 
-use cache::Cache;
+use crate::cache::Cache;
 use comparison::Comparison;
 use file::{Fingerprint, SourceFile};
 pub use file::{Moved, Stamp};

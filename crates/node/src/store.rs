@@ -15,11 +15,11 @@
 pub mod family;
 pub mod found;
 pub mod label;
-mod memory_file;
 mod pin;
 mod read;
 pub mod slot;
 mod slots;
+mod sparse_file;
 mod transient;
 
 pub use found::Kept;
@@ -29,9 +29,9 @@ use crate::buffers::Buffer;
 use family::{Lenders, Lends};
 use found::Tally;
 use label::Label;
-use memory_file::MemoryFile;
 use slot::Slot;
 use slots::Slots;
+use sparse_file::SparseFile;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -83,7 +83,7 @@ pub enum Check {
 pub struct Store {
     id: ImageId,
     zeros: ZeroHashes,
-    memory: MemoryFile,
+    memory: SparseFile,
     slots: Slots,
     transients: Arc<Transients>,
     resident_bytes: AtomicU64,
@@ -91,7 +91,7 @@ pub struct Store {
     lenders: Lenders,
     lends: Lends,
     lent_bytes: AtomicU64,
-    /// See [`memory_file::pages_are_small`]; if not, pieces are copies.
+    /// See [`sparse_file::pages_are_small`]; if not, pieces are copies.
     sends_pages: bool,
 }
 
@@ -100,11 +100,11 @@ impl Store {
     /// 20 KiB for 1 TiB.
     pub fn new(id: ImageId, geometry: &Geometry) -> Result<Arc<Self>, StoreError> {
         let length_bytes = Self::file_bytes(geometry).ok_or(StoreError::TooLarge(geometry.chunks()))?;
-        Ok(Arc::new(Self::of(id, geometry, MemoryFile::new(length_bytes)?)))
+        Ok(Arc::new(Self::of(id, geometry, SparseFile::new(length_bytes)?)))
     }
 
     /// A store in which nothing is known of the bytes in `memory`.
-    fn of(id: ImageId, geometry: &Geometry, memory: MemoryFile) -> Self {
+    fn of(id: ImageId, geometry: &Geometry, memory: SparseFile) -> Self {
         Self {
             id,
             zeros: ZeroHashes::new(geometry),
@@ -116,7 +116,7 @@ impl Store {
             lenders: Lenders::default(),
             lends: Lends::default(),
             lent_bytes: AtomicU64::new(0),
-            sends_pages: memory_file::pages_are_small(),
+            sends_pages: sparse_file::pages_are_small(),
         }
     }
 

@@ -8,8 +8,8 @@
 //! survey calls it for all chunks, and so do tasks that want a certain chunk before that.
 
 use super::label::{BadLabel, Label};
-use super::memory_file::MemoryFile;
 use super::slot::Slot;
+use super::sparse_file::SparseFile;
 use super::{Check, Store};
 use std::io;
 use std::ops::Range;
@@ -41,14 +41,14 @@ pub enum Unfit {
 /// A memory file that was kept, with a label that makes sense.
 #[derive(Debug)]
 pub struct Kept {
-    memory: MemoryFile,
+    memory: SparseFile,
     label: Label,
 }
 
 impl Kept {
     /// Reads the label.
     pub fn read(file: OwnedFd) -> Result<Self, Unfit> {
-        let (memory, length_bytes) = MemoryFile::made_before(file)?.ok_or(Unfit::Foreign)?;
+        let (memory, length_bytes) = SparseFile::made_before(file)?.ok_or(Unfit::Foreign)?;
         let mut bytes = [0; Label::BYTES];
         let at = length_bytes.checked_sub(Label::BYTES as u64).ok_or(Unfit::Length(length_bytes))?;
         memory.read(at, &mut bytes)?;

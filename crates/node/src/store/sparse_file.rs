@@ -22,11 +22,11 @@ const READ_ONLY: SealFlags = SealFlags::WRITE.union(SealFlags::FUTURE_WRITE);
 
 /// A sparse file without a name, in memory.
 #[derive(Debug)]
-pub struct MemoryFile {
+pub struct SparseFile {
     fd: Arc<OwnedFd>,
 }
 
-impl MemoryFile {
+impl SparseFile {
     /// `length_bytes` of nothing.
     pub fn new(length_bytes: u64) -> io::Result<Self> {
         let fd = memfd_create("vfield-store", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -35,7 +35,7 @@ impl MemoryFile {
         Ok(Self { fd: Arc::new(fd) })
     }
 
-    /// The file that an earlier process made with [`MemoryFile::new`], and its length in bytes;
+    /// The file that an earlier process made with [`SparseFile::new`], and its length in bytes;
     /// `None` for any other file.
     pub fn made_before(fd: OwnedFd) -> io::Result<Option<(Self, u64)>> {
         // Only memory files have seals.
