@@ -127,6 +127,18 @@ impl Inventory {
         }
     }
 
+    /// Forgets a chunk whose bytes the shell has lost; false if it was not here.
+    pub fn lose(&mut self, chunk: Chunk) -> bool {
+        let was_transient = self.transient.contains_key(&chunk);
+        self.forget_use(chunk);
+        self.stored.remove(chunk) || was_transient
+    }
+
+    /// The store takes no more than it has now.
+    pub fn close(&mut self) {
+        self.capacity = self.capacity.min(self.stored.count());
+    }
+
     /// Notes that a transient chunk was used.
     pub fn touch(&mut self, chunk: Chunk) {
         self.used(chunk, false);

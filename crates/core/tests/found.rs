@@ -205,3 +205,56 @@ fn impossible_commitments_are_not_taken_up() {
         assert!(bench.filled);
     }
 }
+
+/// A disk loses chunks of a full store: those are fetched again, and nothing else is.
+#[test]
+fn lost_chunks_are_fetched_again() {
+    let mut bench = Bench::new(200, Some(Commitment { start: 0, from: 0 }));
+    bench.input(Input::Surveyed(IMAGE), true);
+    bench.pass(Duration::from_secs(5), true);
+    assert!(bench.filled);
+    let held = bench.here.clone();
+    let lost: Vec<Chunk> = held.iter().copied().filter(|chunk| chunk.0 < 600).step_by(40).collect();
+    assert!(lost.len() > 3);
+    (bench.asked, bench.filled) = (Vec::new(), false);
+    lost.iter().for_each(|chunk| assert!(bench.here.remove(chunk)));
+    // A chunk that was lost before, or never here, changes nothing.
+    let elsewhere = (0..600).map(Chunk).find(|chunk| !held.contains(chunk)).expect("a small store");
+    bench.node.handle(bench.now, Input::Spoiled { image: IMAGE, chunks: vec![elsewhere] });
+    bench.node.handle(bench.now, Input::Spoiled { image: IMAGE, chunks: lost.clone() });
+    bench.node.handle(bench.now, Input::Spoiled { image: IMAGE, chunks: lost.clone() });
+    bench.pass(Duration::from_secs(5), false);
+    assert!(!bench.filled && bench.record().filled.count < 603);
+    assert_eq!(bench.node.images()[0].stored, 200 - lost.len() as u64);
+    bench.input(Input::AskerGone(vfield_core::fetch::ConnectionId(1)), false);
+    let asked: BTreeSet<Chunk> = bench.asked.iter().copied().collect();
+    assert_eq!(asked, lost.iter().copied().collect(), "only what is missing is asked for");
+    bench.find(lost, true);
+    bench.pass(Duration::from_secs(5), true);
+    assert!(bench.filled && bench.here == held);
+    assert_eq!((bench.record().filled.count, bench.node.images()[0].stored), (603, 200));
+}
+
+/// A disk is full before its store is: the store is as large as what it has, and rests.
+#[test]
+fn a_store_that_takes_no_more_is_smaller() {
+    let mut bench = Bench::new(200, Some(Commitment { start: 0, from: 0 }));
+    let (record, ring) = (bench.record(), Ring::new(603));
+    let wanted = (0..603).map(Chunk).filter(|chunk| record.arc.contains(ring.place(*chunk), 603));
+    let first: Vec<Chunk> = wanted.take(50).collect();
+    bench.find(first, false);
+    assert_eq!(bench.node.images()[0].stored, 50);
+    bench.input(Input::Full(IMAGE), true);
+    bench.input(Input::Surveyed(IMAGE), true);
+    bench.pass(Duration::from_secs(30), true);
+    let image = bench.node.images().remove(0);
+    assert!(bench.filled && image.filled);
+    assert_eq!(image.capacity, 50);
+    assert!((25..=50).contains(&image.stored), "{}", image.stored);
+    assert!(bench.record().arc.length <= 50 && bench.record().filled.count == 603, "{:?}", bench.record());
+    // A store that is full of what it wants stays so.
+    let asked = bench.asked.len();
+    bench.input(Input::Full(IMAGE), true);
+    bench.pass(Duration::from_secs(30), true);
+    assert_eq!((bench.asked.len(), bench.node.images()[0].stored), (asked, image.stored));
+}

@@ -146,6 +146,17 @@ pub enum Input {
     /// The survey of an image is complete: all chunks that an earlier process left have been
     /// checked.
     Surveyed(ImageId),
+    /// Chunks of data that the shell's store has lost: its disk gave back other bytes. They are
+    /// fetched again.
+    Spoiled {
+        /// The image they belong to.
+        image: ImageId,
+        /// The lost chunks, in any order.
+        chunks: Vec<Chunk>,
+    },
+    /// The shell's store of an image takes no more chunks: its disk is full. From now on its
+    /// capacity is the number of chunks in it; room that is made later is used again.
+    Full(ImageId),
     /// The answer did not match its hash.
     Corrupt(RequestId),
     /// The answer came, but could not be verified or stored: the page with its hash was dropped

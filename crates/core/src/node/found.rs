@@ -58,6 +58,27 @@ impl Node {
         self.announce_soon(id);
     }
 
+    /// The fill goes once more around the image, from behind a lost chunk. So that chunk alone is
+    /// missing in the announced progress while it is on its way. Chunks that are here are passed
+    /// over before that is announced; in a large image it takes several goes.
+    pub(super) fn spoiled(&mut self, id: ImageId, chunks: &[Chunk]) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let lost: Vec<Chunk> = chunks.iter().copied().filter(|chunk| image.inventory.lose(*chunk)).collect();
+        let Some(last) = lost.iter().max().filter(|_| image.fill.arc().length > 0) else { return };
+        let (arc, size) = (image.fill.arc(), image.map.ring().size());
+        self.begin_fill(id, arc, (last.0 + 1) % size);
+        self.fill(id);
+        let passed = self.images.get(&id).is_some_and(|image| !image.fill_set);
+        if passed { self.announce(id) } else { self.announce_soon(id) }
+    }
+
+    /// The fill finds no room from now on, and shortens the arc to what fits.
+    pub(super) fn full(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        image.inventory.close();
+        self.set_fill(id);
+    }
+
     pub(super) fn surveyed(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.surveying = false;

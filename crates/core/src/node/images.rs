@@ -376,7 +376,7 @@ impl Node {
     }
 
     /// A sparse image had more data on this arc than expected: an eighth less of it then.
-    fn shorten(&mut self, id: ImageId) {
+    pub(super) fn shorten(&mut self, id: ImageId) {
         let Some(image) = self.images.get(&id) else { return };
         let arc = image.fill.arc();
         self.take_arc(id, Arc { length: arc.length - arc.length.div_ceil(8), ..arc });
@@ -385,14 +385,19 @@ impl Node {
     /// Commits to another arc, and begins to fill it where readers are: what they come by need not
     /// be fetched later.
     pub(super) fn take_arc(&mut self, id: ImageId, arc: Arc) {
-        let now = self.now;
         let from = self.reads_from(id).map_or(0, |chunk| chunk.0);
+        self.begin_fill(id, arc, from);
+        self.announce(id);
+    }
+
+    /// Fills an arc from chunk `from` on; what of it is here is passed over.
+    pub(super) fn begin_fill(&mut self, id: ImageId, arc: Arc, from: u64) {
+        let now = self.now;
         let Some(image) = self.images.get_mut(&id) else { return };
         image.fill = Fill::new(image.map.ring().size(), arc, from, now);
         image.notified_filled = false;
         self.fetches.of_mut(image.number).for_each(|(_, fetch)| fetch.fill = false);
         self.commit(id);
-        self.announce(id);
         self.set_fill(id);
     }
 

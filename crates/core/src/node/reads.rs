@@ -158,9 +158,14 @@ impl Node {
         let fetch = self.end_fetch(id, chunk);
         if fetch.as_ref().is_some_and(|fetch| fetch.fill) {
             let Some(image) = self.images.get_mut(&id) else { return };
-            image.fill.arrived(chunk);
-            self.set_fill(id);
-            self.announce_soon(id);
+            if image.inventory.is_stored(chunk) || image.inventory.is_zero(chunk) {
+                image.fill.arrived(chunk);
+                self.set_fill(id);
+                self.announce_soon(id);
+            } else {
+                // The store became full while it was on its way: nobody may take it for held.
+                self.shorten(id);
+            }
         }
         self.after_fill(id);
         let Some(fetch) = fetch else { return };
