@@ -38,6 +38,7 @@ use vfield_console::volume::Volume;
 use vfield_control::args::ControlOptions;
 use vfield_control::values::endpoint::Endpoint;
 use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::disk::Disk;
 use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::overlay::OverlayPlace;
@@ -242,6 +243,10 @@ pub struct JoinOptions {
     /// the free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub store: Option<Store>,
+    /// Keep the chunks in files of this directory in place of memory: they outlive a reboot. The
+    /// stores take no more than SIZE [default: nearly all of the free room]
+    #[arg(long, value_name = "DIR[:SIZE]", value_hint = ValueHint::DirPath)]
+    pub disk: Option<Disk>,
     /// Speed at which the store fills: 0 (slow) to 9 (full speed), or random [default: 7]
     #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
     pub join_boost: Option<Boost>,

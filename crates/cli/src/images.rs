@@ -16,7 +16,6 @@ use vfield_control::message::{Reply, Request, Serve};
 use vfield_core::chunk::ChunkSize;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::store::Store;
-use vfield_machine::memory;
 use vfield_node::config::StoreSize;
 
 /// Runs `vfield add`.
@@ -75,9 +74,8 @@ fn send_wish(options: &AddOptions) -> Result<Client, Failure> {
         .target
         .parse()
         .map_err(|bad: vfield_console::failure::BadValue| Failure::usage(bad.fact).hint(bad.hint))?;
-    let store =
-        options.store.map(|store: Store| store.within(memory::total_bytes().unwrap_or(u64::MAX))).transpose()?;
-    let store = store.map(|store| match store {
+    // Whether it fits the daemon knows: its stores may lie on a disk.
+    let store = options.store.map(|Store(size)| match size {
         StoreSize::All => "all".to_owned(),
         StoreSize::Percent(share) => format!("{share}%"),
         StoreSize::Bytes(bytes) => bytes.to_string(),

@@ -89,7 +89,8 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         let failure = Failure::usage("--follow needs --trust: any member can sign a tag with a key of its own");
         return Err(failure.hint("--trust names the public key of the tag's signer; --open follows any signer"));
     }
-    let memory = memory::total_bytes().unwrap_or(u64::MAX);
+    // A disk may be of any size, and is looked at when the daemon starts.
+    let memory = memory::total_bytes().filter(|_| options.disk.is_none()).unwrap_or(u64::MAX);
     let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
     let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
     let (listen, bootstrap) = match &options.daemon.listen {
@@ -107,6 +108,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         follow: options.follow.into_iter().map(|tag| tag.0).collect(),
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
+        disk: options.disk.map(|disk| disk.0),
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
         ..node(&options.daemon, listen, any_port, bootstrap)?
     };
@@ -289,6 +291,7 @@ fn node(
         follow: Vec::new(),
         tags: Vec::new(),
         sockets: None,
+        disk: None,
         keeper: None,
         limits: Rates::default(),
         hash_threads: cores().into(),

@@ -21,6 +21,7 @@ use vfield_console::values::size::Size;
 use vfield_console::volume::Volume;
 use vfield_control::values::endpoint::Endpoint;
 use vfield_daemon::values::device::DeviceKind;
+use vfield_daemon::values::disk::Disk;
 use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::limit::Limit;
@@ -48,6 +49,7 @@ pub struct Settings {
     follow: OneOrMany<Tagged>,
     open: bool,
     store: Option<Store>,
+    disk: Option<Disk>,
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
     nbd_tls: Option<PathBuf>,
@@ -159,6 +161,7 @@ impl Settings {
         }
         options.open |= self.open;
         options.store = options.store.or(self.store);
+        options.disk = options.disk.or_else(|| self.disk.clone());
         options.join_boost = options.join_boost.or(self.join_boost);
         fill(&mut options.trust, &self.trust);
         options.allow_rollback |= self.allow_rollback;

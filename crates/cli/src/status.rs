@@ -168,7 +168,14 @@ fn image_text(image: &ImageStatus) -> String {
         0 => String::new(),
         bytes => format!(", and {} transient", human(bytes)),
     };
-    line(&mut out, &format!("  held here  {fill}{transient}"));
+    let place = if image.on_disk && image.capacity_bytes > 0 { ", on the disk" } else { "" };
+    line(&mut out, &format!("  held here  {fill}{place}{transient}"));
+    if image.on_disk && image.spoiled_chunks > 0 {
+        line(
+            &mut out,
+            &format!("  spoiled    {} chunks on the disk, which were fetched again or left out", image.spoiled_chunks),
+        );
+    }
     if image.taken_over_bytes > 0 {
         line(&mut out, &format!("  taken over {} from the daemon before this one", human(image.taken_over_bytes)));
     }

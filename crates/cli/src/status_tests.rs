@@ -106,6 +106,19 @@ fn what_compression_gains_stands_below_the_traffic() {
 }
 
 #[test]
+fn a_store_on_a_disk_is_called_so_and_its_faults_are_counted() {
+    let mut status = origin();
+    let image = &mut status.node.images[0];
+    (image.source, image.capacity_bytes, image.held_bytes, image.filled) = (None, 64 << 20, 64 << 20, true);
+    assert!(!text(&status).contains("disk"));
+    status.node.images[0].on_disk = true;
+    assert!(text(&status).contains("  held here  64.0 MiB of 64.0 MiB, filled, on the disk"), "{}", text(&status));
+    assert!(!text(&status).contains("spoiled"));
+    status.node.images[0].spoiled_chunks = 3;
+    assert!(text(&status).contains("  spoiled    3 chunks on the disk"), "{}", text(&status));
+}
+
+#[test]
 fn a_gateway_of_one_of_three_zones() {
     let mut status = origin();
     status.node.zone = ZoneStatus { name: "192.168.1.0/24".to_owned(), gateway: true, zones: 3, gateways: 9 };

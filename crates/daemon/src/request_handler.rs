@@ -186,8 +186,13 @@ impl Source for RequestHandler {
 fn memory_of(node: &Status) -> MemoryStatus {
     let limit = memory::limit();
     MemoryStatus {
-        // A chunk that versions share lies once in memory.
-        store_bytes: node.images.iter().map(|image| image.held_bytes.saturating_sub(image.shared_bytes)).sum(),
+        // A chunk that versions share lies once in memory, and one on a disk does not.
+        store_bytes: node
+            .images
+            .iter()
+            .filter(|image| !image.on_disk)
+            .map(|image| image.held_bytes.saturating_sub(image.shared_bytes))
+            .sum(),
         transient_bytes: node.images.iter().map(|image| image.transient_bytes).sum(),
         process_bytes: memory::process_bytes(),
         limit_bytes: limit.map(|limit| limit.bytes),

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::values::size::human;
+use vfield_node::disk::DiskError;
 use vfield_node::node::StartError;
 use vfield_node::proofs::Disbelief;
 
@@ -76,6 +77,15 @@ pub fn explain(error: StartError) -> Failure {
             let (wanted, memory) = (human(wanted_bytes), human(memory_bytes));
             Failure::failed(format!("a store of {wanted} is more than this machine's memory of {memory}"))
                 .hint("hold less with --store; any part of the image is useful, and 0 holds nothing")
+        }
+        StartError::Disk { why: DiskError::InUse, .. } => {
+            Failure::failed(fact).hint("give each daemon a directory of its own with --disk")
+        }
+        StartError::Disk { why: DiskError::NoHoles, .. } => {
+            Failure::failed(fact).hint("give a directory on ext4, XFS, Btrfs or tmpfs with --disk")
+        }
+        StartError::Disk { .. } => {
+            Failure::failed(fact).hint("the daemon's user must be able to make files there; see --disk")
         }
         StartError::System { what, source } => Failure::failed(format!("{what}: {}", plain(&source)))
             .hint("the system refused it: check limits (ulimit -a) and permissions"),

@@ -3,6 +3,7 @@
 //! A value that exists is valid: parsing is the only way to make one.
 
 pub mod device;
+pub mod disk;
 pub mod http;
 pub mod image;
 pub mod limit;
@@ -13,6 +14,7 @@ pub mod tag;
 pub mod user;
 
 vfield_console::written! {
+    disk::Disk: "a directory, with a size if need be: \"DIR:100G\"",
     http::HttpAddress: "an address or a port",
     image::ImageName: "the name of an image",
     image::Wanted: "the name or id of an image",

@@ -101,7 +101,7 @@ pub struct Buckets {
 impl Buckets {
     /// The key that it knows.
     pub const KEY: &str = "AKIAIMAGES";
-    /// Its secret.
+    /// The secret of that key, with characters that requests encode.
     pub const SECRET: &str = "a/secret+of=images";
 
     /// The program, if the environment names it.

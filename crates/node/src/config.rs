@@ -6,8 +6,11 @@ use crate::object_origin::publish::ServeObject;
 use crate::origin::kept_tree::KeptTree;
 use crate::sockets::Sockets;
 use std::fmt;
+use std::fs::DirBuilder;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,10 +82,28 @@ pub struct NodeConfig {
     pub tags: Vec<SignedTag>,
     /// The sockets at which an earlier process of this node has listened; else they are bound.
     pub sockets: Option<Sockets>,
+    /// The disk on which the stores of joined images lie; without one they are in memory.
+    pub disk: Option<DiskConfig>,
     /// The keeper of the stores' memory for the next process of this node.
     pub keeper: Option<Arc<dyn Keeper>>,
     /// Switches for measurements.
     pub tuning: Tuning,
+}
+
+/// A directory for stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskConfig {
+    /// Its path; it is made if it is not there.
+    pub dir: PathBuf,
+    /// Most bytes in all stores; `None`: nearly all that is free at the start.
+    pub max_bytes: Option<u64>,
+}
+
+impl DiskConfig {
+    /// Makes the directory, for this user alone, if it is not there.
+    pub fn make_dir(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
+    }
 }
 
 /// A file or object to publish.
@@ -159,7 +180,7 @@ impl fmt::Display for ImageSelector {
     }
 }
 
-/// The amount of an image that a node holds in memory.
+/// The amount of an image that a node holds in memory, or on a disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StoreSize {
     /// This many bytes.

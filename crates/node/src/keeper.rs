@@ -1,9 +1,10 @@
 //! Keepers: an outside process that keeps the memory of stores while no daemon runs, for the next
-//! one.
+//! one. Files on a disk keep themselves.
 //!
 //! This module owns the kept stores until an image claims them. It drops stores that are unusable
 //! or unclaimed, and reports why. It does not know how descriptors travel: [`Keeper`] does.
 
+use crate::disk::{self, Disk};
 use crate::naming::Known;
 use crate::store::found::Found;
 use crate::store::label::Label;
@@ -31,15 +32,23 @@ pub trait Keeper: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct KeptStores {
     keeper: Option<Arc<dyn Keeper>>,
+    disk: Option<Arc<Disk>>,
     stores: Vec<(String, Kept)>,
     /// Dropped stores with the reasons, for display.
     pub refused: Vec<String>,
 }
 
 impl KeptStores {
-    /// Takes all stores from `keeper`.
-    pub fn take(keeper: Option<Arc<dyn Keeper>>) -> Self {
-        let mut kept = Self { keeper, stores: Vec::new(), refused: Vec::new() };
+    /// Takes all stores from `disk`, then those from `keeper`.
+    pub fn take(keeper: Option<Arc<dyn Keeper>>, disk: Option<Arc<Disk>>) -> Self {
+        let mut kept = Self::of_none(keeper, disk);
+        match kept.disk.as_ref().map_or_else(|| Ok(Vec::new()), |disk| disk.kept()) {
+            Ok(files) => files.into_iter().for_each(|(name, store)| match store {
+                Ok(store) => kept.stores.push((name, store)),
+                Err(why) => kept.refuse(&name, &why.to_string()),
+            }),
+            Err(error) => kept.refused.push(format!("the stores of an earlier process are not used: {error}")),
+        }
         let files = kept.keeper.as_ref().map_or_else(Vec::new, |keeper| keeper.take());
         for (name, file) in files {
             match Kept::read(file) {
@@ -51,12 +60,15 @@ impl KeptStores {
     }
 
     /// Nothing: for an image that comes or goes when all that was kept has been used or given up.
-    pub const fn of_none(keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { keeper, stores: Vec::new(), refused: Vec::new() }
+    pub const fn of_none(keeper: Option<Arc<dyn Keeper>>, disk: Option<Arc<Disk>>) -> Self {
+        Self { keeper, disk, stores: Vec::new(), refused: Vec::new() }
     }
 
-    /// Drops the kept memory of this image's store.
+    /// Drops the kept memory of this image's store, and its file.
     pub fn forget(&self, id: ImageId) {
+        if let Some(disk) = &self.disk {
+            disk.remove(&disk::name_of(id));
+        }
         if let Some(keeper) = &self.keeper {
             keeper.forget(&name_of(id));
         }
@@ -76,9 +88,9 @@ impl KeptStores {
         Store::take_over(kept).inspect_err(|why| self.refuse(&name, &why.to_string())).ok()
     }
 
-    /// Gives this store's memory to the keeper, if there is one.
+    /// Gives this store's memory to the keeper, if there is one. A file on a disk needs none.
     pub fn keep(&self, store: &Store) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !store.is_on_disk()) {
             keeper.keep(&name_of(store.id()), store.file().as_fd());
         }
     }
@@ -92,7 +104,12 @@ impl KeptStores {
     }
 
     fn refuse(&mut self, name: &str, why: &str) {
-        self.refused.push(format!("the kept memory {name} is not used: {why}"));
+        let is_file = self.disk.is_some() && name.ends_with(disk::SUFFIX);
+        let what = if is_file { "the kept file" } else { "the kept memory" };
+        self.refused.push(format!("{what} {name} is not used: {why}"));
+        if let Some(disk) = self.disk.as_ref().filter(|_| is_file) {
+            return disk.remove(name);
+        }
         if let Some(keeper) = &self.keeper {
             keeper.forget(name);
         }

@@ -15,6 +15,7 @@ use crate::admissions::{Admissions, not_admitted};
 use crate::bootstrap;
 use crate::config::{ImageSelector, NodeConfig};
 use crate::delays::Delays;
+use crate::disk::Disk;
 use crate::driver::{Driver, Trust};
 use crate::entry::{self, Patience};
 use crate::event::{Event, EventSink};
@@ -100,6 +101,8 @@ pub struct Node {
     /// The settings of its start, which also count for images added later; without the field's
     /// keys.
     config: NodeConfig,
+    /// Where its stores lie, if not in memory.
+    disk: Option<Arc<Disk>>,
     held: Mutex<Vec<Held>>,
     pins: following::Pins,
     /// One image is added at a time, since each has to differ from those before it.
@@ -133,6 +136,7 @@ impl Node {
                 never = lobby::keep(&listener, &keys, &percent) => match never {},
             },
         };
+        let disk = Disk::of(&config).await?;
         let (addr, zone) = (advertised(&config, listening), config.zone);
         let trust = trust(&config)?;
         let key = Arc::clone(&trust.key);
@@ -165,6 +169,7 @@ impl Node {
         let node = Self {
             driver,
             config,
+            disk,
             held: Mutex::default(),
             pins: Mutex::default(),
             adding: Default::default(),
@@ -195,7 +200,7 @@ impl Node {
     /// Enters the field, adds the images that this node serves, and joins the others.
     async fn take_part(&self, origins: Vec<Published>) -> Result<(), StartError> {
         let config = &self.config;
-        let mut kept = KeptStores::take(config.keeper.clone());
+        let mut kept = KeptStores::take(config.keeper.clone(), self.disk.clone());
         let joins = config.serve.is_empty() || !config.join.is_empty();
         let held = if joins { kept.known() } else { Vec::new() };
         let search = self.search(&config.join, &held);

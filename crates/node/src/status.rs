@@ -214,6 +214,13 @@ pub struct ImageStatus {
     /// Bytes that it took over from an earlier process of this node, each verified.
     #[serde(default)]
     pub taken_over_bytes: u64,
+    /// True if its store lies on a disk.
+    #[serde(default)]
+    pub on_disk: bool,
+    /// Chunks of the store that were other bytes: an earlier process left them so, or the disk gave
+    /// them back so.
+    #[serde(default)]
+    pub spoiled_chunks: u64,
     /// Bytes of that which lie in the memory of other versions on this node.
     #[serde(default)]
     pub shared_bytes: u64,

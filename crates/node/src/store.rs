@@ -2,7 +2,8 @@
 //!
 //! It owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i`
 //! times the chunk size. One word for each chunk says whether it is there ([`slot`]). The file may
-//! outlive the process ([`label`], [`found`]). Versions of an image lend each other what they have
+//! outlive the process ([`label`], [`found`]). It may lie on a disk instead, and outlive a reboot
+//! ([`on_disk`]). Versions of an image lend each other what they have
 //! in common ([`family`]). Data that only passes through lies in buffers
 //! instead ([`transient`]).
 //!
@@ -15,6 +16,7 @@
 pub mod family;
 pub mod found;
 pub mod label;
+pub mod on_disk;
 mod pin;
 mod read;
 pub mod slot;
@@ -29,6 +31,7 @@ use crate::buffers::Buffer;
 use family::{Lenders, Lends};
 use found::Tally;
 use label::Label;
+use on_disk::{OnDisk, Troubles};
 use slot::Slot;
 use slots::Slots;
 use sparse_file::SparseFile;
@@ -79,11 +82,14 @@ pub enum Check {
     Unknown,
 }
 
-/// The chunks of one image that are held in memory.
+/// The chunks of one image that are held on this machine.
 pub struct Store {
     id: ImageId,
     zeros: ZeroHashes,
+    /// All chunks, or the pages of hashes if there is a disk.
     memory: SparseFile,
+    disk: Option<OnDisk>,
+    troubles: Troubles,
     slots: Slots,
     transients: Arc<Transients>,
     resident_bytes: AtomicU64,
@@ -109,7 +115,9 @@ impl Store {
             id,
             zeros: ZeroHashes::new(geometry),
             memory,
-            slots: Slots::new(geometry.chunks()),
+            disk: None,
+            troubles: Troubles::default(),
+            slots: Slots::new(geometry.chunks(), Slot::default()),
             transients: Arc::default(),
             resident_bytes: AtomicU64::new(0),
             found: Tally::default(),
@@ -128,11 +136,11 @@ impl Store {
         (chunks <= Slots::CHUNKS_MAX && bytes <= i64::MAX as u64).then_some(bytes)
     }
 
-    /// Writes the label at the end of the memory file: the image, its names, and the committed
+    /// Writes the label at the end of the file: the image, its names, and the committed
     /// share.
     pub fn commit(&self, names: &Names, commitment: Commitment) -> io::Result<()> {
         let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment };
-        self.memory.write(self.geometry().chunks() * self.geometry().chunk_bytes(), &label.encode())
+        self.found_file().write(self.geometry().chunks() * self.geometry().chunk_bytes(), &label.encode())
     }
 
     /// The id of the image.
@@ -150,15 +158,15 @@ impl Store {
         &self.zeros
     }
 
-    /// Memory taken by chunks, in bytes: readable ones, and evicted ones that are still read or
-    /// lent. Not those that a relative has lent to this store.
+    /// Memory taken by chunks that do not lie on a disk, in bytes: readable ones, and evicted ones
+    /// that are still read or lent. Not those that a relative has lent to this store.
     pub fn resident_bytes(&self) -> u64 {
         self.resident_bytes.load(Ordering::Relaxed) + self.transients.bytes()
     }
 
     /// True if the bytes of `chunk` are here.
     pub fn is_resident(&self, chunk: Chunk) -> bool {
-        self.slots.load(chunk).is_readable() || self.transients.has(chunk)
+        (self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk)) || self.transients.has(chunk)
     }
 
     /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that
@@ -226,7 +234,7 @@ impl Store {
         if self.is_zero(chunk) || self.is_resident(chunk) {
             return Ok(Inserted::Already);
         }
-        if self.borrow_now(chunk) {
+        if self.mend(chunk, bytes)? || self.borrow_now(chunk) {
             return Ok(Inserted::New);
         }
         if self.slots.change(chunk, Slot::claim).is_none() && !self.clear_found(chunk)? {
@@ -245,8 +253,8 @@ impl Store {
 
     /// Writes a claimed slot and publishes it, or abandons it.
     fn write(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
-        self.resident_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let Err(error) = self.memory.write(self.slot_extent(chunk).start(), bytes) {
+        self.taken(chunk).fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        if let Err(error) = self.write_bytes(chunk, bytes) {
             self.slots.change(chunk, |slot| Some(slot.abandon()));
             self.punch(chunk);
             return Err(error);
@@ -262,11 +270,12 @@ impl Store {
     /// If it does not have the chunk's length.
     pub fn pass(&self, chunk: Chunk, buffer: Buffer) -> Inserted {
         assert_eq!(buffer.as_ref().len() as u64, self.geometry().length(chunk), "length of {chunk}");
-        if self.is_zero(chunk) || self.slots.load(chunk).is_readable() {
+        let spoiled = self.is_spoiled(chunk);
+        if self.is_zero(chunk) || (self.slots.load(chunk).is_readable() && !spoiled) {
             return Inserted::Already;
         }
         // A slot that is still read has the same bytes.
-        if self.slots.change(chunk, Slot::revive).is_some() || self.transients.insert(chunk, buffer) {
+        if (!spoiled && self.slots.change(chunk, Slot::revive).is_some()) || self.transients.insert(chunk, buffer) {
             Inserted::New
         } else {
             Inserted::Already
@@ -279,7 +288,7 @@ impl Store {
     /// If the kernel has no memory for it; the chunk is then still here.
     pub fn settle(&self, chunk: Chunk) -> io::Result<()> {
         let Some(bytes) = self.transients.get(chunk) else { return Ok(()) };
-        if self.borrow_now(chunk) {
+        if self.mend(chunk, &bytes)? || self.borrow_now(chunk) {
             self.transients.evict(chunk);
         } else if self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk)? {
             self.write(chunk, &bytes)?;
@@ -291,6 +300,7 @@ impl Store {
     /// Evicts a chunk: no new reader sees it. Its memory goes back to the kernel with the last pin,
     /// at once without any. False if it was not here.
     pub fn evict(&self, chunk: Chunk) -> bool {
+        self.forget_spoiled(chunk);
         let passed = self.transients.evict(chunk) | self.end_loan(chunk);
         match self.slots.change(chunk, Slot::evict) {
             None => passed,
@@ -306,7 +316,7 @@ impl Store {
     /// Takes back an evicted chunk that is still read; false if its bytes are gone, or were never
     /// here.
     pub fn revive(&self, chunk: Chunk) -> bool {
-        self.slots.change(chunk, Slot::revive).is_some() || self.transients.revive(chunk)
+        (!self.is_spoiled(chunk) && self.slots.change(chunk, Slot::revive).is_some()) || self.transients.revive(chunk)
     }
 
     fn try_pin(&self, chunk: Chunk) -> bool {
@@ -322,12 +332,13 @@ impl Store {
     /// Frees the pages of a slot. The caller's transition emptied it.
     fn punch(&self, chunk: Chunk) {
         let place = self.slot_extent(chunk);
-        if let Err(error) = self.memory.punch(place.start(), self.geometry().chunk_bytes()) {
+        let file = self.disk_of(chunk).map_or(&self.memory, OnDisk::file);
+        if let Err(error) = file.punch(place.start(), self.geometry().chunk_bytes()) {
             // The slot stays `Dropping` for good: unused memory, but never overwritten in flight.
             tracing::error!(%chunk, %error, "freeing the memory of an evicted chunk failed");
             return;
         }
-        self.resident_bytes.fetch_sub(place.len(), Ordering::Relaxed);
+        self.taken(chunk).fetch_sub(place.len(), Ordering::Relaxed);
         self.slots.change(chunk, |slot| Some(slot.punched()));
     }
 

@@ -103,6 +103,11 @@ impl Reach {
             // Whether the process of a device that was left behind still lives.
             add(Path::new("/proc"), read);
         }
+        if let Some(disk) = &plan.node.disk {
+            // A rule is about a directory that is there. If it cannot be made, the node says why.
+            let _ = disk.make_dir();
+            add(&disk.dir, write);
+        }
         if let Some(overlay) = &plan.overlay {
             overlay.from.iter().for_each(|saved| add(saved, read));
             overlay.dir().into_iter().for_each(|dir| add(dir, write));

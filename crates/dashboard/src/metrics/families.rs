@@ -53,7 +53,7 @@ fn limits(view: &View) -> [(&'static str, &LimitStatus); 2] {
 }
 
 /// All families, in the order of the document.
-pub const FAMILIES: [Family; 48] = [
+pub const FAMILIES: [Family; 49] = [
     family(
         "vfield_build_info",
         Gauge,
@@ -373,6 +373,13 @@ pub const FAMILIES: [Family; 48] = [
         |view, out| {
             images(view, out, |image| flag(image.filled));
         },
+    ),
+    family(
+        "vfield_image_spoiled_chunks_total",
+        Counter,
+        "image",
+        "Chunks of this node's store that had other bytes: found so after a start, or on its disk.",
+        |view, out| images(view, out, |image| image.spoiled_chunks as f64),
     ),
     family(
         "vfield_image_transient_bytes",

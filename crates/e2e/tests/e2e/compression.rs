@@ -65,7 +65,7 @@ fn slow_links_carry_compressed_chunks() -> Outcome {
     client::compare_all(lab.host(1), &first, &image)?;
     let of_origin = sent(&origin)?;
     assert!(of_origin < IMAGE_BYTES * 7 / 10, "{of_origin} bytes of {IMAGE_BYTES}");
-    // The rest of what was sent went plain: chunks, hash pages and slices.
+    // The other bytes went plain: chunks, hash pages and slices.
     let (carried, plain) = compressed(&origin, "to")?;
     assert!(carried < plain * 7 / 10 && of_origin + plain >= IMAGE_BYTES + carried, "{carried} for {plain}");
     // Both ends count alike, but for answers that came too late.

@@ -8,6 +8,7 @@ mod bullies;
 mod compression;
 mod dashboard;
 mod day;
+mod disk;
 mod doctor;
 mod draining;
 mod explain;

@@ -1,7 +1,7 @@
 //! Objects of real stores: nginx over TLS, and buckets behind S3's signature.
 //!
-//! `scripts/test-objects` has both. Elsewhere each test runs if its server is there: nginx begins to
-//! serve when Debian installs it, so the other tests do not ask for it.
+//! `scripts/test-objects` has both. Elsewhere each test runs if its server is there. Debian starts
+//! nginx when it is installed, so the other tests do not ask for it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn an_image_comes_from_a_bucket() -> Outcome {
         return Ok(());
     }
     let (lab, vfield) = (Lab::loopback(2)?, vfield());
-    // A key that has to be encoded, in the request and in what is signed.
+    // A key that has to be encoded, in the request and in its signed form.
     let image = image(&lab.dir().join("store/images/of the + lab"))?;
     let buckets = Buckets::start(lab.host(0), &lab.dir().join("store"))?;
     let endpoint = format!("http://{}", buckets.addr());

@@ -142,7 +142,7 @@ impl Node {
         }
         let chosen = self.find_tagged(tag, image, &[]).await?;
         self.check_new(image, &chosen.here)?;
-        self.join(chosen, self.config.store, &mut KeptStores::of_none(self.config.keeper.clone()))?;
+        self.join(chosen, self.config.store, &mut self.none_kept())?;
         self.came_by_tag(image);
         self.spawn(super::holding::report_fills(Arc::clone(&self.driver)));
         self.held(image)

@@ -12,6 +12,7 @@ use crate::entry::Patience;
 use crate::event::Event;
 use crate::image::LocalImage;
 use crate::keeper::KeptStores;
+use crate::mending;
 use crate::naming::{Chosen, Known, Search};
 use crate::proofs;
 use crate::reader::ImageReader;
@@ -62,7 +63,7 @@ impl Node {
         };
         let id = chosen.known.id;
         self.check_new(id, &chosen.here)?;
-        self.join(chosen, store.unwrap_or(self.config.store), &mut KeptStores::of_none(self.config.keeper.clone()))?;
+        self.join(chosen, store.unwrap_or(self.config.store), &mut self.none_kept())?;
         self.spawn(report_fills(Arc::clone(&self.driver)));
         self.held(id)
     }
@@ -96,7 +97,7 @@ impl Node {
         if let Some(dropped) = dropped {
             drop(self.spawn(end(Arc::clone(&self.driver), dropped)));
         }
-        KeptStores::of_none(self.config.keeper.clone()).forget(id);
+        self.none_kept().forget(id);
         true
     }
 
@@ -160,21 +161,30 @@ impl Node {
             StoreSize::Bytes(bytes) => bytes.min(all),
         };
         let found = kept.of(id, &header);
-        let (asked, room) = (capacity_bytes, self.config.stores_max_bytes.filter(|_| found.is_none()));
+        let asked = capacity_bytes;
+        let room = match &self.disk {
+            Some(disk) => Some(disk.max_bytes()),
+            None => self.config.stores_max_bytes.filter(|_| found.is_none()),
+        };
         let capacity_bytes = room.map_or(asked, |most| most.saturating_sub(self.committed_bytes()).min(asked));
         let whole_bytes = geometry.stored_max() * geometry.chunk_bytes();
         let [needed, default_bytes] = [capacity_bytes, asked].map(|bytes| bytes.min(whole_bytes));
         let memory_bytes = memory_bytes();
-        if needed > memory_bytes {
+        if needed > memory_bytes && self.disk.is_none() {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
         }
         let (store, found) = match found {
             Some((store, found)) => (store, Some(found)),
             None => {
-                let store = self.store(id, header)?;
+                let store = self.joined_store(id, header)?;
                 kept.keep(&store);
                 (store, None)
             }
+        };
+        // Memory takes nothing in a disk's place: it may be much smaller.
+        let (capacity_bytes, needed) = match self.disk.is_some() && !store.is_on_disk() && found.is_none() {
+            true => (0, 0),
+            false => (capacity_bytes, needed),
         };
         if self.config.trusted.is_none() {
             let known = Known { id, names: names.clone(), header };
@@ -191,6 +201,11 @@ impl Node {
         };
         let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept };
         self.hold(Arc::clone(&image), of_image, needed);
+        if let Some(disk) = &self.disk {
+            let path = disk.path().to_owned();
+            let watching = self.spawn(mending::watch(Arc::clone(&self.driver), Arc::clone(&image), path));
+            self.ends_with(id, watching);
+        }
         runs.extend(relatives.iter().flat_map(|relative| self.relate(&image, relative)));
         if let Some(commitment) = kept {
             runs.sort_by_key(|run| run.start);
@@ -241,6 +256,21 @@ impl Node {
     /// Most bytes that the stores of joined images may take.
     fn committed_bytes(&self) -> u64 {
         lock(&self.held).iter().map(|held| held.committed_bytes).sum()
+    }
+
+    /// The stores of an earlier process, when they were all used or given up.
+    pub(super) fn none_kept(&self) -> KeptStores {
+        KeptStores::of_none(self.config.keeper.clone(), self.disk.clone())
+    }
+
+    /// An empty store, on the disk if there is one. If that has no room for a file, the image is
+    /// read without a store.
+    fn joined_store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {
+        let Some(disk) = &self.disk else { return self.store(id, header) };
+        disk.create(id, &Geometry::new(header)).or_else(|error| {
+            self.driver.warn(format!("no store in {}: {error}; reads go on without it", disk.path().display()));
+            self.store(id, header)
+        })
     }
 
     fn store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {

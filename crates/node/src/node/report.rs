@@ -124,6 +124,8 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         held_bytes: view.stored * chunk,
         filled: view.filled,
         taken_over_bytes: image.store().adopted_bytes(),
+        on_disk: image.store().is_on_disk(),
+        spoiled_chunks: image.store().spoiled(),
         shared_bytes: image.store().lent_bytes(),
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),

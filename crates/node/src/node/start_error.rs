@@ -3,9 +3,11 @@
 //!
 //! The command line adds what to do.
 
+use crate::disk::DiskError;
 use crate::header::Tried;
 use crate::proofs::Disbelief;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use vfield_core::image::ImageId;
 use vfield_core::names::BadNames;
 
@@ -150,6 +152,14 @@ pub enum StartError {
         wanted_bytes: u64,
         /// This machine's memory in bytes.
         memory_bytes: u64,
+    },
+    /// The directory for stores cannot have them.
+    #[error("stores in {}: {why}", dir.display())]
+    Disk {
+        /// The directory, as configured.
+        dir: PathBuf,
+        /// The fault of the directory, or of its file system.
+        why: DiskError,
     },
     /// The system refused something that every node needs.
     #[error("{what}: {source}")]

@@ -169,10 +169,10 @@ impl Store {
 
     /// Pins a chunk for a relative if its hash is `expected`.
     fn lend(&self, chunk: Chunk, expected: &Hash) -> bool {
-        if !self.try_pin(chunk) {
+        if self.is_spoiled(chunk) || !self.try_pin(chunk) {
             return false;
         }
-        let is_right = match self.read_hash(chunk) {
+        let is_right = match self.read_hash(chunk).or_else(|| self.disk_hash(chunk)) {
             Some(hash) => hash == *expected,
             None => {
                 let mut bytes = vec![0; self.geometry().length(chunk) as usize];
@@ -190,11 +190,20 @@ impl Store {
         // A loan may come home in between, but once only.
         for _ in 0..2 {
             if self.try_pin(chunk) {
+                if self.is_spoiled(chunk) {
+                    self.unpin(chunk);
+                    return None;
+                }
                 return Some(Pin::new(self, chunk.0..chunk.0 + 1));
             }
             let lender = self.lenders.get(self.slots.load(chunk).lent_by()?);
             if let Some(lender) = lender.filter(|lender| lender.slots.change(chunk, Slot::pin_kept).is_some()) {
-                return Some(Pin::new(&lender, chunk.0..chunk.0 + 1));
+                let pin = Pin::new(&lender, chunk.0..chunk.0 + 1);
+                if lender.is_spoiled(chunk) {
+                    self.drop_spoiled_loan(chunk);
+                    return None;
+                }
+                return Some(pin);
             }
         }
         None
@@ -228,13 +237,12 @@ impl Store {
         let Some(number) = self.slots.load(chunk).lent_by() else { return Ok(()) };
         let (Some(lender), Some(_pin)) = (self.lenders.get(number), self.hold(chunk)) else { return Ok(()) };
         let place = self.slot_extent(chunk);
-        let mut bytes = vec![0; place.len() as usize];
-        lender.memory.read(place.start(), &mut bytes)?;
-        self.resident_bytes.fetch_add(place.len(), Ordering::Relaxed);
-        if let Err(error) = self.memory.write(place.start(), &bytes) {
+        let bytes = lender.copy(chunk)?;
+        self.taken(chunk).fetch_add(place.len(), Ordering::Relaxed);
+        if let Err(error) = self.write_bytes(chunk, &bytes) {
             // It was a hole, and nobody reads it.
-            self.resident_bytes.fetch_sub(place.len(), Ordering::Relaxed);
-            self.memory.punch(place.start(), self.geometry().chunk_bytes())?;
+            self.taken(chunk).fetch_sub(place.len(), Ordering::Relaxed);
+            self.found_file().punch(place.start(), self.geometry().chunk_bytes())?;
             return Err(error);
         }
         assert!(self.slots.change(chunk, Slot::come_home).is_some(), "{chunk} was evicted on its way home");

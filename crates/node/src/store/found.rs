@@ -1,4 +1,4 @@
-//! The memory file of an earlier process, taken up as a store. Nothing in it counts before it is
+//! The file of an earlier process, taken up as a store. Nothing in it counts before it is
 //! verified.
 //!
 //! Invariant: found bytes are neither read nor sent until [`Store::adopt`] has compared them with
@@ -38,25 +38,36 @@ pub enum Unfit {
     Io(#[from] io::Error),
 }
 
-/// A memory file that was kept, with a label that makes sense.
+/// A file that was kept, with a label that makes sense.
 #[derive(Debug)]
 pub struct Kept {
-    memory: SparseFile,
+    file: SparseFile,
+    is_on_disk: bool,
     label: Label,
 }
 
 impl Kept {
-    /// Reads the label.
+    /// Reads the label of a memory file.
     pub fn read(file: OwnedFd) -> Result<Self, Unfit> {
-        let (memory, length_bytes) = SparseFile::made_before(file)?.ok_or(Unfit::Foreign)?;
+        let (file, length_bytes) = SparseFile::made_before(file)?.ok_or(Unfit::Foreign)?;
+        Self::with(file, length_bytes, false)
+    }
+
+    /// Reads the label of a file on a disk.
+    pub fn read_on_disk(file: OwnedFd) -> Result<Self, Unfit> {
+        let (file, length_bytes) = SparseFile::left_on_disk(file)?;
+        Self::with(file, length_bytes, true)
+    }
+
+    fn with(file: SparseFile, length_bytes: u64, is_on_disk: bool) -> Result<Self, Unfit> {
         let mut bytes = [0; Label::BYTES];
         let at = length_bytes.checked_sub(Label::BYTES as u64).ok_or(Unfit::Length(length_bytes))?;
-        memory.read(at, &mut bytes)?;
+        file.read(at, &mut bytes)?;
         let label = Label::decode(&bytes)?;
         if Store::file_bytes(&Geometry::new(label.header)) != Some(length_bytes) {
             return Err(Unfit::Length(length_bytes));
         }
-        Ok(Self { memory, label })
+        Ok(Self { file, is_on_disk, label })
     }
 
     /// The label of the file.
@@ -100,6 +111,16 @@ impl Tally {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// So many chunks to check.
+    pub(super) fn of(chunks: u64) -> Self {
+        Self { left: AtomicU64::new(chunks), ..Self::default() }
+    }
+
+    /// A chunk was not right.
+    pub(super) fn one_spoiled(&self) {
+        self.spoiled.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A chunk was checked.
     pub(super) fn one_less(&self) {
         self.left.fetch_sub(1, Ordering::Relaxed);
@@ -110,9 +131,16 @@ impl Store {
     /// A store in a kept file, and the chunks found in it.
     pub fn take_over(kept: Kept) -> Result<(Arc<Self>, Found), Unfit> {
         let geometry = Geometry::new(kept.label.header);
+        let commitment = kept.label.commitment;
+        if kept.is_on_disk {
+            // To look for all holes takes seconds in a large file: each is found in its turn.
+            let store = Self::of_disk(kept.label.id, &geometry, kept.file, Slot::FOUND)?;
+            let runs = std::iter::once(0..geometry.chunks()).collect();
+            return Ok((Arc::new(store), Found { runs, commitment }));
+        }
         let (size, chunks) = (geometry.chunk_bytes(), geometry.chunks());
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for bytes in kept.memory.ranges()? {
+        for bytes in kept.file.ranges()? {
             // Two parts of one chunk may have a hole between them, and the label is not one.
             let from = runs.last().map_or(0, |run| run.end).max(bytes.start / size);
             let run = from..bytes.end.div_ceil(size).min(chunks);
@@ -122,8 +150,7 @@ impl Store {
                 _ => runs.push(run),
             }
         }
-        let commitment = kept.label.commitment;
-        let store = Self::of(kept.label.id, &geometry, kept.memory);
+        let store = Self::of(kept.label.id, &geometry, kept.file);
         for number in runs.iter().cloned().flatten() {
             store.slots.change(Chunk(number), Slot::find);
             store.found.one_more();
@@ -141,7 +168,7 @@ impl Store {
         self.found.adopted_bytes.load(Ordering::Relaxed)
     }
 
-    /// Found chunks that were not, and are gone.
+    /// Chunks that were not, found or read later, and are gone.
     pub fn spoiled(&self) -> u64 {
         self.found.spoiled.load(Ordering::Relaxed)
     }
@@ -165,9 +192,23 @@ impl Store {
         if looked.lender().is_some() {
             return self.borrow(chunk, self.read_hash(chunk), adopted);
         }
-        let mut bytes = vec![0; self.geometry().length(chunk) as usize];
-        let read = self.memory.read(self.slot_extent(chunk).start(), &mut bytes);
-        match read.map_or(Check::Bad, |()| self.check(chunk, &bytes)) {
+        let (place, file) = (self.slot_extent(chunk), self.found_file());
+        if self.is_on_disk() && file.has_bytes(place.start()..place.end()).is_ok_and(|has| !has) {
+            self.slots.change(chunk, |slot| Some(slot.decline()));
+            self.found.one_less();
+            // There is nothing in it, but a lender may have the chunk.
+            self.look_at_lenders(chunk);
+            return if self.is_found(chunk) {
+                self.adopt(chunk, adopted)
+            };
+        }
+        let mut bytes = vec![0; place.len() as usize];
+        let read = file.read(place.start(), &mut bytes);
+        let mut checked = read.map_or(Check::Bad, |()| self.check(chunk, &bytes));
+        if checked == Check::Good && self.adopt_bytes(chunk, &bytes).is_err() {
+            checked = Check::Bad;
+        }
+        match checked {
             Check::Unknown => {
                 self.slots.change(chunk, |slot| Some(slot.put_back()));
             }
@@ -175,7 +216,7 @@ impl Store {
             Check::Good if !self.is_zero(chunk) => {
                 let zeros = hash_tree::zero_children(self.geometry(), &self.zeros, chunk, &bytes);
                 zeros.iter().cloned().for_each(|run| self.mark_zero(run));
-                self.resident_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.taken(chunk).fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 self.slots.change(chunk, |slot| Some(slot.publish()));
                 self.transients.evict(chunk);
                 self.found.one_less();
@@ -185,7 +226,7 @@ impl Store {
             }
             Check::Good | Check::Bad => {
                 self.give_back(chunk);
-                self.found.spoiled.fetch_add(1, Ordering::Relaxed);
+                self.found.one_spoiled();
             }
         }
     }
@@ -214,6 +255,10 @@ impl Store {
             self.slots.change(chunk, |slot| Some(slot.write_here()));
             return Ok(true);
         }
+        if self.is_on_disk() {
+            // Nobody reads the pages there but through copies: they can be overwritten.
+            return Ok(true);
+        }
         let punched = self.memory.punch(self.slot_extent(chunk).start(), self.geometry().chunk_bytes());
         if let Err(error) = punched {
             // As in `punch`: the slot is lost.
@@ -225,7 +270,7 @@ impl Store {
     /// Empties a slot that was looked at.
     fn give_back(&self, chunk: Chunk) {
         self.found.one_less();
-        self.resident_bytes.fetch_add(self.geometry().length(chunk), Ordering::Relaxed);
+        self.taken(chunk).fetch_add(self.geometry().length(chunk), Ordering::Relaxed);
         self.slots.change(chunk, |slot| Some(slot.abandon()));
         self.punch(chunk);
     }

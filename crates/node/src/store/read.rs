@@ -31,7 +31,7 @@ impl Store {
     pub fn chunk_piece(self: &Arc<Self>, chunk: Chunk) -> Option<Piece> {
         let length_bytes = self.geometry().length(chunk);
         if let Some(pin) = self.hold(chunk) {
-            return resident_piece(self.slot_extent(chunk), pin);
+            return self.resident_piece(self.slot_extent(chunk), pin);
         }
         if let Some(bytes) = self.transients.get(chunk) {
             return Some(Piece::Bytes(bytes));
@@ -79,7 +79,7 @@ impl Store {
     pub fn pieces_prefix(self: &Arc<Self>, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
         let mut done_bytes = 0;
         for run in self.runs(extent) {
-            let Some(piece) = Self::run_piece(run) else { break };
+            let Some(piece) = self.run_piece(run) else { break };
             done_bytes += piece.len();
             pieces.push(piece);
         }
@@ -123,24 +123,28 @@ impl Store {
         runs
     }
 
-    fn run_piece(run: Run) -> Option<Piece> {
+    fn run_piece(self: &Arc<Self>, run: Run) -> Option<Piece> {
         match run {
             Run::Zero { length_bytes } => Some(Piece::Zero(length_bytes)),
             Run::Transient(bytes) => Some(Piece::Bytes(bytes)),
             // A data chunk has the same offset in the memory file and in the image.
-            Run::Resident { extent, pin } => resident_piece(extent, pin),
+            Run::Resident { extent, pin } => self.resident_piece(extent, pin),
         }
     }
-}
 
-/// The bytes of pinned slots; `None` only if the kernel refuses to copy them.
-fn resident_piece(place: Extent, pin: Pin) -> Option<Piece> {
-    let store = Arc::clone(pin.store());
-    if store.sends_pages() {
-        let pin = Some(Box::new(pin) as Box<_>);
-        return Some(Piece::File(FilePiece::new(store.file(), place.start(), place.len(), pin)));
+    /// The bytes of pinned slots; `None` if they are other ones on a disk, or if the kernel refuses
+    /// to copy them.
+    fn resident_piece(self: &Arc<Self>, place: Extent, pin: Pin) -> Option<Piece> {
+        let store = Arc::clone(pin.store());
+        if store.disk_of(Chunk(pin.chunks().start)).is_some() {
+            return self.disk_piece(place, &pin);
+        }
+        if store.sends_pages() {
+            let pin = Some(Box::new(pin) as Box<_>);
+            return Some(Piece::File(FilePiece::new(store.file(), place.start(), place.len(), pin)));
+        }
+        let mut bytes = vec![0; place.len() as usize];
+        store.read_slot(place.start(), &mut bytes).ok()?;
+        Some(Piece::Bytes(bytes.into()))
     }
-    let mut bytes = vec![0; place.len() as usize];
-    store.read_slot(place.start(), &mut bytes).ok()?;
-    Some(Piece::Bytes(bytes.into()))
 }

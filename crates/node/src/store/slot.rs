@@ -53,6 +53,8 @@ const WRITING: u32 = 1 << 30;
 const RESIDENT: u32 = 1 << 31;
 
 impl Slot {
+    /// Bytes may lie here that an earlier process has left.
+    pub const FOUND: Self = Self(FOUND);
     /// Most stores that may lend to one.
     pub const LENDERS_MAX: usize = 7;
 

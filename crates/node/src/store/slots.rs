@@ -1,8 +1,8 @@
 //! All slots of an image: one atomic word for each chunk, allocated a page of words at a time.
 //!
-//! Invariant: an unchanged word is absent and costs nothing. So an empty store for an image of 1
-//! TiB costs 16 KiB. Readers take no lock: they find a word or learn that it was never changed.
-//! Only the store uses it.
+//! Invariant: an unchanged word is as all were first, and costs nothing. So an empty store for an
+//! image of 1 TiB costs 16 KiB. Readers take no lock: they find a word or learn that it was never
+//! changed. Only the store uses it.
 
 use super::slot::Slot;
 use std::sync::OnceLock;
@@ -18,21 +18,22 @@ const WORDS: u64 = 1 << 14;
 pub struct Slots {
     pages: Vec<OnceLock<Box<[AtomicU32]>>>,
     chunks: u64,
+    first: Slot,
 }
 
 impl Slots {
     /// Most chunks: 4 PiB in chunks of 64 KiB, whose empty directory takes 64 MiB.
     pub const CHUNKS_MAX: u64 = 1 << 36;
 
-    /// All slots absent. `chunks` is at most [`Slots::CHUNKS_MAX`].
-    pub fn new(chunks: u64) -> Self {
+    /// All slots as `first` is. `chunks` is at most [`Slots::CHUNKS_MAX`].
+    pub fn new(chunks: u64, first: Slot) -> Self {
         assert!(chunks <= Self::CHUNKS_MAX, "{chunks} slots");
-        Self { pages: (0..chunks.div_ceil(WORDS)).map(|_| OnceLock::new()).collect(), chunks }
+        Self { pages: (0..chunks.div_ceil(WORDS)).map(|_| OnceLock::new()).collect(), chunks, first }
     }
 
     /// The present state of the slot. Acquire: everything written before it is visible.
     pub fn load(&self, chunk: Chunk) -> Slot {
-        self.word(chunk).map_or(Slot::default(), |word| Slot::from_bits(word.load(Ordering::Acquire)))
+        self.word(chunk).map_or(self.first, |word| Slot::from_bits(word.load(Ordering::Acquire)))
     }
 
     /// Replaces a slot by what `transition` makes of it, and returns the new one; `None` if
@@ -41,7 +42,7 @@ impl Slots {
         let word = match self.word(chunk) {
             Some(word) => word,
             None => {
-                transition(Slot::default())?;
+                transition(self.first)?;
                 self.allocate(chunk)
             }
         };
@@ -57,9 +58,10 @@ impl Slots {
 
     /// The chunks whose slots `is_it` accepts, ascending.
     pub fn matching(&self, is_it: impl Fn(Slot) -> bool) -> impl Iterator<Item = Chunk> {
-        let pages = self.pages.iter().enumerate().filter_map(|(number, page)| Some((number as u64, page.get()?)));
-        let words = pages.flat_map(|(number, page)| (number * WORDS..).zip(page.iter()));
-        words.filter(move |(_, word)| is_it(Slot::from_bits(word.load(Ordering::Acquire)))).map(|(at, _)| Chunk(at))
+        let unchanged = is_it(self.first);
+        let pages = (0..).zip(&self.pages).filter(move |(_, page)| unchanged || page.get().is_some());
+        let chunks = pages.flat_map(|(page, _)| page * WORDS..self.chunks.min((page + 1) * WORDS)).map(Chunk);
+        chunks.filter(move |chunk| is_it(self.load(*chunk)))
     }
 
     fn word(&self, chunk: Chunk) -> Option<&AtomicU32> {
@@ -68,9 +70,9 @@ impl Slots {
     }
 
     fn allocate(&self, chunk: Chunk) -> &AtomicU32 {
-        let first = chunk.0 / WORDS * WORDS;
+        let start = chunk.0 / WORDS * WORDS;
         let page = self.pages[(chunk.0 / WORDS) as usize]
-            .get_or_init(|| (0..WORDS.min(self.chunks - first)).map(|_| AtomicU32::default()).collect());
+            .get_or_init(|| (0..WORDS.min(self.chunks - start)).map(|_| AtomicU32::new(self.first.bits())).collect());
         &page[(chunk.0 % WORDS) as usize]
     }
 }

@@ -1,16 +1,16 @@
-//! The memory file of a store: a sparse memfd, and the few operations on it.
+//! The sparse file of a store, in memory or on a disk, and the few operations on it.
 //!
-//! Invariants: bytes of chunks are written only into holes. To replace them a range is punched
-//! first. That gives its pages back to the kernel, and leaves those that a socket still holds to
-//! the socket. The length is sealed, so a mapping by another process stays valid. Only the store
-//! uses it, and orders the operations.
+//! Invariants of one in memory: bytes of chunks are written only into holes. To replace them a
+//! range is punched first. That gives its pages back to the kernel, and leaves those that a socket
+//! still holds to the socket. The length is sealed, so a mapping by another process stays valid.
+//! Only the store uses it, and orders the operations.
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, OFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fcntl_get_seals, fcntl_getfl,
     fstat, ftruncate, memfd_create, seek,
 };
-use rustix::io::{Errno, FdFlags, fcntl_setfd, pread, pwrite, retry_on_intr};
-use std::io;
+use rustix::io::{Errno, FdFlags, ReadWriteFlags, fcntl_setfd, pread, preadv2, pwrite, retry_on_intr};
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// With one of these nothing can be put into it.
 const READ_ONLY: SealFlags = SealFlags::WRITE.union(SealFlags::FUTURE_WRITE);
 
-/// A sparse file without a name, in memory.
+/// A sparse file.
 #[derive(Debug)]
 pub struct SparseFile {
     fd: Arc<OwnedFd>,
 }
 
 impl SparseFile {
-    /// `length_bytes` of nothing.
+    /// `length_bytes` of nothing, in memory and without a name.
     pub fn new(length_bytes: u64) -> io::Result<Self> {
         let fd = memfd_create("vfield-store", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         retry_on_intr(|| ftruncate(&fd, length_bytes))?;
@@ -47,6 +47,34 @@ impl SparseFile {
         fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
         let length_bytes = fstat(&fd)?.st_size.cast_unsigned();
         Ok(Some((Self { fd: Arc::new(fd) }, length_bytes)))
+    }
+
+    /// A file on a disk, of this length from now on; the caller has locked out other processes.
+    pub fn on_disk(fd: OwnedFd, length_bytes: u64) -> io::Result<Self> {
+        retry_on_intr(|| ftruncate(&fd, length_bytes))?;
+        Ok(Self { fd: Arc::new(fd) })
+    }
+
+    /// A file on a disk as an earlier process left it, and its length in bytes.
+    pub fn left_on_disk(fd: OwnedFd) -> io::Result<(Self, u64)> {
+        let length_bytes = fstat(&fd)?.st_size.cast_unsigned();
+        Ok((Self { fd: Arc::new(fd) }, length_bytes))
+    }
+
+    /// False if a range is a hole.
+    pub fn has_bytes(&self, range: Range<u64>) -> io::Result<bool> {
+        match seek(&self.fd, SeekFrom::Data(range.start)) {
+            Ok(start) => Ok(start < range.end),
+            Err(Errno::NXIO) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fills `bytes` from `offset` if no disk has to be waited for; false if one has.
+    pub fn read_cached(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        let length = bytes.len();
+        let read = preadv2(&self.fd, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT);
+        read.is_ok_and(|count| count == length)
     }
 
     /// The ranges of the file that have bytes, in order; a hole between two of them is at least a

@@ -4,6 +4,7 @@
 mod family;
 mod image;
 mod kept;
+mod on_disk;
 
 use image::{Image, SIZE, bytes_of, concatenated};
 use proptest::prelude::*;

@@ -1,0 +1,181 @@
+//! The directory of stores on a disk: a file for each image, which the next process finds.
+//!
+//! One process at a time has it. It makes, lists and removes files; a store owns their content
+//! ([`crate::store::on_disk`]).
+
+use crate::config::{DiskConfig, NodeConfig};
+use crate::node::StartError;
+use crate::store::found::Unfit;
+use crate::store::{Kept, Store, StoreError};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock, fstat, fstatvfs,
+    openat, seek, unlinkat,
+};
+use rustix::io::{Errno, pwrite};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfield_core::image::{Geometry, ImageId};
+
+/// How long the process before may take to end, if it hands over to this one.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How often it is tried meanwhile.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// Of the room that is free at the start, this part is left to others, and to the file system.
+const LEFT: u64 = 20;
+/// End of the name of a store's file; an image's id is before it.
+pub const SUFFIX: &str = ".store";
+const LOCK: &str = "lock";
+const PROBE: &str = "probe";
+/// A probe's length: a hole of it is one of a large page too.
+const PROBE_BYTES: u64 = 1 << 20;
+
+/// Why a directory cannot have stores.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// Another process has it.
+    #[error("another process has its stores there")]
+    InUse,
+    /// A missing chunk would take room, and look like a chunk.
+    #[error("this file system has no files with holes")]
+    NoHoles,
+    /// The system refuses.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for DiskError {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+/// A directory of stores, which this process has.
+#[derive(Debug)]
+pub struct Disk {
+    path: PathBuf,
+    dir: OwnedFd,
+    _lock: OwnedFd,
+    max_bytes: u64,
+}
+
+impl Disk {
+    /// The disk of a node, if it is to have one.
+    pub async fn of(config: &NodeConfig) -> Result<Option<Arc<Self>>, StartError> {
+        let Some(disk) = &config.disk else { return Ok(None) };
+        let opened = Self::open(disk).await;
+        opened.map(|disk| Some(Arc::new(disk))).map_err(|why| StartError::Disk { dir: disk.dir.clone(), why })
+    }
+
+    /// Opens a directory, and makes it if it is not there.
+    pub async fn open(config: &DiskConfig) -> Result<Self, DiskError> {
+        config.make_dir()?;
+        let dir = openat(CWD, &config.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let lock = openat(&dir, LOCK, OFlags::CREATE | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC, PRIVATE)?;
+        let since = Instant::now();
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            match error {
+                Errno::WOULDBLOCK if since.elapsed() < LOCK_WAIT => tokio::time::sleep(LOCK_PAUSE).await,
+                Errno::WOULDBLOCK => return Err(DiskError::InUse),
+                other => return Err(other.into()),
+            }
+        }
+        has_holes(&dir)?;
+        let mut disk = Self { path: config.dir.clone(), dir, _lock: lock, max_bytes: 0 };
+        disk.max_bytes = config.max_bytes.map_or_else(|| disk.room_bytes(), Ok)?;
+        Ok(disk)
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Most bytes in all stores.
+    pub const fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// What the stores take now and may take besides, if no size was said.
+    fn room_bytes(&self) -> io::Result<u64> {
+        let system = fstatvfs(&self.dir)?;
+        let free_bytes = system.f_bavail.saturating_mul(system.f_frsize);
+        let taken =
+            |(_, file): &(String, OwnedFd)| fstat(file).map_or(0, |about| about.st_blocks.cast_unsigned() * 512);
+        Ok(self.files()?.iter().map(taken).sum::<u64>() + (free_bytes - free_bytes / LEFT))
+    }
+
+    /// The files of stores, with their names.
+    fn files(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let Ok(name) = entry?.file_name().into_string() else { continue };
+            let is_stores = name.strip_suffix(SUFFIX).is_some_and(|id| id.parse::<ImageId>().is_ok());
+            // Nothing here is followed, and nothing but a file is opened for long.
+            let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let Some(file) = is_stores.then(|| openat(&self.dir, &name, flags, Mode::empty()).ok()).flatten() else {
+                continue;
+            };
+            if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile {
+                files.push((name, file));
+            }
+        }
+        Ok(files)
+    }
+
+    /// The stores of an earlier process, or why a file is none.
+    pub fn kept(&self) -> io::Result<Vec<(String, Result<Kept, Unfit>)>> {
+        Ok(self.files()?.into_iter().map(|(name, file)| (name, Kept::read_on_disk(file))).collect())
+    }
+
+    /// An empty store in a file of its own.
+    pub fn create(&self, id: ImageId, geometry: &Geometry) -> Result<Arc<Store>, StoreError> {
+        let name = name_of(id);
+        // An earlier one was not taken over, so it is of no use.
+        self.remove(&name);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = openat(&self.dir, &name, flags, PRIVATE).map_err(io::Error::from)?;
+        Store::on_disk(id, geometry, file)
+    }
+
+    /// Removes the file of this name. Its room is free when its store ends.
+    pub fn remove(&self, name: &str) {
+        match unlinkat(&self.dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => tracing::warn!(name, %error, "removing the file of a store failed"),
+        }
+    }
+}
+
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Name of the file of an image's store.
+pub fn name_of(id: ImageId) -> String {
+    format!("{id}{SUFFIX}")
+}
+
+/// Finds out whether a file there can have holes, unless the disk is full.
+fn has_holes(dir: &OwnedFd) -> Result<(), DiskError> {
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+    let probed = openat(dir, PROBE, flags, PRIVATE).map_err(DiskError::from).and_then(|file| {
+        let bytes = vec![1; PROBE_BYTES as usize];
+        if let Err(Errno::NOSPC | Errno::DQUOT) = pwrite(&file, &bytes, 0) {
+            return Ok(());
+        }
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&file, mode, 0, PROBE_BYTES) {
+            Err(Errno::OPNOTSUPP) => return Err(DiskError::NoHoles),
+            punched => punched?,
+        }
+        match seek(&file, SeekFrom::Data(0)) {
+            Err(Errno::NXIO) => Ok(()),
+            Ok(_) => Err(DiskError::NoHoles),
+            Err(error) => Err(error.into()),
+        }
+    });
+    // It is made anew the next time.
+    let _ = unlinkat(dir, PROBE, AtFlags::empty());
+    probed
+}

@@ -1,0 +1,325 @@
+//! A store on a disk: its chunks of data lie in a file that outlives a reboot.
+//!
+//! The file has the form of a memory file, with the same label. Nothing in it is ever believed:
+//! each read compares whole chunks with their hashes, 20 µs for 64 KiB. So torn, flipped and lost
+//! pages are found whenever they come about, and there is no journal: the file's holes are the
+//! missing chunks. Pages of hashes are read from memory, and the file has copies for the next
+//! process. The hashes of held chunks lie in memory too, since their page may be evicted first.
+//!
+//! Invariant: bytes that differ from their hash leave the store by no way. Their chunk is spoiled:
+//! it is not resident until the right bytes were written over it. Readers get copies of the file's
+//! pages, so a slot may be overwritten.
+
+use super::found::Tally;
+use super::label::Label;
+use super::slot::Slot;
+use super::slots::Slots;
+use super::sparse_file::SparseFile;
+use super::{Pin, Store, StoreError};
+use crate::cache::Cache;
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Notify;
+use vfield_block::extent::Extent;
+use vfield_block::source::Piece;
+use vfield_core::chunk::{Chunk, HASH_BYTES};
+use vfield_core::hash_tree::{Hash, hash_chunk, verify};
+use vfield_core::image::{Geometry, ImageId};
+
+/// The part of a store that lies on a disk.
+pub struct OnDisk {
+    file: SparseFile,
+    /// The hash of each chunk of data in the file, by its number.
+    hashes: SparseFile,
+    cache: Cache,
+    spoiled: Mutex<BTreeSet<Chunk>>,
+    /// Their number, for readers: there are none on a good disk.
+    spoiled_now: AtomicU64,
+    /// Bytes of chunks in the file.
+    pub(super) bytes: AtomicU64,
+}
+
+/// What happened to a store, and what the protocol core has to know of it.
+#[derive(Debug, Default)]
+pub struct Trouble {
+    /// Chunks that were resident, and are not any more.
+    pub spoiled: Vec<Chunk>,
+    /// Why the disk took a chunk no more.
+    pub refused: Option<String>,
+}
+
+/// Trouble that nobody has taken yet.
+#[derive(Debug, Default)]
+pub struct Troubles {
+    all: Mutex<Trouble>,
+    came: Notify,
+}
+
+impl Troubles {
+    fn tell(&self, tell: impl FnOnce(&mut Trouble)) {
+        tell(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner));
+        self.came.notify_one();
+    }
+}
+
+impl OnDisk {
+    pub(super) fn new(file: SparseFile, geometry: &Geometry) -> io::Result<Self> {
+        Ok(Self {
+            file,
+            hashes: SparseFile::new(geometry.data_chunks() * HASH_BYTES as u64)?,
+            cache: Cache::new(geometry.header().chunk_size()),
+            spoiled: Mutex::default(),
+            spoiled_now: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) const fn file(&self) -> &SparseFile {
+        &self.file
+    }
+
+    fn spoiled(&self) -> MutexGuard<'_, BTreeSet<Chunk>> {
+        self.spoiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_spoiled(&self, chunk: Chunk) -> bool {
+        self.spoiled_now.load(Ordering::Acquire) > 0 && self.spoiled().contains(&chunk)
+    }
+
+    /// False if it is already.
+    fn spoil(&self, chunk: Chunk) -> bool {
+        let mut spoiled = self.spoiled();
+        let new = spoiled.insert(chunk);
+        self.spoiled_now.store(spoiled.len() as u64, Ordering::Release);
+        new
+    }
+
+    fn unspoil(&self, chunk: Chunk) {
+        if self.spoiled_now.load(Ordering::Acquire) > 0 {
+            let mut spoiled = self.spoiled();
+            spoiled.remove(&chunk);
+            self.spoiled_now.store(spoiled.len() as u64, Ordering::Release);
+        }
+    }
+
+    fn note_hash(&self, chunk: Chunk, hash: &Hash) -> io::Result<()> {
+        self.hashes.write(chunk.0 * HASH_BYTES as u64, &hash.0)
+    }
+
+    fn hash(&self, chunk: Chunk) -> io::Result<Hash> {
+        let mut hash = [0; HASH_BYTES];
+        self.hashes.read(chunk.0 * HASH_BYTES as u64, &mut hash)?;
+        Ok(Hash(hash))
+    }
+
+    fn fill(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        if self.file.read_cached(offset, bytes) { Ok(()) } else { blocking(|| self.file.read(offset, bytes)) }
+    }
+
+    /// The bytes of an extent of data, compared with the hashes of its chunks; else the chunk with
+    /// other ones.
+    fn checked(&self, geometry: &Geometry, extent: Extent) -> Result<Bytes, Chunk> {
+        let chunks = geometry.covering(extent);
+        let first = geometry.extent(Chunk(chunks.start));
+        let is_part = chunks.end - chunks.start == 1 && extent.len() < first.len();
+        let slice = |bytes: &Bytes| {
+            let start = (extent.start() - first.start()) as usize;
+            bytes.slice(start..start + extent.len() as usize)
+        };
+        if let Some(bytes) = is_part.then(|| self.cache.find(Chunk(chunks.start))).flatten() {
+            return Ok(slice(&bytes));
+        }
+        let end = geometry.extent(Chunk(chunks.end - 1)).end();
+        let mut bytes = vec![0; (end - first.start()) as usize];
+        let whole = self.fill(first.start(), &mut bytes).is_ok();
+        for chunk in chunks.clone().map(Chunk) {
+            let place = geometry.extent(chunk);
+            let at = (place.start() - first.start()) as usize;
+            let part = &mut bytes[at..at + place.len() as usize];
+            // One bad sector is that of one chunk.
+            let read = if whole { Ok(()) } else { self.fill(place.start(), part) };
+            let is_right = read.and_then(|()| self.hash(chunk)).is_ok_and(|hash| verify(&hash, part));
+            if !is_right {
+                return Err(chunk);
+            }
+        }
+        let bytes = Bytes::from(bytes);
+        if is_part {
+            self.cache.keep(Chunk(chunks.start), bytes.clone());
+        }
+        Ok(slice(&bytes))
+    }
+}
+
+/// Something that may wait for a disk. Other tasks of the thread go on elsewhere.
+fn blocking<T>(wait: impl FnOnce() -> T) -> T {
+    let many = Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if many { tokio::task::block_in_place(wait) } else { wait() }
+}
+
+impl Store {
+    /// An empty store whose chunks will lie in this empty file.
+    pub fn on_disk(id: ImageId, geometry: &Geometry, file: OwnedFd) -> Result<Arc<Self>, StoreError> {
+        let length_bytes = Self::file_bytes(geometry).ok_or(StoreError::TooLarge(geometry.chunks()))?;
+        let file = SparseFile::on_disk(file, length_bytes)?;
+        Ok(Arc::new(Self::of_disk(id, geometry, file, Slot::default())?))
+    }
+
+    /// A store in a file on a disk, with slots as they are at first.
+    pub(super) fn of_disk(id: ImageId, geometry: &Geometry, file: SparseFile, slot: Slot) -> io::Result<Self> {
+        let pages = SparseFile::new(geometry.chunks() * geometry.chunk_bytes() + Label::BYTES as u64)?;
+        let mut store = Self::of(id, geometry, pages);
+        store.disk = Some(OnDisk::new(file, geometry)?);
+        store.slots = Slots::new(geometry.chunks(), slot);
+        store.found = Tally::of(if slot.is_found() { geometry.chunks() } else { 0 });
+        Ok(store)
+    }
+
+    /// True if its chunks lie on a disk.
+    pub const fn is_on_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// Bytes of its chunks on the disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.disk.as_ref().map_or(0, |disk| disk.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Its trouble since the last call; waits until there is any.
+    pub async fn trouble(&self) -> Trouble {
+        loop {
+            let came = self.troubles.came.notified();
+            let trouble = std::mem::take(&mut *self.troubles.all.lock().unwrap_or_else(PoisonError::into_inner));
+            if !trouble.spoiled.is_empty() || trouble.refused.is_some() {
+                return trouble;
+            }
+            came.await;
+        }
+    }
+
+    /// The disk, if the bytes of a chunk lie there.
+    pub(super) fn disk_of(&self, chunk: Chunk) -> Option<&OnDisk> {
+        self.disk.as_ref().filter(|_| self.geometry().is_data(chunk))
+    }
+
+    /// The file in which an earlier process may have left a chunk.
+    pub(super) fn found_file(&self) -> &SparseFile {
+        self.disk.as_ref().map_or(&self.memory, OnDisk::file)
+    }
+
+    /// The count of the bytes that chunks of this kind take.
+    pub(super) fn taken(&self, chunk: Chunk) -> &AtomicU64 {
+        self.disk_of(chunk).map_or(&self.resident_bytes, |disk| &disk.bytes)
+    }
+
+    /// True if the bytes of a resident chunk are other ones on the disk.
+    pub(super) fn is_spoiled(&self, chunk: Chunk) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.is_spoiled(chunk))
+    }
+
+    /// An evicted chunk has nothing to mend.
+    pub(super) fn forget_spoiled(&self, chunk: Chunk) {
+        if let Some(disk) = &self.disk {
+            disk.unspoil(chunk);
+        }
+    }
+
+    /// The core has to hear that a chunk is here no more.
+    pub(super) fn tell_spoiled(&self, chunk: Chunk) {
+        self.found.one_spoiled();
+        self.troubles.tell(|trouble| trouble.spoiled.push(chunk));
+    }
+
+    /// Writes the bytes of a chunk where it lies.
+    pub(super) fn write_bytes(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
+        let at = self.slot_extent(chunk).start();
+        let Some(disk) = &self.disk else { return self.memory.write(at, bytes) };
+        if self.geometry().is_data(chunk) {
+            let hash = self.read_hash(chunk).unwrap_or_else(|| hash_chunk(bytes));
+            disk.note_hash(chunk, &hash)?;
+        } else {
+            self.memory.write(at, bytes)?;
+        }
+        let written = blocking(|| disk.file.write(at, bytes));
+        if let Err(error) = &written {
+            self.troubles.tell(|trouble| trouble.refused = Some(error.to_string()));
+        }
+        // The copy of a page is for the next process only.
+        if self.geometry().is_data(chunk) { written } else { Ok(()) }
+    }
+
+    /// A found chunk was right: its hash, or the page that it is, is put into memory.
+    pub(super) fn adopt_bytes(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
+        match (&self.disk, self.geometry().is_data(chunk)) {
+            (None, _) => Ok(()),
+            (Some(disk), true) => disk.note_hash(chunk, &hash_chunk(bytes)),
+            (Some(_), false) => self.memory.write(self.slot_extent(chunk).start(), bytes),
+        }
+    }
+
+    /// Writes the right bytes over those of a spoiled chunk; false if it is not one.
+    pub(super) fn mend(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<bool> {
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_spoiled(chunk)) else { return Ok(false) };
+        if !self.try_pin(chunk) {
+            return Ok(false);
+        }
+        let written = self.write_bytes(chunk, bytes);
+        if written.is_ok() {
+            disk.unspoil(chunk);
+        }
+        self.unpin(chunk);
+        written.map(|()| true)
+    }
+
+    /// A copy of a held chunk of data; of one on a disk, compared with its hash.
+    pub(super) fn copy(&self, chunk: Chunk) -> io::Result<Bytes> {
+        let place = self.slot_extent(chunk);
+        if let Some(disk) = self.disk_of(chunk) {
+            return disk.checked(self.geometry(), place).map_err(|wrong| {
+                self.spoil(wrong);
+                io::Error::other("its disk gave back other bytes")
+            });
+        }
+        let mut bytes = vec![0; place.len() as usize];
+        self.memory.read(place.start(), &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// The hash of a chunk on the disk.
+    pub(super) fn disk_hash(&self, chunk: Chunk) -> Option<Hash> {
+        self.disk_of(chunk)?.hash(chunk).ok()
+    }
+
+    fn spoil(&self, chunk: Chunk) {
+        if self.disk.as_ref().is_some_and(|disk| disk.spoil(chunk)) {
+            self.tell_spoiled(chunk);
+        }
+    }
+
+    /// The bytes of pinned slots of data on a disk, of this store or of a lender; `None` if they
+    /// are other ones.
+    pub(super) fn disk_piece(self: &Arc<Self>, place: Extent, pin: &Pin) -> Option<Piece> {
+        let holder = pin.store();
+        let disk = holder.disk.as_ref()?;
+        match disk.checked(holder.geometry(), place) {
+            Ok(bytes) => Some(Piece::Bytes(bytes)),
+            Err(chunk) => {
+                holder.spoil(chunk);
+                self.drop_spoiled_loan(chunk);
+                None
+            }
+        }
+    }
+
+    /// A lender's chunk is spoiled: it is not here any more either.
+    pub(super) fn drop_spoiled_loan(&self, chunk: Chunk) {
+        if self.end_loan(chunk) {
+            self.tell_spoiled(chunk);
+        }
+    }
+}
