@@ -10,6 +10,7 @@ use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, Plan};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
+use vfield_lab::process::run;
 use vfield_lab::{Daemon, LabError, client, wait_until};
 
 /// A daemon that is started again verifies some MiB.
@@ -91,6 +92,26 @@ fn a_machine_that_reboots_has_its_store_again() -> Outcome {
     let warnings = node.status()?["warnings"].to_string();
     assert!(warnings.contains("gave back other bytes, which are fetched again"), "{warnings}");
     client::compare_all(field.host(0), &node, &field.image)?;
+    Ok(())
+}
+
+#[test]
+fn an_upgrade_hands_over_a_store_on_a_disk() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let mut field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
+    let disk = field.lab.dir().join("disk").display().to_string();
+    let start = field.join(0, field.origin.addr(), "all").args(&["--disk", &disk, "--guard"]);
+    let mut node = start.ready()?;
+    node.wait("filled", AGAIN)?;
+    field.origin.kill();
+    let before = number(&node.status()?["pid"]);
+    run(&mut node.ask("upgrade"))?;
+    assert_ne!(number(&node.status()?["pid"]), before);
+    client::compare_all(field.host(0), &node, &field.image)?;
+    node.wait_status("it has its store", AGAIN, |status| number(&image(status)["taken_over_bytes"]) > IMAGE)?;
+    node.leave(AGAIN)?;
     Ok(())
 }
 

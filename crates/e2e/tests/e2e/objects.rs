@@ -13,6 +13,8 @@ use vfield_lab::{Daemon, Fault, FaultProxy, Lab, LabError, Vfield, WebServer, cl
 
 /// Some runs of 4 MiB, and a part of one.
 const IMAGE: u64 = 24 * MIB + 777;
+/// What an origin caches of an object, and some room for what is under way.
+const CACHED: u64 = 96 * MIB;
 /// A state of a store is known after a read or two; pauses grow to 5 s.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -175,13 +177,16 @@ fn stores_go_on_without_the_object() -> Outcome {
         store.compare(2, &second)?;
         let slow: Value = serde_json::from_str(&run(second.ask("explain").args(["--slow", "--json"]))?)?;
         let waited_s = slow["slow"][0]["waited_s"].as_f64().unwrap_or_default();
-        assert!(waited_s < 1.0, "{fault:?}: {slow}");
+        // A second at most on a machine that has no other work.
+        assert!(waited_s < 2.0, "{fault:?}: {slow}");
+        println!("{fault:?}: the longest wait of a read was {waited_s:.3} s");
         second.kill();
     }
     Ok(())
 }
 
 /// As many readers at once as `VFIELD_OBJECT_READERS` says, of as many MiB as `VFIELD_OBJECT_MIB`.
+/// Says what they cost the store.
 #[test]
 fn a_room_that_starts_reads_the_object_once() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -209,11 +214,14 @@ fn a_room_that_starts_reads_the_object_once() -> Outcome {
     let passed = store.proxy.passed();
     let [images, gets] =
         [passed.body_bytes as f64, passed.requests as f64 * 1024.0 * MIB as f64].map(|count| count / bytes as f64);
-    println!("{readers} readers: {images:.3} images, {gets:.0} requests for each GiB");
-    // The first run is read twice where one node begins with it and another comes to it late.
-    let runs = bytes.div_ceil(4 * MIB);
-    assert!(passed.body_bytes < bytes + bytes / 20 + 8 * MIB, "{images:.3} images");
-    assert!(passed.requests <= runs + runs / 6 + 6, "{passed:?}");
+    let sent = origin.status()?["traffic"]["to_peers_bytes"].as_u64().unwrap_or_default() as f64 / bytes as f64;
+    println!("{readers} readers: {images:.3} images, {gets:.0} requests for each GiB; to nodes {sent:.3} images");
+    // Of a larger image runs are read again, as far as the nodes read at different places.
+    if bytes <= CACHED {
+        let runs = bytes.div_ceil(4 * MIB);
+        assert!(passed.body_bytes < bytes + bytes / 20 + 8 * MIB, "{images:.3} images");
+        assert!(passed.requests <= runs + runs / 6 + 6, "{passed:?}");
+    }
     Ok(())
 }
 
