@@ -13,7 +13,7 @@ use vfield_lab::{Daemon, Fault, FaultProxy, Lab, LabError, Vfield, WebServer, cl
 
 /// Some runs of 4 MiB, and a part of one.
 const IMAGE: u64 = 24 * MIB + 777;
-/// What an origin caches of an object, and some room for what is under way.
+/// Less than an origin caches of an object, by the reads that may be under way.
 const CACHED: u64 = 96 * MIB;
 /// A state of a store is known after a read or two; pauses grow to 5 s.
 const SOON: Duration = Duration::from_secs(20);
