@@ -21,6 +21,7 @@ mod hearing;
 mod member;
 pub mod message;
 mod news;
+mod notes;
 mod rings;
 mod roster;
 mod sizes;

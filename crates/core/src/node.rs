@@ -165,6 +165,8 @@ pub struct Node {
     forming: (Time, u32),
     forming_until: Time,
     syncs: u32,
+    /// When it began to join; `None` once a snapshot has come since.
+    joins_since: Option<Time>,
     leaving: bool,
     /// True while peers are to ask it last.
     draining: bool,
@@ -224,6 +226,7 @@ impl Node {
             forming: (now, 0),
             forming_until: now,
             syncs: 0,
+            joins_since: None,
             leaving: false,
             draining: false,
             unreachable: false,
@@ -267,7 +270,7 @@ impl Node {
             Input::Wake => {}
             Input::Datagram(from, bytes) => self.datagram(from, &bytes),
             Input::Met(member) => self.met(member),
-            Input::Arrive(latest) => self.membership.arrive(latest),
+            Input::Arrive(latest) => self.arrive(latest),
             Input::Answered { addr, member } => self.answered_at(addr, member),
             Input::Reachable(reachable) => self.reachable(reachable),
             Input::Readdress(addr) => self.readdress(addr),

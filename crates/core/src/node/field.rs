@@ -23,9 +23,13 @@ const EARLY_SYNCS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_millis(1000),
 ];
-/// Members up to which snapshots are exchanged with the eldest: its answers, 15 KB each, cost it
-/// little.
-const KNOWN_TO_ONE: usize = 128;
+/// Members below which snapshots are exchanged with the eldest, and of which a newcomer of a crowd
+/// is told. Answers of 25 KB each cost one node little. With all members in each, a thousand
+/// newcomers would take most of a second of the link of the node that they join through.
+pub(super) const KNOWN_TO_ONE: usize = 128;
+/// Time in which the member that this node joins through has answered, or never will: the shell's
+/// timeout for a snapshot.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Shortest interval between new maps, while news of fills pours in.
 const REMAP_EVERY: Duration = Duration::from_millis(50);
 /// Coverage is counted at most this often while news pours in.
@@ -158,15 +162,36 @@ impl Node {
         let live = self.membership.live();
         // Of nodes that came together each knows another part; the eldest knows all of them.
         let early = EARLY_SYNCS.get(self.syncs as usize);
-        let chosen = if early.is_some() && live.len() <= KNOWN_TO_ONE {
-            self.eldest()
-        } else {
-            self.membership.partner(self.syncs)
+        let is_joining = self.joins_since.is_some_and(|since| self.now - since < ANSWERED_WITHIN);
+        if let Some(soon) = early.filter(|_| is_joining) {
+            // Another question to the same member would only make its answer later.
+            self.set(*soon, Timer::Sync);
+            return;
+        }
+        let (eldest, partner) = (self.eldest(), self.membership.partner(self.syncs));
+        let chosen = match early {
+            Some(_) if live.len() < KNOWN_TO_ONE => eldest,
+            // The eldest is beside each newcomer in the order of joins.
+            Some(_) if partner == eldest => {
+                live.around(self.me().node).find(|member| Some(**member) != eldest).copied()
+            }
+            _ => partner,
         };
         let misquoted = self.membership.misquoted(self.syncs).filter(|member| Some(*member) != chosen);
         self.outputs.extend(chosen.into_iter().chain(misquoted).map(Output::Sync));
         self.syncs = self.syncs.wrapping_add(1);
         self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
+    }
+
+    /// This node joins through a member that knows this latest generation, and answers soon.
+    pub(super) fn arrive(&mut self, latest: u64) {
+        self.membership.arrive(latest);
+        self.joins_since = Some(self.now);
+    }
+
+    /// True while so many nodes come that one alone cannot tell each of them of all others.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.now - self.forming.0 <= config::FORMING_FOR && self.forming.1 as usize > KNOWN_TO_ONE
     }
 
     /// Forgets the state of departed nodes, and counts anew which peers may be asked again.

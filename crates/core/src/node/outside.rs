@@ -4,6 +4,7 @@
 //! [`super::backbone`] is about the gateways of all zones among themselves.
 
 use super::contacts::{self, Contacts};
+use super::field::KNOWN_TO_ONE;
 use super::hearsay::{Hearsay, NAMED_MAX};
 use super::{Node, Output, TimerKey};
 use crate::config::SYNC_EVERY;
@@ -109,9 +110,15 @@ impl Node {
         self.with_gateways(to, Snapshot { members, records: records.to_vec(), known, ..Snapshot::default() })
     }
 
-    /// The snapshot that answers another node, which knows some statements.
+    /// The snapshot that answers another node, which knows some statements. While many nodes join
+    /// at once, each newcomer is told of [`KNOWN_TO_ONE`] members only, and others tell it the
+    /// rest: this node's link is soon to carry chunks.
     pub fn snapshot(&self, to: &Identity, known: &[Known]) -> Snapshot {
-        let (members, records) = self.membership.snapshot(known);
+        let (members, records) = if known.len() < KNOWN_TO_ONE && self.is_crowded() {
+            self.membership.short_snapshot(known, to.node, KNOWN_TO_ONE)
+        } else {
+            self.membership.snapshot(known)
+        };
         self.with_gateways(to, Snapshot { members, records, ..Snapshot::default() })
     }
 
@@ -172,6 +179,7 @@ impl Node {
         if !self.admission.may_admit(sender) {
             return;
         }
+        self.joins_since = None;
         // A sender without an identity is a guest.
         let first = members.first().copied().filter(|first| first.identity.node == sender);
         let from = first.map(|first| first.identity);

@@ -3,7 +3,8 @@
 use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_core::inquiry::Purpose;
 use vfield_core::node::Input;
-use vfield_sim::field::Field;
+use vfield_sim::checks::Checks;
+use vfield_sim::field::{Arrival, Field};
 use vfield_sim::machine::Machine;
 use vfield_sim::original::Original;
 
@@ -22,6 +23,21 @@ fn joining_through_any_member_leads_to_all() {
         field.machines.iter().all(|host| host.node.images()[0].origins + u64::from(host.node.images()[0].origin) == 1)
     };
     field.until("all know the origin", secs(5), images);
+}
+
+/// Of a crowd each newcomer is told of 128 members, and they tell each other the rest.
+#[test]
+fn a_crowd_knows_itself_soon() {
+    let mut field = one_image(1);
+    field.checks = Checks::rare();
+    for _ in 0..200 {
+        let arrival = Arrival { via: Some(0), origin: false, images: vec![(0, 10)], reads: None };
+        field.arrive(ms(0), arrival);
+    }
+    let known = |host: &Machine| host.node.members().len();
+    field.until("all have joined", secs(1), |field| field.waiting_to_join() == 0);
+    assert!(field.machines.iter().any(|host| known(host) < 200), "nobody was told of a part");
+    field.until("all know all", secs(3), |field| field.machines.iter().all(|host| known(host) == 201));
 }
 
 #[test]
