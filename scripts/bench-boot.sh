@@ -4,8 +4,10 @@
 # the others, until it is switched off. Whatever fails switches it off.
 # Given: way, address, server, store.
 set -e
-ip addr add "$address/24" dev eth0
-ip link set eth0 up
+if [[ $way != qemu-* ]]; then
+    ip addr add "$address/24" dev eth0
+    ip link set eth0 up
+fi
 case $way in
 field-*)
     cp /shared/vfield /tmp/vfield
@@ -19,10 +21,14 @@ nbdkit)
     nbd-client "$server" 4440 /dev/nbd0 -N '' -R >/dev/null
     device=/dev/nbd0
     ;;
-file) device=/dev/vda ;;
+file | qemu-*) device=/dev/vda ;;
 esac
 mkdir /tmp/root
-mount -t squashfs -o ro "$device" /tmp/root
+if [[ $way == qemu-* ]]; then
+    mount -t ext4 -o ro,noload "$device" /tmp/root
+else
+    mount -t squashfs -o ro "$device" /tmp/root
+fi
 : >/shared/mounted
 (cd /tmp/root && xargs cat <order >/dev/null)
 : >/shared/up

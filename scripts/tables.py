@@ -369,15 +369,22 @@ def boot():
     one = table(["one machine", "switched on to first process, s>", "from there to mounted root, s>", "again"], cells)
     by_row = {row["row"]: row for row in told["rows"]}
     field, server, alone = (by_row[name] for name in ("field-ublk:8", "nbdkit:8", "field-ublk:1"))
+    disk, served = by_row["qemu-field:1"], by_row["qemu-nbdkit:1"]
     cells = [["last of 8 machines up, against nbdkit", f"{field['last_up_s'] / server['last_up_s']:.2f}", "at most 0.35"],
              ["the origin sends, against one machine", f"{field['server_sent_images'] / alone['server_sent_images']:.2f}",
-              "at most 1.2"]]
+              "at most 1.2"],
+             ["one machine up, QEMU's NBD client and ext4, against nbdkit", f"{disk['last_up_s'] / served['last_up_s']:.2f}",
+              "at most 1.05"]]
     ratios = table(["ratio", "reached>", "wanted"], cells)
     held = told["memory"]
     cells = [["resident, its program included", f"{held['resident_mb']:.1f}"],
              ["memory files, those parts included that nobody has touched lately", f"{held['memory_files_mb']:.1f}"]]
     memory = table([f"memory of the daemon with `--store {held['store']}`, everything read", "MB>"], cells)
-    return "\n\n".join([f"Measured on {told['date']}: {told['machine']}.", rooms, ratios, one, memory])
+    dates = {}
+    for row in told["rows"]:
+        dates.setdefault(row.get("date", told["date"]), []).append(f"`{row['row']}`")
+    later = "".join(f"; {', '.join(names)} on {date}" for date, names in dates.items() if date != told["date"])
+    return "\n\n".join([prose(f"Measured on {told['date']}{later}: {told['machine']}."), rooms, ratios, one, memory])
 
 
 def by_hand(name):

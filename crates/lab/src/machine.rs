@@ -50,11 +50,20 @@ pub struct Hardware<'a> {
     /// Number of processors.
     pub processors: u32,
     /// A disk that it can only read, `/dev/vda`.
-    pub disk: Option<&'a Path>,
+    pub disk: Option<Disk<'a>>,
     /// Its clock is right however busy this machine is, and slow to read. Without, it counts the
     /// processor's ticks, whose rate is guessed at the start: beside many others by up to ten times
     /// wrongly, and then nothing that is timed works as it should.
     pub right_clock: bool,
+}
+
+/// Where the bytes of a disk are.
+#[derive(Debug, Clone, Copy)]
+pub enum Disk<'a> {
+    /// In a file.
+    File(&'a Path),
+    /// At an NBD address, which the emulator's own client reads.
+    Nbd(&'a str),
 }
 
 impl Default for Hardware<'_> {
@@ -119,7 +128,8 @@ impl Machine {
     }
 
     /// Switches a machine on at the wire of a lab's host, for a script; returns it, and what the
-    /// script knows as `/shared`. The network card is `eth0`, and has no address.
+    /// script knows as `/shared`. The network card is `eth0`, and has no address. A machine with an
+    /// NBD disk has no network, since the emulator uses the host's address.
     ///
     /// # Errors
     /// If the emulator, or the host's bridge, cannot be had.
@@ -130,11 +140,15 @@ impl Machine {
         host: &Host,
         hardware: &Hardware<'_>,
     ) -> Result<(Process, PathBuf), LabError> {
-        host.open_wire()?;
         let shared = self.share(name, script)?;
         let mut command = host.command(EMULATOR);
-        command.args(["-netdev", "tap,id=wire,ifname=tap0,script=no,downscript=no", "-device"]);
-        command.arg(format!("virtio-net-pci,netdev=wire,mac={}", mac(host)));
+        if let Some(Disk::Nbd(_)) = hardware.disk {
+            command.args(["-nic", "none"]);
+        } else {
+            host.open_wire()?;
+            command.args(["-netdev", "tap,id=wire,ifname=tap0,script=no,downscript=no", "-device"]);
+            command.arg(format!("virtio-net-pci,netdev=wire,mac={}", mac(host)));
+        }
         self.equip(&mut command, &shared, hardware);
         let process = Process::spawn(name, &mut command, &shared.join("console.log"))?;
         Ok((process, shared))
@@ -171,7 +185,11 @@ impl Machine {
         command.args(["-virtfs", &seen(Path::new("/usr"), "usr", ",readonly=on")]);
         command.args(["-virtfs", &seen(shared, "shared", "")]).stdin(Stdio::null());
         if let Some(disk) = hardware.disk {
-            command.arg("-drive").arg(format!("file={},format=raw,if=virtio,readonly=on", disk.display()));
+            let file = match disk {
+                Disk::File(path) => path.display().to_string(),
+                Disk::Nbd(uri) => uri.to_owned(),
+            };
+            command.arg("-drive").arg(format!("file={file},format=raw,if=virtio,readonly=on"));
         }
     }
 }

@@ -2,15 +2,17 @@
 //! 20] [--size 96]`.
 //!
 //! A way is `field-ublk`, `field-nbd`, `nbdkit`, or `file`: a disk of the emulator's, without any
-//! network. A machine is up when it has read all files of its root. Prints one JSON object;
-//! `scripts/bench-boot` runs the recorded ones. Needs root.
+//! network. With `qemu-field` and `qemu-nbdkit` that disk is an ext4 image, which the emulator's
+//! own NBD client reads: from a node on the machine's host, or from the server. A machine is up
+//! when it has read all files of its root. Prints one JSON object; `scripts/bench-boot` runs the
+//! recorded ones. Needs root.
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vfield_lab::bytes::{MIB, random_file};
-use vfield_lab::machine::Hardware;
+use vfield_lab::machine::{Disk, Hardware};
 use vfield_lab::process::run;
 use vfield_lab::{Lab, LabError, Link, Machine, Vfield, wait_until};
 
@@ -26,7 +28,7 @@ const FILES_KIB: [u64; 8] = [4, 8, 16, 32, 64, 128, 256, 1024];
 /// Boots machines from one image, and says how long they took.
 #[derive(Parser)]
 struct Options {
-    /// field-ublk, field-nbd, nbdkit or file
+    /// field-ublk, field-nbd, nbdkit, qemu-field, qemu-nbdkit or file
     way: String,
     /// How many machines
     machines: usize,
@@ -65,8 +67,8 @@ impl Times {
 
 /// A file system of random files that cannot be compressed, and in it their names in the order in
 /// which they are read.
-fn make_image(dir: &Path, size_mib: u64) -> Result<PathBuf, LabError> {
-    let (tree, image) = (dir.join("tree"), dir.join("root.squashfs"));
+fn make_image(dir: &Path, size_mib: u64, is_ext4: bool) -> Result<PathBuf, LabError> {
+    let (tree, image) = (dir.join("tree"), dir.join(if is_ext4 { "root.ext4" } else { "root.squashfs" }));
     run(Command::new("mkdir").arg(&tree))?;
     let mut names = Vec::new();
     let mut left_kib = size_mib << 10;
@@ -85,14 +87,14 @@ fn make_image(dir: &Path, size_mib: u64) -> Result<PathBuf, LabError> {
     let order: String = (0..names.len()).map(|turn| format!("{}\n", names[turn * step % names.len()])).collect();
     let path = tree.join("order");
     std::fs::write(&path, order).map_err(|source| LabError::System { what: path.display().to_string(), source })?;
-    run(Command::new("mksquashfs").args([&tree, &image]).args([
-        "-quiet",
-        "-no-progress",
-        "-noI",
-        "-noD",
-        "-noF",
-        "-noX",
-    ]))?;
+    if is_ext4 {
+        // Room for its own tables, about a sixteenth.
+        let size = format!("{}M", size_mib + size_mib / 8 + 8);
+        run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&tree, &image]).arg(size))?;
+    } else {
+        let plain = ["-quiet", "-no-progress", "-noI", "-noD", "-noF", "-noX"];
+        run(Command::new("mksquashfs").args([&tree, &image]).args(plain))?;
+    }
     run(Command::new("rm").arg("-r").arg(&tree))?;
     Ok(image)
 }
@@ -104,14 +106,14 @@ fn gcd(a: usize, b: usize) -> usize {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     let machine = Machine::find().ok_or("no machine: run scripts/machine and set VFIELD_MACHINE to what it made")?;
-    let script = std::fs::read_to_string(&options.script)?;
+    let (program, script) = (Vfield::at(&machine.program()), std::fs::read_to_string(&options.script)?);
     let lab = Lab::namespaces(options.machines + 1, Link::mbit(options.mbit))?;
-    let (server, image) = (lab.host(0), make_image(lab.dir(), options.size)?);
     let way = options.way.as_str();
+    let (server, image) = (lab.host(0), make_image(lab.dir(), options.size, way.starts_with("qemu-"))?);
     // Dropped, and ended, before the lab.
     let (mut nbdkit, mut origin) = (None, None);
     match way {
-        "nbdkit" => {
+        "nbdkit" | "qemu-nbdkit" => {
             let (ip, port) = (server.addr().ip().to_string(), server.addr().port().to_string());
             let mut command = server.command("nbdkit");
             command.args(["-f", "-r", "-i", &ip, "-p", &port, "file"]).arg(&image);
@@ -120,14 +122,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             wait_until("nbdkit listens", SOON, listens)?;
         }
         "file" => {}
-        _ => origin = Some(Vfield::at(&machine.program()).serve(server, &[&image]).ready()?),
+        _ => origin = Some(program.serve(server, &[&image]).ready()?),
     }
     let before = lab.counters(server)?;
-    let disk = (way == "file").then_some(image.as_path());
-    let hardware = Hardware { memory_mib: 512, processors: 1, disk, right_clock: true };
     let start = Instant::now();
-    let mut running = Vec::new();
+    let (mut running, mut nodes) = (Vec::new(), Vec::new());
     for host in &lab.hosts()[1..] {
+        let mut uri = format!("nbd://{}", server.addr());
+        if way == "qemu-field" {
+            let node = program.join(host, server.addr()).store(&options.store).ready()?;
+            uri = node.uri("");
+            nodes.push(node);
+        }
+        let disk = match way {
+            "file" => Some(Disk::File(&image)),
+            "qemu-field" | "qemu-nbdkit" => Some(Disk::Nbd(&uri)),
+            _ => None,
+        };
+        let hardware = Hardware { memory_mib: 512, processors: 1, disk, right_clock: true };
         let words =
             format!("way={way} address={} server={} store={}\n", host.addr().ip(), server.addr().ip(), options.store);
         running.push(machine.start(&format!("boot-{}", host.index()), &(words + &script), host, &hardware)?);
@@ -147,7 +159,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut ups: Vec<f64> = times.iter().map(|times| times.up).collect();
     ups.sort_by(f64::total_cmp);
     let mut memory = String::new();
-    if origin.is_some() {
+    if way.starts_with("field-") {
         let path = running[0].1.join("memory");
         wait_until("the first machine has said what its daemon takes", UP, || {
             memory = std::fs::read_to_string(&path).unwrap_or_default();
@@ -164,6 +176,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "memory": memory.lines().collect::<Vec<_>>(),
         })
     );
-    drop((running, nbdkit, origin));
+    drop((running, nodes, nbdkit, origin));
     Ok(())
 }
