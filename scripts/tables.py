@@ -207,12 +207,29 @@ def storm_stagger():
 
 def storm_random():
     cells = []
-    for row, entry in storm_rows(lambda row: row.mode == "random"):
+    for row, entry in storm_rows(lambda row: row.group == "random"):
         at = entry["median"]["random"]
         cells.append([storm_what(row, entry), row.n, row.mbit, f"{at['reads_per_s']:.0f}", f"{at['p50_us'] / 1e3:.1f}",
                       f"{at['p99_us'] / 1e3:.1f}", f"{at['max_us'] / 1e3:.0f}", again(row)])
     return table(["what", "readers>", "Mbit/s>", "reads/s of all>", "median, ms>", "99 of 100, ms>", "slowest, ms>",
                   "again"], cells)
+
+
+def storm_matrix():
+    """A row for each kind of read: the field, and the one server beside it."""
+    found = {row.name: (row, entry) for row, entry in storm_rows(lambda row: row.group == "matrix")}
+    ms = "{:.1f}".format
+    cells = []
+    for name, (row, entry) in found.items():
+        server = found.get(f"{name}-nbdkit")
+        if not server:
+            continue
+        field, one = entry["median"]["random"], server[1]["median"]["random"]
+        cells.append([row.n, *row.what.split(", ")[1:], *(cell for at in (field, one) for cell in (
+            f"{at['reads_per_s']:.0f}", ms(at["min_us"] / 1e3), ms(at["p95_us"] / 1e3))),
+                      f"{field['reads_per_s'] / one['reads_per_s']:.2f}", f"`scripts/storm-table --only {name}*`"])
+    return table(["readers>", "order", "block", "image", "reads/s of all>", "least, ms>", "95 of 100, ms>", "nbdkit, reads/s>",
+                  "least, ms>", "95 of 100, ms>", "ratio>", "again"], cells)
 
 
 def storm_weather():
@@ -433,7 +450,7 @@ PAGES = {
                                        "seal": lambda: by_hand("seal")},
     "docs/benchmarks/cycles.md": {"cycles": cycles, "cycle-kinds": cycle_kinds},
     "docs/benchmarks/storms.md": {"runs": storm_runs, "efficiency": storm_efficiency, "cost": storm_cost,
-                                  "stagger": storm_stagger, "random": storm_random, "weather": storm_weather,
+                                  "stagger": storm_stagger, "random": storm_random, "matrix": storm_matrix, "weather": storm_weather,
                                   "seal": lambda: by_hand("seal-storms")},
     "docs/benchmarks/scale.md": {"storms": scale_storms, "stagger": scale_stagger, "shuffle": scale_shuffle, "weather": scale_weather,
                                  "boot": scale_boot, "idle": scale_idle,

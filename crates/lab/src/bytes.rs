@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Write as _};
+use std::io::{BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes of one mebibyte.
@@ -30,6 +30,27 @@ pub fn random_file(path: &Path, length: u64, seed: u64) -> Result<PathBuf, LabEr
     }
     out.flush().map_err(LabError::at(path))?;
     Ok(path.to_owned())
+}
+
+/// Writes a file of `length` bytes with holes. Pieces of `piece` bytes look random, and after each
+/// there is a hole `every - 1` times as long.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn sparse_file(path: &Path, length: u64, piece: u64, every: u64, seed: u64) -> Result<PathBuf, LabError> {
+    let pieces = length.div_ceil(piece * every);
+    let bytes = random_file(&path.with_extension("bytes"), piece * pieces, seed)?;
+    let copied = File::open(&bytes).and_then(|mut from| {
+        let mut to = File::create(path)?;
+        to.set_len(length)?;
+        for number in 0..pieces {
+            let at = number * piece * every;
+            to.seek(SeekFrom::Start(at))?;
+            std::io::copy(&mut (&mut from).take(piece.min(length - at)), &mut to)?;
+        }
+        std::fs::remove_file(&bytes)
+    });
+    copied.map(|()| path.to_owned()).map_err(LabError::at(path))
 }
 
 /// Writes a file of `length` bytes: those of another, again and again.

@@ -84,6 +84,12 @@ struct Options {
     /// Random: reads of a host in flight
     #[arg(long, default_value_t = 8)]
     depth: usize,
+    /// Random: one block after the other instead, from the first on
+    #[arg(long)]
+    in_order: bool,
+    /// Random: the image has a MiB of bytes in N, and holes between them, which are not read
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    sparse: u64,
     /// Stagger: seconds between two starts
     #[arg(long, default_value_t = 1.0)]
     gap: f64,
@@ -197,6 +203,8 @@ impl Options {
             block_bytes: u32::try_from(self.block)?,
             count: self.count,
             depth: self.depth,
+            in_order: self.in_order,
+            sparse: self.sparse,
             gap_s: self.gap,
             events: self.event.clone(),
             arp_table: self.arp_table,

@@ -3,7 +3,7 @@
 
 use super::meter::Reading;
 use super::nbd::Target;
-use super::plan::{Mode, Plan, STORM_BLOCK_BYTES, STORM_DEPTH, System};
+use super::plan::{Mode, PIECE_BYTES, Plan, STORM_BLOCK_BYTES, STORM_DEPTH, System};
 use super::race::Helper;
 use super::reader::{self, Node, Random};
 use super::relay::{self, Source};
@@ -62,9 +62,12 @@ impl<'a> Field<'a> {
         let path = lab.dir().join("image");
         match &plan.content {
             Some(content) => bytes::file_of(&path, plan.size_bytes, content)?,
+            None if plan.sparse > 1 => bytes::sparse_file(&path, plan.size_bytes, PIECE_BYTES, plan.sparse, seed)?,
             None => bytes::random_file(&path, plan.size_bytes, seed)?,
         };
-        let image = Image { hash: hash(&path)?, path };
+        // Random reads are compared with the file.
+        let hash = if plan.mode == Mode::Random { String::new() } else { hash(&path)? };
+        let image = Image { hash, path };
         let busy = busy(plan, &lab)?;
         let mut field = Self { plan, programs, origin: Origin::Gone, fronts: Vec::new(), lab, image, busy };
         field.origin = field.start_origin()?;
@@ -142,7 +145,12 @@ impl<'a> Field<'a> {
             hash: self.image.hash.clone(),
             block_bytes: if random { plan.block_bytes } else { STORM_BLOCK_BYTES },
             depth: if random { plan.depth } else { STORM_DEPTH },
-            random: random.then_some(Random { count: plan.count, seed: host as u64 }),
+            random: random.then_some(Random {
+                count: plan.count,
+                seed: host as u64,
+                in_order: plan.in_order,
+                sparse: plan.sparse,
+            }),
             think: plan.think.of(host).unwrap_or_default(),
             node,
         })

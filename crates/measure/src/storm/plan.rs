@@ -16,6 +16,9 @@ pub const STORM_BLOCK_BYTES: u32 = 256 << 10;
 /// Requests that a reader of a whole image keeps in flight.
 pub const STORM_DEPTH: usize = 8;
 
+/// Length of the pieces of a sparse image.
+pub const PIECE_BYTES: u64 = 1 << 20;
+
 /// What the readers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -86,6 +89,11 @@ pub struct Plan {
     pub count: usize,
     /// Random reads: how many of a host are in flight.
     pub depth: usize,
+    /// Random reads, but one block after the other.
+    pub in_order: bool,
+    /// Random reads: the image has a MiB of bytes in as many, and holes between them, which are not
+    /// read.
+    pub sparse: u64,
     /// Staggered starts: seconds between two.
     pub gap_s: f64,
     /// The faults and their times.
@@ -120,6 +128,8 @@ impl Default for Plan {
             block_bytes: 64 << 10,
             count: 500,
             depth: 8,
+            in_order: false,
+            sparse: 1,
             gap_s: 1.0,
             events: Vec::new(),
             arp_table: None,
@@ -161,7 +171,13 @@ impl Plan {
             refuse(self.system == System::Chain, "a chain cannot read at random places")?;
             let fits = self.block_bytes > 0 && u64::from(self.block_bytes) <= self.size_bytes;
             refuse(!fits || self.depth == 0, "random reads have a block within the image, and a depth")?;
+            let in_pieces = PIECE_BYTES.is_multiple_of(u64::from(self.block_bytes));
+            refuse(self.sparse == 0, "a sparse image has a piece in at least one")?;
+            refuse(self.sparse > 1 && !in_pieces, "blocks of a sparse image are a part of a MiB")?;
+        } else {
+            refuse(self.sparse != 1 || self.in_order, "only random reads are of sparse images, or in order")?;
         }
+        refuse(self.sparse != 1 && self.content.is_some(), "a sparse image has random bytes")?;
         for event in &self.events {
             let host = event.trouble.host().unwrap_or_default();
             refuse(host > self.hosts_max(), &format!("event {event}: there is no such host"))?;

@@ -6,6 +6,7 @@
 //! filling count.
 
 use super::nbd::{Client, Target};
+use super::plan::PIECE_BYTES;
 use super::role::{Outcome, Word, await_end, await_go, seconds_since};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -53,6 +54,10 @@ pub struct Random {
     pub count: usize,
     /// The same seed, the same places.
     pub seed: u64,
+    /// One block after the other instead.
+    pub in_order: bool,
+    /// One piece of so many has bytes; see [`super::plan::Plan::sparse`].
+    pub sparse: u64,
 }
 
 /// A node on the reader's host.
@@ -160,16 +165,26 @@ fn in_order(order: &Order) -> impl Iterator<Item = (u64, u32)> + use<> {
     (0..size).step_by(usize_of(block)).map(move |offset| (offset, length(offset)))
 }
 
-/// Offsets of blocks that lie within the image, and at multiples of their length.
+/// Offsets of blocks that lie within the image, and at multiples of their length. Those of a sparse
+/// image lie in its pieces.
 fn at_random(order: &Order, random: &Random) -> impl Iterator<Item = (u64, u32)> + use<> {
-    let (block, blocks) = (order.block_bytes, order.size_bytes / u64::from(order.block_bytes));
+    let (block, sparse) = (order.block_bytes, random.sparse);
+    let bytes = if sparse == 1 { order.size_bytes } else { order.size_bytes / (PIECE_BYTES * sparse) * PIECE_BYTES };
+    let (blocks, in_order) = (bytes / u64::from(block), random.in_order);
+    let place = move |number: u64| {
+        let at = number % blocks * u64::from(block);
+        (at / PIECE_BYTES * PIECE_BYTES * sparse + at % PIECE_BYTES, block)
+    };
     let mut state = random.seed;
-    (0..random.count).map(move |_| {
+    (0..random.count as u64).map(move |number| {
+        if in_order {
+            return place(number);
+        }
         // splitmix64 (Steele and others, 2014).
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ (word >> 31)) % blocks * u64::from(block), block)
+        place(word ^ (word >> 31))
     })
 }
 
@@ -320,9 +335,20 @@ mod tests {
     #[test]
     fn random_places_are_blocks_of_the_image_and_repeatable() {
         let order = order(1000, 64);
-        let places = |seed| at_random(&order, &Random { count: 100, seed }).collect::<Vec<_>>();
+        let random = |seed| Random { count: 100, seed, in_order: false, sparse: 1 };
+        let places = |seed| at_random(&order, &random(seed)).collect::<Vec<_>>();
         assert!(places(1).iter().all(|(offset, length)| offset % 64 == 0 && offset + u64::from(*length) <= 1000));
         assert_eq!(places(1), places(1));
         assert_ne!(places(1), places(2));
+    }
+
+    #[test]
+    fn blocks_of_a_sparse_image_lie_in_its_pieces() {
+        let (order, block) = (order(8 * PIECE_BYTES, 512 << 10), 512 << 10);
+        let random = |in_order| Random { count: 50, seed: 1, in_order, sparse: 4 };
+        let drawn: Vec<_> = at_random(&order, &random(false)).collect();
+        assert!(drawn.iter().all(|(offset, _)| offset % (4 * PIECE_BYTES) < PIECE_BYTES), "{drawn:?}");
+        let ordered: Vec<_> = at_random(&order, &random(true)).map(|(offset, _)| offset).take(5).collect();
+        assert_eq!(ordered, [0, block, 4 * PIECE_BYTES, 4 * PIECE_BYTES + block, 0]);
     }
 }

@@ -89,8 +89,12 @@ pub struct Cpu {
 pub struct Latency {
     /// Reads in a second, of all readers.
     pub reads_per_s: f64,
+    /// The shortest, in microseconds.
+    pub min_us: u32,
     /// Half of the reads took no longer.
     pub p50_us: u32,
+    /// 95 of 100 took no longer.
+    pub p95_us: u32,
     /// 99 of 100 took no longer.
     pub p99_us: u32,
     /// The longest, in microseconds.
@@ -288,7 +292,8 @@ fn latency(runners: &[Runner], makespan_s: f64) -> Latency {
     all.sort_unstable();
     let of_hundred = |percent: usize| all.get(all.len() * percent / 100).or(all.last()).copied().unwrap_or_default();
     let reads_per_s = tidy(ratio(all.len() as f64, makespan_s));
-    Latency { reads_per_s, p50_us: of_hundred(50), p99_us: of_hundred(99), max_us: of_hundred(100) }
+    let [min_us, p50_us, p95_us, p99_us, max_us] = [0, 50, 95, 99, 100].map(of_hundred);
+    Latency { reads_per_s, min_us, p50_us, p95_us, p99_us, max_us }
 }
 
 /// A quotient; zero where there is nothing to divide by.
