@@ -1,9 +1,9 @@
 //! Slicing: recognises reads that are better served with a slice than with the whole chunk.
 //!
 //! It is beside the export, like [`crate::read_ahead`], and sees the reads that miss. A read that
-//! is much shorter than its chunk asks for a slice. The second one in a chunk asks for all of it: a
-//! reader that comes back soon goes on. The same holds for the chunk after one that became whole.
-//! Pure arithmetic.
+//! is much shorter than its chunk asks for a slice. The next read in that chunk asks for all of it
+//! if it begins where the slice ended; the third read does so anyway. The same holds for the chunk
+//! after one that became whole. Pure arithmetic.
 
 use crate::chunk::Chunk;
 use crate::image::Geometry;
@@ -11,9 +11,9 @@ use crate::slice::{GROUP_BYTES, Groups};
 use std::collections::VecDeque;
 use vfield_block::extent::Extent;
 
-/// Chunks remembered: as many readers at once as read-ahead tracks. Each is a chance that a random
-/// read brings a whole chunk: 0.4 % in an image of 256 MiB, or 6 % more bytes. Fewer would forget
-/// readers that take turns.
+/// Chunks remembered: as many readers at once as read-ahead tracks. Fewer would forget readers that
+/// take turns. In an image of 256 MiB one random read in 256 finds its chunk here. So a second read
+/// elsewhere in a chunk asks for a slice: whole chunks would be 6 % more bytes.
 const RECENT_MAX: usize = 16;
 /// A slice is at most this part of its chunk: with four of them the whole chunk is the same.
 const PART_MAX: u64 = 4;
@@ -21,8 +21,19 @@ const PART_MAX: u64 = 4;
 /// The reads that missed lately, of one image.
 #[derive(Debug, Default)]
 pub struct Slicing {
-    /// Chunks, the latest last, and whether they were asked for whole.
-    recent: VecDeque<(Chunk, bool)>,
+    /// Chunks, the latest last, and how they were asked for.
+    recent: VecDeque<(Chunk, Asked)>,
+}
+
+/// How a chunk was asked for lately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// As a whole.
+    Whole,
+    /// With one slice, up to this group.
+    Slice { end: u16 },
+    /// With two slices.
+    Slices,
 }
 
 impl Slicing {
@@ -31,21 +42,25 @@ impl Slicing {
     pub fn note(&mut self, geometry: &Geometry, extent: Extent) -> Option<(Chunk, Groups)> {
         let chunks = geometry.covering(extent);
         let chunk = Chunk(chunks.start);
-        let goes_on = self.find(chunk).is_some()
-            || chunk.0.checked_sub(1).is_some_and(|before| self.find(Chunk(before)) == Some(true));
-        let slice = if goes_on { None } else { short(geometry, chunks.end - chunks.start, chunk, extent) };
+        let before = chunk.0.checked_sub(1).and_then(|before| self.find(Chunk(before)));
+        let (known, wanted) = (self.find(chunk), short(geometry, chunks.end - chunks.start, chunk, extent));
+        let asked = match (known, wanted) {
+            (None, Some((_, groups))) if before != Some(Asked::Whole) => Asked::Slice { end: groups.end() },
+            (Some(Asked::Slice { end }), Some((_, groups))) if groups.start() != end => Asked::Slices,
+            _ => Asked::Whole,
+        };
         for number in chunks.clone().take(RECENT_MAX) {
             self.recent.retain(|(known, _)| known.0 != number);
-            self.recent.push_back((Chunk(number), slice.is_none()));
+            self.recent.push_back((Chunk(number), asked));
         }
         let surplus = self.recent.len().saturating_sub(RECENT_MAX);
         self.recent.drain(..surplus);
-        slice
+        wanted.filter(|_| asked != Asked::Whole)
     }
 
-    /// True if a chunk was asked for lately as a whole, false if with a slice.
-    fn find(&self, chunk: Chunk) -> Option<bool> {
-        self.recent.iter().find(|(known, _)| *known == chunk).map(|(_, whole)| *whole)
+    /// How a chunk was asked for lately.
+    fn find(&self, chunk: Chunk) -> Option<Asked> {
+        self.recent.iter().find(|(known, _)| *known == chunk).map(|(_, asked)| *asked)
     }
 }
 
@@ -100,8 +115,9 @@ mod tests {
         let mut slicing = Slicing::default();
         assert_eq!(note(&mut slicing, 10 * CHUNK, 4096), Some((10, 0, 1)));
         assert_eq!(note(&mut slicing, 11 * CHUNK, 4096), Some((11, 0, 1)), "the one before it was a slice too");
-        assert_eq!(note(&mut slicing, 10 * CHUNK + 32_768, 4096), None);
-        assert_eq!(note(&mut slicing, 11 * CHUNK + 4096, 4096), None);
+        assert_eq!(note(&mut slicing, 10 * CHUNK + 32_768, 4096), Some((10, 8, 9)), "somewhere else");
+        assert_eq!(note(&mut slicing, 10 * CHUNK + 16_384, 4096), None, "again and again");
+        assert_eq!(note(&mut slicing, 11 * CHUNK + 4096, 4096), None, "it goes on");
         assert_eq!(note(&mut slicing, 12 * CHUNK, 4096), None);
         assert_eq!(note(&mut slicing, 13 * CHUNK, 4096), None);
         assert_eq!(note(&mut slicing, 15 * CHUNK, 4096), Some((15, 0, 1)));
