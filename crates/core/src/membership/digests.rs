@@ -14,27 +14,8 @@ use crate::snapshot::Known;
 use std::net::IpAddr;
 
 impl Membership {
-    /// A snapshot for another member: all known members, this node first, and the records of the
-    /// living; without those that the other member knows, given by id.
-    pub fn snapshot(&self, known: &[Known]) -> (Vec<Member>, Vec<Record>) {
-        let knows = |member: &Member| {
-            let place = known.binary_search_by_key(&member.identity.node, |known| known.node);
-            place.is_ok_and(|place| known[place] == self.digest(member))
-        };
-        let others = self.roster.iter().filter(|member| !knows(member)).map(|member| member.told());
-        let members: Vec<Member> = std::iter::once(self.mine).chain(others).collect();
-        let live = members.iter().filter(|member| member.state.is_live());
-        let records = live.flat_map(|member| self.records.of(member.identity.node)).cloned().collect();
-        (members, records)
-    }
-
-    /// Digests of all known statements about others, by id.
-    pub fn known(&self) -> Vec<Known> {
-        self.roster.iter().map(|member| self.digest(member)).collect()
-    }
-
     /// The digest of the statements about a member, and of its records while it lives.
-    fn digest(&self, member: &Member) -> Known {
+    pub(super) fn digest(&self, member: &Member) -> Known {
         let node = member.identity.node;
         let records = self.records.of(node).iter().filter(|_| member.state.is_live());
         let digest = records.fold(of_member(&member.told()), of_record);

@@ -6,8 +6,6 @@
 use super::Membership;
 use super::member::Member;
 use crate::identity::{Identity, NodeId};
-use crate::image::{Geometry, Header};
-use crate::placement::mix;
 use crate::record::Record;
 use crate::snapshot::Known;
 use std::cmp::Reverse;
@@ -61,22 +59,5 @@ impl Membership {
     /// Digests of all known statements about others, by id.
     pub fn known(&self) -> Vec<Known> {
         self.roster.iter().map(|member| self.digest(member)).collect()
-    }
-
-    /// The digest of the statements about a member. Its progress does not count, apart from its
-    /// end: gossip tells of it all the time.
-    fn digest(&self, member: &Member) -> Known {
-        let (generation, incarnation) = member.life();
-        let life = mix(generation ^ mix(u64::from(incarnation) << 8 | member.told().state as u64));
-        let add = |digest, record: &Record| {
-            let size = Header::decode(&record.subject.header).map_or(0, |header| Geometry::new(header).chunks());
-            let whole = u64::from(record.filled.count >= size);
-            let mut image = [0; 8];
-            image.copy_from_slice(&record.image().0[..8]);
-            mix(digest ^ mix(u64::from_le_bytes(image) ^ mix(record.version << 1 | whole)))
-        };
-        let node = member.identity.node;
-        let digest = self.records.of(node).iter().filter(|_| member.state.is_live()).fold(life, add);
-        Known { node, digest: (digest >> 32) as u32 }
     }
 }
