@@ -83,8 +83,8 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
-    /// What was verified that members said of themselves; all else is a hint. Not only which life it
-    /// was: another may claim the same one.
+    /// The verified statements of members about themselves; all others are hints. A life alone is
+    /// not enough: another may claim the same one.
     verified: BTreeMap<NodeId, (Identity, u32)>,
     /// The versions of records that were verified.
     verified_records: BTreeMap<RecordKey, u64>,

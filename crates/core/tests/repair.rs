@@ -143,7 +143,7 @@ fn a_suspicion_in_its_turn_keeps_a_store_from_moving_only_for_its_time() {
     let mut bench = Bench::new();
     let moved = bench.until_it_moves(|bench, number| {
         if number == SUSPECTED.start {
-            // Without a sure origin and other sure stores, a move would lose what is here.
+            // Without a sure origin and other sure stores, a move would lose chunks.
             let accused = bench.others.iter().map(|other| Member { state: State::Suspect, ..*other.myself() });
             bench.hear(accused.collect(), Vec::new());
         }

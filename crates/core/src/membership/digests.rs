@@ -1,6 +1,6 @@
-//! Digests: what two members compare before they tell each other the rest.
+//! Digests: two members compare them before they tell each other the rest.
 //!
-//! A digest covers what was said and its signature, not only its number. Else a statement that
+//! A digest covers a statement's words and signature, not only its number. Else a statement that
 //! somebody else invented, under the number of the true one, would look like that, and nobody who
 //! knows better would say so.
 
