@@ -332,7 +332,6 @@ impl Membership {
     pub fn start_over(&mut self) {
         self.roster.forget_the_dead();
         self.doubts.clear();
-        self.verified.retain(|node, _| self.roster.get(*node).is_some());
     }
 
     /// True once it has left.
