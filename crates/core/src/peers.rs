@@ -289,7 +289,7 @@ impl Peers {
         }
         let pause = LAGGARD.pause(peer.lags);
         peer.lags += 1;
-        (peer.in_step, peer.backoff_until) = (false, Some(now + pause));
+        (peer.in_step, peer.has_begun, peer.backoff_until) = (false, true, Some(now + pause));
         peer.pace.try_again();
         true
     }

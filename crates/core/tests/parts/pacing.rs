@@ -65,6 +65,17 @@ fn a_peer_that_has_become_slow_is_left_for_longer_each_time() {
     assert!(!peers.lags(C, at(now)), "unknown");
 }
 
+/// An origin is in no chain. While it has become slow its chunks come from others, or from it: they
+/// do not wait as for one that only begins.
+#[test]
+fn a_slow_peer_that_never_passed_a_chunk_on_does_not_begin() {
+    let mut peers = Peers::new(true);
+    let now = answers(&mut peers, A, 0, 200, 10);
+    let now = answers(&mut peers, A, now, 6, 100);
+    assert!(peers.lags(A, at(now)) && !peers.may_be_in_step(A, at(now)));
+    assert!(!peers.may_begin(A, at(now)));
+}
+
 #[test]
 fn a_peer_that_recovers_is_followed_again() {
     let (mut peers, now) = fast();
