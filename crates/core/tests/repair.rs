@@ -138,6 +138,21 @@ fn a_member_that_moves_all_the_time_keeps_no_other_store_from_moving() {
     assert!(Bench::new().until_it_moves(wander).is_some());
 }
 
+/// A room that is switched on is heard of bit by bit. If each store went by the few that it knew at
+/// first, all would move at the same moment, to the same place.
+#[test]
+fn a_store_waits_for_those_that_it_hears_of_while_it_waits() {
+    let room: Vec<NodeId> = (10..30).map(NodeId).collect();
+    let moved = Bench::new().until_it_moves(|bench, number| {
+        if number == 1 {
+            let members = room.iter().map(|node| alive(identity(*node))).collect();
+            bench.hear(members, room.iter().map(|node| store(*node, 1, Arc { length: 10, ..MINE })).collect());
+        }
+    });
+    // They are worth less and go first, 0.3 s each.
+    assert!(moved.is_some_and(|moved| moved > 3 * room.len() as u64), "after {moved:?} tenths of a second");
+}
+
 #[test]
 fn a_suspicion_in_its_turn_keeps_a_store_from_moving_only_for_its_time() {
     let mut bench = Bench::new();

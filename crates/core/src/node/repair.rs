@@ -15,8 +15,8 @@ use crate::time::Time;
 /// fill.
 const WORTH_MOVING: (u128, u128) = (17, 24);
 
-/// Copies of every place elsewhere at which a full store stays: a field of hundreds would never
-/// rest.
+/// Copies of every place elsewhere at which a store stays that would give up more than is left to
+/// fetch: a field of hundreds would never rest.
 const PLENTY: u64 = 6;
 
 /// A considered move.
@@ -27,8 +27,17 @@ pub(super) struct Repair {
     last: bool,
     /// When it is this node's turn.
     turn: TimerKey,
-    /// When it is at the latest, however often the order changes meanwhile.
-    latest: Time,
+    /// Since when it waits for its turn, however often the order has changed meanwhile.
+    since: Time,
+}
+
+impl Image {
+    /// How much a move would give up: chunks in the store, of how many that it is to hold. It does
+    /// not matter where they came from: after a move, those from another version would be fetched.
+    fn held(&self) -> (u128, u128) {
+        let all = u128::from(self.inventory.capacity().max(1));
+        if self.fill.is_done() { (all, all) } else { (u128::from(self.inventory.stored()).min(all), all) }
+    }
 }
 
 impl Node {
@@ -61,12 +70,13 @@ impl Node {
         let after = REPAIR_STEP * (rank as u32 + 1);
         let before = image.repair.take();
         let waits = before.as_ref().filter(|repair| repair.turn.0 > self.now);
-        let latest = waits.map_or(self.now + round + after, |repair| repair.latest);
+        let since = waits.map_or(self.now, |repair| repair.since);
+        let latest = since + round + after;
         let timer = Timer::Repair(image.number);
         self.cancel(before.map(|repair| repair.turn));
         let turn = self.set(after.min(latest - self.now), timer);
         let Some(image) = self.images.get_mut(&id) else { return };
-        image.repair = Some(Repair { line, last, turn, latest });
+        image.repair = Some(Repair { line, last, turn, since });
     }
 
     /// Moves this node's arc if that does the field enough good.
@@ -93,9 +103,9 @@ impl Node {
         };
         let (now, then) = (image.map.gain(arc, me), image.map.gain(better, me));
         let (empty, full) = WORTH_MOVING;
-        let (size, filled) = (image.map.ring().size(), u128::from(image.fill.filled().count));
-        let plenty = image.fill.is_done() && image.map.least(me) >= PLENTY;
-        let worth_it = !plenty && then * 16 > now * (empty + (full - empty) * filled / u128::from(size));
+        let (size, (held, all)) = (image.map.ring().size(), image.held());
+        let plenty = held * 2 >= all && image.map.least(me) >= PLENTY;
+        let worth_it = !plenty && then * 16 * all > now * (empty * all + (full - empty) * held);
         // Chunks without a home would be lost with the origin, so any move that saves some is worth
         // it. Until there are none no other move is, since it might undo the repair by other nodes.
         let bare = |arc| image.map.bare(arc, me);

@@ -33,21 +33,24 @@ fn came(field: &Field, nodes: &[usize]) -> u64 {
     nodes.iter().map(|node| field.machines[*node].traffic.payload_came).sum()
 }
 
-/// The room of the design's figures: thirty machines with stores of 30 %. Not all seeds give that:
-/// with five of eight, some stores move to places that others had not announced yet.
+/// The room of the design's figures: thirty machines with stores of 30 %.
 #[test]
 fn a_room_that_holds_the_last_version_fetches_what_is_new() {
+    (1..=4).for_each(fetches_what_is_new);
+}
+
+fn fetches_what_is_new(seed: u64) {
     let capacity = (CHUNKS + 1) * 3 / 10;
-    let (mut field, nodes) = room(6, 30, capacity);
+    let (mut field, nodes) = room(seed, 30, capacity);
     let (before, began) = (came(&field, &nodes), field.now());
     nodes.iter().for_each(|node| field.add_image(*node, 1, false, capacity));
     field.until("stores of the new version filled", secs(600), |field| field.filled(&nodes));
     let link = (CHUNKS * (64 << 10)) as f64 / RATE as f64;
     let took = (field.now() - began).as_secs_f64() / link;
-    assert!(took < 0.2, "the stores took {took} of what the link needs for an image");
+    assert!(took < 0.2, "seed {seed}: the stores took {took} of what the link needs for an image");
     let stored = 30 * capacity * (64 << 10);
     let share = (came(&field, &nodes) - before) as f64 / stored as f64;
-    assert!(share < 0.2, "{share} of what the stores hold was fetched");
+    assert!(share < 0.15, "seed {seed}: {share} of what the stores hold was fetched");
     // The homes did not move: each store holds the same chunks of both.
     for &node in &nodes {
         let held = |image: usize| {
@@ -55,7 +58,7 @@ fn a_room_that_holds_the_last_version_fetches_what_is_new() {
             (0..CHUNKS).map(Chunk).filter(|chunk| shelf.is_some_and(|shelf| shelf.held.contains(*chunk))).count()
         };
         let both = (0..CHUNKS).map(Chunk).filter(|chunk| (0..2).all(|image| field.machines[node].has(image, *chunk)));
-        assert!(both.count() * 20 >= held(1) * 19, "machine {node} holds other chunks of the new version");
+        assert!(both.count() * 20 >= held(1) * 19, "seed {seed}: machine {node} holds other chunks of the new version");
     }
 }
 
