@@ -303,14 +303,19 @@ impl Roster {
 
     /// The next of them after `node`, around.
     pub fn lost_after(&self, node: NodeId) -> Option<NodeId> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        self.lost.range((Excluded(node), Unbounded)).chain(&self.lost).next().copied()
+        after(&self.lost, node)
     }
 
     /// The partners of a member among the live members, which may include it.
     pub fn partners_of(&self, member: &Identity) -> Partners {
         Partners::of(member, self.live().values())
     }
+}
+
+/// The next of some nodes after `node`, around.
+pub(super) fn after(nodes: &BTreeSet<NodeId>, node: NodeId) -> Option<NodeId> {
+    use std::ops::Bound::{Excluded, Unbounded};
+    nodes.range((Excluded(node), Unbounded)).chain(nodes).next().copied()
 }
 
 /// The latest generation that is believed of a member of which this is known.

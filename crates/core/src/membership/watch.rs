@@ -4,6 +4,7 @@
 use super::Membership;
 use super::member::{Member, State};
 use super::message::Purpose;
+use super::roster::after;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,10 +37,9 @@ const WARY_FOR: Duration = Duration::from_secs(2);
 /// Most members probed within a period because another is said to be at their address. One frame
 /// can name thousands; the others wait for the next period.
 const CONTESTED_AT_ONCE: u32 = 8;
-/// Most that wait for that: eight periods' worth. Beyond it, the next statement decides.
+/// Most that wait for that: eight periods' worth. Beyond it, those of the teller that has most of
+/// them make room for those of others.
 const CONTESTED_MAX: usize = 64;
-/// Most that wait because of one teller, which so leaves room for others.
-const CONTESTED_OF_TELLER: usize = CONTESTED_MAX / 4;
 
 /// A statement that another member is at a live member's address.
 #[derive(Debug)]
@@ -68,7 +68,8 @@ pub(super) struct Watch {
     number: u32,
     /// Live members at whose address another is said to be, until one of the two has spoken.
     contested: BTreeMap<NodeId, Contest>,
-    /// How many of them were probed in this period.
+    /// The one that was probed last, and how many were in this period.
+    contested_last: NodeId,
     contests: u32,
     /// When each partner was last heard: a partner heard recently needs no probe.
     heard: BTreeMap<NodeId, Time>,
@@ -77,6 +78,9 @@ pub(super) struct Watch {
     doubts_at: Time,
     /// The lost member that was greeted last.
     greeted: NodeId,
+    /// The same of those in doubt. They take turns, since others may name the first ones again and
+    /// again.
+    doubted: NodeId,
     /// Before this the return of a lost member does not make us greet all of them.
     greet_all_at: Time,
 }
@@ -89,12 +93,14 @@ impl Watch {
             probe_at: now + PROBE_PERIOD.mul_f64((me.0 >> 32) as f64 / f64::from(u32::MAX)),
             number: 0,
             contested: BTreeMap::new(),
+            contested_last: me,
             contests: 0,
             heard: BTreeMap::new(),
             wary_until: now,
             greet_at: now,
             doubts_at: now,
             greeted: me,
+            doubted: me,
             greet_all_at: now,
         }
     }
@@ -107,6 +113,23 @@ impl Watch {
     /// Probes all watched members at once, after a death.
     pub(super) fn be_wary(&mut self, now: Time) {
         self.wary_until = now + WARY_FOR;
+    }
+
+    /// True if one more may be contested because of this teller. In a full table, the one that has
+    /// most loses one, unless this teller would then have as many.
+    fn has_room_for(&mut self, teller: Option<NodeId>) -> bool {
+        if self.contested.len() < CONTESTED_MAX {
+            return true;
+        }
+        let mut of = BTreeMap::new();
+        self.contested.values().for_each(|contest| *of.entry(contest.teller).or_insert(0) += 1);
+        let here = of.get(&teller).copied().unwrap_or_default();
+        let most = of.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > here + 1);
+        let gives_way = most.and_then(|(most, _)| {
+            let its = |(node, contest): (&NodeId, &Contest)| (contest.teller == most).then_some(*node);
+            self.contested.iter().find_map(its)
+        });
+        gives_way.is_some_and(|node| self.contested.remove(&node).is_some())
     }
 
     /// Names the partners; new ones are taken for heard.
@@ -189,30 +212,30 @@ impl Membership {
         if self.watch.contested.len() >= CONTESTED_MAX {
             self.watch.contested.retain(|node, contest| !contest.probed || suspects.contains_key(node));
         }
-        let of_teller = self.watch.contested.values().filter(|contest| contest.teller == teller).count();
-        if self.watch.contested.len() < CONTESTED_MAX && of_teller < CONTESTED_OF_TELLER {
+        if self.watch.has_room_for(teller) {
             self.watch.contested.entry(node).or_insert(Contest { teller, probed: false });
         }
         self.probe_contested();
     }
 
+    /// Probes those that wait, in turn: a teller may choose ids that come first.
     fn probe_contested(&mut self) {
         while self.watch.contests < CONTESTED_AT_ONCE {
-            let Some((&node, contest)) = self.watch.contested.iter_mut().find(|(_, contest)| !contest.probed) else {
-                break;
-            };
-            contest.probed = true;
+            let waits = self.watch.contested.iter().filter(|(_, contest)| !contest.probed);
+            let waits: BTreeSet<NodeId> = waits.map(|(node, _)| *node).collect();
+            let Some(node) = after(&waits, self.watch.contested_last) else { break };
+            self.watch.contested.entry(node).and_modify(|contest| contest.probed = true);
+            self.watch.contested_last = node;
             self.watch.contests += 1;
             self.probe_at_once(node);
         }
     }
 
-    /// Notes that a member is gone. If another one is said to be at its address, that is greeted:
-    /// the statement about it did not count before.
+    /// Notes that a member is gone, and greets whoever is at its address now. A statement about
+    /// another one there did not count before.
     pub(super) fn is_gone(&mut self, node: NodeId) {
-        if self.watch.contested.remove(&node).is_some() {
-            self.doubt(node);
-        }
+        self.watch.contested.remove(&node);
+        self.doubt(node);
     }
 
     /// Probes a live member, unless a probe of it is under way.
@@ -246,7 +269,9 @@ impl Membership {
         if !self.doubts.is_empty() && self.watch.doubts_at <= self.now {
             self.watch.doubts_at = self.now + DOUBTS_EVERY;
             for _ in 0..DOUBTS_AT_ONCE {
-                let Some(node) = self.doubts.pop_first() else { break };
+                let Some(node) = after(&self.doubts, self.watch.doubted) else { break };
+                self.doubts.remove(&node);
+                self.watch.doubted = node;
                 if let Some(doubtful) = self.roster.get(node).copied().filter(|known| known.state == State::Down) {
                     self.send(&doubtful.identity, Purpose::Ping(0));
                 }
