@@ -1,4 +1,4 @@
-//! Who is at an address now: a node finds out, however many members others invent meanwhile.
+//! A node finds out which process is at an address now, however many members others invent meanwhile.
 
 mod signed;
 
@@ -10,7 +10,7 @@ use vfield_core::membership::message::{self, Draft, Head, Item, Purpose};
 use vfield_core::membership::{Level, Member, Membership, State};
 use vfield_core::time::Time;
 
-/// Other members.
+/// How many other members there are.
 const MEMBERS: u64 = 200;
 /// The one that matters: no partner of this node, and the last by its id.
 const LAST: u64 = MEMBERS;
