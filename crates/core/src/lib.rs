@@ -54,4 +54,5 @@ pub mod tags;
 pub mod time;
 pub mod tuning;
 pub mod verified;
+pub mod window;
 pub mod wire;

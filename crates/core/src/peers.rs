@@ -4,19 +4,21 @@
 //! stalls, broken links and each peer's [`Standing`]. It decides only between given peers;
 //! placement says which peers have a chunk.
 
+use crate::fetch::ImageNumber;
 use crate::identity::NodeId;
 use crate::misdeed::{Misdeed, Tally};
 use crate::pace::Pace;
 use crate::placement::map::mix;
 use crate::reach::Reach;
 use crate::slowest::Slowest;
-use crate::speed::{Meter, Shown, Speed, Transit, Window};
+use crate::speed::{Meter, Shown, Speed, Transit, Window as Measured};
 use crate::standing::{Standing, whole_within};
 use crate::time::Time;
 use crate::tuning::{
     BACKOFF, BEGINNINGS, BROKEN_RETRY, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, IDLE_WINDOWS, LAGGARD,
-    LATE_ALONE, LOOKS, OWN_FAULT, PEER_DELAY, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALL_RETRY,
+    LATE_ALONE, LOOKS, OWN_FAULT, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALL_RETRY,
 };
+use crate::window::Window;
 use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,16 +31,16 @@ const TOLD_STEPS: u8 = 4;
 /// Time after which it is told so in any case: the other side forgets measurements after a second.
 const TOLD_EVERY: Duration = Duration::from_millis(900);
 
+/// All that one peer is asked for of one image.
+pub type Flow = (NodeId, ImageNumber);
+
 /// The state of one peer.
 #[derive(Debug, Clone, Default)]
 pub struct Peer {
     /// Requests sent and not answered.
     pub outstanding: u32,
-    /// Bytes they ask for, by priority.
-    outstanding_bytes: [u64; 3],
-    /// By priority, while something waits for room: the bytes that are left of the last
-    /// [batch](Self::batch).
-    credit: [Option<u64>; 3],
+    /// The windows of the images that it was asked for.
+    windows: Vec<(ImageNumber, Window)>,
     delay_us: u64,
     deviation_us: u64,
     /// When it last delivered a byte, or got its first request.
@@ -50,8 +52,6 @@ pub struct Peer {
     given_up: Option<Time>,
     broken_until: Option<Time>,
     standing: Standing,
-    /// See [`Peer::window`]; 0 before anything was delivered.
-    window: u64,
     pace: Pace,
     meter: Meter,
     /// Windows in a row in which its link was idle.
@@ -75,22 +75,9 @@ impl Peer {
         Duration::from_micros(self.delay_us + DEVIATIONS * self.deviation_us)
     }
 
-    /// Most bytes to request of it at once.
-    fn window(&self) -> u64 {
-        if self.window == 0 { PEER_WINDOW_FIRST } else { self.window }
-    }
-
-    /// Bytes that it may be asked for now with this priority, beyond those that it sends earlier.
-    fn room(&self, priority: Priority) -> u64 {
-        let before: u64 = self.outstanding_bytes[..=priority as usize].iter().sum();
-        // A peer that owes nothing may get one request of any length.
-        if before == 0 { u64::MAX } else { self.window().saturating_sub(before) }
-    }
-
-    /// Bytes of a batch: once the window is full, requests without a waiting reader go out in
-    /// batches. A request for each answer would be a packet each, and wake the receiver.
-    fn batch(&self) -> u64 {
-        self.window() >> GAIN_SHIFT
+    /// The window of an image; `None` before anything of it was requested.
+    fn window(&self, image: ImageNumber) -> Option<&Window> {
+        self.windows.iter().find(|(of, _)| *of == image).map(|(_, window)| window)
     }
 
     fn is_usable(&self, now: Time) -> bool {
@@ -181,71 +168,71 @@ impl Peers {
     }
 
     /// A request was sent.
-    pub fn asked(&mut self, node: NodeId, bytes: u64, priority: Priority, now: Time) {
+    pub fn asked(&mut self, (node, image): Flow, bytes: u64, priority: Priority, now: Time) {
         let peer = self.peers.entry(node).or_default();
         if peer.outstanding == 0 {
             (peer.progress, peer.answered) = (now, now);
         }
         peer.outstanding += 1;
-        peer.outstanding_bytes[priority as usize] += bytes;
-        let credit = &mut peer.credit[priority as usize];
-        *credit = credit.map(|credit| credit.saturating_sub(bytes));
+        if peer.window(image).is_none() {
+            peer.windows.push((image, Window::default()));
+        }
+        self.change((node, image), |window| window.asked(bytes, priority));
     }
 
-    /// True if the peer may be asked for `bytes` more: together with what it owes and sends no
-    /// later, they come within [`PEER_DELAY`].
-    pub fn has_room(&self, node: NodeId, bytes: u64, priority: Priority) -> bool {
-        self.peers.get(&node).is_none_or(|peer| {
-            let room = peer.room(priority);
-            // Parked chunks come first.
-            let credit = peer.credit[priority as usize].filter(|_| room != u64::MAX).unwrap_or(room);
-            peer.stalled_since.is_some() || bytes <= credit.min(room)
-        })
+    fn window_of(&self, (node, image): Flow) -> Option<&Window> {
+        self.peers.get(&node)?.window(image)
     }
 
-    /// Notes that chunks are parked for it with this priority.
-    pub fn waited_for(&mut self, node: NodeId, priority: Priority) {
-        if let Some(peer) = self.peers.get_mut(&node)
-            && priority != Priority::Demand
-            && peer.room(priority) < peer.batch()
-        {
-            peer.credit[priority as usize].get_or_insert(0);
+    fn change(&mut self, (node, image): Flow, change: impl FnOnce(&mut Window)) {
+        let windows = self.peers.get_mut(&node).into_iter().flat_map(|peer| &mut peer.windows);
+        if let Some((_, window)) = { windows }.find(|(of, _)| *of == image) {
+            change(window);
         }
     }
 
+    /// True if the peer may be asked for `bytes` more; see [`Window::has_room`].
+    pub fn has_room(&self, flow: Flow, bytes: u64, priority: Priority) -> bool {
+        let is_stalled = |peer: &Peer| peer.stalled_since.is_some();
+        self.window_of(flow).is_none_or(|window| window.has_room(bytes, priority))
+            || self.peers.get(&flow.0).is_some_and(is_stalled)
+    }
+
+    /// Notes that chunks are parked for it with this priority.
+    pub fn waited_for(&mut self, flow: Flow, priority: Priority) {
+        self.change(flow, |window| window.waited_for(priority));
+    }
+
     /// Bytes of parked chunks that may be requested now with this priority.
-    pub fn room(&self, node: NodeId, priority: Priority) -> u64 {
-        self.peers.get(&node).map_or(PEER_WINDOW_FIRST, |peer| {
-            let room = peer.room(priority);
-            if peer.credit[priority as usize].is_some() && room < peer.batch() { 0 } else { room }
-        })
+    pub fn room(&self, flow: Flow, priority: Priority) -> u64 {
+        self.window_of(flow).map_or(PEER_WINDOW_FIRST, |window| window.room(priority))
     }
 
     /// Sets the bytes of parked chunks that are requested now; `None` if nothing is parked any
     /// more.
-    pub fn set_credit(&mut self, node: NodeId, priority: Priority, bytes: Option<u64>) {
-        if let Some(peer) = self.peers.get_mut(&node)
-            && priority != Priority::Demand
-        {
-            peer.credit[priority as usize] = bytes;
-        }
+    pub fn set_credit(&mut self, flow: Flow, priority: Priority, bytes: Option<u64>) {
+        self.change(flow, |window| window.set_credit(priority, bytes));
     }
 
-    /// Bytes requested of it and not yet delivered.
-    pub fn owed(&self, node: NodeId) -> u64 {
-        self.peers.get(&node).map_or(0, |peer| peer.outstanding_bytes.iter().sum())
+    /// Bytes of an image requested of it and not yet delivered.
+    pub fn owed(&self, flow: Flow) -> u64 {
+        self.window_of(flow).map_or(0, Window::owed)
     }
 
-    /// Notes `bytes` delivered after `delay`, when it owed `owed` in all. The window moves towards
-    /// the bytes that come in [`PEER_DELAY`] (FAST TCP's rule; Jin, Wei and Low, 2004). It grows by
-    /// no more than was delivered, shrinks by no more than an eighth, and never exceeds
-    /// `window_max`.
-    pub fn delivered(&mut self, node: NodeId, bytes: u64, delay: Duration, owed: u64, window_max: u64) {
-        let Some(peer) = self.peers.get_mut(&node) else { return };
-        let window = peer.window();
-        let delay_us = delay.as_micros().max(1);
-        let target = u64::try_from(u128::from(owed) * PEER_DELAY.as_micros() / delay_us).unwrap_or(u64::MAX);
-        peer.window = target.clamp(window - (window >> GAIN_SHIFT), window + bytes).clamp(bytes, window_max.max(bytes));
+    /// True if it was asked for something and has not delivered it yet.
+    pub fn owes(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.outstanding > 0)
+    }
+
+    /// Notes `bytes` delivered after `delay`, when it owed `owed` of the image; see
+    /// [`Window::delivered`].
+    pub fn delivered(&mut self, flow: Flow, bytes: u64, delay: Duration, owed: u64, window_max: u64) {
+        self.change(flow, |window| window.delivered(bytes, delay, owed, window_max));
+    }
+
+    /// Forgets the windows of an image that is gone.
+    pub fn drop_image(&mut self, image: ImageNumber) {
+        self.peers.values_mut().for_each(|peer| peer.windows.retain(|(of, _)| *of != image));
     }
 
     /// Notes `bytes` delivered, which the peer could have begun to send at `ready`.
@@ -268,7 +255,7 @@ impl Peers {
         if shown == Some(Shown::Idle) && peer.idle_windows < IDLE_WINDOWS {
             return (None, None);
         }
-        let Some(Shown::Rate(Window { peers, .. })) = shown else { return (shown, None) };
+        let Some(Shown::Rate(Measured { peers, .. })) = shown else { return (shown, None) };
         let told = peer.told;
         let is_news = |speed: &Speed| {
             told.is_none_or(|(told, at)| speed.0.abs_diff(told.0) >= TOLD_STEPS || now - at >= TOLD_EVERY)
@@ -307,10 +294,11 @@ impl Peers {
         }
     }
 
-    /// Bytes that peers in step, and these `origins`, deliver in [`PEER_DELAY`].
-    pub fn passing(&self, origins: &[NodeId]) -> u64 {
+    /// Bytes of an image that peers in step, and these `origins`, deliver in
+    /// [`crate::tuning::PEER_DELAY`].
+    pub fn passing(&self, image: ImageNumber, origins: &[NodeId]) -> u64 {
         let passing = self.peers.iter().filter(|(node, peer)| peer.in_step || origins.contains(node));
-        passing.map(|(_, peer)| peer.window()).sum()
+        passing.map(|(_, peer)| peer.window(image).map_or(PEER_WINDOW_FIRST, Window::bytes)).sum()
     }
 
     /// True if it has passed chunks on and not refused since.
@@ -349,11 +337,11 @@ impl Peers {
     }
 
     /// A request ended; `delay` if it was answered, from being sent.
-    pub fn ended(&mut self, node: NodeId, bytes: u64, priority: Priority, delay: Option<Duration>, now: Time) {
+    pub fn ended(&mut self, flow: Flow, bytes: u64, priority: Priority, delay: Option<Duration>, now: Time) {
+        self.change(flow, |window| window.ended(bytes, priority));
+        let node = flow.0;
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.outstanding = peer.outstanding.saturating_sub(1);
-        let owed = &mut peer.outstanding_bytes[priority as usize];
-        *owed = owed.saturating_sub(bytes);
         if let Some(delay) = delay {
             self.slowest.came(delay, now);
             let us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);

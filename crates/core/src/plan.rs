@@ -9,6 +9,7 @@
 mod upstream;
 
 use crate::chunk::Chunk;
+use crate::fetch::ImageNumber;
 use crate::identity::{NodeId, Zone};
 use crate::peers::Peers;
 use crate::placement::{Chain, Gateways, Holding, Map, Place, Zones, zones};
@@ -74,6 +75,8 @@ pub trait Members {
 /// The goal of the fetch that needs a peer; see [`crate::fetch::Fetch`].
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
+    /// The number of its image.
+    pub image: ImageNumber,
     /// The chunk, of data or of hashes.
     pub chunk: Chunk,
     /// Length of the chunk.
@@ -256,7 +259,7 @@ impl Situation<'_> {
     }
 
     fn has_room(&self, node: NodeId) -> bool {
-        self.peers.has_room(node, self.wanted.bytes, self.wanted.priority)
+        self.peers.has_room((node, self.wanted.image), self.wanted.bytes, self.wanted.priority)
     }
 
     /// True if this node may ask its own zone for the askers that wait.
@@ -322,7 +325,7 @@ impl Situation<'_> {
 
     /// True if the peer owes something and sent some of it a moment ago.
     fn delivers(&self, peer: NodeId) -> bool {
-        self.peers.owed(peer) > 0 && self.peers.silent_for(peer, self.now) < OVERDUE_AFTER
+        self.peers.owes(peer) && self.peers.silent_for(peer, self.now) < OVERDUE_AFTER
     }
 
     /// The first home, which relays chunks without a holder: homes ask as one, so that two never

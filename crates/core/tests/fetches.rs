@@ -82,11 +82,14 @@ fn parked_chunks_come_back_in_the_order_of_the_image() {
     assert!(!fetches.is_due(goal(4)));
     assert_eq!((fetches.entries(), fetches.parked_for()), ((1, 3), vec![PEER]));
     assert!(fetches.get(goal(4)).unwrap().is_overdue() && !fetches.get(goal(3)).unwrap().is_overdue());
-    assert_eq!(fetches.first_parked(PEER, Turn::ReadAhead), Some(goal(3)));
-    assert_eq!(fetches.first_parked(PEER, Turn::Fill).or(fetches.first_parked(OTHER, Turn::ReadAhead)), None);
-    let back = [3, 4, 5].map(|_| fetches.unpark(PEER, Turn::ReadAhead));
+    assert_eq!(fetches.first_parked((PEER, IMAGE), Turn::ReadAhead), Some(goal(3)));
+    assert_eq!(
+        fetches.first_parked((PEER, IMAGE), Turn::Fill).or(fetches.first_parked((OTHER, IMAGE), Turn::ReadAhead)),
+        None
+    );
+    let back = [3, 4, 5].map(|_| fetches.unpark((PEER, IMAGE), Turn::ReadAhead));
     assert_eq!(back, [Some(goal(3)), None, Some(goal(5))], "4 is in its line already");
-    assert_eq!(fetches.unpark(PEER, Turn::ReadAhead), None);
+    assert_eq!(fetches.unpark((PEER, IMAGE), Turn::ReadAhead), None);
     back.into_iter().flatten().rev().for_each(|goal| fetches.queue_first(goal));
     assert!(fetches.has_parked(PEER) && !fetches.has_parked(OTHER));
     fetches.forget_unparked(PEER);
@@ -214,8 +217,8 @@ fn any_way_through_the_stages_leaves_each_fetch_in_one() {
             (Stage::Parked(at), ..) => {
                 for turn in Turn::ALL {
                     let back: Vec<Goal> = std::iter::from_fn(|| {
-                        fetches.first_parked(at, turn)?;
-                        Some(fetches.unpark(at, turn))
+                        fetches.first_parked((at, goal.0), turn)?;
+                        Some(fetches.unpark((at, goal.0), turn))
                     })
                     .flatten()
                     .collect();

@@ -25,6 +25,7 @@ use super::{Beneficiary, Fetch, ImageNumber, RequestId, Stage, Turn, Why};
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
 use crate::node::TimerKey;
+use crate::peers::Flow;
 use crate::reach::Reach;
 use crate::small_list::SmallList;
 use crate::time::Time;
@@ -257,14 +258,21 @@ impl Fetches {
         fetch.stage == Stage::Paused
     }
 
-    /// The first chunk that is parked for a peer in this turn; it may be out of date.
-    pub fn first_parked(&self, peer: NodeId, turn: Turn) -> Option<Goal> {
-        self.parked.get(&peer)?[turn as usize].first().copied()
+    /// The images of which chunks are parked for a peer.
+    pub fn images_parked(&self, peer: NodeId) -> BTreeSet<ImageNumber> {
+        self.parked.get(&peer).into_iter().flatten().flatten().map(|goal| goal.0).collect()
+    }
+
+    /// The first chunk of an image that is parked for a peer in this turn; it may be out of date.
+    pub fn first_parked(&self, (peer, image): Flow, turn: Turn) -> Option<Goal> {
+        let of_image = (image, Chunk(0))..=(image, Chunk(u64::MAX));
+        self.parked.get(&peer)?[turn as usize].range(of_image).next().copied()
     }
 
     /// Takes that chunk out, to be put at the front of its line. `None` if it is out of date.
-    pub fn unpark(&mut self, peer: NodeId, turn: Turn) -> Option<Goal> {
-        let goal = self.parked.get_mut(&peer)?[turn as usize].pop_first()?;
+    pub fn unpark(&mut self, flow: Flow, turn: Turn) -> Option<Goal> {
+        let (goal, peer) = (self.first_parked(flow, turn)?, flow.0);
+        self.parked.get_mut(&peer)?[turn as usize].remove(&goal);
         let fetch = self.get(goal)?;
         (fetch.stage == Stage::Parked(peer) && fetch.turn() == turn).then_some(goal)
     }

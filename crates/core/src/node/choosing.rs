@@ -34,6 +34,7 @@ impl Node {
         let Some(fetch) = self.fetches.get((image.number, chunk)) else { return Choice::Nobody };
         let geometry = image.inventory.geometry();
         let wanted = Wanted {
+            image: image.number,
             chunk,
             bytes: geometry.length(chunk),
             is_data: geometry.is_data(chunk),
@@ -53,6 +54,7 @@ impl Node {
         let dice = self.dice();
         let image = self.images.get(&id)?;
         let wanted = Wanted {
+            image: image.number,
             chunk,
             bytes,
             is_data: true,

@@ -38,6 +38,7 @@ impl Node {
             self.refuse(askers, (number, chunk), Refusal::NoSuchImage);
         }
         self.slices.drop_image(number);
+        self.peers.drop_image(number);
         self.end_reads(id);
         self.numbered[number.0 as usize] = NONE;
         let record = Record {

@@ -138,7 +138,7 @@ impl Node {
 
     pub(super) fn broken(&mut self, node: NodeId) {
         self.peers.broken(node, self.now);
-        self.unpark(node, true);
+        self.unpark_for(node);
         self.mapped = u64::MAX;
         let effects = self.membership.suspect(node, self.now);
         self.apply(effects);
@@ -312,7 +312,7 @@ impl Node {
             self.repair_soon(id);
         }
         // Chunks that wait for a node that leaves may be had from others.
-        leaving.into_iter().for_each(|node| self.unpark(node, true));
+        leaving.into_iter().for_each(|node| self.unpark_for(node));
         if reordered {
             // Others may stand before this node now than those for whose room chunks wait.
             self.unpark_all();

@@ -6,6 +6,7 @@ use crate::chunk::Chunk;
 use crate::fetch::{Fetch, Stage, Turn};
 use crate::identity::NodeId;
 use crate::image::ImageId;
+use crate::peers::Flow;
 use crate::tuning::{JAMMED_AFTER, OVERDUE_AFTER, OVERDUE_AFTER_AT_LEISURE};
 use crate::wire::{Priority, Refusal};
 
@@ -17,7 +18,7 @@ impl Node {
         let Some(fetch) = self.fetches.get(goal).filter(|fetch| fetch.stage() != Stage::Requested) else { return };
         let (priority, pending) = (fetch.priority(), fetch.timer());
         self.fetches.park(goal, peer);
-        self.peers.waited_for(peer, priority);
+        self.peers.waited_for((peer, goal.0), priority);
         let wait = if self.peers.may_begin(peer, self.now) {
             self.peers.backoff_left(peer, self.now)
         } else if priority == Priority::Demand {
@@ -34,32 +35,44 @@ impl Node {
         }
     }
 
-    /// Queues the chunks parked for a peer again, as its window has room: a batch, or all.
-    pub(super) fn unpark(&mut self, peer: NodeId, all: bool) {
+    /// Queues all chunks parked for a peer again.
+    pub(super) fn unpark_for(&mut self, peer: NodeId) {
+        for image in self.fetches.images_parked(peer) {
+            self.unpark_some((peer, image), true);
+        }
+    }
+
+    /// Queues the chunks of an image parked for a peer again, as its window has room: a batch.
+    pub(super) fn unpark(&mut self, flow: Flow) {
+        self.unpark_some(flow, false);
+    }
+
+    fn unpark_some(&mut self, flow: Flow, all: bool) {
+        let peer = flow.0;
         if !self.fetches.has_parked(peer) {
             return;
         }
         let mut taken = 0;
         for turn in Turn::ALL {
             let (before, priority) = (taken, turn.priority());
-            let room = if all { u64::MAX } else { self.peers.room(peer, priority) };
+            let room = if all { u64::MAX } else { self.peers.room(flow, priority) };
             let mut back = Vec::new();
-            while let Some(first) = self.fetches.first_parked(peer, turn) {
+            while let Some(first) = self.fetches.first_parked(flow, turn) {
                 let image = self.images.get(&self.id_of(first.0));
                 let bytes = image.map_or(0, |image| image.inventory.geometry().length(first.1));
                 if taken + bytes > room {
                     break;
                 }
-                if let Some(goal) = self.fetches.unpark(peer, turn) {
+                if let Some(goal) = self.fetches.unpark(flow, turn) {
                     taken += bytes;
                     back.push(goal);
                 }
             }
             back.into_iter().rev().for_each(|goal| self.fetches.queue_first(goal));
-            if self.fetches.first_parked(peer, turn).is_none() {
-                self.peers.set_credit(peer, priority, None);
+            if self.fetches.first_parked(flow, turn).is_none() {
+                self.peers.set_credit(flow, priority, None);
             } else if taken > before {
-                self.peers.set_credit(peer, priority, Some(taken - before));
+                self.peers.set_credit(flow, priority, Some(taken - before));
             }
         }
         self.fetches.forget_unparked(peer);
@@ -68,7 +81,7 @@ impl Node {
     /// Queues all parked chunks again.
     pub(super) fn unpark_all(&mut self) {
         for peer in self.fetches.parked_for() {
-            self.unpark(peer, true);
+            self.unpark_for(peer);
         }
     }
 

@@ -94,7 +94,7 @@ impl Node {
         let Some((image, identity)) = self.images.get(&id).zip(identity) else { return };
         // The pace of an upstream whose speed is known needs no explanation.
         let is_known = self.announced_speed(peer).is_known();
-        let waits = self.peers.owed(peer) > 0 && !is_known && !image.map.origins().contains(&peer);
+        let waits = self.peers.owes(peer) && !is_known && !image.map.origins().contains(&peer);
         if !waits || self.speed.announced().is_known() || !self.probes.is_due(now) {
             return;
         }

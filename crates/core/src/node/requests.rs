@@ -101,8 +101,8 @@ impl Node {
         let number = image.number;
         self.asked += 1;
         self.outstanding_bytes += bytes;
-        self.peers.asked(peer, bytes, priority, now);
-        let owed = self.peers.owed(peer);
+        self.peers.asked((peer, number), bytes, priority, now);
+        let owed = self.peers.owed((peer, number));
         let (sent, orphan) = (now, false);
         let entry =
             Request { peer, image: number, chunk, bytes, priority, reach, sent, owed, hedge, orphan, check, slice };
@@ -186,7 +186,7 @@ impl Node {
             self.orphan(request);
             self.try_another(request, self.id_of(image), chunk);
         }
-        self.unpark(peer, true);
+        self.unpark_for(peer);
     }
 
     /// Marks an unwanted request as orphan; its bytes still count as owed.
@@ -253,8 +253,8 @@ impl Node {
             self.check_ended(self.id_of(entry.image), entry.peer, entry.chunk);
         }
         let delay = answered.then(|| self.now - entry.sent);
-        self.peers.ended(entry.peer, entry.bytes, entry.priority, delay, self.now);
-        self.unpark(entry.peer, false);
+        self.peers.ended((entry.peer, entry.image), entry.bytes, entry.priority, delay, self.now);
+        self.unpark((entry.peer, entry.image));
         Some((self.id_of(entry.image), entry))
     }
 
@@ -275,7 +275,7 @@ impl Node {
             return self.slice_arrived(request, id, chunk);
         }
         let (boost, window) = (self.config.join_boost, self.window_bytes);
-        self.peers.delivered(entry.peer, entry.bytes, now - entry.sent, entry.owed, window);
+        self.peers.delivered((entry.peer, entry.image), entry.bytes, now - entry.sent, entry.owed, window);
         self.peers.paced(entry.peer, entry.bytes, entry.sent + waited.min(now - entry.sent), now);
         if entry.reach == Reach::HOLDER {
             self.peers.delivered_as_claimed(entry.peer);
@@ -397,7 +397,7 @@ impl Node {
         // A fill may be anywhere; an upstream elsewhere is not out of step with readers.
         if entry.reach.is_chain() && entry.priority != Priority::Fill {
             self.peers.out_of_step(entry.peer, self.now);
-            self.unpark(entry.peer, true);
+            self.unpark_for(entry.peer);
             // An upstream that may only just begin is asked once more.
             let begins = self.peers.may_begin(entry.peer, self.now);
             let warms_up = self.images.get(&id).is_some_and(|image| self.now < image.warm_up_until);

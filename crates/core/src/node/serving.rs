@@ -130,7 +130,7 @@ impl Node {
             }
             // A node that has fallen behind must not be bypassed: it would get half of its
             // upstream's link, and stay behind.
-            chunks += field::BEHIND * self.peers.passing(image.map.origins()) / chunk_bytes;
+            chunks += field::BEHIND * self.peers.passing(image.number, image.map.origins()) / chunk_bytes;
         }
         let before = self.fetches.back_from(image.number, Chunk(chunk.0.saturating_sub(chunks))..chunk);
         let mut before = before.take(COMES_BY_LOOK);

@@ -2,12 +2,14 @@
 
 use super::at;
 use std::time::Duration;
+use vfield_core::fetch::ImageNumber;
 use vfield_core::identity::NodeId;
 use vfield_core::peers::Peers;
 use vfield_core::reach::Reach;
 use vfield_core::speed::{Shown, Speed, Transit};
 use vfield_core::wire::Priority;
 
+const IMAGE: ImageNumber = ImageNumber(0);
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 const C: NodeId = NodeId(3);
@@ -23,8 +25,8 @@ fn ms(milliseconds: u64) -> Duration {
 fn answers(peers: &mut Peers, node: NodeId, from: u64, count: u64, every: u64) -> u64 {
     for answer in 0..count {
         let then = from + answer * every;
-        peers.asked(node, CHUNK, Priority::ReadAhead, at(then));
-        peers.ended(node, CHUNK, Priority::ReadAhead, Some(ms(every)), at(then + every));
+        peers.asked((node, IMAGE), CHUNK, Priority::ReadAhead, at(then));
+        peers.ended((node, IMAGE), CHUNK, Priority::ReadAhead, Some(ms(every)), at(then + every));
         peers.paced(node, CHUNK, at(then), at(then + every));
     }
     from + count * every
@@ -115,7 +117,7 @@ fn two_that_lag_within_half_a_minute_are_no_laggards() {
 #[test]
 fn a_peer_that_never_passed_a_chunk_on_may_only_begin() {
     let mut peers = Peers::new(true);
-    peers.asked(A, 1, Priority::Fill, at(0));
+    peers.asked((A, IMAGE), 1, Priority::Fill, at(0));
     let mut now = 0;
     let mut begins = Vec::new();
     for _ in 0..12 {
@@ -144,15 +146,21 @@ fn a_peer_that_never_passed_a_chunk_on_may_only_begin() {
 fn peers_in_step_and_origins_are_counted_on() {
     let mut peers = Peers::new(true);
     for node in [A, B, C] {
-        peers.asked(node, 1, Priority::Fill, at(0));
+        peers.asked((node, IMAGE), 1, Priority::Fill, at(0));
     }
     let first = 128 << 10;
-    assert_eq!((peers.passing(&[]), peers.passing(&[A]), peers.passing(&[A, NodeId(9)])), (0, first, first));
+    assert_eq!(
+        (peers.passing(IMAGE, &[]), peers.passing(IMAGE, &[A]), peers.passing(IMAGE, &[A, NodeId(9)])),
+        (0, first, first)
+    );
     peers.in_step(A);
     peers.in_step(B);
-    assert_eq!((peers.passing(&[]), peers.passing(&[A]), peers.passing(&[C])), (2 * first, 2 * first, 3 * first));
+    assert_eq!(
+        (peers.passing(IMAGE, &[]), peers.passing(IMAGE, &[A]), peers.passing(IMAGE, &[C])),
+        (2 * first, 2 * first, 3 * first)
+    );
     peers.out_of_step(B, at(1));
-    assert_eq!(peers.passing(&[]), first);
+    assert_eq!(peers.passing(IMAGE, &[]), first);
 }
 
 /// The mean of the delays moves by an eighth, and their deviation by a quarter (RFC 6298).
@@ -160,14 +168,14 @@ fn peers_in_step_and_origins_are_counted_on() {
 fn patience_is_the_usual_delay_and_four_deviations() {
     let mut peers = Peers::new(true);
     let mut answer = |delay: u64| {
-        peers.asked(A, 1, Priority::Demand, at(0));
-        peers.ended(A, 1, Priority::Demand, Some(ms(delay)), at(delay));
+        peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
+        peers.ended((A, IMAGE), 1, Priority::Demand, Some(ms(delay)), at(delay));
         peers.of(A).expect("known").patience().as_micros()
     };
     assert_eq!([answer(20), answer(40), answer(40)], [20_000 + 4 * 10_000, 22_500 + 4 * 12_500, 24_688 + 4 * 13_750]);
     // A request without an answer is no delay.
-    peers.asked(A, 1, Priority::Demand, at(0));
-    peers.ended(A, 1, Priority::Demand, None, at(9000));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
+    peers.ended((A, IMAGE), 1, Priority::Demand, None, at(9000));
     assert_eq!(peers.of(A).expect("known").patience().as_micros(), 24_688 + 4 * 13_750);
 }
 
@@ -175,8 +183,8 @@ fn patience_is_the_usual_delay_and_four_deviations() {
 fn an_answer_later_than_all_recent_ones_is_late_alone() {
     let mut peers = Peers::new(true);
     assert!(!peers.is_late_alone(ms(60_000), at(100)), "there is nothing to compare it with");
-    peers.asked(A, 1, Priority::Demand, at(0));
-    peers.ended(A, 1, Priority::Demand, Some(ms(100)), at(100));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
+    peers.ended((A, IMAGE), 1, Priority::Demand, Some(ms(100)), at(100));
     assert!(!peers.is_late_alone(ms(299), at(150)) && peers.is_late_alone(ms(300), at(150)));
     assert!(peers.is_late_alone(ms(300), at(1199)) && !peers.is_late_alone(ms(300), at(1300)), "not for ever");
 }
@@ -186,9 +194,9 @@ fn an_answer_later_than_all_recent_ones_is_late_alone() {
 fn windows_grow_by_what_came_and_shrink_by_an_eighth() {
     let window = |bytes: u64, delay: u64, owed: u64, most: u64| {
         let mut peers = Peers::new(true);
-        peers.asked(A, bytes, Priority::Demand, at(0));
-        peers.delivered(A, bytes, ms(delay), owed, most);
-        peers.passing(&[A])
+        peers.asked((A, IMAGE), bytes, Priority::Demand, at(0));
+        peers.delivered((A, IMAGE), bytes, ms(delay), owed, most);
+        peers.passing(IMAGE, &[A])
     };
     let first = 128 << 10;
     for (bytes, delay, owed, most, expected) in [
@@ -205,8 +213,8 @@ fn windows_grow_by_what_came_and_shrink_by_an_eighth() {
         assert_eq!(window(bytes, delay, owed, most), expected, "{bytes} {delay} {owed} {most}");
     }
     let mut peers = Peers::new(true);
-    peers.delivered(A, CHUNK, ms(1), CHUNK, WINDOW);
-    assert_eq!(peers.passing(&[A]), 0, "of a stranger nothing is kept");
+    peers.delivered((A, IMAGE), CHUNK, ms(1), CHUNK, WINDOW);
+    assert_eq!(peers.passing(IMAGE, &[A]), 0, "of a stranger nothing is kept");
 }
 
 /// Requests of a priority have the room that those before them leave.
@@ -219,22 +227,47 @@ fn urgent_requests_have_room_before_others() {
         (Priority::Fill, [true, true, false]),
     ] {
         let mut peers = Peers::new(true);
-        peers.asked(A, 2 * CHUNK, filled, at(0));
-        assert_eq!(priorities.map(|priority| peers.has_room(A, CHUNK, priority)), expected, "{filled:?}");
-        assert_eq!(priorities.map(|priority| peers.room(A, priority) > 0), expected);
-        assert_eq!((peers.owed(A), peers.owed(B)), (2 * CHUNK, 0));
+        peers.asked((A, IMAGE), 2 * CHUNK, filled, at(0));
+        assert_eq!(priorities.map(|priority| peers.has_room((A, IMAGE), CHUNK, priority)), expected, "{filled:?}");
+        assert_eq!(priorities.map(|priority| peers.room((A, IMAGE), priority) > 0), expected);
+        assert_eq!((peers.owed((A, IMAGE)), peers.owed((B, IMAGE))), (2 * CHUNK, 0));
         assert!(
-            priorities.iter().all(|priority| peers.has_room(B, WINDOW, *priority)),
+            priorities.iter().all(|priority| peers.has_room((B, IMAGE), WINDOW, *priority)),
             "of a stranger nothing is known"
         );
-        assert_eq!(peers.room(B, filled), 2 * CHUNK);
+        assert_eq!(peers.room((B, IMAGE), filled), 2 * CHUNK);
         // A stalled peer is asked for what nobody else has.
         peers.stalled(A, at(600));
-        assert!(peers.has_room(A, CHUNK, filled));
+        assert!(peers.has_room((A, IMAGE), CHUNK, filled));
     }
     let mut peers = Peers::new(true);
-    peers.asked(A, CHUNK, Priority::Demand, at(0));
-    assert!(peers.has_room(A, CHUNK, Priority::Demand) && !peers.has_room(A, CHUNK + 1, Priority::Demand));
+    peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(0));
+    assert!(
+        peers.has_room((A, IMAGE), CHUNK, Priority::Demand) && !peers.has_room((A, IMAGE), CHUNK + 1, Priority::Demand)
+    );
+}
+
+/// A slow image of a peer takes no room from another one.
+#[test]
+fn each_image_of_a_peer_has_a_window_of_its_own() {
+    const OTHER: ImageNumber = ImageNumber(1);
+    let mut peers = Peers::new(true);
+    peers.asked((A, IMAGE), 2 * CHUNK, Priority::Demand, at(0));
+    assert!(!peers.has_room((A, IMAGE), CHUNK, Priority::Demand));
+    assert!(peers.has_room((A, OTHER), CHUNK, Priority::Fill));
+    peers.asked((A, OTHER), CHUNK, Priority::Fill, at(0));
+    assert_eq!((peers.owed((A, IMAGE)), peers.owed((A, OTHER))), (2 * CHUNK, CHUNK));
+    // Slow answers of the one make its window smaller, and no other.
+    for _ in 0..20 {
+        peers.delivered((A, IMAGE), CHUNK, ms(4000), CHUNK, WINDOW);
+    }
+    assert_eq!((peers.passing(IMAGE, &[A]), peers.passing(OTHER, &[A])), (CHUNK, 2 * CHUNK));
+    peers.ended((A, OTHER), CHUNK, Priority::Fill, None, at(1));
+    assert!(peers.owes(A), "the answers of the other image");
+    peers.drop_image(IMAGE);
+    assert_eq!((peers.owed((A, IMAGE)), peers.owes(A)), (0, true));
+    peers.ended((A, IMAGE), 2 * CHUNK, Priority::Demand, None, at(1));
+    assert!(!peers.owes(A));
 }
 
 /// Parked demands wait for no batch; other parked chunks do, once the window is nearly full.
@@ -248,21 +281,21 @@ fn batches_begin_when_the_window_is_full() {
         (2 * CHUNK, Priority::Demand, false),
     ] {
         let mut peers = Peers::new(true);
-        peers.asked(A, asked, priority, at(0));
-        let before = peers.room(A, priority);
-        peers.waited_for(A, priority);
-        let after = peers.room(A, priority);
+        peers.asked((A, IMAGE), asked, priority, at(0));
+        let before = peers.room((A, IMAGE), priority);
+        peers.waited_for((A, IMAGE), priority);
+        let after = peers.room((A, IMAGE), priority);
         assert_eq!(after, if waits { 0 } else { before }, "{asked} {priority:?}");
-        peers.ended(A, asked / 2, priority, None, at(1));
-        assert_eq!(peers.has_room(A, 1, priority), !waits, "{asked} {priority:?}");
+        peers.ended((A, IMAGE), asked / 2, priority, None, at(1));
+        assert_eq!(peers.has_room((A, IMAGE), 1, priority), !waits, "{asked} {priority:?}");
     }
     let mut peers = Peers::new(true);
-    peers.asked(A, 2 * CHUNK - 9, Priority::Demand, at(0));
-    peers.set_credit(A, Priority::Demand, Some(5));
-    assert!(peers.has_room(A, 9, Priority::Demand), "demands have no batches");
-    peers.asked(B, 2 * CHUNK - 9, Priority::Fill, at(0));
-    peers.set_credit(B, Priority::Fill, Some(5));
-    assert!(peers.has_room(B, 5, Priority::Fill) && !peers.has_room(B, 6, Priority::Fill));
+    peers.asked((A, IMAGE), 2 * CHUNK - 9, Priority::Demand, at(0));
+    peers.set_credit((A, IMAGE), Priority::Demand, Some(5));
+    assert!(peers.has_room((A, IMAGE), 9, Priority::Demand), "demands have no batches");
+    peers.asked((B, IMAGE), 2 * CHUNK - 9, Priority::Fill, at(0));
+    peers.set_credit((B, IMAGE), Priority::Fill, Some(5));
+    assert!(peers.has_room((B, IMAGE), 5, Priority::Fill) && !peers.has_room((B, IMAGE), 6, Priority::Fill));
 }
 
 /// Nothing whole for so long: two seconds, and two chunks at half a megabit; relays have longer.
@@ -273,15 +306,15 @@ fn timeouts_follow_from_the_reach_and_the_length() {
     {
         let times_out = |age: u64, answered: u64| {
             let mut peers = Peers::new(true);
-            peers.asked(A, bytes, Priority::Demand, at(answered));
+            peers.asked((A, IMAGE), bytes, Priority::Demand, at(answered));
             peers.times_out(A, reach, bytes, ms(age), at(answered + within))
         };
         assert!(times_out(within, 1000) && times_out(within + 1, 0));
         assert!(!times_out(within - 1, 1000), "the request is younger");
         let mut peers = Peers::new(true);
-        peers.asked(A, bytes, Priority::Demand, at(0));
-        peers.asked(A, bytes, Priority::Demand, at(0));
-        peers.ended(A, bytes, Priority::Demand, Some(ms(1)), at(1));
+        peers.asked((A, IMAGE), bytes, Priority::Demand, at(0));
+        peers.asked((A, IMAGE), bytes, Priority::Demand, at(0));
+        peers.ended((A, IMAGE), bytes, Priority::Demand, Some(ms(1)), at(1));
         assert!(!peers.times_out(A, reach, bytes, ms(within), at(within)));
         assert!(peers.times_out(A, reach, bytes, ms(within + 1), at(within + 1)));
         assert!(!peers.times_out(A, reach, bytes, ms(within + 1), at(within + 1)), "the ban counts once");
@@ -293,17 +326,17 @@ fn timeouts_follow_from_the_reach_and_the_length() {
 #[test]
 fn only_an_answer_ends_giving_a_peer_up() {
     let mut peers = Peers::new(true);
-    peers.asked(A, CHUNK, Priority::Demand, at(0));
+    peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(0));
     assert!(!peers.is_given_up(A, at(600)) && !peers.is_given_up(B, at(600)));
     assert!(peers.stalled(A, at(600)));
     peers.progressed(A, at(700));
     assert!(peers.is_given_up(A, at(60_599)) && !peers.is_given_up(A, at(60_600)));
-    peers.ended(A, CHUNK, Priority::Demand, Some(ms(900)), at(900));
+    peers.ended((A, IMAGE), CHUNK, Priority::Demand, Some(ms(900)), at(900));
     assert!(!peers.is_given_up(A, at(901)));
-    peers.asked(A, CHUNK, Priority::Demand, at(1000));
+    peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(1000));
     assert!(peers.times_out(A, Reach::HOLDER, CHUNK, ms(4000), at(5000)) && peers.is_given_up(A, at(5000)));
     // Still stalled when it is tried again: that is news once more.
-    peers.asked(B, CHUNK, Priority::Demand, at(0));
+    peers.asked((B, IMAGE), CHUNK, Priority::Demand, at(0));
     let news = [600, 5599, 5600, 5601].map(|now| peers.stalled(B, at(now)));
     assert_eq!(news, [true, false, true, false]);
     assert!(!peers.is_usable(B, at(10_599)) && peers.is_usable(B, at(10_600)));
@@ -315,8 +348,8 @@ fn of_many_candidates_two_are_compared() {
     let mut peers = Peers::new(true);
     let all: Vec<NodeId> = (1..=5).map(NodeId).collect();
     for node in &all {
-        peers.asked(*node, 1, Priority::Demand, at(0));
-        peers.ended(*node, 1, Priority::Demand, Some(ms(if *node == A { 1 } else { 100 })), at(100));
+        peers.asked((*node, IMAGE), 1, Priority::Demand, at(0));
+        peers.ended((*node, IMAGE), 1, Priority::Demand, Some(ms(if *node == A { 1 } else { 100 })), at(100));
     }
     let taken = |candidates: &[NodeId]| (0..1000).filter(|dice| peers.choose(candidates, dice * 16) == Some(A)).count();
     assert_eq!(taken(&all[..3]), 1000);
@@ -324,9 +357,9 @@ fn of_many_candidates_two_are_compared() {
     // What a peer owes counts as much as how late it is.
     let mut peers = Peers::new(true);
     for (node, delay, owes) in [(A, 10, 5), (B, 50, 0), (C, 11, 6)] {
-        peers.asked(node, 1, Priority::Demand, at(0));
-        peers.ended(node, 1, Priority::Demand, Some(ms(delay)), at(delay));
-        (0..owes).for_each(|_| peers.asked(node, 1, Priority::Demand, at(100)));
+        peers.asked((node, IMAGE), 1, Priority::Demand, at(0));
+        peers.ended((node, IMAGE), 1, Priority::Demand, Some(ms(delay)), at(delay));
+        (0..owes).for_each(|_| peers.asked((node, IMAGE), 1, Priority::Demand, at(100)));
     }
     assert_eq!(peers.choose(&[A, C], 7), Some(A), "six times 10 ms against seven times 11");
     assert_eq!(peers.choose(&[A, B], 7), Some(B), "against once 50");
@@ -337,7 +370,7 @@ fn of_many_candidates_two_are_compared() {
 fn speeds_are_told_when_they_are_news() {
     let told = |answers: &[(u64, u8)]| {
         let mut peers = Peers::new(true);
-        peers.asked(A, CHUNK, Priority::Demand, at(0));
+        peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(0));
         let mut answer = |&(now, step): &(u64, u8)| {
             // The bytes of a fifth of a second, a little above the least rate of the step.
             let bytes = Speed(step).bytes_per_s().expect("known") / 5 * 51 / 50;
@@ -358,10 +391,10 @@ fn speeds_are_told_when_they_are_news() {
 fn departed_peers_are_forgotten_unless_they_owe_or_lied() {
     let mut peers = Peers::new(true);
     for node in [A, B, C] {
-        peers.asked(node, CHUNK, Priority::Demand, at(0));
+        peers.asked((node, IMAGE), CHUNK, Priority::Demand, at(0));
     }
     for node in [A, C] {
-        peers.ended(node, CHUNK, Priority::Demand, Some(ms(1)), at(1));
+        peers.ended((node, IMAGE), CHUNK, Priority::Demand, Some(ms(1)), at(1));
     }
     peers.lied(C, at(1));
     for node in [A, B, C] {

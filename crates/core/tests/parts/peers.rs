@@ -2,6 +2,7 @@
 
 use super::at;
 use std::time::Duration;
+use vfield_core::fetch::ImageNumber;
 use vfield_core::identity::NodeId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::peers::Peers;
@@ -9,6 +10,7 @@ use vfield_core::reach::Reach;
 use vfield_core::tuning::STALL;
 use vfield_core::wire::Priority;
 
+const IMAGE: ImageNumber = ImageNumber(0);
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
@@ -41,17 +43,17 @@ fn without_turns_the_first_is_taken() {
 fn the_loaded_and_the_slow_are_asked_less() {
     let mut peers = Peers::new(true);
     for node in [A, B] {
-        peers.asked(node, 1, Priority::Demand, at(0));
-        peers.ended(node, 1, Priority::Demand, Some(ms(1)), at(1));
+        peers.asked((node, IMAGE), 1, Priority::Demand, at(0));
+        peers.ended((node, IMAGE), 1, Priority::Demand, Some(ms(1)), at(1));
     }
     for _ in 0..10 {
-        peers.asked(A, 1, Priority::Demand, at(1));
+        peers.asked((A, IMAGE), 1, Priority::Demand, at(1));
     }
     assert_eq!(shares(&peers, &[A, B]), [0, 1000]);
     for _ in 0..10 {
-        peers.ended(A, 1, Priority::Demand, Some(ms(50)), at(50));
+        peers.ended((A, IMAGE), 1, Priority::Demand, Some(ms(50)), at(50));
     }
-    assert_eq!((peers.of(A).map(|peer| peer.outstanding), peers.owed(A)), (Some(0), 0));
+    assert_eq!((peers.of(A).map(|peer| peer.outstanding), peers.owed((A, IMAGE))), (Some(0), 0));
     assert_eq!(shares(&peers, &[A, B]), [0, 1000], "it was slow");
 }
 
@@ -59,8 +61,8 @@ fn the_loaded_and_the_slow_are_asked_less() {
 fn patience_follows_the_delay() {
     let mut peers = Peers::new(true);
     for step in 0..50 {
-        peers.asked(A, 1, Priority::Demand, at(step * 100));
-        peers.ended(A, 1, Priority::Demand, Some(ms(20)), at(step * 100 + 20));
+        peers.asked((A, IMAGE), 1, Priority::Demand, at(step * 100));
+        peers.ended((A, IMAGE), 1, Priority::Demand, Some(ms(20)), at(step * 100 + 20));
     }
     let patience = peers.of(A).expect("known").patience();
     assert!(patience >= ms(20) && patience < ms(30), "{patience:?}");
@@ -71,13 +73,13 @@ fn patience_follows_the_delay() {
 fn only_debtors_are_silent() {
     let mut peers = Peers::new(true);
     assert_eq!(peers.silent_for(A, at(5000)), Duration::ZERO);
-    peers.asked(A, 1, Priority::Demand, at(5000));
-    peers.asked(A, 1, Priority::Demand, at(5400));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(5000));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(5400));
     assert_eq!(peers.silent_for(A, at(5500)), ms(500));
     peers.progressed(A, at(5600));
     assert_eq!(peers.silent_for(A, at(5700)), ms(100));
-    peers.ended(A, 1, Priority::Demand, None, at(5700));
-    peers.ended(A, 1, Priority::Demand, None, at(5700));
+    peers.ended((A, IMAGE), 1, Priority::Demand, None, at(5700));
+    peers.ended((A, IMAGE), 1, Priority::Demand, None, at(5700));
     assert_eq!(peers.silent_for(A, at(9000)), Duration::ZERO);
 }
 
@@ -85,8 +87,8 @@ fn only_debtors_are_silent() {
 fn silence_is_measured_by_how_late_all_answers_are() {
     let mut peers = Peers::new(true);
     let mut answer = |delay: u64, now: u64| {
-        peers.asked(A, 1, Priority::Demand, at(now - delay));
-        peers.ended(A, 1, Priority::Demand, Some(ms(delay)), at(now));
+        peers.asked((A, IMAGE), 1, Priority::Demand, at(now - delay));
+        peers.ended((A, IMAGE), 1, Priority::Demand, Some(ms(delay)), at(now));
         peers.stall(at(now))
     };
     assert_eq!(answer(20, 1000), STALL);
@@ -100,7 +102,7 @@ fn silence_is_measured_by_how_late_all_answers_are() {
 #[test]
 fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
     let mut peers = Peers::new(true);
-    peers.asked(A, 1, Priority::Demand, at(0));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
     assert!(peers.stalled(A, at(700)), "news");
     assert!(!peers.stalled(A, at(750)), "no news");
     assert!(!peers.is_usable(A, at(800)));
@@ -146,7 +148,7 @@ fn peers_that_time_out_are_banned_for_longer_each_time() {
     let (mut now, mut pauses) = (0, Vec::new());
     for _ in 0..12 {
         let asked = now;
-        peers.asked(A, CHUNK, Priority::Demand, at(asked));
+        peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(asked));
         while !peers.times_out(A, Reach::HOLDER, CHUNK, ms(now - asked), at(now)) {
             now += 50;
             peers.progressed(A, at(now));
@@ -162,17 +164,17 @@ fn peers_that_time_out_are_banned_for_longer_each_time() {
     assert!(pauses.is_sorted() && pauses[0] == 1000 && pauses[11] == 300_000, "{pauses:?}");
     assert_eq!(peers.tally().of(Misdeed::Drags), 12);
     // A peer that answers slowly does not time out; nor does a relaying peer that waits for others.
-    peers.asked(B, CHUNK, Priority::Demand, at(0));
-    peers.asked(B, CHUNK, Priority::Demand, at(0));
+    peers.asked((B, IMAGE), CHUNK, Priority::Demand, at(0));
+    peers.asked((B, IMAGE), CHUNK, Priority::Demand, at(0));
     assert!(!peers.times_out(B, Reach::READER, CHUNK, ms(5000), at(5000)));
-    peers.ended(B, CHUNK, Priority::Demand, Some(ms(3500)), at(3500));
+    peers.ended((B, IMAGE), CHUNK, Priority::Demand, Some(ms(3500)), at(3500));
     assert!(!peers.times_out(B, Reach::HOLDER, CHUNK, ms(5000), at(5000)));
 }
 
 #[test]
 fn peers_that_refuse_claimed_chunks_are_believed_less_each_time() {
     let mut peers = Peers::new(true);
-    peers.asked(A, 1, Priority::Demand, at(0));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
     let until_doubted = |peers: &mut Peers, now: u64| {
         (1..100).find(|_| {
             peers.claimed_falsely(A, at(now));
@@ -213,13 +215,13 @@ fn departed_peers_are_forgotten() {
     let mut peers = Peers::new(true);
     for id in 100..1100 {
         let node = NodeId(id);
-        peers.asked(node, CHUNK, Priority::Demand, at(id));
+        peers.asked((node, IMAGE), CHUNK, Priority::Demand, at(id));
         peers.broken(node, at(id));
         // It dies while it owes something, which is found lost a moment later.
         peers.forget(node);
-        peers.ended(node, CHUNK, Priority::Demand, None, at(id));
+        peers.ended((node, IMAGE), CHUNK, Priority::Demand, None, at(id));
     }
-    peers.asked(A, CHUNK, Priority::Demand, at(2000));
+    peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(2000));
     peers.lied(B, at(2000));
     peers.broken(NodeId(50), at(2000));
     peers.sweep(|node| node == NodeId(50));
@@ -234,23 +236,23 @@ fn windows_follow_what_is_delivered() {
     let mut peers = Peers::new(true);
     let asks = |peers: &mut Peers| {
         let mut asked = 0;
-        while peers.has_room(A, CHUNK, Priority::Demand) && asked < 1000 {
-            peers.asked(A, CHUNK, Priority::Demand, at(0));
+        while peers.has_room((A, IMAGE), CHUNK, Priority::Demand) && asked < 1000 {
+            peers.asked((A, IMAGE), CHUNK, Priority::Demand, at(0));
             asked += 1;
         }
         asked
     };
     let first = asks(&mut peers);
     assert_eq!(first, 2, "little is asked of a stranger");
-    assert!(peers.has_room(A, CHUNK, Priority::Demand) || !peers.has_room(A, CHUNK, Priority::Fill));
+    assert!(peers.has_room((A, IMAGE), CHUNK, Priority::Demand) || !peers.has_room((A, IMAGE), CHUNK, Priority::Fill));
     // It delivers 10 MB a second, however much it owes: 4 MB in 0.4 s.
     for _ in 0..1000 {
-        let owed = peers.owed(A);
-        peers.ended(A, CHUNK, Priority::Demand, None, at(0));
-        peers.delivered(A, CHUNK, Duration::from_micros(owed / 10), owed, 64 << 20);
+        let owed = peers.owed((A, IMAGE));
+        peers.ended((A, IMAGE), CHUNK, Priority::Demand, None, at(0));
+        peers.delivered((A, IMAGE), CHUNK, Duration::from_micros(owed / 10), owed, 64 << 20);
         asks(&mut peers);
     }
-    let owed = peers.owed(A);
+    let owed = peers.owed((A, IMAGE));
     assert!((3_500_000..4_500_000).contains(&owed), "{owed} bytes are asked for");
 }
 
@@ -262,47 +264,47 @@ fn parked_chunks_are_requested_in_batches() {
     const WINDOW: u64 = 128 * CHUNK;
     let mut peers = Peers::new(true);
     for _ in 0..128 {
-        assert!(peers.has_room(A, CHUNK, Priority::ReadAhead));
-        peers.asked(A, CHUNK, Priority::ReadAhead, at(0));
+        assert!(peers.has_room((A, IMAGE), CHUNK, Priority::ReadAhead));
+        peers.asked((A, IMAGE), CHUNK, Priority::ReadAhead, at(0));
     }
-    assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead));
-    peers.waited_for(A, Priority::ReadAhead);
+    assert!(!peers.has_room((A, IMAGE), CHUNK, Priority::ReadAhead));
+    peers.waited_for((A, IMAGE), Priority::ReadAhead);
     for free in 1..=16 {
-        assert_eq!(peers.room(A, Priority::ReadAhead), 0, "{free} chunks are not a batch yet");
-        peers.ended(A, CHUNK, Priority::ReadAhead, None, at(1));
-        assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead), "what waits comes first");
-        assert!(peers.has_room(A, CHUNK, Priority::Demand));
+        assert_eq!(peers.room((A, IMAGE), Priority::ReadAhead), 0, "{free} chunks are not a batch yet");
+        peers.ended((A, IMAGE), CHUNK, Priority::ReadAhead, None, at(1));
+        assert!(!peers.has_room((A, IMAGE), CHUNK, Priority::ReadAhead), "what waits comes first");
+        assert!(peers.has_room((A, IMAGE), CHUNK, Priority::Demand));
     }
-    assert_eq!(peers.room(A, Priority::ReadAhead), WINDOW / 8);
-    peers.set_credit(A, Priority::ReadAhead, Some(10 * CHUNK));
+    assert_eq!(peers.room((A, IMAGE), Priority::ReadAhead), WINDOW / 8);
+    peers.set_credit((A, IMAGE), Priority::ReadAhead, Some(10 * CHUNK));
     for _ in 0..10 {
-        assert!(peers.has_room(A, CHUNK, Priority::ReadAhead));
-        peers.asked(A, CHUNK, Priority::ReadAhead, at(2));
+        assert!(peers.has_room((A, IMAGE), CHUNK, Priority::ReadAhead));
+        peers.asked((A, IMAGE), CHUNK, Priority::ReadAhead, at(2));
     }
-    assert!(!peers.has_room(A, CHUNK, Priority::ReadAhead), "more waits, and there is room for six: no batch");
-    assert_eq!(peers.room(A, Priority::ReadAhead), 0);
-    peers.set_credit(A, Priority::ReadAhead, None);
-    assert!(peers.has_room(A, 6 * CHUNK, Priority::ReadAhead), "nothing waits any more");
-    assert!(!peers.has_room(A, 7 * CHUNK, Priority::ReadAhead));
+    assert!(!peers.has_room((A, IMAGE), CHUNK, Priority::ReadAhead), "more waits, and there is room for six: no batch");
+    assert_eq!(peers.room((A, IMAGE), Priority::ReadAhead), 0);
+    peers.set_credit((A, IMAGE), Priority::ReadAhead, None);
+    assert!(peers.has_room((A, IMAGE), 6 * CHUNK, Priority::ReadAhead), "nothing waits any more");
+    assert!(!peers.has_room((A, IMAGE), 7 * CHUNK, Priority::ReadAhead));
 }
 
 /// A peer that owes nothing sends no more answers, so nothing may wait for its deliveries.
 #[test]
 fn peers_that_owe_nothing_are_not_waited_for() {
     let mut peers = Peers::new(true);
-    peers.asked(A, 128 << 10, Priority::Fill, at(0));
-    peers.waited_for(A, Priority::Fill);
-    assert!(!peers.has_room(A, 1, Priority::Fill));
-    peers.ended(A, 128 << 10, Priority::Fill, None, at(1));
-    assert!(peers.has_room(A, 64 << 20, Priority::Fill));
-    assert_eq!(peers.room(A, Priority::Fill), u64::MAX);
+    peers.asked((A, IMAGE), 128 << 10, Priority::Fill, at(0));
+    peers.waited_for((A, IMAGE), Priority::Fill);
+    assert!(!peers.has_room((A, IMAGE), 1, Priority::Fill));
+    peers.ended((A, IMAGE), 128 << 10, Priority::Fill, None, at(1));
+    assert!(peers.has_room((A, IMAGE), 64 << 20, Priority::Fill));
+    assert_eq!(peers.room((A, IMAGE), Priority::Fill), u64::MAX);
 }
 
 /// An upstream that passes no chunks on backs off for longer each time, and is forgiven at once.
 #[test]
 fn an_upstream_out_of_step_backs_off_for_longer_each_time() {
     let mut peers = Peers::new(true);
-    peers.asked(A, 1, Priority::Demand, at(0));
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
     for (time, pause) in [(0, 10), (100, 20), (300, 40)] {
         peers.out_of_step(A, at(time));
         peers.out_of_step(A, at(time + 1));

@@ -1,6 +1,6 @@
 //! Holders, relays, origins, and all others in the end.
 
-use super::room::{ORIGIN, Room, SECOND, SIZE};
+use super::room::{IMAGE, ORIGIN, Room, SECOND, SIZE};
 use super::{holder, origin, park};
 use std::time::Duration;
 use vfield_core::identity::NodeId;
@@ -77,8 +77,14 @@ fn full_holders_take_turns_by_room_then_delay_and_debt() {
     assert!(matches!(room.choice(), Choice::Park(_)));
     let mut room = of();
     for (node, delay) in [(1, 40), (3, 5), (5, 40)] {
-        room.peers.asked(NodeId(node), 1, Priority::Demand, super::room::ago(100));
-        room.peers.ended(NodeId(node), 1, Priority::Demand, Some(Duration::from_millis(delay)), super::room::ago(50));
+        room.peers.asked((NodeId(node), IMAGE), 1, Priority::Demand, super::room::ago(100));
+        room.peers.ended(
+            (NodeId(node), IMAGE),
+            1,
+            Priority::Demand,
+            Some(Duration::from_millis(delay)),
+            super::room::ago(50),
+        );
     }
     assert_eq!(asked(&mut room)[3], 300);
 }

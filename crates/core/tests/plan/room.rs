@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::fetch::ImageNumber;
 use vfield_core::identity::{Arrival, NodeId, Zone};
 use vfield_core::peers::Peers;
 use vfield_core::placement::zones::Stock;
@@ -15,6 +16,8 @@ use vfield_core::wire::Priority;
 
 /// Chunks of the image.
 pub const SIZE: u64 = 16;
+/// Its number.
+pub const IMAGE: ImageNumber = ImageNumber(0);
 pub const CHUNK: u64 = 64 << 10;
 /// The origin's node id and that of another one.
 pub const ORIGIN: u64 = 100;
@@ -59,6 +62,7 @@ impl Room {
     /// image in order is about to want chunk 3.
     pub fn of(nodes: u64, me: u64) -> Self {
         let wanted = Wanted {
+            image: IMAGE,
             chunk: Chunk(3),
             bytes: CHUNK,
             is_data: true,
@@ -124,20 +128,20 @@ impl Room {
 
     /// The window of a peer is full, and its last byte came so many milliseconds ago.
     pub fn fill_window(&mut self, node: u64, silent: u64) {
-        self.peers.asked(NodeId(node), 2 * CHUNK, Priority::Demand, ago(silent));
+        self.peers.asked((NodeId(node), IMAGE), 2 * CHUNK, Priority::Demand, ago(silent));
     }
 
     /// The peer has passed a chunk on.
     pub fn lead(&mut self, node: u64) {
-        self.peers.asked(NodeId(node), 1, Priority::Demand, ago(900));
-        self.peers.ended(NodeId(node), 1, Priority::Demand, Some(Duration::from_millis(1)), ago(899));
+        self.peers.asked((NodeId(node), IMAGE), 1, Priority::Demand, ago(900));
+        self.peers.ended((NodeId(node), IMAGE), 1, Priority::Demand, Some(Duration::from_millis(1)), ago(899));
         self.peers.in_step(NodeId(node));
     }
 
     /// The peer has refused so many times to pass chunks on, the last time just now.
     pub fn refuse(&mut self, node: u64, times: u64) {
-        self.peers.asked(NodeId(node), 1, Priority::Demand, ago(90_000));
-        self.peers.ended(NodeId(node), 1, Priority::Demand, Some(Duration::from_millis(1)), ago(89_999));
+        self.peers.asked((NodeId(node), IMAGE), 1, Priority::Demand, ago(90_000));
+        self.peers.ended((NodeId(node), IMAGE), 1, Priority::Demand, Some(Duration::from_millis(1)), ago(89_999));
         for time in (0..times).rev() {
             self.peers.out_of_step(NodeId(node), ago(time * 3000 + 1));
         }
@@ -145,8 +149,8 @@ impl Room {
 
     /// The peer's claims are not believed.
     pub fn doubt(&mut self, node: u64) {
-        self.peers.asked(NodeId(node), 1, Priority::Demand, ago(90_000));
-        self.peers.ended(NodeId(node), 1, Priority::Demand, None, ago(90_000));
+        self.peers.asked((NodeId(node), IMAGE), 1, Priority::Demand, ago(90_000));
+        self.peers.ended((NodeId(node), IMAGE), 1, Priority::Demand, None, ago(90_000));
         (0..32).for_each(|_| _ = self.peers.claimed_falsely(NodeId(node), ago(1)));
     }
 
