@@ -9,6 +9,7 @@
 
 mod admitting;
 mod backbone;
+mod bounds;
 mod choosing;
 mod claims;
 mod collecting;
@@ -87,6 +88,7 @@ enum Timer {
     Seek,
     Check,
     Fetch(ImageNumber, Chunk),
+    Opens,
     Remap,
     MapOutside,
     GatewayRole,
@@ -144,6 +146,7 @@ pub struct Node {
     /// Until when it sends no requests for chunks, in a field of zones.
     gathers_until: Time,
     fetches: Fetches,
+    bounds: bounds::Bounds,
     /// The open requests of peers.
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
@@ -212,6 +215,7 @@ impl Node {
             outstanding_bytes: 0,
             gathers_until: Time::ZERO,
             fetches: Fetches::default(),
+            bounds: bounds::Bounds::default(),
             asks: serving::Asks::default(),
             reads: BTreeMap::new(),
             slices: slices::Slices::default(),
@@ -291,6 +295,7 @@ impl Node {
             Input::Arrived { request, waited, transit, zeros } => self.arrived(request, waited, transit, &zeros),
             Input::Delivers(node, speed) => self.delivers(node, speed),
             Input::Bounds(bounds) => self.bound_link(bounds),
+            Input::BoundsOf(image, bounds) => self.bound_image(image, bounds),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),
             Input::Surveyed(image) => self.surveyed(image),
             Input::Corrupt(request) => self.corrupt(request),
@@ -399,6 +404,7 @@ impl Node {
                         self.enqueue(self.id_of(image), chunk);
                     }
                 }
+                Timer::Opens => self.opens(),
                 Timer::Remap => self.remap_set = false,
                 Timer::Gather => self.gather(),
                 Timer::MapOutside => self.remap_outside(),

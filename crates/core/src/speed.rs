@@ -189,6 +189,17 @@ pub struct LinkBounds {
     pub down: Option<u64>,
 }
 
+impl LinkBounds {
+    /// What a node with these bounds says of its speed if it measured `link`: no more than the
+    /// lower bound. A node passes on the chunks that it takes, so the slower direction is its speed
+    /// in a chain. Before the first measurement it is unknown, since a known speed never becomes
+    /// unknown again.
+    pub fn announced(self, link: Speed) -> Speed {
+        let bound = [self.up, self.down].into_iter().flatten().min().map(Speed::of);
+        bound.map_or(link, |bound| link.min(bound))
+    }
+}
+
 impl OwnSpeed {
     /// Sets the bounds of the link. True if the announced speed has changed.
     pub fn bound(&mut self, bounds: LinkBounds) -> bool {
@@ -257,12 +268,9 @@ impl OwnSpeed {
         rates.into_iter().flatten().min()
     }
 
-    /// The announced speed: the measured one, and no more than the lower bound. A node passes on
-    /// the chunks that it takes, so the slower direction is its speed in a chain. Before the first
-    /// measurement it is unknown, since a known speed never becomes unknown again.
+    /// The announced speed: the measured one within the bounds.
     pub fn announced(&self) -> Speed {
-        let bound = [self.bounds.up, self.bounds.down].into_iter().flatten().min().map(Speed::of);
-        bound.map_or(self.announced, |bound| self.announced.min(bound))
+        self.bounds.announced(self.announced)
     }
 }
 

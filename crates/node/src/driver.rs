@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod alone;
+mod limiting;
 mod outputs;
 
 use crate::admissions::Admissions;
@@ -16,18 +17,17 @@ use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::greet::Me;
 use crate::image::LocalImage;
-use crate::limits::{Limits, Rates};
+use crate::limits::Limits;
 use crate::links::Links;
 use crate::log_limit::LogLimit;
 use crate::misdeeds::Misdeeds;
 use crate::proofs::Proofs;
-use crate::server::{Bounds, Brought, Gate, Offenders};
+use crate::server::{Bounds, Brought, Freed, Gate, Offenders};
 use crate::trace::Tracer;
 use crate::traffic::Counters;
 use crate::whereabouts::Whereabouts;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -40,7 +40,6 @@ use vfield_core::image::ImageId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{ImageConfig, Input, Node as Core, Output, Serve};
 use vfield_core::pursuit::Account;
-use vfield_core::speed::LinkBounds;
 use vfield_core::time::Time;
 use vfield_core::wire::{DialledBack, Refusal};
 use vfield_trust::{KeyRing, NodeKey};
@@ -56,6 +55,8 @@ pub enum Reply {
     Account(Asker, Account),
     /// A chunk of an object came, or not.
     Brought(Brought),
+    /// The limit of its image lets an answer go.
+    Freed(Freed),
     /// The result of dialling back; `None` if it was refused.
     DialledBack(u64, Option<DialledBack>),
 }
@@ -259,8 +260,13 @@ impl Driver {
 
     /// Joins an image.
     pub fn add_image(self: &Arc<Self>, image: Arc<LocalImage>, config: ImageConfig) {
-        self.images.write().unwrap_or_else(PoisonError::into_inner).insert(config.id, image);
-        self.with_core(|core, now| core.add_image(now, config));
+        let id = config.id;
+        let bounds = self.bounds_of(&image);
+        self.images.write().unwrap_or_else(PoisonError::into_inner).insert(id, image);
+        self.with_core(|core, now| {
+            core.add_image(now, config);
+            core.handle(now, Input::BoundsOf(id, bounds));
+        });
     }
 
     /// Leaves an image.
@@ -288,13 +294,6 @@ impl Driver {
     pub fn hint(&self, input: Input) {
         // The receiver lives as long as the node; after it nobody needs hints.
         let _ = self.hints.send(input);
-    }
-
-    /// Limits the traffic with other nodes from now on.
-    pub fn limit(self: &Arc<Self>, rates: Rates) {
-        self.limits.set(rates);
-        let [up, down] = [rates.up, rates.down].map(|rate| rate.map(NonZeroU64::get));
-        self.apply(Input::Bounds(LinkBounds { up, down }));
     }
 
     /// Has the core note each move of a fetch, or none any more; see [`Tracer::moves`].

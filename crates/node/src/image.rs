@@ -4,6 +4,7 @@
 //! and receivers share it. It takes no lock.
 
 use crate::compression::Compression;
+use crate::limits::Pacer;
 use crate::object_origin::{Away, ObjectOrigin};
 use crate::slices::Slices;
 use crate::source::Source;
@@ -37,6 +38,8 @@ pub struct LocalImage {
     directory: Mutex<Directory>,
     slices: Slices,
     compression: Compression,
+    /// The limit of what goes to other nodes.
+    limit: Arc<Pacer>,
     pages: Notify,
     /// True once a change of the file was logged, here or at an origin.
     change_reported: AtomicBool,
@@ -69,6 +72,7 @@ impl LocalImage {
             directory: Mutex::default(),
             slices: Slices::default(),
             compression: Compression::default(),
+            limit: Arc::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
         }
@@ -86,6 +90,7 @@ impl LocalImage {
             directory: Mutex::default(),
             slices: Slices::default(),
             compression: Compression::default(),
+            limit: Arc::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
         }
@@ -104,6 +109,11 @@ impl LocalImage {
     /// The image's id.
     pub fn id(&self) -> ImageId {
         self.store.id()
+    }
+
+    /// The limit of what goes to other nodes, beside that of the node.
+    pub const fn limit(&self) -> &Arc<Pacer> {
+        &self.limit
     }
 
     /// The numbering of its chunks.

@@ -1,5 +1,5 @@
 //! Limits of a node's traffic with other nodes: one token bucket a direction, shared by all
-//! connections.
+//! connections, and one for what goes out of each limited image.
 //!
 //! A connection asks for a turn before it moves bytes. Turns are granted in the order of priority,
 //! then of arrival; each eighth turn is the oldest one's that is no demand. So a limit slows fills
@@ -7,6 +7,10 @@
 //! wakes its successor. Messages without a chunk pass at once, and are charged all the same.
 //!
 //! To peers the node looks like a link of that rate, because each turn is a few milliseconds of it.
+//! An answer of a limited image waits for a turn of its image first, and gets all of it: so it does
+//! not occupy its connection, on which other images go too. What comes of an image is limited by
+//! the core, which requests no more of it.
+//!
 //! [`vfield_core::bucket`] has the arithmetic.
 
 use std::collections::BTreeMap;
@@ -16,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use vfield_core::bucket::Bucket;
+use vfield_core::names::Names;
+use vfield_core::speed::LinkBounds;
 use vfield_core::time::Time;
 use vfield_core::tuning::field::RATE_MIN;
 use vfield_core::wire::Priority;
@@ -36,6 +42,13 @@ pub struct Rates {
     pub down: Option<NonZeroU64>,
 }
 
+impl From<Rates> for LinkBounds {
+    fn from(rates: Rates) -> Self {
+        let [up, down] = [rates.up, rates.down].map(|rate| rate.map(NonZeroU64::get));
+        Self { up, down }
+    }
+}
+
 /// The limits of both directions.
 #[derive(Debug, Default)]
 pub struct Limits {
@@ -43,6 +56,8 @@ pub struct Limits {
     pub up: Arc<Pacer>,
     /// From other nodes.
     pub down: Arc<Pacer>,
+    /// Those of single images, by any of an image's names.
+    images: Mutex<BTreeMap<String, Rates>>,
 }
 
 impl Limits {
@@ -56,6 +71,17 @@ impl Limits {
     pub fn rates(&self) -> Rates {
         Rates { up: self.up.rate(), down: self.down.rate() }
     }
+
+    /// Replaces the limits of single images.
+    pub fn set_images(&self, images: BTreeMap<String, Rates>) {
+        *self.images.lock().unwrap_or_else(PoisonError::into_inner) = images;
+    }
+
+    /// The limits of an image with these names: those of the first name that has some.
+    pub fn of_image(&self, names: &Names) -> Rates {
+        let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        names.iter().find_map(|name| images.get(name).copied()).unwrap_or_default()
+    }
 }
 
 /// The limit of one direction.
@@ -66,6 +92,22 @@ pub struct Pacer {
     /// For how long turns were waited for, in all, in microseconds.
     held_us: AtomicU64,
     state: Mutex<State>,
+}
+
+/// What a turn is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    /// A part of so many bytes.
+    Some(u64),
+    /// All of them at once.
+    All(u64),
+}
+
+impl Wanted {
+    const fn bytes(self) -> u64 {
+        let (Self::Some(bytes) | Self::All(bytes)) = self;
+        bytes
+    }
 }
 
 /// A place in the queue: turns are granted by the lowest.
@@ -97,12 +139,15 @@ impl State {
     }
 
     /// Takes a part of `wanted` bytes, or says how long to wait for it.
-    fn take(&mut self, wanted: u64, now: Time) -> Result<u64, Duration> {
+    fn take(&mut self, wanted: Wanted, now: Time) -> Result<u64, Duration> {
         let wait = self.bucket.wait(now);
         if !wait.is_zero() {
             return Err(wait);
         }
-        let granted = wanted.min(self.bucket.at_once(self.queue.len()));
+        let granted = match wanted {
+            Wanted::Some(bytes) => bytes.min(self.bucket.at_once(self.queue.len())),
+            Wanted::All(bytes) => bytes,
+        };
         self.bucket.take(granted, now);
         Ok(granted)
     }
@@ -153,13 +198,22 @@ impl Pacer {
 
     /// Takes back bytes that were granted and did not go.
     pub fn give_back(&self, bytes: u64) {
-        if bytes > 0 {
+        if bytes > 0 && self.is_limited() {
             self.state().bucket.give_back(bytes);
         }
     }
 
     /// Grants a part of `wanted` bytes, if the limit allows some now and nobody waits.
     pub fn try_turn(&self, wanted: u64) -> Option<u64> {
+        self.try_take(Wanted::Some(wanted))
+    }
+
+    /// Grants all of so many bytes, if the limit allows some now and nobody waits.
+    pub fn try_whole_turn(&self, bytes: u64) -> bool {
+        self.try_take(Wanted::All(bytes)).is_some()
+    }
+
+    fn try_take(&self, wanted: Wanted) -> Option<u64> {
         let mut state = self.state();
         if !state.queue.is_empty() {
             return None;
@@ -169,13 +223,22 @@ impl Pacer {
 
     /// Waits for a turn, and grants a part of `wanted` bytes: more than 0 unless that is 0.
     pub async fn turn(self: Arc<Self>, priority: Priority, wanted: u64) -> u64 {
+        self.wait(priority, Wanted::Some(wanted)).await
+    }
+
+    /// Waits for a turn, and grants all of so many bytes.
+    pub async fn whole_turn(&self, priority: Priority, bytes: u64) {
+        self.wait(priority, Wanted::All(bytes)).await;
+    }
+
+    async fn wait(&self, priority: Priority, wanted: Wanted) -> u64 {
         let asked = Instant::now();
-        let waiting = Waiting::new(&self, priority);
+        let waiting = Waiting::new(self, priority);
         loop {
             let left = {
                 let mut state = self.state();
                 if state.bucket.rate().is_none() {
-                    return wanted;
+                    return wanted.bytes();
                 }
                 if state.first() == Some(waiting.place) {
                     match state.take(wanted, self.now()) {
@@ -293,6 +356,22 @@ mod tests {
         let (patient, demands) = (sent[0] + sent[2], sent[1] + sent[3]);
         assert!(patient * 5 < demands, "{sent:?}");
         assert!(sent[0] * 30 > demands && sent[2] * 30 > demands, "each goes on: {sent:?}");
+    }
+
+    /// Each chunk goes whole, and a second has at most a chunk more than the limit.
+    #[tokio::test]
+    async fn whole_turns_keep_to_the_limit() {
+        let (pacer, chunk, time) = (pacer(4_000_000), 64 << 10, Duration::from_secs(1));
+        let start = Instant::now();
+        let mut sent = 0;
+        while start.elapsed() < time {
+            if !pacer.try_whole_turn(chunk) {
+                pacer.whole_turn(Priority::Demand, chunk).await;
+            }
+            sent += chunk;
+        }
+        let most = 4_000_000.0 * 1.03 * start.elapsed().as_secs_f64() + chunk as f64;
+        assert!((3_000_000.0..most).contains(&(sent as f64)), "{sent}");
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ mod draining;
 mod following;
 mod holding;
 mod keeping;
+mod limiting;
 mod publishing;
 mod report;
 mod start_error;
@@ -23,7 +24,6 @@ use crate::explained::{self, Explained};
 use crate::field_keys::FieldKeys;
 use crate::gossip::Gossip;
 use crate::keeper::KeptStores;
-use crate::limits::Rates;
 use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
@@ -154,6 +154,7 @@ impl Node {
         let guesses = guesses(&config, listening);
         let (driver, hints) = Driver::new(core, gossip, keys, trust, tuning, guesses, Arc::clone(&events));
         driver.limit(config.limits);
+        driver.limit_images(config.image_limits.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&driver).run(hints));
         tasks.spawn(Arc::clone(&driver).gossip());
@@ -252,17 +253,6 @@ impl Node {
     /// Begins to record what this node does for each chunk; `None` while somebody else records.
     pub fn record(&self) -> Option<Recording> {
         Recording::begin(&self.driver)
-    }
-
-    /// Limits the traffic with other nodes from now on.
-    pub fn limit(&self, rates: Rates) {
-        self.driver.limit(rates);
-    }
-
-    /// The limits in force, and for how long each held bytes back, up and down.
-    pub fn limits(&self) -> (Rates, [Duration; 2]) {
-        let limits = &self.driver.limits;
-        (limits.rates(), [limits.up.held(), limits.down.held()])
     }
 
     /// Replaces the field keys; peers with none of them are disconnected. Only a start opens or

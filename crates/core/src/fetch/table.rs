@@ -229,6 +229,22 @@ impl Fetches {
         Some(goal)
     }
 
+    /// As [`Fetches::next`], but for those of these images.
+    pub fn next_but(&mut self, turn: Turn, images: &[ImageNumber]) -> Option<Goal> {
+        let line = &mut self.lines[turn as usize];
+        let place = line.iter().find(|(_, goal)| !images.contains(&goal.0)).map(|(place, _)| *place)?;
+        let goal = line.remove(&place)?;
+        if let Some(fetch) = self.get_mut(goal) {
+            fetch.place = None;
+        }
+        Some(goal)
+    }
+
+    /// True if a fetch of the image stands in this line.
+    pub fn is_queued(&self, image: ImageNumber, turn: Turn) -> bool {
+        self.lines[turn as usize].values().any(|goal| goal.0 == image)
+    }
+
     /// Lets a queued fetch wait until `peer` can take more.
     pub fn park(&mut self, goal: Goal, peer: NodeId) {
         let Some(fetch) = self.enter(goal, Stage::Parked(peer)) else { return };

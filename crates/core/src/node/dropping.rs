@@ -39,6 +39,7 @@ impl Node {
         }
         self.slices.drop_image(number);
         self.peers.drop_image(number);
+        self.bounds.drop_image(number);
         self.end_reads(id);
         self.numbered[number.0 as usize] = NONE;
         let record = Record {

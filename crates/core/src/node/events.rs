@@ -121,6 +121,10 @@ pub enum Input {
     Delivers(NodeId, Speed),
     /// What this node's link may carry from now on. Requests and the announced speed follow it.
     Bounds(LinkBounds),
+    /// What this node's link may carry of one image from now on, within those of the link. Requests
+    /// of the image and the speed that is announced with it follow. If the image is not here, it
+    /// has no effect.
+    BoundsOf(ImageId, LinkBounds),
     /// The answer to a request has come, has been verified, and is in the shell's store; a slice is
     /// where its readers find it.
     Arrived {

@@ -222,7 +222,7 @@ impl Node {
         let record = Record {
             node,
             version: image.version,
-            progress: Record::progress(0, self.speed.announced()),
+            progress: Record::progress(0, self.bounds.announced(image.number, self.speed.announced())),
             subject: Shared::clone(&image.subject),
             origin: image.origin && !nothing,
             arc,

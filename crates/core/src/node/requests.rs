@@ -36,12 +36,14 @@ impl Node {
         if self.now < self.gathers_until {
             return;
         }
+        self.go_on_with_slices();
         for turn in Turn::ALL {
             while self.has_window(turn.priority()) {
-                let Some((image, chunk)) = self.fetches.next(turn) else { break };
+                let Some((image, chunk)) = self.next_fetch(turn) else { break };
                 self.request(self.id_of(image), chunk);
             }
         }
+        self.set_opening();
     }
 
     pub(super) fn has_window(&self, priority: Priority) -> bool {
@@ -101,6 +103,7 @@ impl Node {
         let number = image.number;
         self.asked += 1;
         self.outstanding_bytes += bytes;
+        self.bounds.take(number, bytes, now);
         self.peers.asked((peer, number), bytes, priority, now);
         let owed = self.peers.owed((peer, number));
         let (sent, orphan) = (now, false);
@@ -376,6 +379,7 @@ impl Node {
 
     pub(super) fn refused(&mut self, request: RequestId, refusal: Refusal) {
         let Some((id, entry)) = self.end(request, true) else { return };
+        self.bounds.give_back(&entry);
         if entry.orphan {
             // Honest peers refuse cancelled requests too.
             return;
@@ -436,6 +440,7 @@ impl Node {
 
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
         let Some((id, entry)) = self.end(request, true) else { return };
+        self.bounds.give_back(&entry);
         if let Some(fetch) = self.fetch_mut(id, entry.chunk).filter(|fetch| !fetch.insist) {
             (fetch.advice, fetch.insist) = (Some(node), true);
             // If that node turns out not to have it, the origin is asked once more, and insisted
@@ -447,6 +452,7 @@ impl Node {
 
     pub(super) fn lost(&mut self, request: RequestId) {
         let Some((id, entry)) = self.end(request, false) else { return };
+        self.bounds.give_back(&entry);
         self.try_another(request, id, entry.chunk);
     }
 }

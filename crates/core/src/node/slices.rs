@@ -2,8 +2,9 @@
 //!
 //! A slice belongs to no fetch. It has one request, to a node that has the chunk for sure. If that
 //! refuses, breaks, or is late, the readers wait for the whole chunk instead, which knows all other
-//! ways. Invariant: a reader waits either for a slice or for a fetch. The shell verifies slices and
-//! gives them to their readers; they are in no store.
+//! ways. Invariant: a reader waits for a slice, or for a fetch, or for a bound of its image to open
+//! ([`super::bounds`]). The shell verifies slices and gives them to their readers; they are in no
+//! store.
 
 use super::reads::READING;
 use super::requests::Asked;
@@ -89,8 +90,11 @@ impl Slices {
 impl Node {
     pub(super) fn read_slice(&mut self, token: Token, id: ImageId, chunk: Chunk, groups: Groups) {
         self.reads_now();
+        let now = self.now;
         let asked = self.goal(id, chunk).filter(|_| !self.comes_whole(id, chunk)).is_some_and(|goal| {
-            self.joins_slice(token, goal, groups) || self.asks_for_slice(token, id, chunk, groups).is_some()
+            self.joins_slice(token, goal, groups)
+                || self.bounds.hold(goal, token, groups, now)
+                || self.asks_for_slice(token, id, chunk, groups).is_some()
         });
         if !asked {
             return self.read(token, id, chunk.0..chunk.0 + 1);

@@ -6,9 +6,11 @@
 
 mod asked;
 mod bringing;
+mod held;
 mod marks;
 mod pacing;
 mod preparing;
+mod waiting;
 
 use super::answers::{Answer, Answers, Body};
 use super::backlog::Backlog;
@@ -20,9 +22,10 @@ use crate::driver::{Driver, Reply};
 use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::whereabouts;
-use bringing::Bringing;
 pub use bringing::Brought;
+pub use held::Freed;
 use pacing::Pacing;
+use waiting::Waiting;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -109,8 +112,8 @@ pub struct Serving<'a> {
     backlog: Backlog,
     /// True if the peer takes compressed chunks.
     compresses: bool,
-    /// Chunks that come from an object.
-    bringing: Bringing,
+    /// Requests that wait for an object, or for the limit of their image.
+    waiting: Waiting,
     /// The statements that the peer knew when it asked last, by id.
     known: Vec<Known>,
     /// The image whose proofs were sent, and how many.
@@ -147,7 +150,7 @@ impl<'a> Serving<'a> {
             answers: Answers::default(),
             backlog: Backlog::default(),
             compresses: driver.compresses && version >= COMPRESSED_SINCE,
-            bringing: Bringing::default(),
+            waiting: Waiting::default(),
             proved: None,
             known: Vec::new(),
             dialling: false,
@@ -314,7 +317,7 @@ impl<'a> Serving<'a> {
             }
             Kind::Cancel => {
                 self.answers.cancel(header.request);
-                if self.bringing.cancel(header.request) {
+                if self.waiting.cancel(header.request) {
                     self.answers.refuse(header.request, Refusal::NotHeld);
                 }
                 self.driver.apply(Input::CancelAsked(self.id, header.request));
@@ -407,11 +410,20 @@ impl<'a> Serving<'a> {
             }
             Reply::Chunk(Serve { asker, image, chunk, priority, waited }) => {
                 let body = Body::Chunk { image, chunk, waited };
-                self.answers.push(Answer { request: asker.request, priority, body });
+                self.serve(image, Answer { request: asker.request, priority, body });
             }
+            Reply::Freed(freed) => self.freed(freed),
             Reply::Account(asker, account) => self.answers.before(asker.request, Body::Account(account)),
             Reply::Refuse(asker, refusal) => self.answers.refuse(asker.request, refusal),
             Reply::Brought(brought) => self.brought(brought),
+        }
+    }
+
+    /// Answers with bytes of an image; without it, with a refusal once the answer's turn comes.
+    fn serve(&mut self, id: ImageId, answer: Answer) {
+        match self.image(id) {
+            Some(image) => self.answer(&image, answer),
+            None => self.answers.push(answer),
         }
     }
 

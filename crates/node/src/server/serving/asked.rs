@@ -33,7 +33,7 @@ impl Serving<'_> {
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
             let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
-            self.answers.push(Answer { request: header.request, priority: header.priority, body });
+            self.answer(&image, Answer { request: header.request, priority: header.priority, body });
         } else {
             self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
         }
@@ -60,6 +60,6 @@ impl Serving<'_> {
             return self.answers.refuse(request, Refusal::Whole);
         }
         let body = Body::Slice { image: id, chunk, slice };
-        self.answers.push(Answer { request, priority: Priority::Demand, body });
+        self.answer(&image, Answer { request, priority: Priority::Demand, body });
     }
 }

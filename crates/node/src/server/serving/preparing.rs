@@ -40,10 +40,14 @@ impl Serving<'_> {
             Body::Chunk { image, chunk, waited } => {
                 let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
                 let found = image.chunk(chunk);
-                local(request, Some(found), |piece| match self.compressed(&image, chunk, &piece) {
+                let outgoing = local(request, Some(found), |piece| match self.compressed(&image, chunk, &piece) {
                     Some(compressed) => Outgoing::compressed(request, compressed, piece.len(), waited),
                     None => Outgoing::chunk(request, piece, waited),
-                })
+                });
+                // The limit of the image counted the plain chunk.
+                let plain = image.geometry().length(chunk);
+                image.limit().give_back(plain.saturating_sub(outgoing.payload_bytes()));
+                outgoing
             }
         }
     }
