@@ -14,6 +14,7 @@
 //! and sleeps until [`Membership::next_wake`].
 
 mod admitting;
+mod arrivals;
 mod denial;
 mod digests;
 mod effects;
@@ -36,6 +37,7 @@ use crate::outbid::CLAIM_MAX;
 use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
 use crate::time::Time;
+use arrivals::Arrivals;
 pub use effects::{Effects, Rival, TagNews};
 pub use member::{Departed, Departure, Member, State};
 pub use message::Level;
@@ -83,6 +85,7 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
+    arrivals: Arrivals,
     /// The verified statements of members about themselves; all others are hints. A life alone is
     /// not enough: another may claim the same one.
     verified: BTreeMap<NodeId, (Identity, u32)>,
@@ -128,6 +131,7 @@ impl Membership {
             chosen: Time::ZERO,
             chosen_of: 0,
             watch: Watch::new(me.node, now),
+            arrivals: Arrivals::default(),
             verified: BTreeMap::new(),
             verified_records: BTreeMap::new(),
             doubts: BTreeSet::new(),
@@ -419,9 +423,11 @@ impl Membership {
         if self.forming { talk.max(TALK_FORMING) } else { talk }
     }
 
-    /// The interval at which this node exchanges snapshots.
+    /// The interval at which this node exchanges snapshots. Members that came lately do not make it
+    /// longer: whoever invents members all the time would keep others from hearing of true ones.
     pub fn sync_every(&self) -> Duration {
-        SYNC_EVERY.max(SYNC_EVERY_MEMBER * self.live().len() as u32) * self.level.slowness()
+        let settled = self.live().len().saturating_sub(self.arrivals.lately(self.now));
+        SYNC_EVERY.max(SYNC_EVERY_MEMBER * settled as u32) * self.level.slowness()
     }
 
     /// Makes suspicion and burial slower while many members join on machines that are busy

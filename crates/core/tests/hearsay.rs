@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
-use vfield_core::config::Config;
+use vfield_core::config::{Config, SYNC_EVERY, SYNC_EVERY_MEMBER};
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::message::{Draft, Head, Item, Purpose};
@@ -227,6 +227,38 @@ fn snapshots_are_exchanged_with_acquaintances_too() {
         let times = asked.iter().filter(|node| **node == identity(number, here).node).count();
         assert!((10..20).contains(&times), "member {number}: {times} of {}", asked.len());
     }
+}
+
+/// The more members, the more a snapshot costs, and the more seldom they are exchanged. Members that
+/// others invent all the time are gone before they count.
+#[test]
+fn snapshots_are_exchanged_as_often_beside_members_that_were_made_up() {
+    let (here, me) = (zone("here"), identity(0, zone("here")));
+    let mut membership = Membership::new(Level::Zone, me, keys(me.node), at(0));
+    let room: Vec<Member> = (1..41).map(|number| member(number, here)).collect();
+    membership.learn(room[0].identity.node, room.clone(), Vec::new(), at(0));
+    let mut longest = Duration::ZERO;
+    for second in 1..60_u64 {
+        let ghosts = |second: u64| (0..100).map(move |number| member(second * 100 + number, here));
+        // Whoever watches them finds out.
+        let found = ghosts(second.max(5) - 4).map(|ghost| Member { state: State::Suspect, ..ghost });
+        membership.learn(room[1].identity.node, ghosts(second).chain(found).collect(), Vec::new(), at(second * 1000));
+        for ms in (0..1000).step_by(50) {
+            room.iter().for_each(|living| drop(membership.met(*living, at(second * 1000 + ms))));
+            membership.tick(at(second * 1000 + ms));
+        }
+        if second > 30 {
+            assert!(membership.live().len() > 140, "ghosts live for a moment: {}", membership.live().len());
+            longest = longest.max(membership.sync_every());
+        }
+    }
+    assert!(longest < Duration::from_secs(30), "{longest:?}");
+    // In a room in which all have lived for a while, all count.
+    let mut membership = Membership::new(Level::Zone, me, keys(me.node), at(0));
+    membership.learn(room[0].identity.node, room.clone(), Vec::new(), at(0));
+    assert_eq!(membership.sync_every(), SYNC_EVERY);
+    room.iter().for_each(|living| drop(membership.met(*living, at(20_000))));
+    assert_eq!(membership.sync_every(), SYNC_EVERY_MEMBER * 40);
 }
 
 /// A machine starts again without a farewell, while a liar names hundreds of members at each

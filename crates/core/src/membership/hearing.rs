@@ -179,6 +179,7 @@ impl Membership {
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
         if change.up.is_some() || !change.down.is_empty() {
             if change.up.is_some() {
+                self.arrivals.came(now);
                 self.doubts.remove(&identity.node);
             }
             if was_lost && change.up.is_some() {
