@@ -5,14 +5,15 @@
 
 mod overlay;
 
-use crate::args::{DaemonOptions, JoinOptions, LimitOptions, ServeOptions};
+use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
+use crate::limit;
 use crate::settings::Settings;
 use crate::signature;
 use crate::source_file;
 use crate::source_object;
 use crate::values::boost::Boost;
 use crate::values::zone::ZoneChoice;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -26,7 +27,6 @@ use vfield_core::identity::Zone;
 use vfield_core::wire::SIGNERS_MAX;
 use vfield_daemon::admission::AdmissionFiles;
 use vfield_daemon::key_files::KeyFiles;
-use vfield_daemon::limits;
 use vfield_daemon::members;
 use vfield_daemon::plan::user::User;
 use vfield_daemon::plan::{HttpPlan, Places, Plan};
@@ -150,8 +150,7 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
     let user = daemon.user.as_ref().map(User::find).transpose()?.flatten();
     let exports = Places { nbd: places, access, tls, mount: daemon.mount, device };
     let (members, root) = (daemon.members, daemon.root);
-    let LimitOptions { limit_up, limit_down } = daemon.limits;
-    let limits = limits::Settings { up: limit_up.unwrap_or_default(), down: limit_down.unwrap_or_default() };
+    let limits = limit::settings(daemon.limits)?;
     Ok(Plan {
         node,
         exports,
@@ -294,6 +293,7 @@ fn node(
         disk: None,
         keeper: None,
         limits: Rates::default(),
+        image_limits: BTreeMap::new(),
         hash_threads: cores().into(),
         tuning: Tuning {
             pool: !daemon.no_pool,

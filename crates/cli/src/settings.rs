@@ -24,6 +24,7 @@ use vfield_daemon::values::device::DeviceKind;
 use vfield_daemon::values::disk::Disk;
 use vfield_daemon::values::http::HttpAddress;
 use vfield_daemon::values::image::{ImageName, Wanted};
+use vfield_daemon::values::image_limit::ImageLimit;
 use vfield_daemon::values::limit::Limit;
 use vfield_daemon::values::overlay::OverlayPlace;
 use vfield_daemon::values::sandbox::SandboxMode;
@@ -73,6 +74,8 @@ pub struct Settings {
     members: Option<PathBuf>,
     limit_up: Option<Limit>,
     limit_down: Option<Limit>,
+    image_limit_up: OneOrMany<ImageLimit>,
+    image_limit_down: OneOrMany<ImageLimit>,
     no_compression: bool,
     retry: Option<Retry>,
     http: Option<HttpAddress>,
@@ -192,6 +195,8 @@ impl Settings {
         options.retry = options.retry.or(self.retry);
         options.limits.limit_up = options.limits.limit_up.or(self.limit_up);
         options.limits.limit_down = options.limits.limit_down.or(self.limit_down);
+        fill(&mut options.limits.image_limit_up, &self.image_limit_up);
+        fill(&mut options.limits.image_limit_down, &self.image_limit_down);
         options.no_compression |= self.no_compression;
         options.http = options.http.or(self.http);
         fill(&mut options.http_name, &self.http_name);

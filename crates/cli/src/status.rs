@@ -52,7 +52,10 @@ pub fn text(status: &DaemonStatus) -> String {
     }
     line(&mut out, &format!("  memory {}", memory_text(&status.memory)));
     if status.limits.is_any() {
-        line(&mut out, &format!("  limits {}", limit::text(&status.limits)));
+        line(&mut out, &format!("  limits {}", limit::text(&status.limits.up, &status.limits.down)));
+    }
+    for absent in status.limits.images.iter().filter(|limits| !limits.is_here) {
+        line(&mut out, &format!("  limits of {}, which is not here", clean(&absent.image)));
     }
     if let Some(misdeeds) = misdeeds_text(&node.misdeeds) {
         line(&mut out, &format!("  misdeeds  {misdeeds}"));
@@ -63,6 +66,9 @@ pub fn text(status: &DaemonStatus) -> String {
     for image in &node.images {
         line(&mut out, "");
         out.push_str(&image_text(image));
+        if let Some(limits) = status.limits.of_image(&image.names) {
+            line(&mut out, &format!("  limits     {}", limit::text(&limits.up, &limits.down)));
+        }
         for overlay in status.overlays.iter().filter(|overlay| overlay.id == image.id) {
             line(&mut out, &format!("  written    {}", overlay_text(overlay)));
         }

@@ -1,5 +1,6 @@
 //! The reference of `vfield status --json` names each field of the object, and no other.
 
+use vfield_control::limits::{ImageLimits, LimitsStatus};
 use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus, STATUS_FORMAT};
 use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_control::reference::{documented, example, fields, format_of};
@@ -32,7 +33,8 @@ fn full_status() -> DaemonStatus {
     };
     let exports = vec![ExportStatus::of_all(ExportKind::Nbd, "")];
     let (overlays, following) = (vec![OverlayStatus::default()], vec![FollowingStatus::default()]);
-    DaemonStatus { node, exports, overlays, following, ..DaemonStatus::default() }
+    let limits = LimitsStatus { images: vec![ImageLimits::default()], ..LimitsStatus::default() };
+    DaemonStatus { node, exports, overlays, following, limits, ..DaemonStatus::default() }
 }
 
 #[test]

@@ -136,7 +136,18 @@ pub enum Request {
         /// For how long, [`crate::recording::LONGEST`] at most.
         duration_ms: u64,
     },
-    /// Set the limits that are given, and show both; answered by [`Reply::Limits`].
+    /// Set the limits of an image that are given, and show all; answered by [`Reply::Limits`].
+    LimitImage {
+        /// Its name or its id.
+        image: String,
+        /// To other nodes, as `--limit-up` has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up: Option<String>,
+        /// From other nodes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        down: Option<String>,
+    },
+    /// Set the limits of the node that are given, and show all; answered by [`Reply::Limits`].
     Limit {
         /// To other nodes, as `--limit-up` has it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -420,7 +431,12 @@ mod tests {
                 offset,
                 follow
             }),
-            any::<(Option<String>, Option<String>)>().prop_map(|(up, down)| Request::Limit { up, down }),
+            any::<[Option<String>; 2]>().prop_map(|[up, down]| Request::Limit { up, down }),
+            any::<(String, [Option<String>; 2])>().prop_map(|(image, [up, down])| Request::LimitImage {
+                image,
+                up,
+                down
+            }),
             any::<(String, String, String)>().prop_map(|(signer, text, signature)| Request::Tag(SignedTag {
                 signer,
                 text,

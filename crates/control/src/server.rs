@@ -93,8 +93,8 @@ pub trait Daemon: Send + Sync + 'static {
     /// Begins to record what the node does, or refuses.
     fn record(&self) -> Result<Recording, Reply>;
 
-    /// Sets the limits that are given; the reply shows both.
-    fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply;
+    /// Sets the limits that are given, of an image or of the whole node; the reply shows all.
+    fn limit(&self, image: Option<&str>, up: Option<&str>, down: Option<&str>) -> Reply;
 
     /// Reads the field keys' files again; the reply names the keys in force.
     fn reload_keys(&self) -> Reply;
@@ -226,7 +226,8 @@ async fn answer(
                 Err(reply) => reply,
             }
         }
-        Request::Limit { up, down } => daemon.limit(up.as_deref(), down.as_deref()),
+        Request::Limit { up, down } => daemon.limit(None, up.as_deref(), down.as_deref()),
+        Request::LimitImage { image, up, down } => daemon.limit(Some(&image), up.as_deref(), down.as_deref()),
         Request::ReloadKeys => daemon.reload_keys(),
         Request::Tag(tag) => daemon.tag(tag),
         Request::Compare { image, with } => daemon.compare(&image, &with).await,

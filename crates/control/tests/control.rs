@@ -158,7 +158,7 @@ impl Daemon for Fake {
         }))
     }
 
-    fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
+    fn limit(&self, _image: Option<&str>, up: Option<&str>, down: Option<&str>) -> Reply {
         Reply::refused(format!("{up:?} {down:?}"), "")
     }
 

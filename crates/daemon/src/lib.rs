@@ -99,7 +99,7 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     let overlay = plan.overlay.clone().filter(|_| ground.is_some());
     let prepared = overlays::prepare(overlay)?;
     // The time zone is read at the first question.
-    plan.node.limits = plan.limits.rates_at(minute_of_day());
+    (plan.node.limits, plan.node.image_limits) = plan.limits.rates_at(minute_of_day());
     trees::look(&mut plan, &console);
     let sandbox = Sandbox::enter(plan.sandbox, &plan, &vfield_control::place::choose(plan.control.as_deref()))?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;

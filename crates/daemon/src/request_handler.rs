@@ -36,7 +36,7 @@ use vfield_dashboard::view::{EVENTS_SHOWN, RING_CELLS, Source, View};
 use vfield_machine::memory;
 use vfield_node::Node;
 use vfield_node::event::Event;
-use vfield_node::node::Condition;
+use vfield_node::node::{Condition, NodeImage};
 use vfield_node::status::Status;
 
 /// Most time that a status waits for holders to show their chunks. It is enough for a room on a
@@ -63,6 +63,17 @@ pub struct Running {
     pub following: Arc<Follow>,
     /// What the daemon has given up.
     pub sandbox: Vec<String>,
+}
+
+impl Running {
+    /// The image that a client means, or the refusal.
+    fn choose(&self, wanted: &str) -> Result<NodeImage, Reply> {
+        let images = self.node.images();
+        selection::choose(wanted, &images).cloned().map_err(|undecided| {
+            let (fact, hint) = undecided.words(wanted, "this node");
+            Reply::refused(fact, hint)
+        })
+    }
 }
 
 /// Answers the requests of the control socket.
@@ -249,12 +260,7 @@ impl Daemon for RequestHandler {
 
     fn image(&self, wanted: &str) -> Result<Lent, Reply> {
         let running = self.running()?;
-        let images = running.node.images();
-        let chosen = selection::choose(wanted, &images).map_err(|undecided| {
-            let (fact, hint) = undecided.words(wanted, "this node");
-            Reply::refused(fact, hint)
-        });
-        chosen.map(|image| running.images.lend(image))
+        running.choose(wanted).map(|image| running.images.lend(&image))
     }
 
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply> {
@@ -303,20 +309,12 @@ impl Daemon for RequestHandler {
     }
 
     fn pin(&self, image: &str, release: bool) -> Reply {
-        let running = match self.running() {
-            Ok(running) => running,
-            Err(reply) => return reply,
+        let pin = || {
+            let running = self.running()?;
+            running.node.pin(running.choose(image)?.id, !release);
+            Ok(Reply::Done)
         };
-        match selection::choose(image, &running.node.images()) {
-            Ok(chosen) => {
-                running.node.pin(chosen.id, !release);
-                Reply::Done
-            }
-            Err(undecided) => {
-                let (fact, hint) = undecided.words(image, "this node");
-                Reply::refused(fact, hint)
-            }
-        }
+        pin().unwrap_or_else(|reply: Reply| reply)
     }
 
     fn collect(&self) -> Pending<'_, Reply> {
@@ -345,8 +343,13 @@ impl Daemon for RequestHandler {
         Ok(Box::new(move || recording.take()))
     }
 
-    fn limit(&self, up: Option<&str>, down: Option<&str>) -> Reply {
-        self.running().map_or_else(|reply| reply, |running| self.limits.set(&running.node, up, down))
+    fn limit(&self, image: Option<&str>, up: Option<&str>, down: Option<&str>) -> Reply {
+        let set = || {
+            let running = self.running()?;
+            let image = image.map(|wanted| running.choose(wanted)).transpose()?;
+            Ok(self.limits.set(&running.node, image.as_ref(), [up, down]))
+        };
+        set().unwrap_or_else(|reply: Reply| reply)
     }
 
     fn reload_keys(&self) -> Reply {

@@ -6,6 +6,7 @@ pub mod device;
 pub mod disk;
 pub mod http;
 pub mod image;
+pub mod image_limit;
 pub mod limit;
 pub mod overlay;
 pub mod sandbox;
@@ -18,6 +19,7 @@ vfield_console::written! {
     http::HttpAddress: "an address or a port",
     image::ImageName: "the name of an image",
     image::Wanted: "the name or id of an image",
+    image_limit::ImageLimit: "the name of an image and a rate: \"viver.squash=50M\"",
     limit::Limit: "a rate such as \"50M\", or rates by time of day",
     overlay::OverlayPlace: "\"ram\" or a directory",
     store::Store: "a size such as \"128M\", a share such as \"30%\", \"all\" or 0",

@@ -7,15 +7,17 @@ use vfield_console::values::duration::Period;
 use vfield_console::values::size::Size;
 use vfield_control::args::ControlOptions;
 use vfield_control::values::until::Until;
+use vfield_daemon::values::image_limit::ImageLimit;
 use vfield_daemon::values::limit::Limit;
 
 pub(super) const LIMIT_EXAMPLES: &str = "\
 Examples:
-  vfield limit                                          show both limits
+  vfield limit                                          show all limits
   vfield limit --up 50M                                 send 50 MiB a second at most
   vfield limit --up 500M,08:00-18:00=50M --down none
+  vfield limit --image viver.squash --up 20M            of this image alone
 
-The change lasts until the daemon ends; --limit-up and --limit-down are for each start.";
+The change lasts until the daemon ends; --limit-up, --image-limit-up and so on are for each start.";
 
 pub(super) const TOP_KEYS: &str = "\
 Keys:
@@ -84,6 +86,14 @@ pub struct LimitOptions {
     /// Most bytes a second from other nodes, all together; apart from --limit-up [default: none]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Network")]
     pub limit_down: Option<Limit>,
+    /// Most bytes a second of one image to other nodes, within --limit-up: viver.squash=50M; may be
+    /// given for each image
+    #[arg(long, value_name = "NAME=RATE", allow_hyphen_values = true, help_heading = "Network")]
+    pub image_limit_up: Vec<ImageLimit>,
+    /// Most bytes a second of one image from other nodes, within --limit-down; may be given for each
+    /// image
+    #[arg(long, value_name = "NAME=RATE", allow_hyphen_values = true, help_heading = "Network")]
+    pub image_limit_down: Vec<ImageLimit>,
 }
 
 /// Options of `vfield top`.
@@ -109,6 +119,9 @@ pub struct LimitCommandOptions {
     /// New limit of bytes a second from other nodes, or none; without it that limit stays
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub down: Option<Limit>,
+    /// Change the limits of this image, in place of those of the whole node
+    #[arg(long, value_name = "NAME|ID", allow_hyphen_values = true)]
+    pub image: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -52,8 +52,14 @@ fn limits(view: &View) -> [(&'static str, &LimitStatus); 2] {
     [("up", &limits.up), ("down", &limits.down)]
 }
 
+/// The limits of an image, by direction; none of an image that has none of its own.
+fn image_limits<'a>(view: &'a View, image: &ImageStatus) -> Vec<(&'static str, &'a LimitStatus)> {
+    let limits = view.status.limits.of_image(&image.names);
+    limits.map_or_else(Vec::new, |limits| vec![("up", &limits.up), ("down", &limits.down)])
+}
+
 /// All families, in the order of the document.
-pub const FAMILIES: [Family; 49] = [
+pub const FAMILIES: [Family; 51] = [
     family(
         "vfield_build_info",
         Gauge,
@@ -296,6 +302,32 @@ pub const FAMILIES: [Family; 49] = [
         |view, out| {
             for image in &view.status.node.images {
                 out.of(&[("image", &label(view, image)), ("id", &image.id)], 1.0);
+            }
+        },
+    ),
+    family(
+        "vfield_image_limit_bytes_per_second",
+        Gauge,
+        "image,direction",
+        "Limit in force of an image's traffic with other nodes, by direction: up or down; absent without one.",
+        |view, out| {
+            for image in &view.status.node.images {
+                for (direction, limit) in image_limits(view, image) {
+                    out.of_known(&[("image", &label(view, image)), ("direction", direction)], limit.bytes_per_s);
+                }
+            }
+        },
+    ),
+    family(
+        "vfield_image_limit_held_seconds_total",
+        Counter,
+        "image,direction",
+        "Time that bytes waited for the limit of their image, by direction: up or down; absent without one.",
+        |view, out| {
+            for image in &view.status.node.images {
+                for (direction, limit) in image_limits(view, image) {
+                    out.of(&[("image", &label(view, image)), ("direction", direction)], limit.held_s);
+                }
             }
         },
     ),

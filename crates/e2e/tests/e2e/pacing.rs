@@ -79,6 +79,87 @@ fn a_transfer_keeps_to_the_limit_of_its_receiver() -> Outcome {
 }
 
 #[test]
+fn a_transfer_keeps_to_the_limit_of_its_image_at_the_sender() -> Outcome {
+    let lab = Lab::best(2)?;
+    let (origin, node) = fills(&lab, None, &["--image-limit-up", "disk.img=10MB", "--limit-up", "500MB"], &[])?;
+    keeps(&origin, LIMIT)?;
+    let limits = &origin.status()?["limits"];
+    let image = &limits["images"][0];
+    assert_eq!((&image["image"], &image["is_here"]), (&Value::from("disk.img"), &Value::from(true)));
+    assert_eq!(image["up"]["bytes_per_s"], 10_000_000);
+    assert!(image["up"]["held_s"].as_f64() > Some(1.0), "{limits:#}");
+    assert_eq!((&image["down"]["setting"], &limits["up"]["held_s"]), (&Value::from("none"), &Value::from(0.0)));
+    drop(node);
+    Ok(())
+}
+
+#[test]
+fn a_transfer_keeps_to_the_limit_of_its_image_at_the_receiver() -> Outcome {
+    let lab = Lab::best(2)?;
+    let (origin, node) = fills(&lab, None, &[], &["--image-limit-down", "disk.img=10MB"])?;
+    keeps(&node, LIMIT)?;
+    assert!(node.status()?["limits"]["images"][0]["down"]["held_s"].as_f64() > Some(1.0));
+    drop(origin);
+    Ok(())
+}
+
+/// The lower one of two limits counts.
+#[test]
+fn an_image_keeps_to_the_limit_of_the_node_as_well() -> Outcome {
+    let lab = Lab::best(2)?;
+    let (origin, node) = fills(&lab, None, &["--limit-up", "10MB", "--image-limit-up", "disk.img=400MB"], &[])?;
+    keeps(&origin, LIMIT)?;
+    drop(node);
+    Ok(())
+}
+
+fn held(status: &Value, image: &str) -> u64 {
+    let images = status["images"].as_array();
+    let image = images.into_iter().flatten().find(|one| one["name"] == image);
+    image.and_then(|image| image["held_bytes"].as_u64()).unwrap_or_default()
+}
+
+/// A tenth of a second of the limited image is all that the other one waits for.
+#[test]
+fn the_limit_of_an_image_slows_no_other_one_down() -> Outcome {
+    let lab = Lab::best(2)?;
+    let vfield = vfield();
+    let slow = random_file(&lab.dir().join("slow.img"), IMAGE_BYTES, 1)?;
+    let fast = random_file(&lab.dir().join("fast.img"), IMAGE_BYTES, 2)?;
+    let limit = ["--image-limit-up", "slow.img=1MB"];
+    let origin = vfield.serve(lab.host(0), &[&slow, &fast]).args(&limit).name("origin").ready()?;
+    let both = ["--join-boost", "9", "--image", "slow.img", "--image", "fast.img"];
+    let node = vfield.join(lab.host(1), origin.addr()).store("all").args(&both).ready()?;
+    node.wait_status("the other image", daemon::FILL_LIMIT, |status| held(status, "fast.img") >= IMAGE_BYTES)?;
+    let slow_bytes = held(&node.status()?, "slow.img");
+    assert!(slow_bytes < 8 * MIB, "{slow_bytes} bytes of the limited image came meanwhile");
+    assert_eq!(node.status()?["misdeeds"]["drags"], 0);
+    // Without the limit the rest comes at once.
+    run(&mut origin.ask_to(&["limit", "--image", "slow.img", "--up", "none"]))?;
+    node.wait("filled", Duration::from_secs(60))?;
+    Ok(())
+}
+
+#[test]
+fn wrong_limits_of_images_are_refused_in_one_line() -> Outcome {
+    let lab = Lab::best(2)?;
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let late = ["--image-limit-up", "later.img=1M,08:00-18:00=2M"];
+    let origin = vfield().serve(lab.host(0), &[&image]).args(&late).name("origin").ready()?;
+    let refused = |args: &[&str]| -> Result<String, Failed> {
+        let output = origin.ask_to(args).output()?;
+        assert!(!output.status.success(), "{args:?}");
+        Ok(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned())
+    };
+    assert!(refused(&["limit", "--image", "gone.img", "--up", "1M"])?.contains("\"gone.img\""));
+    assert!(refused(&["limit", "--image", "disk.img", "--up", "0"])?.contains("too low"));
+    assert!(refused(&["limit", "--image", "disk.img", "--down", "8-18=1M"])?.contains("no part of a day"));
+    let shown = run(&mut origin.ask_to(&["limit"]))?;
+    assert!(shown.contains("later.img  up ") && shown.contains("no image of this node has that name"), "{shown}");
+    Ok(())
+}
+
+#[test]
 fn limits_hold_under_seal() -> Outcome {
     let lab = Lab::best(2)?;
     let key = lab.dir().join("field.key");

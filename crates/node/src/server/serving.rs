@@ -25,7 +25,6 @@ use crate::whereabouts;
 pub use bringing::Brought;
 pub use held::Freed;
 use pacing::Pacing;
-use waiting::Waiting;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -45,6 +44,7 @@ use vfield_core::wire::{
     self, COMPRESSED_SINCE, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError,
 };
 use vfield_trust::record::Sealer;
+use waiting::Waiting;
 
 /// Most requests of one connection that are open; more wait in the socket.
 const OPEN_MAX: usize = 1024;
