@@ -11,7 +11,7 @@ help:
 	@echo "make test-diskless  boot rooms of diskless machines under emulation, over the network (about 25 minutes; two of the tests are part of .ci/run)"
 	@echo "make install  build vfield as one static program, and put it, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
 	@echo "make dist    the static program with all that belongs to it as an archive, with checksums: target/dist"
-	@echo "make packages  Debian packages and a container image of the static program, with a bill of materials and checksums: target/packages"
+	@echo "make packages  packages for Debian and rpm, and a container image of the static program, with a bill of materials and checksums: target/packages (ARCH=aarch64, ARCH=both: for ARM64 as well)"
 	@echo "make test-packages  install, upgrade and remove those packages on two fresh machines in namespaces (a minute, root)"
 	@echo "make static  only the static program: target/static/vfield"
 	@echo "make lint    formatting, lints, words and documentation, with warnings as errors"
@@ -31,7 +31,7 @@ dist:
 	@scripts/dist
 
 packages:
-	@SIGN="$(SIGN)" scripts/packages
+	@SIGN="$(SIGN)" ARCH="$(ARCH)" scripts/packages
 
 test-packages:
 	@scripts/test-packages
