@@ -57,7 +57,7 @@ impl Window {
         *owed = owed.saturating_sub(bytes);
     }
 
-    /// True if `bytes` more may be requested: together with what is owed and comes no later, they
+    /// True if `bytes` more may be requested: together with owed bytes that come no later, they
     /// come within [`PEER_DELAY`].
     pub fn has_room(&self, bytes: u64, priority: Priority) -> bool {
         let left = self.left(priority);

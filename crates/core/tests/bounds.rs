@@ -176,7 +176,7 @@ fn short_reads_are_held_back_and_cancelled_ones_go_nowhere() {
     assert!(joined.node.next_wake().is_none_or(|at| at > joined.now), "nothing keeps it busy");
 }
 
-/// What is refused costs nothing.
+/// Refused requests cost nothing.
 #[test]
 fn a_refusal_gives_the_bytes_back() {
     let mut joined = Joined::new();

@@ -38,7 +38,7 @@ pub struct LocalImage {
     directory: Mutex<Directory>,
     slices: Slices,
     compression: Compression,
-    /// The limit of what goes to other nodes.
+    /// The limit of bytes to other nodes.
     limit: Arc<Pacer>,
     pages: Notify,
     /// True once a change of the file was logged, here or at an origin.
@@ -111,7 +111,7 @@ impl LocalImage {
         self.store.id()
     }
 
-    /// The limit of what goes to other nodes, beside that of the node.
+    /// The limit of its bytes to other nodes, beside that of the node.
     pub const fn limit(&self) -> &Arc<Pacer> {
         &self.limit
     }

@@ -1,5 +1,5 @@
 //! Limits of a node's traffic with other nodes: one token bucket a direction, shared by all
-//! connections, and one for what goes out of each limited image.
+//! connections, and one for the answers of each limited image.
 //!
 //! A connection asks for a turn before it moves bytes. Turns are granted in the order of priority,
 //! then of arrival; each eighth turn is the oldest one's that is no demand. So a limit slows fills
@@ -7,9 +7,9 @@
 //! wakes its successor. Messages without a chunk pass at once, and are charged all the same.
 //!
 //! To peers the node looks like a link of that rate, because each turn is a few milliseconds of it.
-//! An answer of a limited image waits for a turn of its image first, and gets all of it: so it does
-//! not occupy its connection, on which other images go too. What comes of an image is limited by
-//! the core, which requests no more of it.
+//! An answer of a limited image waits for a turn of its image first, and gets all of it. So it does
+//! not occupy its connection, on which other images go too. The core limits the bytes that come of
+//! an image: it requests no more of them.
 //!
 //! [`vfield_core::bucket`] has the arithmetic.
 

@@ -90,8 +90,8 @@ pub struct LimitOptions {
     /// given for each image
     #[arg(long, value_name = "NAME=RATE", allow_hyphen_values = true, help_heading = "Network")]
     pub image_limit_up: Vec<ImageLimit>,
-    /// Most bytes a second of one image from other nodes, within --limit-down; may be given for each
-    /// image
+    /// Most bytes a second of one image from other nodes, within --limit-down; may be given for
+    /// each image
     #[arg(long, value_name = "NAME=RATE", allow_hyphen_values = true, help_heading = "Network")]
     pub image_limit_down: Vec<ImageLimit>,
 }

@@ -86,7 +86,7 @@ impl Bounds {
 }
 
 impl Node {
-    /// Sets the bounds of an image; what waits follows them at once.
+    /// Sets the bounds of an image; held requests follow them at once.
     pub(super) fn bound_image(&mut self, id: ImageId, link: LinkBounds) {
         let Some(number) = self.images.get(&id).map(|image| image.number) else { return };
         let said = self.bounds.announced(number, self.speed.announced());
@@ -94,7 +94,7 @@ impl Node {
             return;
         }
         let now = self.now;
-        // An image without bounds keeps its entry: what was held back is told until it is dropped.
+        // An image without bounds keeps its entry: its waits are told until it is dropped.
         let bound = self.bounds.images.entry(number).or_insert_with(|| Bound {
             link,
             down: Bucket::default(),
@@ -162,7 +162,7 @@ impl Node {
         }
     }
 
-    /// A bucket opens, and what waits for it goes on after the input.
+    /// A bucket opens; its requests go on after the input.
     pub(super) fn opens(&mut self) {
         self.bounds.opens = None;
     }

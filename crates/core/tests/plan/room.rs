@@ -16,7 +16,7 @@ use vfield_core::wire::Priority;
 
 /// Chunks of the image.
 pub const SIZE: u64 = 16;
-/// Its number.
+/// The number of the image.
 pub const IMAGE: ImageNumber = ImageNumber(0);
 pub const CHUNK: u64 = 64 << 10;
 /// The origin's node id and that of another one.

@@ -24,7 +24,7 @@ impl Driver {
         }
     }
 
-    /// Sets the limit of what goes out of an image, and returns what the core is to know.
+    /// Sets the limit of an image's answers, and returns the bounds for the core.
     pub(super) fn bounds_of(&self, image: &LocalImage) -> LinkBounds {
         let rates = self.limits.of_image(image.names());
         image.limit().set(rates.up);

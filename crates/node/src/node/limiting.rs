@@ -18,8 +18,8 @@ impl Node {
         self.driver.limit_images(rates);
     }
 
-    /// The limits in force of an image, and for how long each held bytes back, up and down; `None`
-    /// if it is not one of this node's.
+    /// The limits in force of an image, and for how long each held bytes back, up and down. `None`
+    /// if the image is not one of this node's.
     pub fn image_limits(&self, id: ImageId) -> Option<(Rates, [Duration; 2])> {
         let image = self.driver.image(id)?;
         let held = self.driver.look(|core| core.held_back(id));

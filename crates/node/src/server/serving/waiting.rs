@@ -1,5 +1,5 @@
-//! The requests of one connection that wait for this node itself: for an object, or for the limit of
-//! their image.
+//! The requests of one connection that wait for this node itself: for an object, or for the limit
+//! of their image.
 //!
 //! Invariant: each request in the table has one task, and gets one answer: at the end of the task,
 //! or at its cancellation. The peer hears signs of life meanwhile. The end of the connection ends
