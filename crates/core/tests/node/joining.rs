@@ -1,8 +1,6 @@
 //! A newcomer: how often it exchanges snapshots, with which members, and what it is told.
 
-mod signed;
-
-use signed::{alive, keys};
+use crate::signed::{alive, keys};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Speeds that peers tell a node: they count from members, a single partner proves nothing, and no
 //! number of them does harm.
 
-mod signed;
-
-use signed::{alive, keys};
+use crate::signed::{alive, keys};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;

@@ -1,8 +1,6 @@
 //! Hearsay: dials, members and contacts stay within bounds, whatever a frame names.
 
-mod signed;
-
-use signed::{alive, keys, signed};
+use crate::signed::{alive, keys, signed};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;

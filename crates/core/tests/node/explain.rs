@@ -1,9 +1,6 @@
 //! Why a chunk is not here: what a node says of its own waits is what happened to it.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, ORIGIN};
+use crate::one_origin::{IMAGE, ORIGIN};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Stage, Token, Why};
@@ -39,7 +36,7 @@ struct Joined {
 
 impl Joined {
     fn new() -> Self {
-        let (node, now) = one_origin::joined(header());
+        let (node, now) = crate::one_origin::joined(header());
         let mut joined = Self { node, now };
         joined.requests();
         joined

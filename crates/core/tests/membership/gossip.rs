@@ -1,11 +1,8 @@
 //! Members alone, without chunks: all learn of joins and deaths, no live member is buried, and none
 //! has more than a few partners.
 
-mod room;
-mod signed;
-
-use room::{DELAY, Event, Room, record, room};
-use signed::keys;
+use crate::room::{DELAY, Event, Room, record, room};
+use crate::signed::keys;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,10 +1,7 @@
 //! Bounds of single images: requests of a bounded image keep to its rate, and those of another one
 //! pass them.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, ME, ORIGIN};
+use crate::one_origin::{IMAGE, ME, ORIGIN};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
@@ -45,8 +42,8 @@ struct Joined {
 impl Joined {
     /// Both pages above the data are here.
     fn new() -> Self {
-        let (mut node, now) = one_origin::joined(header());
-        let record = signed::signed(Record {
+        let (mut node, now) = crate::one_origin::joined(header());
+        let record = crate::signed::signed(Record {
             node: ORIGIN,
             version: 1,
             progress: 0,
@@ -192,7 +189,7 @@ fn a_refusal_gives_the_bytes_back() {
 fn a_bound_is_announced_with_its_image() {
     let mut joined = Joined::new();
     let said = |joined: &Joined, image: ImageId| {
-        let records = joined.node.snapshot(&one_origin::identity(ORIGIN), &[]).records;
+        let records = joined.node.snapshot(&crate::one_origin::identity(ORIGIN), &[]).records;
         records.iter().find(|record| record.node == ME && record.image() == image).map(|record| record.speed())
     };
     joined.give(Input::Delivers(ORIGIN, vfield_core::speed::Speed::of(50_000_000)));

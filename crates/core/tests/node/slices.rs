@@ -1,9 +1,6 @@
 //! Short reads ask for slices; a slice that fails becomes a read of the whole chunk.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, ORIGIN};
+use crate::one_origin::{IMAGE, ORIGIN};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::fetch::{RequestId, Token};
@@ -29,7 +26,7 @@ struct Joined {
 impl Joined {
     /// It has the top page.
     fn new() -> Self {
-        let (node, now) = one_origin::joined(header());
+        let (node, now) = crate::one_origin::joined(header());
         let mut joined = Self { node, now };
         let top = Geometry::new(header()).top();
         joined.node.handle(joined.now, Input::Found { image: IMAGE, chunks: vec![top], zeros: Vec::new() });

@@ -1,10 +1,7 @@
 //! Two processes with one key: an earlier one is outbid, and of two live ones one yields.
 
-mod room;
-mod signed;
-
-use room::{Room, room};
-use signed::keys;
+use crate::room::{Room, room};
+use crate::signed::keys;
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::identity::Identity;

@@ -1,9 +1,6 @@
 //! A chunk that all refuse is requested again after pauses that grow. News does not shorten them.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, origin_says};
+use crate::one_origin::{IMAGE, origin_says};
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::fetch::{Asker, Beneficiary, ConnectionId, Fetch, Token};
@@ -21,7 +18,7 @@ fn header() -> Header {
 /// up to half a second make about thirty rounds in ten seconds.
 #[test]
 fn a_member_that_makes_news_is_not_asked_more_often_than_others() {
-    let (mut node, mut now) = one_origin::joined(header());
+    let (mut node, mut now) = crate::one_origin::joined(header());
     node.handle(now, Input::Read { token: Token(1), image: IMAGE, chunks: 0..1 });
     let (end, mut asked, mut version) = (now + Duration::from_secs(10), 0, 1);
     while now < end {

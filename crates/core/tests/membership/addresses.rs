@@ -1,8 +1,6 @@
 //! A node finds out which process is at an address now, however many members others invent meanwhile.
 
-mod signed;
-
-use signed::{keys, said};
+use crate::signed::{keys, said};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::identity::{Identity, NodeId, Zone};

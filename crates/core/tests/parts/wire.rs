@@ -1,9 +1,7 @@
 //! The wire format: golden bytes, round trips, and hostile bytes.
 
-mod signed;
-
+use crate::signed::{alive, said};
 use proptest::prelude::*;
-use signed::{alive, said};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};

@@ -1,9 +1,6 @@
 //! Hedges: a demand that is late goes to another node too, within bounds.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, says};
+use crate::one_origin::{IMAGE, says};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::fetch::Token;
@@ -32,7 +29,7 @@ struct Reader {
 
 impl Reader {
     fn new() -> Self {
-        let (mut node, now) = one_origin::joined(header());
+        let (mut node, now) = crate::one_origin::joined(header());
         node.handle(now, says(OTHER, header(), 1));
         let top = Geometry::new(header()).top();
         node.handle(now, Input::Found { image: IMAGE, chunks: vec![top], zeros: Vec::new() });
@@ -61,7 +58,7 @@ impl Reader {
         while self.now < end {
             self.now = self.now + STEP;
             if self.lively {
-                for origin in [one_origin::ORIGIN, OTHER] {
+                for origin in [crate::one_origin::ORIGIN, OTHER] {
                     self.node.handle(self.now, Input::Progress(origin));
                 }
             }

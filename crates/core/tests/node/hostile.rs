@@ -1,10 +1,8 @@
 //! A core with arbitrary inputs in any order: it does not panic, and equal inputs give equal
 //! outputs.
 
-mod signed;
-
+use crate::signed::{keys, said, signed};
 use proptest::prelude::*;
-use signed::{keys, said, signed};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};

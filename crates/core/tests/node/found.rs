@@ -1,10 +1,8 @@
 //! A node that takes up an earlier process's store: found chunks are not requested, and only
 //! present chunks are announced.
 
-mod signed;
-
+use crate::signed::{alive, keys};
 use proptest::prelude::*;
-use signed::{alive, keys};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;

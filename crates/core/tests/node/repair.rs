@@ -1,10 +1,7 @@
 //! Repair beside a member that makes news all the time: stores move to bare places all the same.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, ME, ORIGIN, identity, origin_says};
-use signed::{alive, keys, signed};
+use crate::one_origin::{IMAGE, ME, ORIGIN, identity, origin_says};
+use crate::signed::{alive, keys, signed};
 use std::ops::Range;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;

@@ -1,9 +1,7 @@
 //! A node that drops an image: no reader waits in vain, no node counts on it, and late answers do
 //! no harm.
 
-mod signed;
-
-use signed::{alive, keys};
+use crate::signed::{alive, keys};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_block::source::ReadError;

@@ -1,8 +1,6 @@
 //! Claims about images: a later claim does not displace an earlier one.
 
-mod signed;
-
-use signed::{alive, keys, signed};
+use crate::signed::{alive, keys, signed};
 use std::net::SocketAddr;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;

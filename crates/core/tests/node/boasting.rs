@@ -1,11 +1,8 @@
 //! A member with false claims: its store counts once it was seen to hold them, and no more once it
 //! was caught.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, ME, ORIGIN, identity};
-use signed::{alive, keys, signed};
+use crate::one_origin::{IMAGE, ME, ORIGIN, identity};
+use crate::signed::{alive, keys, signed};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;

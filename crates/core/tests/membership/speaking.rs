@@ -1,10 +1,7 @@
 //! Members that speak for others: nobody believes them, and nobody is buried, moved or muted.
 
-mod room;
-mod signed;
-
-use room::{Room, record, room};
-use signed::{forged, keys, said};
+use crate::room::{Room, record, room};
+use crate::signed::{forged, keys, said};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::identity::{Identity, NodeId, Zone};

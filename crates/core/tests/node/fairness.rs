@@ -1,9 +1,7 @@
 //! Fairness: one client costs the others no more than its share. Local readers go before peers,
 //! abandoned reads are not requested, and useless requests grow rare.
 
-mod signed;
-
-use signed::{alive, keys};
+use crate::signed::{alive, keys};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,0 +1,20 @@
+//! One node, whose inputs a test makes and whose outputs it looks at.
+
+mod boasting;
+mod bounds;
+mod claims;
+mod dropping;
+mod explain;
+mod fairness;
+mod found;
+mod hedges;
+mod hostile;
+mod joining;
+#[path = "../support/one_origin.rs"]
+mod one_origin;
+mod repair;
+mod rounds;
+#[path = "../support/signed.rs"]
+mod signed;
+mod slices;
+mod speeds;
