@@ -2,7 +2,6 @@
 
 use crate::LabError;
 use crate::lab::Host;
-use crate::need::find_tool;
 use crate::process::{Process, run};
 use crate::wait::Deadline;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,11 +23,6 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// True if there is an nginx.
-    pub fn is_there() -> bool {
-        find_tool("nginx").is_some()
-    }
-
     /// Serves the files of `dir` at a free port of a host.
     ///
     /// # Errors
@@ -104,18 +98,13 @@ impl Buckets {
     /// The secret of that key, with characters that requests encode.
     pub const SECRET: &str = "a/secret+of=images";
 
-    /// The program, if the environment names it.
-    pub fn program() -> Option<PathBuf> {
-        std::env::var_os(BUCKETS).map(PathBuf::from)
-    }
-
     /// Serves the directories of `dir` at a free port of a host.
     ///
     /// # Errors
     /// If it cannot be started, or no one named it.
     pub fn start(host: &Host, dir: &Path) -> Result<Self, LabError> {
         let missing = || LabError::Command { command: BUCKETS.to_owned(), why: "it is not set".to_owned() };
-        let (program, addr) = (Self::program().ok_or_else(missing)?, free(host)?);
+        let (program, addr) = (std::env::var_os(BUCKETS).ok_or_else(missing)?, free(host)?);
         let mut command = host.command(program);
         command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET, "posix"]);
         let process = listening(host.spawn("buckets", command.arg(dir))?, addr)?;
