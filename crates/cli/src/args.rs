@@ -213,6 +213,9 @@ pub struct ServeOptions {
     /// Hash the files even if their kept hashes are still right, and keep them anew
     #[arg(long)]
     pub rehash: bool,
+    /// Memory for parts of each object, 32M at least [default: 128M]
+    #[arg(long, value_name = "SIZE")]
+    pub object_cache: Option<Size>,
     /// Members of an existing field to join instead of starting a field
     #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname)]
     pub join: Vec<Address>,

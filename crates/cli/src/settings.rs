@@ -45,6 +45,7 @@ pub struct Settings {
     name: OneOrMany<ImageName>,
     chunk_size: Option<Size>,
     rehash: bool,
+    object_cache: Option<Size>,
     join: OneOrMany<Address>,
     image: OneOrMany<Wanted>,
     follow: OneOrMany<Tagged>,
@@ -149,6 +150,7 @@ impl Settings {
         fill(&mut options.join, &self.join);
         options.chunk_size = options.chunk_size.or(self.chunk_size);
         options.rehash |= self.rehash;
+        options.object_cache = options.object_cache.or(self.object_cache);
         options.daemon = self.complete_daemon(options.daemon);
         options
     }

@@ -7,10 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfield_block::object::ObjectStore;
 use vfield_console::failure::Failure;
+use vfield_console::values::size::Size;
 #[cfg(feature = "objects")]
 use vfield_daemon::values::image::ImageName;
+use vfield_node::object_origin::{CACHE_BYTES, CACHE_BYTES_MIN};
 #[cfg(feature = "objects")]
 use vfield_object::Place as Parsed;
+
+/// Memory for parts of each object, in bytes.
+///
+/// # Errors
+/// If it is too little.
+pub fn cache_bytes(asked: Option<Size>) -> Result<u64, Failure> {
+    match asked {
+        Some(Size(bytes)) if bytes < CACHE_BYTES_MIN => {
+            let fact = format!("--object-cache: {bytes} bytes are less than {} MiB", CACHE_BYTES_MIN >> 20);
+            Err(Failure::usage(fact).hint("without it an object gets 128 MiB"))
+        }
+        asked => Ok(asked.map_or(CACHE_BYTES, |Size(bytes)| bytes)),
+    }
+}
 
 /// An object that was named.
 #[cfg(feature = "objects")]

@@ -1,5 +1,5 @@
-//! The directory of an origin: the nodes to which it sent each chunk recently. Later askers are
-//! redirected to them.
+//! The directory of an origin: the nodes to which it sent each chunk recently, or that keep it.
+//! Later askers are redirected to them.
 //!
 //! The directory keeps the origin's traffic at about one image for the whole field. This holds also
 //! while nodes do not yet agree on homes, as when a whole room starts at once. The serving side of
@@ -19,13 +19,33 @@ use std::time::Duration;
 const MEMORY: Duration = Duration::from_secs(30);
 /// Most chunks remembered: 8 GiB of an image in chunks of 64 KiB, 8 MB of memory.
 const ENTRIES_MAX: usize = 1 << 17;
+/// Most askers remembered that were turned away.
+const TURNED_AWAY_MAX: usize = 1 << 12;
 
 /// Holders to redirect to, for one image.
 #[derive(Debug, Default)]
 pub struct Directory {
-    sent: BTreeMap<Chunk, (NodeId, Time)>,
+    sent: BTreeMap<Chunk, Receiver>,
     /// No asker is redirected to these.
     unavailable: BTreeSet<NodeId>,
+    /// Askers that were turned away, for [`MEMORY`].
+    turned_away: BTreeMap<(Chunk, NodeId), Time>,
+}
+
+/// A node that got a chunk.
+#[derive(Debug, Clone, Copy)]
+struct Receiver {
+    node: NodeId,
+    at: Time,
+    /// Its store keeps the chunk.
+    keeps: bool,
+}
+
+impl Receiver {
+    /// True if it probably has the chunk.
+    fn has(&self, now: Time) -> bool {
+        self.keeps || now - self.at < MEMORY
+    }
 }
 
 impl Directory {
@@ -33,7 +53,7 @@ impl Directory {
     /// origin sends the chunk to `asker`, and the directory remembers it as a holder.
     pub fn instead(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
         match self.sent.get(&chunk) {
-            Some(&(node, at)) if node != asker && now - at < MEMORY && !self.unavailable.contains(&node) => Some(node),
+            Some(to) if to.node != asker && to.has(now) && !self.unavailable.contains(&to.node) => Some(to.node),
             _ => {
                 self.sent_to(chunk, asker, now);
                 None
@@ -41,19 +61,49 @@ impl Directory {
         }
     }
 
-    /// Notes that a chunk is sent to a node that insisted.
+    /// Notes that a chunk is sent to a node that insisted. It may have been redirected to an
+    /// earlier receiver than a new keeper, which stays.
     pub fn sent_to(&mut self, chunk: Chunk, node: NodeId, now: Time) {
+        let is_new_keeper = |to: &Receiver| to.keeps && to.node != node && now - to.at < MEMORY;
+        if !self.sent.get(&chunk).is_some_and(is_new_keeper) {
+            self.note(chunk, Receiver { node, at: now, keeps: false });
+        }
+    }
+
+    /// The node that an insisting asker should ask after all: its store keeps the chunk. It is for
+    /// origins that would have to read the chunk anew from afar. Each asker hears it once. A node
+    /// does not take the first advice to ask a slower one.
+    pub fn keeper(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
+        let others = |to: &Receiver| to.keeps && to.node != asker && !self.unavailable.contains(&to.node);
+        let keeper = self.sent.get(&chunk).copied().filter(others)?.node;
+        if self.turned_away.len() >= TURNED_AWAY_MAX {
+            self.turned_away.retain(|_, at| now - *at < MEMORY);
+        }
+        let was_before = self.turned_away.get(&(chunk, asker)).is_some_and(|at| now - *at < MEMORY);
+        if was_before || self.turned_away.len() >= TURNED_AWAY_MAX {
+            return None;
+        }
+        self.turned_away.insert((chunk, asker), now);
+        Some(keeper)
+    }
+
+    /// Notes that a node stores a chunk.
+    pub fn kept_by(&mut self, chunk: Chunk, node: NodeId, now: Time) {
+        self.note(chunk, Receiver { node, at: now, keeps: true });
+    }
+
+    fn note(&mut self, chunk: Chunk, to: Receiver) {
         if self.sent.len() >= ENTRIES_MAX {
-            self.sent.retain(|_, (_, at)| now - *at < MEMORY);
+            self.sent.retain(|_, before| to.at - before.at < MEMORY);
         }
         if self.sent.len() < ENTRIES_MAX || self.sent.contains_key(&chunk) {
-            self.sent.insert(chunk, (node, now));
+            self.sent.insert(chunk, to);
         }
     }
 
     /// A node is gone: no asker is redirected to it any more.
     pub fn forget(&mut self, gone: NodeId) {
-        self.sent.retain(|_, (node, _)| *node != gone);
+        self.sent.retain(|_, to| to.node != gone);
         self.unavailable.remove(&gone);
     }
 

@@ -156,6 +156,9 @@ pub struct Fetch {
     pub advice: Option<NodeId>,
     /// An origin has given advice: the next time it is to send the chunk itself.
     pub insist: bool,
+    /// An origin has given advice again, as it cannot send the chunk at once. It is followed even
+    /// if the advised node is slower.
+    pub firm: bool,
     /// An origin said that its file has changed.
     pub source_changed: bool,
     /// Answers in a row that could not be used.
@@ -193,6 +196,7 @@ impl Fetch {
             waiting: None,
             advice: None,
             insist: false,
+            firm: false,
             source_changed: false,
             setbacks: 0,
             rounds: (0, Time::ZERO),

@@ -15,6 +15,7 @@ mod claims;
 mod collecting;
 mod contacts;
 mod dropping;
+pub mod entrusted;
 mod events;
 pub mod explain;
 mod field;
@@ -294,6 +295,7 @@ impl Node {
             Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
             Input::Arrived { request, waited, transit, zeros } => self.arrived(request, waited, transit, &zeros),
             Input::Delivers(node, speed) => self.delivers(node, speed),
+            Input::Here { from, image, chunks } => self.entrusted(from, image, &chunks),
             Input::Bounds(bounds) => self.bound_link(bounds),
             Input::BoundsOf(image, bounds) => self.bound_image(image, bounds),
             Input::Found { image, chunks, zeros } => self.found(image, &chunks, &zeros),

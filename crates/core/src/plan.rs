@@ -93,6 +93,8 @@ pub struct Wanted<'a> {
     pub advice: Option<NodeId>,
     /// An origin has given advice before, and is to send the chunk itself.
     pub insist: bool,
+    /// It has given advice again, which counts even if the advised node is slower.
+    pub firm: bool,
     /// A reader that goes through the image in order is about to want it.
     pub stream: bool,
     /// It has waited for a peer's window for so long that others may be asked.
@@ -268,9 +270,9 @@ impl Situation<'_> {
     }
 
     /// The peer that an origin advised, or an origin if the asker insists. Advice to ask a slower
-    /// node is no help.
+    /// node is no help, unless the origin says so again.
     fn advised(&self) -> Option<Choice> {
-        let helps = |node: &NodeId| self.usable(*node) && self.class_of(*node) <= self.class();
+        let helps = |node: &NodeId| self.usable(*node) && (self.wanted.firm || self.class_of(*node) <= self.class());
         if let Some(peer) = self.wanted.advice.filter(helps) {
             return Some(Choice::Ask(Source::holder(peer)));
         }

@@ -8,13 +8,14 @@
 
 mod accounts;
 mod dialling;
+mod here;
 mod lists;
 mod proofs;
 mod slices;
 
 pub use accounts::{ACCOUNTS_SINCE, account_frame, account_question_frame, decode_account, decode_account_question};
 pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
-
+pub use here::{HERE_CHUNKS_MAX, decode_here, here_frame};
 pub use lists::{
     ListQuestion, SIGNERS_MAX, SignedList, decode_list, decode_list_question, list_frame, list_question_frame,
 };
@@ -154,6 +155,8 @@ pub enum Kind {
     AccountQuestion,
     /// The answer to [`Kind::AccountQuestion`]: an [`crate::pursuit::Account`].
     Account,
+    /// Chunks of data that the sender has: see [`crate::node::Input::Here`]. It is not answered.
+    Here,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -267,6 +270,7 @@ impl FrameHeader {
             Kind::Compressed => 20,
             Kind::AccountQuestion => 21,
             Kind::Account => 22,
+            Kind::Here => 23,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -318,6 +322,7 @@ impl FrameHeader {
             20 => (Kind::Compressed, ChunkSize::MAX.bytes() as u32),
             21 => (Kind::AccountQuestion, accounts::QUESTION_PAYLOAD),
             22 => (Kind::Account, accounts::ACCOUNT_MAX),
+            23 => (Kind::Here, here::HERE_MAX),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {

@@ -110,6 +110,12 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
         11 => Input::Misbehaved(node(input.arbitrary()?)),
         12 => Input::Progress(node(input.arbitrary()?)),
         14 => Input::Delivers(node(input.arbitrary()?), Speed(input.arbitrary()?)),
+        15 => {
+            let chunks =
+                (0..input.arbitrary::<u8>()? % 8).map(|_| Ok(Chunk(u64::from(input.arbitrary::<u16>()?) % 700)));
+            let chunks = chunks.collect::<arbitrary::Result<Vec<_>>>()?;
+            Input::Here { from: node(input.arbitrary()?), image: image(input.arbitrary()?), chunks }
+        }
         13 if input.arbitrary::<u8>()? % 16 == 0 => Input::Leave,
         _ if open.is_empty() => Input::Wake,
         _ => {

@@ -121,6 +121,10 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let Ok(account) = wire::decode_account(payload) else { return };
             assert_eq!(wire::decode_account(&wire::account_frame(request, &account)[HEADER..]), Ok(account));
         }
+        Kind::Here => {
+            let Ok((image, chunks)) = wire::decode_here(payload) else { return };
+            assert_eq!(wire::here_frame(image, &chunks)[HEADER..], *payload);
+        }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),
         Kind::Data | Kind::Slice | Kind::Unknown(_) => {}

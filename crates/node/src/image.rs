@@ -5,7 +5,7 @@
 
 use crate::compression::Compression;
 use crate::limits::Pacer;
-use crate::object_origin::{Away, ObjectOrigin};
+use crate::object_origin::{Away, ObjectOrigin, Whose};
 use crate::slices::Slices;
 use crate::source::Source;
 use crate::store::{Check, Store};
@@ -153,10 +153,7 @@ impl LocalImage {
             None => Local::Missing,
             Some(Source::File(origin)) => origin.read(chunk).map_or(Local::SourceChanged, Local::Here),
             Some(Source::Object(object)) => match object.read(chunk) {
-                Ok(piece) => {
-                    object.sent(chunk);
-                    Local::Here(piece)
-                }
+                Ok(piece) => Local::Here(piece),
                 Err(Away::Changed) => Local::SourceChanged,
                 Err(Away::Failing) => Local::Away,
             },
@@ -190,12 +187,36 @@ impl LocalImage {
     /// [`Directory`].
     pub fn instead(&self, chunk: Chunk, asker: NodeId, insists: bool, now: Time) -> Option<NodeId> {
         self.origin.as_ref()?;
+        let is_away = self.object().is_some_and(|object| object.is_away(chunk));
         let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
-        if insists {
-            directory.sent_to(chunk, asker, now);
-            return None;
+        if !insists {
+            return directory.instead(chunk, asker, now);
         }
-        directory.instead(chunk, asker, now)
+        let keeper = if is_away { directory.keeper(chunk, asker, now) } else { None };
+        if keeper.is_none() {
+            directory.sent_to(chunk, asker, now);
+        }
+        keeper
+    }
+
+    /// A node gets a chunk of this origin's object; `is_home` if it is to store it.
+    pub fn sent(&self, chunk: Chunk, to: NodeId, is_home: bool, now: Time) {
+        let Some(object) = self.object() else { return };
+        object.sent(chunk, if is_home { Whose::Stores } else { Whose::Readers });
+        if is_home {
+            self.kept_by(chunk, to, now);
+        }
+    }
+
+    /// A node says that it stores a chunk of this origin's object.
+    pub fn stored_by(&self, chunk: Chunk, node: NodeId, now: Time) {
+        let Some(object) = self.object() else { return };
+        object.kept(chunk);
+        self.kept_by(chunk, node, now);
+    }
+
+    fn kept_by(&self, chunk: Chunk, node: NodeId, now: Time) {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).kept_by(chunk, node, now);
     }
 
     /// A node is gone: no asker is redirected to it any more.

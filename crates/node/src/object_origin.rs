@@ -6,6 +6,7 @@
 //! Peers' connections and exports of the same node call it, and wait with [`ObjectOrigin::bring`].
 //! It does not know how a store is spoken to: see [`vfield_block::object`].
 
+pub mod entrusting;
 mod pace;
 pub mod publish;
 mod runs;
@@ -13,6 +14,7 @@ mod runs;
 use crate::origin::{Health, OriginState};
 use bytes::Bytes;
 use pace::{Pace, Turn};
+pub use runs::{CACHE_BYTES, CACHE_BYTES_MIN, Whose};
 use runs::{Compared, Found, Layout, Run, Runs};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -31,6 +33,9 @@ use vfield_core::image::{Geometry, ImageId};
 /// For so long a peer or reader waits while the store fails; then it may ask others. A read goes on
 /// within a second if a node has its bytes, so this is less.
 const PATIENCE: Duration = Duration::from_millis(800);
+/// For so long a read leaves chunks in memory that homes are coming for, before it takes their
+/// place. It is less than [`PATIENCE`], and more than a home takes on a busy machine.
+const COURTESY: Duration = Duration::from_millis(300);
 
 /// Why a chunk was not brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,10 @@ pub struct ObjectOrigin {
     state: Mutex<State>,
     /// Another read may begin.
     freed: Notify,
+    /// Chunks may have to leave that no store keeps.
+    crowded: Notify,
+    /// A store keeps another chunk.
+    kept: Notify,
     condition: watch::Sender<Condition>,
 }
 
@@ -70,11 +79,24 @@ struct State {
     /// The reads under way, by their first chunk: true once they have ended.
     coming: BTreeMap<u64, watch::Sender<bool>>,
     pace: Pace,
+    /// Chunks that homes are coming for.
+    awaited: usize,
 }
 
 impl ObjectOrigin {
-    fn new(object: Arc<dyn Object>, address: &str, name: String, id: ImageId, tree: HashTree) -> Arc<Self> {
-        let state = State { runs: Runs::default(), coming: BTreeMap::new(), pace: Pace::new(Instant::now()) };
+    fn new(
+        object: Arc<dyn Object>,
+        address: &str,
+        name: String,
+        (id, tree): (ImageId, HashTree),
+        cache_bytes: u64,
+    ) -> Arc<Self> {
+        let state = State {
+            runs: Runs::new(cache_bytes.max(CACHE_BYTES_MIN)),
+            coming: BTreeMap::new(),
+            pace: Pace::new(Instant::now()),
+            awaited: 0,
+        };
         Arc::new(Self {
             object,
             address: PathBuf::from(address),
@@ -85,6 +107,8 @@ impl ObjectOrigin {
             health: Health::default(),
             state: Mutex::new(state),
             freed: Notify::new(),
+            crowded: Notify::new(),
+            kept: Notify::new(),
             condition: watch::Sender::default(),
         })
     }
@@ -243,18 +267,63 @@ impl ObjectOrigin {
 
     /// A node gets a chunk. If it lies late in its run, the next one is wanted soon, if the run
     /// before was read too.
-    pub fn sent(self: &Arc<Self>, chunk: Chunk) {
+    pub fn sent(self: &Arc<Self>, chunk: Chunk, whose: Whose) {
         if !self.geometry().is_data(chunk) {
             return;
         }
         let run = self.layout.run(chunk);
         let goes_on = {
             let mut state = self.lock();
-            state.runs.sent(run, chunk);
+            state.runs.sent(run, chunk, whose);
+            if whose == Whose::Stores {
+                self.kept.notify_waiters();
+            }
             self.layout.is_late(chunk) && run > 0 && state.runs.has(run - 1)
         };
         if goes_on {
             self.ahead(run + 1);
+        }
+    }
+
+    /// A store has a chunk.
+    pub fn kept(&self, chunk: Chunk) {
+        if self.geometry().is_data(chunk) {
+            self.lock().runs.sent(self.layout.run(chunk), chunk, Whose::Stores);
+            self.kept.notify_waiters();
+        }
+    }
+
+    /// Homes are coming for so many chunks.
+    fn await_homes(&self, chunks: usize) {
+        self.lock().awaited = chunks;
+    }
+
+    /// Waits until chunks that homes are coming for do not fill the memory, for [`COURTESY`] at
+    /// most.
+    async fn room(&self) {
+        let until = Instant::now() + COURTESY;
+        loop {
+            let kept = self.kept.notified();
+            let is_full = {
+                let state = self.lock();
+                state.awaited > 0 && state.runs.is_full_of_loose()
+            };
+            if !is_full || tokio::time::timeout_at(until.into(), kept).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The chunks that no store keeps, in the order in which they will make room, and the bytes of
+    /// them beyond half of the memory. Waits until there are such bytes.
+    async fn loose(&self) -> (Vec<Chunk>, u64) {
+        loop {
+            let crowded = self.crowded.notified();
+            let excess_bytes = self.lock().runs.loose_bytes();
+            if excess_bytes > 0 {
+                return (self.lock().runs.loose(), excess_bytes);
+            }
+            crowded.await;
         }
     }
 
@@ -287,6 +356,7 @@ impl ObjectOrigin {
     async fn fetch(self: Arc<Self>, run: Run, chunks: Range<u64>) {
         let [first, last] = [chunks.start, chunks.end - 1].map(|number| self.geometry().extent(Chunk(number)));
         let extent = Extent::from(first.start()..last.end());
+        self.room().await;
         loop {
             self.turn().await;
             let read = self.object.read(extent).await;
@@ -313,6 +383,7 @@ impl ObjectOrigin {
             if let Some(coming) = state.coming.remove(&chunks.start) {
                 coming.send_replace(true);
             }
+            self.crowded.notify_one();
             return;
         }
     }

@@ -11,7 +11,7 @@ use vfield_block::object::{Object, ObjectError, ObjectOpening, ObjectReading, Ob
 use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_node::object_origin::publish::{PublishedObject, ServeObject, publish};
-use vfield_node::object_origin::{Away, ObjectOrigin};
+use vfield_node::object_origin::{Away, CACHE_BYTES, ObjectOrigin};
 use vfield_node::origin::{OriginState, PublishError, kept_tree};
 
 const MIB: usize = 1 << 20;
@@ -127,7 +127,12 @@ fn runtime() -> Runtime {
 
 async fn published(memory: &Arc<Memory>) -> Result<PublishedObject, PublishError> {
     let store = Arc::new(Shared(Arc::clone(memory)));
-    publish(&ServeObject { store, chunk_size: None, rehash: false }, "image".to_owned(), &|_| {}).await
+    publish(
+        &ServeObject { store, chunk_size: None, rehash: false, cache_bytes: CACHE_BYTES },
+        "image".to_owned(),
+        &|_| {},
+    )
+    .await
 }
 
 async fn origin(memory: &Arc<Memory>) -> Arc<ObjectOrigin> {

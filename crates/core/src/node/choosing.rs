@@ -43,6 +43,7 @@ impl Node {
             tried: &fetch.tried,
             advice: fetch.advice,
             insist: fetch.insist,
+            firm: fetch.firm,
             stream: fetch.stream,
             overdue: fetch.is_overdue(),
         };
@@ -63,6 +64,7 @@ impl Node {
             tried: &[],
             advice: None,
             insist: false,
+            firm: false,
             stream: false,
             overdue: false,
         };

@@ -119,6 +119,16 @@ pub enum Input {
     AskerGone(ConnectionId),
     /// A peer says at which speed this node's answers come to it.
     Delivers(NodeId, Speed),
+    /// A node has these chunks of data. Said by an origin: those of them that this node is to store
+    /// will soon be gone there.
+    Here {
+        /// The node, as it proved on its connection.
+        from: NodeId,
+        /// The image they belong to.
+        image: ImageId,
+        /// The chunks, in any order; some may not exist.
+        chunks: Vec<Chunk>,
+    },
     /// What this node's link may carry from now on. Requests and the announced speed follow it.
     Bounds(LinkBounds),
     /// What this node's link may carry of one image from now on, within those of the link. Requests
@@ -269,6 +279,8 @@ pub enum Output {
     },
     /// Tell a peer the speed at which its answers come.
     TellSpeed(NodeId, Speed),
+    /// Tell an origin that these chunks are stored here.
+    Here(NodeId, ImageId, Vec<Chunk>),
     /// Cancel a request; its answer may still come.
     CancelRequest(RequestId, NodeId),
     /// Send a stored chunk to a peer that requested it.

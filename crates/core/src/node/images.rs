@@ -370,7 +370,7 @@ impl Node {
     }
 
     /// True if the store can take one more chunk, perhaps after dropping one of an earlier arc.
-    fn has_room(&mut self, id: ImageId) -> bool {
+    pub(super) fn has_room(&mut self, id: ImageId) -> bool {
         self.make_room(id);
         self.images.get(&id).is_some_and(|image| image.inventory.stored() < image.inventory.capacity())
     }

@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
+    pub(super) fn ask(&mut self, id: ImageId, chunk: Chunk, source: Source, hedge: bool) {
         let Source { peer, reach, rank } = source;
         let Some(identity) = self.identity_of(peer).copied() else { return };
         let Some(image) = self.images.get(&id) else { return };
@@ -441,7 +441,8 @@ impl Node {
     pub(super) fn redirected(&mut self, request: RequestId, node: NodeId) {
         let Some((id, entry)) = self.end(request, true) else { return };
         self.bounds.give_back(&entry);
-        if let Some(fetch) = self.fetch_mut(id, entry.chunk).filter(|fetch| !fetch.insist) {
+        if let Some(fetch) = self.fetch_mut(id, entry.chunk).filter(|fetch| !fetch.firm) {
+            fetch.firm = fetch.insist;
             (fetch.advice, fetch.insist) = (Some(node), true);
             // If that node turns out not to have it, the origin is asked once more, and insisted
             // upon.

@@ -18,7 +18,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 23] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -41,6 +41,7 @@ const KINDS: [Kind; 22] = [
     Kind::Compressed,
     Kind::AccountQuestion,
     Kind::Account,
+    Kind::Here,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -336,7 +337,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (23..=255).chain([0]) {
+        for later in (24..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {

@@ -59,6 +59,15 @@ fn advice_to_ask_a_slower_node_does_not_help() {
 }
 
 #[test]
+fn advice_that_is_given_again_is_followed() {
+    let mut room = Room::of(10, 5).with_slow(&[9]);
+    (room.wanted.advice, room.wanted.insist, room.wanted.firm) = (Some(NodeId(9)), true, true);
+    assert_eq!(room.choice(), holder(9));
+    room.wanted.tried = &[NodeId(9)];
+    assert_eq!(room.choice(), origin(ORIGIN));
+}
+
+#[test]
 fn without_anybody_it_waits() {
     let mut room = Room::of(10, 5);
     room.gone = (1..=10).chain([ORIGIN]).filter(|node| *node != 5).collect();

@@ -71,6 +71,7 @@ impl Room {
             tried: &[],
             advice: None,
             insist: false,
+            firm: false,
             stream: true,
             overdue: false,
         };

@@ -127,6 +127,7 @@ impl Driver {
             Output::Offer(identity) => self.ask_list(identity),
             Output::Call(addr) => drop(tokio::spawn(bootstrap::call(Arc::clone(self), addr))),
             Output::TellSpeed(peer, speed) => self.links.tell(peer, &wire::speed_frame(speed)),
+            Output::Here(peer, image, chunks) => self.links.tell(peer, &wire::here_frame(image, &chunks)),
             Output::CancelRequest(request, peer) => self.links.cancel(peer, request),
             Output::Serve(serve) => self.reply(serve.asker.connection, Reply::Chunk(serve)),
             Output::Refuse(asker, refusal) => self.reply(asker.connection, Reply::Refuse(asker, refusal)),

@@ -14,6 +14,7 @@ use crate::image::LocalImage;
 use crate::keeper::KeptStores;
 use crate::mending;
 use crate::naming::{Chosen, Known, Search};
+use crate::object_origin::entrusting;
 use crate::proofs;
 use crate::reader::ImageReader;
 use crate::store::Store;
@@ -145,8 +146,10 @@ impl Node {
         }
         let image = Arc::new(LocalImage::origin(names.clone(), self.store(id, header)?, origin));
         let watching = self.spawn(changed::watch(Arc::clone(&self.driver), Arc::clone(&image)));
+        let entrusting = self.spawn(entrusting::run(Arc::clone(&self.driver), Arc::clone(&image)));
         self.hold(image, ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None }, 0);
         self.ends_with(id, watching);
+        self.ends_with(id, entrusting);
         Ok(())
     }
 

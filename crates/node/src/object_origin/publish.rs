@@ -50,6 +50,8 @@ pub struct ServeObject {
     pub chunk_size: Option<ChunkSize>,
     /// Hash it even if there are hashes beside it.
     pub rehash: bool,
+    /// Memory for parts of it, in bytes; at least [`super::CACHE_BYTES_MIN`].
+    pub cache_bytes: u64,
 }
 
 /// A published object, and what a person should know.
@@ -79,7 +81,7 @@ pub async fn publish(
     if !serve.rehash {
         match beside(serve, &*object).await {
             Ok(Some((id, tree, read))) => {
-                let origin = ObjectOrigin::new(object, address, name, id, tree);
+                let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
                 if let Some((run, compared)) = read {
                     origin.keep(run, compared);
                 }
@@ -94,7 +96,8 @@ pub async fn publish(
     if object.changed().is_some() {
         return Err(PublishError::ChangedWhileHashing(PathBuf::from(address)));
     }
-    Ok(PublishedObject { origin: ObjectOrigin::new(object, address, name, id, tree), tree: None, remark })
+    let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
+    Ok(PublishedObject { origin, tree: None, remark })
 }
 
 /// The hashes beside an object, and the run that was compared with them; `None` if there are none.

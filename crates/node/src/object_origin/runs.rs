@@ -1,8 +1,8 @@
 //! Runs: neighbouring chunks of an object that one request reads, and those that are here.
 //!
 //! Owns the cached runs. Invariant: a chunk is given out only if it was compared with its hash when
-//! its run came. Memory is bounded by [`CACHE_BYTES`]; chunks that a node has got go first, then
-//! the least recently used run. It reads nothing, and the time comes from the caller.
+//! its run came. Memory is bounded. Chunks that a store keeps go first, then those that a node has
+//! got, then the least recently used run. It reads nothing, and the time comes from the caller.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -14,15 +14,18 @@ use vfield_core::hash_tree::{HashTree, verify};
 /// Length of a run in bytes: 256 requests for each GiB. At a delay of 50 ms and 1 Gbit/s, half the
 /// time of a request is the delay; longer runs delay a reader's first chunk.
 const RUN_BYTES: u64 = 4 << 20;
-/// Memory for runs, in bytes. Nodes that fill walk along the image at different speeds; a run whose
-/// chunks went before a node got them is read twice.
-const CACHE_BYTES: u64 = 128 << 20;
+/// Memory for runs, in bytes, unless another size is asked for. Nodes that fill walk along the
+/// image at different speeds; a run whose chunks went before a node got them is read twice.
+pub const CACHE_BYTES: u64 = 128 << 20;
+/// Least memory for runs, in bytes. So many runs can be under way, and each is to stay until its
+/// askers were answered.
+pub const CACHE_BYTES_MIN: u64 = 8 * RUN_BYTES;
 /// Most runs without bytes: those of an object that became shorter.
 const ENTRIES_MAX: usize = 4096;
 /// For so long a chunk that differs is not read again.
 const BAD_FOR: Duration = Duration::from_secs(10);
 
-const _: () = assert!(CACHE_BYTES >= 8 * RUN_BYTES);
+const _: () = assert!(CACHE_BYTES >= CACHE_BYTES_MIN);
 
 /// Position of a run in the image, counted in runs from 0.
 pub type Run = u64;
@@ -95,22 +98,36 @@ pub struct Compared {
 /// One chunk of a run.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    /// No node has got it.
-    Fresh(Bytes),
-    /// A node has got it, and others ask that node. So it goes first.
-    Sent(Bytes),
+    /// Its bytes, and which node has got them.
+    Here(Bytes, Whose),
     /// It made room after it was sent.
     Gone,
     /// The object has other bytes there.
     Bad,
 }
 
+/// The farthest that a chunk has come, in the order in which chunks make room: from the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// No node has got it.
+    Nobodys,
+    /// A node has got it that is not to store it. Others ask that node for a while.
+    Readers,
+    /// A store keeps it.
+    Stores,
+}
+
 impl Part {
     const fn length_bytes(&self) -> u64 {
         match self {
-            Self::Fresh(bytes) | Self::Sent(bytes) => bytes.len() as u64,
+            Self::Here(bytes, _) => bytes.len() as u64,
             Self::Gone | Self::Bad => 0,
         }
+    }
+
+    /// Its length in bytes, if it has come so far.
+    fn bytes_of(&self, whose: Whose) -> u64 {
+        if matches!(self, Self::Here(_, so_far) if *so_far == whose) { self.length_bytes() } else { 0 }
     }
 }
 
@@ -120,7 +137,7 @@ impl Compared {
     pub fn new(chunks: Range<u64>, bytes: &[u8], tree: &HashTree) -> Self {
         let part = |(number, part): (u64, &[u8])| {
             let is_right = tree.is_zero(Chunk(number)) || verify(&tree.hash(Chunk(number)), part);
-            if is_right { Part::Fresh(Bytes::copy_from_slice(part)) } else { Part::Bad }
+            if is_right { Part::Here(Bytes::copy_from_slice(part), Whose::Nobodys) } else { Part::Bad }
         };
         let parts = bytes.chunks(tree.geometry().chunk_bytes() as usize);
         Self { first: chunks.start, parts: chunks.zip(parts).map(part).collect() }
@@ -154,35 +171,64 @@ struct Cached {
     used: u64,
     /// A chunk of it was read again, alone.
     mended: bool,
-    sent_bytes: u64,
 }
 
 impl Cached {
-    /// Drops the chunks that were sent. Returns their length in bytes.
-    fn drop_sent(&mut self) -> u64 {
-        for part in self.chunks.parts.iter_mut().filter(|part| matches!(part, Part::Sent(_))) {
+    fn bytes_of(&self, whose: Whose) -> u64 {
+        self.chunks.parts.iter().map(|part| part.bytes_of(whose)).sum()
+    }
+
+    /// Drops the chunks that have come so far.
+    fn drop_all(&mut self, whose: Whose) {
+        for part in self.chunks.parts.iter_mut().filter(|part| part.bytes_of(whose) > 0) {
             *part = Part::Gone;
         }
-        std::mem::take(&mut self.sent_bytes)
     }
 }
 
 /// The cached runs of an object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Runs {
     cached: BTreeMap<Run, Cached>,
+    most_bytes: u64,
     bytes: u64,
+    /// Those of them that a store keeps.
+    kept_bytes: u64,
     uses: u64,
 }
 
 impl Runs {
+    /// None yet, of at most so many bytes.
+    pub const fn new(most_bytes: u64) -> Self {
+        Self { cached: BTreeMap::new(), most_bytes, bytes: 0, kept_bytes: 0, uses: 0 }
+    }
+
+    /// Bytes beyond half of the memory that no store keeps.
+    pub const fn loose_bytes(&self) -> u64 {
+        (self.bytes - self.kept_bytes).saturating_sub(self.most_bytes / 2)
+    }
+
+    /// True if one more run would take the place of chunks that no store keeps.
+    pub const fn is_full_of_loose(&self) -> bool {
+        self.bytes - self.kept_bytes + RUN_BYTES > self.most_bytes
+    }
+
+    /// The chunks that no store keeps, in the order in which they will make room.
+    pub fn loose(&self) -> Vec<Chunk> {
+        let mut by_use: Vec<&Cached> = self.cached.values().collect();
+        by_use.sort_unstable_by_key(|cached| cached.used);
+        let numbered = by_use.into_iter().flat_map(|cached| (cached.chunks.first..).zip(&cached.chunks.parts));
+        let loose = numbered.filter(|(_, part)| matches!(part, Part::Here(_, whose) if *whose < Whose::Stores));
+        loose.map(|(number, _)| Chunk(number)).collect()
+    }
+
     /// The chunk with this number, of this run.
     pub fn find(&mut self, run: Run, chunk: Chunk, now: Instant) -> Found {
         let Some(cached) = self.cached.get_mut(&run) else { return Found::Missing };
         self.uses += 1;
         cached.used = self.uses;
         match cached.chunks.part(chunk.0) {
-            Some(Part::Fresh(bytes) | Part::Sent(bytes)) => Found::Here(bytes.clone()),
+            Some(Part::Here(bytes, _)) => Found::Here(bytes.clone()),
             Some(Part::Bad) if now.saturating_duration_since(cached.came) < BAD_FOR => Found::Bad,
             Some(Part::Bad | Part::Gone) | None => Found::Missing,
         }
@@ -201,13 +247,13 @@ impl Runs {
     }
 
     /// A node has got this chunk.
-    pub fn sent(&mut self, run: Run, chunk: Chunk) {
+    pub fn sent(&mut self, run: Run, chunk: Chunk, whose: Whose) {
         let Some(cached) = self.cached.get_mut(&run) else { return };
-        if let Some(part) = cached.chunks.part(chunk.0)
-            && let Part::Fresh(bytes) = part
+        if let Some(Part::Here(bytes, so_far)) = cached.chunks.part(chunk.0)
+            && *so_far < whose
         {
-            cached.sent_bytes += bytes.len() as u64;
-            *part = Part::Sent(std::mem::take(bytes));
+            *so_far = whose;
+            self.kept_bytes += if whose == Whose::Stores { bytes.len() as u64 } else { 0 };
         }
     }
 
@@ -216,7 +262,7 @@ impl Runs {
     pub fn keep(&mut self, run: Run, chunks: Compared, now: Instant) {
         self.uses += 1;
         self.bytes += chunks.length_bytes();
-        let fresh = Cached { chunks, came: now, used: self.uses, mended: false, sent_bytes: 0 };
+        let fresh = Cached { chunks, came: now, used: self.uses, mended: false };
         let before = self.cached.get_mut(&run);
         if let Some(cached) = before.filter(|before| fresh.chunks.parts.len() < before.chunks.parts.len()) {
             (cached.came, cached.used, cached.mended) = (fresh.came, fresh.used, true);
@@ -228,25 +274,40 @@ impl Runs {
                 }
             }
         } else if let Some(before) = self.cached.insert(run, fresh) {
-            self.bytes -= before.chunks.length_bytes();
+            self.leaves(&before);
         }
         self.make_room();
     }
 
+    fn leaves(&mut self, cached: &Cached) {
+        self.bytes -= cached.chunks.length_bytes();
+        self.kept_bytes -= cached.bytes_of(Whose::Stores);
+    }
+
     fn make_room(&mut self) {
-        while self.bytes > CACHE_BYTES || self.cached.len() > ENTRIES_MAX {
+        while self.bytes > self.most_bytes || self.cached.len() > ENTRIES_MAX {
             let crowded = self.cached.len() > ENTRIES_MAX;
-            let by_use = |(_, cached): &(&Run, &mut Cached)| cached.used;
-            let sent =
-                self.cached.iter_mut().filter(|(_, cached)| !crowded && cached.sent_bytes > 0).min_by_key(by_use);
-            if let Some((_, cached)) = sent {
-                self.bytes -= cached.drop_sent();
+            let drops = |whose| !crowded && self.drop_oldest(whose);
+            if [Whose::Stores, Whose::Readers].into_iter().any(drops) {
                 continue;
             }
             let Some((&oldest, _)) = self.cached.iter().min_by_key(|(_, cached)| cached.used) else { return };
-            let gone = self.cached.remove(&oldest);
-            self.bytes -= gone.map_or(0, |cached| cached.chunks.length_bytes());
+            if let Some(gone) = self.cached.remove(&oldest) {
+                self.leaves(&gone);
+            }
         }
+    }
+
+    /// Drops the chunks that have come so far, of the least recently used run that has some. False
+    /// if there is none.
+    fn drop_oldest(&mut self, whose: Whose) -> bool {
+        let having = self.cached.values_mut().filter(|cached| cached.bytes_of(whose) > 0);
+        let Some(cached) = having.min_by_key(|cached| cached.used) else { return false };
+        let bytes = cached.bytes_of(whose);
+        cached.drop_all(whose);
+        self.bytes -= bytes;
+        self.kept_bytes -= if whose == Whose::Stores { bytes } else { 0 };
+        true
     }
 }
 
@@ -287,7 +348,7 @@ mod tests {
         bytes[CHUNK + 7] ^= 1;
         let compared = Compared::new(0..4, &bytes, &tree);
         assert!(compared.bad().eq([Chunk(1)]));
-        let (mut runs, now) = (Runs::default(), Instant::now());
+        let (mut runs, now) = (Runs::new(CACHE_BYTES), Instant::now());
         assert_eq!(runs.find(0, Chunk(0), now), Found::Missing);
         runs.keep(0, compared, now);
         assert_eq!(runs.find(0, Chunk(0), now), Found::Here(Bytes::from(vec![1; CHUNK])));
@@ -299,7 +360,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_run_goes_first() {
         let (bytes, tree) = tree(&[1, 2, 3, 4]);
-        let (mut runs, now) = (Runs::default(), Instant::now());
+        let (mut runs, now) = (Runs::new(CACHE_BYTES), Instant::now());
         let most = CACHE_BYTES / RUN_BYTES;
         for run in 0..=most {
             runs.keep(run, Compared::new(0..4, &bytes, &tree), now);
@@ -314,13 +375,13 @@ mod tests {
     #[test]
     fn chunks_that_were_sent_make_room_for_others() {
         let (bytes, tree) = tree(&[1, 2, 3, 4]);
-        let (mut runs, now) = (Runs::default(), Instant::now());
+        let (mut runs, now) = (Runs::new(CACHE_BYTES), Instant::now());
         let most = CACHE_BYTES / RUN_BYTES;
         for run in 0..most {
             runs.keep(run, Compared::new(0..4, &bytes, &tree), now);
         }
         // Run 2 is not the oldest, but only it has such chunks.
-        (0..3).for_each(|number| runs.sent(2, Chunk(number)));
+        (0..3).for_each(|number| runs.sent(2, Chunk(number), Whose::Readers));
         runs.keep(most, Compared::new(0..1, &bytes[..CHUNK], &tree), now);
         assert!((0..=most).all(|run| runs.has(run)) && runs.bytes < CACHE_BYTES);
         assert_eq!(runs.find(2, Chunk(1), now), Found::Missing);
@@ -335,5 +396,31 @@ mod tests {
         runs.keep(2, Compared::new(0..4, &bytes, &tree), now);
         assert_eq!(runs.bytes, runs.cached.values().map(|cached| cached.chunks.length_bytes()).sum::<u64>());
         assert_eq!(runs.find(2, Chunk(0), now), Found::Here(bytes[..CHUNK].to_vec().into()));
+    }
+
+    #[test]
+    fn what_stores_keep_makes_room_before_what_readers_got() {
+        let (bytes, tree) = tree(&[1, 2, 3, 4]);
+        let (mut runs, now) = (Runs::new(CACHE_BYTES_MIN), Instant::now());
+        let most = CACHE_BYTES_MIN / RUN_BYTES;
+        for run in 0..most {
+            runs.keep(run, Compared::new(0..4, &bytes, &tree), now);
+        }
+        assert_eq!((runs.loose_bytes(), runs.loose().len() as u64), (CACHE_BYTES_MIN / 2, 4 * most));
+        runs.sent(0, Chunk(0), Whose::Readers);
+        runs.sent(1, Chunk(1), Whose::Stores);
+        runs.sent(1, Chunk(1), Whose::Readers);
+        assert_eq!(runs.loose_bytes(), CACHE_BYTES_MIN / 2 - CHUNK as u64);
+        let numbers: Vec<u64> = runs.loose().iter().map(|chunk| chunk.0).collect();
+        assert_eq!(numbers[..8], [0, 1, 2, 3, 0, 2, 3, 0], "without chunk 1 of run 1");
+        let one = || Compared::new(0..1, &bytes[..CHUNK], &tree);
+        runs.keep(most, one(), now);
+        assert_eq!(runs.find(1, Chunk(1), now), Found::Missing);
+        assert_eq!(runs.find(0, Chunk(0), now), Found::Here(vec![1; CHUNK].into()));
+        runs.keep(most + 1, one(), now);
+        assert_eq!(runs.find(0, Chunk(0), now), Found::Missing);
+        runs.keep(most + 2, one(), now);
+        assert!(!runs.has(2) && runs.has(0) && runs.has(1), "nothing was sent any more, and these were used later");
+        assert!(runs.kept_bytes == 0 && runs.bytes <= CACHE_BYTES_MIN);
     }
 }

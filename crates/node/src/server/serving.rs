@@ -360,6 +360,10 @@ impl<'a> Serving<'a> {
                 let speed = wire::decode_speed(payload)?;
                 self.driver.apply(Input::Delivers(self.peer.node, speed));
             }
+            Kind::Here => {
+                let (image, chunks) = wire::decode_here(payload)?;
+                self.here(image, chunks);
+            }
             Kind::DialBack => {
                 let lost = wire::decode_dial_back(payload)?;
                 self.dial_back(header.request, lost);

@@ -97,6 +97,8 @@ impl Field {
                     self.send(machine, to, Message::Speed(speed));
                 }
             }
+            // Objects are not simulated, so no origin here asks for an answer.
+            Output::Here(..) => {}
             Output::CancelRequest(request, _) => self.cancel(machine, request),
             Output::Serve(Serve { asker, image, chunk, priority, waited }) => {
                 let image = self.image(image);

@@ -6,7 +6,9 @@ use super::super::answers::{Answer, Body};
 use super::Serving;
 use crate::survey;
 use std::time::Duration;
+use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Asker;
+use vfield_core::image::ImageId;
 use vfield_core::node::Input;
 use vfield_core::wire::{FrameHeader, Get, GetSlice, Priority, Refusal};
 
@@ -37,6 +39,18 @@ impl Serving<'_> {
         } else {
             self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
         }
+    }
+
+    /// The peer has chunks. To an object's origin it says which ones it stores; the core of another
+    /// node decides whether to ask for them.
+    pub(super) fn here(&mut self, id: ImageId, chunks: Vec<Chunk>) {
+        let Some(image) = self.image(id) else { return };
+        let (peer, now) = (self.peer.node, self.driver.now());
+        if image.source().is_none() {
+            return self.driver.apply(Input::Here { from: peer, image: id, chunks });
+        }
+        let is_home = |chunk: &Chunk| self.driver.look(|core| core.is_home(id, *chunk, peer));
+        chunks.into_iter().filter(is_home).for_each(|chunk| image.stored_by(chunk, peer, now));
     }
 
     /// Answers with a slice of a chunk that is here; an asker waits for no other chunk.

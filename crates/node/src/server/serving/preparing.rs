@@ -40,6 +40,11 @@ impl Serving<'_> {
             Body::Chunk { image, chunk, waited } => {
                 let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
                 let found = image.chunk(chunk);
+                if image.object().is_some() && matches!(found, Local::Here(_)) {
+                    let peer = self.peer.node;
+                    let is_home = self.driver.look(|core| core.is_home(image.id(), chunk, peer));
+                    image.sent(chunk, peer, is_home, self.driver.now());
+                }
                 let outgoing = local(request, Some(found), |piece| match self.compressed(&image, chunk, &piece) {
                     Some(compressed) => Outgoing::compressed(request, compressed, piece.len(), waited),
                     None => Outgoing::chunk(request, piece, waited),
