@@ -79,10 +79,9 @@ impl Node {
 
     /// Asks an origin for a chunk of this node's store; false if enough is under way from it.
     fn fetch_from(&mut self, origin: NodeId, id: ImageId, chunk: Chunk) -> bool {
-        let Some(bytes) = self.images.get(&id).map(|image| image.inventory.geometry().length(chunk)) else {
-            return false;
-        };
-        let has_room = self.peers.owed(origin) < ENTRUSTED_BYTES || self.peers.has_room(origin, bytes, Priority::Fill);
+        let Some(image) = self.images.get(&id) else { return false };
+        let (flow, bytes) = ((origin, image.number), image.inventory.geometry().length(chunk));
+        let has_room = self.peers.owed(flow) < ENTRUSTED_BYTES || self.peers.has_room(flow, bytes, Priority::Fill);
         if !has_room || !self.has_room(id) {
             return false;
         }

@@ -4,6 +4,7 @@ mod boasting;
 mod bounds;
 mod claims;
 mod dropping;
+mod entrusted;
 mod explain;
 mod fairness;
 mod found;

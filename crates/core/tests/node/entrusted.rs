@@ -1,11 +1,8 @@
 //! Chunks that an origin entrusts to a home. The home comes for those that it is to store, and says
 //! which ones it has. It believes only an origin.
 
-mod one_origin;
-mod signed;
-
-use one_origin::{IMAGE, ORIGIN, identity, origin_says};
-use signed::{alive, keys, signed};
+use crate::one_origin::{IMAGE, ORIGIN, identity, origin_says};
+use crate::signed::{alive, keys, signed};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
