@@ -9,15 +9,16 @@
 
 use crate::chunk::Chunk;
 use crate::identity::NodeId;
+use crate::latest::Latest;
 use crate::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long an entry is remembered. A transient copy lives about as long in a storm. After a longer
 /// time the advice costs a round trip, because the holder has dropped the chunk and the asker
 /// insists. A shorter time costs the origin another copy of the chunk.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Most chunks remembered: 8 GiB of an image in chunks of 64 KiB, 8 MB of memory.
+/// Most chunks remembered: 8 GiB of an image in chunks of 64 KiB, 14 MB of memory.
 const ENTRIES_MAX: usize = 1 << 17;
 /// Most askers remembered that were turned away.
 const TURNED_AWAY_MAX: usize = 1 << 12;
@@ -25,11 +26,11 @@ const TURNED_AWAY_MAX: usize = 1 << 12;
 /// Holders to redirect to, for one image.
 #[derive(Debug, Default)]
 pub struct Directory {
-    sent: BTreeMap<Chunk, Receiver>,
+    sent: Latest<Chunk, Receiver, ENTRIES_MAX>,
     /// No asker is redirected to these.
     unavailable: BTreeSet<NodeId>,
     /// Askers that were turned away, for [`MEMORY`].
-    turned_away: BTreeMap<(Chunk, NodeId), Time>,
+    turned_away: Latest<(Chunk, NodeId), Time, TURNED_AWAY_MAX>,
 }
 
 /// A node that got a chunk.
@@ -66,7 +67,7 @@ impl Directory {
     pub fn sent_to(&mut self, chunk: Chunk, node: NodeId, now: Time) {
         let is_new_keeper = |to: &Receiver| to.keeps && to.node != node && now - to.at < MEMORY;
         if !self.sent.get(&chunk).is_some_and(is_new_keeper) {
-            self.note(chunk, Receiver { node, at: now, keeps: false });
+            self.sent.note(chunk, Receiver { node, at: now, keeps: false });
         }
     }
 
@@ -76,34 +77,22 @@ impl Directory {
     pub fn keeper(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
         let others = |to: &Receiver| to.keeps && to.node != asker && !self.unavailable.contains(&to.node);
         let keeper = self.sent.get(&chunk).copied().filter(others)?.node;
-        if self.turned_away.len() >= TURNED_AWAY_MAX {
-            self.turned_away.retain(|_, at| now - *at < MEMORY);
-        }
-        let was_before = self.turned_away.get(&(chunk, asker)).is_some_and(|at| now - *at < MEMORY);
-        if was_before || self.turned_away.len() >= TURNED_AWAY_MAX {
+        let lately = |at: Option<&Time>| at.is_some_and(|at| now - *at < MEMORY);
+        if lately(self.turned_away.get(&(chunk, asker))) || lately(self.turned_away.displaced()) {
             return None;
         }
-        self.turned_away.insert((chunk, asker), now);
+        self.turned_away.note((chunk, asker), now);
         Some(keeper)
     }
 
     /// Notes that a node stores a chunk.
     pub fn kept_by(&mut self, chunk: Chunk, node: NodeId, now: Time) {
-        self.note(chunk, Receiver { node, at: now, keeps: true });
-    }
-
-    fn note(&mut self, chunk: Chunk, to: Receiver) {
-        if self.sent.len() >= ENTRIES_MAX {
-            self.sent.retain(|_, before| to.at - before.at < MEMORY);
-        }
-        if self.sent.len() < ENTRIES_MAX || self.sent.contains_key(&chunk) {
-            self.sent.insert(chunk, to);
-        }
+        self.sent.note(chunk, Receiver { node, at: now, keeps: true });
     }
 
     /// A node is gone: no asker is redirected to it any more.
     pub fn forget(&mut self, gone: NodeId) {
-        self.sent.retain(|_, to| to.node != gone);
+        self.sent.retain(|to| to.node != gone);
         self.unavailable.remove(&gone);
     }
 

@@ -9,45 +9,36 @@
 //! with a bounded number of entries.
 
 use crate::chunk::Chunk;
+use crate::latest::Latest;
 use crate::slice::{GROUP_BYTES, Groups};
 use crate::time::Time;
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// How long slices of a chunk are counted together: about as long as a room needs to boot. Over a
 /// longer time, readers that have nothing to do with each other would count as a crowd.
 const TOGETHER: Duration = Duration::from_secs(30);
-/// Most chunks remembered: 1.5 MB of memory. The slices of others are sent without a count.
+/// Most chunks remembered: 2 MB of memory.
 const ENTRIES_MAX: usize = 1 << 15;
 
 /// The slices sent of one image.
 #[derive(Debug, Default)]
 pub struct Sliced {
-    /// Groups sent of each chunk.
-    sent: BTreeMap<Chunk, u64>,
-    /// Since when each is counted, the first one first: a full table costs no more than any other.
-    since: VecDeque<(Time, Chunk)>,
+    /// Groups sent of each chunk, and since when they are counted.
+    sent: Latest<Chunk, (u64, Time), ENTRIES_MAX>,
 }
 
 impl Sliced {
     /// True if these groups of a chunk of `length_bytes` are to be sent, which is noted. False if
     /// the asker is to request the whole chunk.
     pub fn may_send(&mut self, chunk: Chunk, length_bytes: u64, groups: Groups, now: Time) -> bool {
-        while let Some((_, old)) = self.since.front().filter(|(since, _)| now - *since >= TOGETHER) {
-            self.sent.remove(old);
-            self.since.pop_front();
+        if self.sent.get(&chunk).is_none_or(|(_, since)| now - *since >= TOGETHER) {
+            self.sent.note(chunk, (0, now));
         }
-        if !self.sent.contains_key(&chunk) {
-            if self.sent.len() >= ENTRIES_MAX {
-                return true;
-            }
-            self.since.push_back((now, chunk));
-        }
-        let entry = self.sent.entry(chunk).or_insert(0);
-        let (sent, whole) = (*entry + u64::from(groups.count()), length_bytes.div_ceil(GROUP_BYTES));
+        let Some((counted, _)) = self.sent.get_mut(&chunk) else { return true };
+        let (sent, whole) = (*counted + u64::from(groups.count()), length_bytes.div_ceil(GROUP_BYTES));
         let may = sent <= whole;
         if may {
-            *entry = sent;
+            *counted = sent;
         }
         may
     }
@@ -90,8 +81,6 @@ mod tests {
         for chunk in 0..2 * ENTRIES_MAX as u64 {
             assert!(sliced.may_send(Chunk(chunk), 64 << 10, groups(0, 1), at(0)));
         }
-        assert_eq!((sliced.sent.len(), sliced.since.len()), (ENTRIES_MAX, ENTRIES_MAX));
-        assert!(sliced.may_send(Chunk(u64::MAX), 64 << 10, groups(0, 1), at(40)));
-        assert_eq!((sliced.sent.len(), sliced.since.len()), (1, 1), "what is old has gone");
+        assert_eq!(sliced.sent.len(), ENTRIES_MAX);
     }
 }
