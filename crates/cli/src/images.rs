@@ -14,6 +14,7 @@ use vfield_console::values::size::Size;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request, Serve};
 use vfield_core::chunk::ChunkSize;
+use vfield_daemon::trees;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::store::Store;
 use vfield_node::config::StoreSize;
@@ -63,7 +64,10 @@ pub fn send_file(
         proof: signature::beside(path)?,
     };
     let mut client = Client::connect(control)?;
-    client.send_with(&Request::Serve(serve), &file)?;
+    match trees::open_for(path) {
+        Some(hashes) => client.send_with_both(&Request::Serve(serve), &hashes, &file)?,
+        None => client.send_with(&Request::Serve(serve), &file)?,
+    }
     Ok(client)
 }
 

@@ -74,6 +74,17 @@ impl Client {
         sent.map_err(|error| self.broken(&plain(&error)))
     }
 
+    /// Sends a request with two files. A daemon that knows of one only takes the second.
+    pub fn send_with_both(&mut self, request: &Request, first: &File, second: &File) -> Result<(), Failure> {
+        let line = request.line();
+        // Each file comes with the bytes that are sent with it.
+        let (begin, rest) = line.split_at(1);
+        let socket = self.reader.get_ref();
+        let sent = fd_message::send(socket, None, begin, Some(first.as_fd()))
+            .and_then(|()| fd_message::send(socket, None, rest, Some(second.as_fd())));
+        sent.map_err(|error| self.broken(&plain(&error)))
+    }
+
     /// What the daemon knows now: the request of a conversation that has had none.
     pub fn status(&mut self) -> Result<DaemonStatus, Failure> {
         self.send(&Request::Status)?;

@@ -1,5 +1,5 @@
-//! An order as it comes in over a control socket: one bounded line, and perhaps a file that is
-//! handed over with it.
+//! An order as it comes in over a control socket: one bounded line, and perhaps files that are
+//! handed over with it, each with a part of the line.
 
 use super::message::REQUEST_BYTES_MAX;
 use crate::fd_message;
@@ -8,13 +8,16 @@ use std::io::{self, ErrorKind};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+/// Most files of an order: one to serve, and its hashes. More are closed.
+const FILES_MAX: usize = 2;
+
 /// What a client has sent.
 #[derive(Debug)]
 pub struct Order {
     /// Without its newline.
     pub line: Vec<u8>,
-    /// The last file that came with it.
-    pub file: Option<File>,
+    /// The last files that came with it, [`FILES_MAX`] at most.
+    pub files: Vec<File>,
 }
 
 /// Waits for one; `None` if the client has gone without a word.
@@ -22,15 +25,16 @@ pub struct Order {
 /// # Errors
 /// If the input is longer than an order, or ends before it is whole.
 pub async fn receive(stream: &UnixStream) -> io::Result<Option<Order>> {
-    let (mut buffer, mut filled, mut file) = (vec![0; REQUEST_BYTES_MAX], 0, None);
+    let (mut buffer, mut filled, mut files) = (vec![0; REQUEST_BYTES_MAX], 0, Vec::new());
     loop {
         let read = || fd_message::receive_into(stream, &mut buffer[filled..]);
         let (bytes, handed) = stream.async_io(Interest::READABLE, read).await?;
-        file = handed.map(File::from).or(file);
+        files.extend(handed.map(File::from));
+        files.drain(..files.len().saturating_sub(FILES_MAX));
         let end = buffer[filled..filled + bytes].iter().position(|byte| *byte == b'\n');
         if let Some(end) = end {
             buffer.truncate(filled + end);
-            return Ok(Some(Order { line: buffer, file }));
+            return Ok(Some(Order { line: buffer, files }));
         }
         filled += bytes;
         match bytes {

@@ -74,7 +74,7 @@ pub trait Daemon: Send + Sync + 'static {
     fn add_image(&self, image: String, store: Option<String>) -> Pending<'_, Reply>;
 
     /// Serves one more file, which is open for reading if its sender is honest.
-    fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply>;
+    fn add_file(&self, file: File, hashes: Option<File>, serve: Serve) -> Pending<'_, Reply>;
 
     /// Takes part in an image no more; also while it is used, or holds what nobody else does, if
     /// forced.
@@ -181,17 +181,18 @@ async fn converse(mut stream: UnixStream, daemon: &dyn Daemon) -> io::Result<()>
     tokio::select! {
         // In this order: a client may close its sending side as soon as it has asked.
         biased;
-        done = answer(request, order.file, daemon, &mut writer) => done,
+        done = answer(request, order.files, daemon, &mut writer) => done,
         () = order::anything_more(reader.as_ref()) => Ok(()),
     }
 }
 
 async fn answer(
     request: Request,
-    file: Option<File>,
+    mut files: Vec<File>,
     daemon: &dyn Daemon,
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<()> {
+    let (file, before) = (files.pop(), files.pop());
     let reply = match request {
         Request::Status => match daemon.status().await {
             Ok(status) => Reply::Status { status: Box::new(status) },
@@ -212,7 +213,7 @@ async fn answer(
         Request::OverlayReset { image, force } => daemon.overlay_reset(image, force).await,
         Request::Add { image, store } => daemon.add_image(image, store).await,
         Request::Serve(serve) => match file {
-            Some(file) => daemon.add_file(file, serve).await,
+            Some(file) => daemon.add_file(file, before, serve).await,
             None => Reply::refused("the file to serve is missing", "use the vfield program of the daemon's version"),
         },
         Request::Drop { image, force } => daemon.drop_image(image, force).await,

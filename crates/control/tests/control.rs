@@ -113,7 +113,7 @@ impl Daemon for Fake {
         Box::pin(async move { Reply::Added { names, id: String::new() } })
     }
 
-    fn add_file(&self, mut file: File, serve: Serve) -> Pending<'_, Reply> {
+    fn add_file(&self, mut file: File, _hashes: Option<File>, serve: Serve) -> Pending<'_, Reply> {
         let mut text = String::new();
         let read = file.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text);
         Box::pin(async move { Reply::Added { names: vec![serve.name, read], id: String::new() } })

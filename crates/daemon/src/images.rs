@@ -14,6 +14,7 @@ use crate::values::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use vfield_export::nbd::Handed;
 use vfield_node::Node;
 use vfield_node::config::ServeConfig;
 use vfield_node::node::{NodeImage, StartError, no_image};
+use vfield_node::origin::kept_tree::KeptTree;
 
 /// Loop devices let go of a file, and the kernel says that it was closed, a moment after its last
 /// user is gone.
@@ -238,8 +240,9 @@ impl Images {
         }
     }
 
-    /// Serves one more file, which a client has opened.
-    pub async fn add_file(self: &Arc<Self>, file: File, serve: Serve) -> Reply {
+    /// Serves one more file, which a client has opened, with its `hashes` if an earlier start of a
+    /// daemon has kept them.
+    pub async fn add_file(self: &Arc<Self>, file: File, hashes: Option<File>, serve: Serve) -> Reply {
         let Serve { path, name, chunk_bytes, proof } = serve;
         let chunk_size = u32::try_from(chunk_bytes).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
         let (Some(chunk_size), Ok(ImageName(name))) = (chunk_size, name.parse()) else {
@@ -248,12 +251,30 @@ impl Images {
         if let Err(refusal) = self.may_add().await {
             return refusal;
         }
-        let file = Some(Arc::new(file.into()));
         let (path, object, name) = (PathBuf::from(path), None, Some(name));
-        let serve = ServeConfig { path, object, file, name, chunk_size, proof, kept: None };
+        let file: Arc<OwnedFd> = Arc::new(file.into());
+        let kept = match hashes {
+            Some(hashes) => self.kept(hashes, Arc::clone(&file), path.clone(), chunk_size).await,
+            None => None,
+        };
+        let serve = ServeConfig { path, object, file: Some(file), name, chunk_size, proof, kept };
         let added = self.node.add_file(serve).await;
         let images = Arc::clone(self);
         to_its_end(async move { images.export(added).await }).await
+    }
+
+    /// The hashes that came with a file, if they are its hashes.
+    async fn kept(
+        &self,
+        hashes: File,
+        file: Arc<OwnedFd>,
+        path: PathBuf,
+        chunk_size: ChunkSize,
+    ) -> Option<Arc<KeptTree>> {
+        let judging = tokio::task::spawn_blocking(move || KeptTree::handed(&file, hashes, &path, chunk_size));
+        let (kept, remark) = judging.await.unwrap_or_default();
+        remark.iter().for_each(|remark| self.console.warn(remark));
+        kept.map(Arc::new)
     }
 
     /// Devices and overlays are made before a daemon gives up the right to do so.

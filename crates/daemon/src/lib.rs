@@ -32,7 +32,7 @@ mod sandbox;
 mod signals;
 mod start_error;
 pub mod tags;
-mod trees;
+pub mod trees;
 pub mod values;
 
 use crate::dashboard::Dashboard;

@@ -290,10 +290,10 @@ impl Daemon for RequestHandler {
         })
     }
 
-    fn add_file(&self, file: File, serve: Serve) -> Pending<'_, Reply> {
+    fn add_file(&self, file: File, hashes: Option<File>, serve: Serve) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {
-                Ok(running) => running.images.add_file(file, serve).await,
+                Ok(running) => running.images.add_file(file, hashes, serve).await,
                 Err(reply) => reply,
             }
         })

@@ -2,15 +2,17 @@
 //! files they are kept.
 //!
 //! It is done before anything is given up, since a sandbox leaves no way to a directory of images.
+//! The hashes of a file that is added later come from the client that adds it.
 //! The node decides whether a tree is used ([`vfield_node::origin::kept_tree`]).
 
 use crate::plan::Plan;
 use rustix::process::geteuid;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_console::log::Console;
-use vfield_node::origin::kept_tree::{Keeping, KeptTree};
+use vfield_node::origin::kept_tree::{self, Keeping, KeptTree};
 
 /// Data of a file from which on its hashes are kept: 0.2 s of work on one processor. Below that a
 /// second file is more trouble than it saves.
@@ -28,6 +30,11 @@ pub fn look(plan: &mut Plan, console: &Console) {
         remarks.iter().for_each(|remark| console.warn(remark));
         serve.kept = Some(Arc::new(kept));
     }
+}
+
+/// Opens the file that may have the tree of a file, to be handed to a daemon.
+pub fn open_for(path: &Path) -> Option<File> {
+    kept_tree::open_for(path, usual_dir().as_deref())
 }
 
 /// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for files

@@ -124,7 +124,7 @@ pub struct ServeConfig {
     pub chunk_size: ChunkSize,
     /// A signature of the image, for nodes that ask for one.
     pub proof: Option<Proof>,
-    /// The hashes of an earlier start, or room for those of this one. Only for a path.
+    /// The hashes of an earlier start, or, for a path, room for those of this one.
     pub kept: Option<Arc<KeptTree>>,
 }
 

@@ -155,16 +155,18 @@ impl Origin {
         Self::publish_file(SourceFile::open(path)?, name, chunk_size, threads, Some(kept), progress)
     }
 
-    /// Publishes a file that the caller has opened, under the name of `path`.
+    /// Publishes a file that the caller has opened, under the name of `path`; with the hashes of an
+    /// earlier start, if `kept` has those of this very file.
     pub fn publish_open(
         file: Arc<OwnedFd>,
         path: &Path,
         name: Option<&str>,
         chunk_size: ChunkSize,
         threads: NonZeroUsize,
+        kept: Option<&KeptTree>,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, PublishError> {
-        Self::publish_file(SourceFile::opened(file, path)?, name, chunk_size, threads, None, progress)
+        Self::publish_file(SourceFile::opened(file, path)?, name, chunk_size, threads, kept, progress)
     }
 
     fn publish_file(

@@ -5,8 +5,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CStr;
 use std::fs::{File, Permissions};
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -14,7 +16,7 @@ use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::image::ImageId;
-use vfield_node::origin::kept_tree::{Keeping, KeptTree};
+use vfield_node::origin::kept_tree::{self, Keeping, KeptTree};
 use vfield_node::origin::tree_file::Head;
 use vfield_node::origin::{Origin, OriginState, SourceError};
 
@@ -101,6 +103,37 @@ fn read(origin: &Origin, chunk: u64) -> Result<u64, SourceError> {
         other => panic!("{} pieces of one chunk", other.len()),
     }
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// As `vfield add` does it: another process opens both files, and names the first.
+#[test]
+fn a_tree_that_is_handed_over_is_judged_like_one_that_is_found() {
+    let stage = Stage::new();
+    let id = stage.publish().origin.id();
+    let open = || kept_tree::open_for(&stage.image(), None).expect("the tree beside it");
+    let image = || Arc::new(OwnedFd::from(File::open(stage.image()).expect("the image")));
+    let handed = |tree| KeptTree::handed(&image(), tree, &stage.image(), ChunkSize::MIN);
+    let publish = |kept: &KeptTree| {
+        let (hashed, size) = (AtomicU64::new(0), ChunkSize::MIN);
+        let origin = Origin::publish_open(image(), &stage.image(), None, size, NonZeroUsize::MIN, Some(kept), &|now| {
+            hashed.fetch_max(now.hashed_bytes, Ordering::Relaxed);
+        });
+        (origin.expect("it can be published"), hashed.into_inner())
+    };
+    let (kept, remark) = handed(open());
+    let (origin, hashed) = publish(&kept.expect("the tree of this file"));
+    assert_eq!((origin.id(), hashed, remark, origin.state()), (id, 0, None, OriginState::Checked));
+    assert_eq!(origin.kept_tree(), Some(&*stage.tree()));
+    assert_eq!(read(&origin, 0), Ok(1));
+    // Another size of chunks is another image; the rest is none of this file's.
+    assert!(KeptTree::handed(&image(), open(), &stage.image(), ChunkSize::DEFAULT).0.is_none());
+    assert!(handed(File::open("/dev/zero").expect("a device")).1.expect("a reason").contains("no regular file"));
+    assert!(handed(File::open(stage.image()).expect("the image")).0.is_none());
+    std::fs::set_permissions(stage.tree(), Permissions::from_mode(0o666)).expect("ours");
+    let (kept, remark) = handed(open());
+    assert!(kept.is_none() && remark.expect("a reason").contains("other users may write to it"));
+    std::fs::remove_file(stage.tree()).expect("ours");
+    assert!(kept_tree::open_for(&stage.image(), None).is_none());
 }
 
 #[test]

@@ -409,7 +409,7 @@ fn a_file_comes_as_a_descriptor() {
     let (path, bytes) = noise_file(&directory, 3 * SIZE as usize + 5);
     let open = || std::sync::Arc::new(std::os::fd::OwnedFd::from(File::open(&path).expect("it is there")));
     let publish_as = |name: &Path| {
-        Origin::publish_open(open(), name, None, ChunkSize::MIN, NonZeroUsize::MIN, &|_| {}).expect("a file")
+        Origin::publish_open(open(), name, None, ChunkSize::MIN, NonZeroUsize::MIN, None, &|_| {}).expect("a file")
     };
     let origin = publish_as(&path);
     assert_eq!((origin.name(), origin.id()), ("image.raw", publish(&path).expect("a file").id()));
@@ -424,6 +424,6 @@ fn a_file_comes_as_a_descriptor() {
     assert_eq!((unnamed.moved(), read_all(&unnamed)), (None, Ok(bytes)));
     // A descriptor of no file is refused, as its name would be.
     let directory_itself = std::sync::Arc::new(File::open(directory.path()).expect("a directory").into());
-    let refused = Origin::publish_open(directory_itself, &path, None, ChunkSize::MIN, NonZeroUsize::MIN, &|_| {});
+    let refused = Origin::publish_open(directory_itself, &path, None, ChunkSize::MIN, NonZeroUsize::MIN, None, &|_| {});
     assert!(matches!(refused, Err(PublishError::Directory(_))));
 }

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use vfield_e2e::field::{Field, NEWS, Plan};
+use vfield_e2e::program::vfield;
 use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, fuse_works, have};
@@ -99,6 +101,23 @@ fn a_second_image_is_added_while_both_run() -> Outcome {
     std::fs::remove_file(&file)?;
     let moved = |status: &Value| image(status, "second.img")["source"]["moved"] == "unlinked";
     field.origin.wait_status("it is gone", NEWS, moved)?;
+    Ok(())
+}
+
+/// The client hands the kept hashes over with the file: the sandbox shows the daemon neither.
+#[test]
+fn a_file_with_kept_hashes_is_added_without_hashing_it() -> Outcome {
+    let field = field()?;
+    let file = second_file(&field)?;
+    let path = file.to_str().expect("a path");
+    let tree = format!("{path}.vfh");
+    run(Command::new(vfield().path()).args(["id", "--hashes", &tree, path]))?;
+    order(&field.origin, &["add", path])?;
+    let status = field.origin.status()?;
+    let source = &image(&status, "second.img")["source"];
+    assert_eq!(source["state"], "checked", "its bytes are not known yet: {source:#}");
+    order(&field.nodes[0], &["add", "second.img"])?;
+    client::compare_nbd(field.host(0), &field.nodes[0].uri("second.img"), &file)?;
     Ok(())
 }
 

@@ -91,8 +91,9 @@ fn publish_file(
     let origin = match (&serve.file, &serve.kept) {
         (None, None) => Origin::publish(&serve.path, name, serve.chunk_size, threads, &progress),
         (None, Some(kept)) => Origin::publish_kept(&serve.path, name, serve.chunk_size, threads, kept, &progress),
-        (Some(file), _) => {
-            Origin::publish_open(Arc::clone(file), &serve.path, name, serve.chunk_size, threads, &progress)
+        (Some(file), kept) => {
+            let (file, kept) = (Arc::clone(file), kept.as_deref());
+            Origin::publish_open(file, &serve.path, name, serve.chunk_size, threads, kept, &progress)
         }
     }?;
     let tree = origin.kept_tree().map(|tree| tree.display().to_string());

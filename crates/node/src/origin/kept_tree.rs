@@ -10,7 +10,7 @@ use super::Origin;
 use super::comparison::Comparison;
 use super::file::{SourceFile, Stamp};
 use super::tree_file::{BadTree, Head};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, linkat, open, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use std::io::{self, BufReader, BufWriter};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfield_core::chunk::ChunkSize;
 use vfield_core::hash_tree::HashTree;
@@ -103,13 +103,8 @@ impl KeptTree {
         if about.blocks().saturating_mul(512) < keeping.data_min_bytes {
             return None;
         }
-        let mut beside = real.clone().into_os_string();
-        beside.push(SUFFIX);
-        let cached =
-            keeping.cache.as_deref().map(|dir| dir.join(format!("{:x}-{:x}{SUFFIX}", stamp.device, stamp.inode)));
-        let places: Vec<PathBuf> = [Some(PathBuf::from(beside)), cached].into_iter().flatten().collect();
         let mut open = Vec::new();
-        for place in places {
+        for place in places(&real, stamp, keeping.cache.as_deref()) {
             match look_at(&place, stamp, chunk_size, &about) {
                 Look::Good(found) if !keeping.rehash => {
                     return Some(Self { found: Mutex::new(Some(*found)), ..Self::default() });
@@ -140,6 +135,31 @@ impl KeptTree {
             remarks.push(not_kept(path, &place, &error));
         }
         None
+    }
+
+    /// The tree in a file that another process has opened, for a file that it has opened as well:
+    /// at `path`, which is not looked at. `None` if it is not to be used; why, if that is worth a
+    /// line. May read 0.05 % of the file's length, and hashes that on the calling thread.
+    pub fn handed(
+        file: &Arc<OwnedFd>,
+        tree: File,
+        path: &Path,
+        chunk_size: ChunkSize,
+    ) -> (Option<Self>, Option<String>) {
+        let known = || {
+            let source = SourceFile::opened(Arc::clone(file), path).ok()?;
+            Some((source.stamp()?, File::from(file.try_clone().ok()?).metadata().ok()?))
+        };
+        let Some((stamp, about)) = known() else { return (None, None) };
+        let place = beside(path);
+        let writable = fcntl_getfl(&tree).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+        match judge(&place, tree, writable, stamp, chunk_size, &about) {
+            Look::Good(found) => (Some(Self { found: Mutex::new(Some(*found)), ..Self::default() }), None),
+            Look::Nothing | Look::Useless(None) => (None, None),
+            Look::Useless(Some(why)) | Look::Foreign(why) => {
+                (None, Some(format!("{} is not used, and {} is hashed: {why}", place.display(), path.display())))
+            }
+        }
     }
 
     /// The directory in which a new file is to be given a name.
@@ -214,14 +234,37 @@ fn not_kept(path: &Path, place: &Path, error: &io::Error) -> String {
     format!("the hashes of {path} are not kept, so the next start hashes it again: {place}: {error}")
 }
 
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.to_owned().into_os_string();
+    beside.push(SUFFIX);
+    PathBuf::from(beside)
+}
+
+/// Where the tree of a file may lie, the better place first.
+fn places(real: &Path, stamp: Stamp, cache: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let cached = cache.map(|dir| dir.join(format!("{:x}-{:x}{SUFFIX}", stamp.device, stamp.inode)));
+    [Some(beside(real)), cached].into_iter().flatten()
+}
+
+/// Opens the file that may have the tree of the file at `path`, for another process to judge; see
+/// [`KeptTree::handed`].
+pub fn open_for(path: &Path, cache: Option<&Path>) -> Option<File> {
+    let (stamp, real) = (SourceFile::open(path).ok()?.stamp()?, path.canonicalize().ok()?);
+    places(&real, stamp, cache).find_map(|place| open_tree(&place).ok()).map(|(file, _)| file)
+}
+
 /// What lies at `place`, for a file with this stamp.
 fn look_at(place: &Path, stamp: Stamp, chunk_size: ChunkSize, about: &Metadata) -> Look {
-    let (file, writable) = match open_tree(place) {
-        Ok(opened) => opened,
-        Err(Errno::NOENT) => return Look::Nothing,
-        Err(Errno::LOOP) => return Look::Foreign("it is a symbolic link".to_owned()),
-        Err(error) => return Look::Foreign(io::Error::from(error).to_string()),
-    };
+    match open_tree(place) {
+        Ok((file, writable)) => judge(place, file, writable, stamp, chunk_size, about),
+        Err(Errno::NOENT) => Look::Nothing,
+        Err(Errno::LOOP) => Look::Foreign("it is a symbolic link".to_owned()),
+        Err(error) => Look::Foreign(io::Error::from(error).to_string()),
+    }
+}
+
+/// What an open file at `place` is to a file with this stamp.
+fn judge(place: &Path, file: File, writable: bool, stamp: Stamp, chunk_size: ChunkSize, about: &Metadata) -> Look {
     let Ok(own) = file.metadata() else { return Look::Foreign("it cannot be looked at".to_owned()) };
     if !own.is_file() {
         return Look::Foreign("it is no regular file".to_owned());
