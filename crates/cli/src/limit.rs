@@ -1,7 +1,6 @@
 //! `vfield limit`: shows and changes the limits of the running daemon; and the limits of a start.
 
 use crate::args::{LimitCommandOptions, LimitOptions};
-use std::collections::{BTreeMap, BTreeSet};
 use vfield_console::failure::Failure;
 use vfield_console::output;
 use vfield_console::text::clean;
@@ -38,19 +37,20 @@ pub fn run(options: &LimitCommandOptions) -> Result<(), Failure> {
 pub fn settings(options: LimitOptions) -> Result<Settings, Failure> {
     let LimitOptions { limit_up, limit_down, image_limit_up, image_limit_down } = options;
     let node = Both { up: limit_up.unwrap_or_default(), down: limit_down.unwrap_or_default() };
-    let mut images = BTreeMap::<String, Both>::new();
+    let mut settings = Settings { node, images: Vec::new() };
     let ups = image_limit_up.into_iter().map(|limit| ("--image-limit-up", limit));
     let downs = image_limit_down.into_iter().map(|limit| ("--image-limit-down", limit));
-    let mut seen = BTreeSet::new();
+    let mut seen: Vec<(&str, String)> = Vec::new();
     for (option, ImageLimit { image, limit }) in ups.chain(downs) {
-        if !seen.insert((option, image.clone())) {
+        if seen.iter().any(|(of, name)| *of == option && *name == image) {
             let failure = Failure::usage(format!("{option} is given twice for {image:?}"));
             return Err(failure.hint("one limit may have other rates at times of the day: 500M,08:00-18:00=50M"));
         }
-        let both = images.entry(image).or_default();
+        let both = settings.of_image(&image);
         *(if option == "--image-limit-up" { &mut both.up } else { &mut both.down }) = limit;
+        seen.push((option, image));
     }
-    Ok(Settings { node, images })
+    Ok(settings)
 }
 
 /// Both limits in one line.

@@ -13,7 +13,7 @@ use crate::source_file;
 use crate::source_object;
 use crate::values::boost::Boost;
 use crate::values::zone::ZoneChoice;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -293,7 +293,7 @@ fn node(
         disk: None,
         keeper: None,
         limits: Rates::default(),
-        image_limits: BTreeMap::new(),
+        image_limits: Vec::new(),
         hash_threads: cores().into(),
         tuning: Tuning {
             pool: !daemon.no_pool,

@@ -8,7 +8,6 @@ pub mod local_time;
 
 use crate::values::limit::Limit;
 use local_time::minute_of_day;
-use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,14 +53,23 @@ pub struct Settings {
     /// Of all images together.
     pub node: Both,
     /// By any of an image's names. An image need not be here.
-    pub images: BTreeMap<String, Both>,
+    pub images: Vec<(String, Both)>,
 }
 
 impl Settings {
     /// The rates at this minute of the day: those of the node, and those of images by name.
-    pub fn rates_at(&self, minute: u16) -> (Rates, BTreeMap<String, Rates>) {
+    pub fn rates_at(&self, minute: u16) -> (Rates, Vec<(String, Rates)>) {
         let images = self.images.iter().map(|(name, limits)| (name.clone(), limits.rates_at(minute)));
         (self.node.rates_at(minute), images.collect())
+    }
+
+    /// The limits of an image with this name, none at first.
+    pub fn of_image(&mut self, name: &str) -> &mut Both {
+        let at = self.images.iter().position(|(of, _)| of == name).unwrap_or_else(|| {
+            self.images.push((name.to_owned(), Both::default()));
+            self.images.len() - 1
+        });
+        &mut self.images[at].1
     }
 }
 
@@ -73,7 +81,7 @@ pub struct Limits(Mutex<State>);
 struct State {
     settings: Settings,
     /// The rates that the node has.
-    applied: Option<(Rates, BTreeMap<String, Rates>)>,
+    applied: Option<(Rates, Vec<(String, Rates)>)>,
 }
 
 impl Limits {
@@ -104,7 +112,7 @@ impl Limits {
         };
         if up.is_some() || down.is_some() {
             let name = image.map(|image| self.name_of(image));
-            let Both { up, down } = self.change(name.clone(), up, down);
+            let Both { up, down } = self.change(name.as_deref(), up, down);
             self.apply(node);
             let image = name.unwrap_or_default();
             tracing::info!(target: EVENTS, event = "limits", %image, %up, %down, "limits changed");
@@ -115,14 +123,14 @@ impl Limits {
     /// The name of an image that has limits, or else its first one.
     fn name_of(&self, image: &NodeImage) -> String {
         let (names, state) = (image.source.names(), self.state());
-        let known = names.iter().find(|name| state.settings.images.contains_key(**name));
+        let known = names.iter().find(|name| state.settings.images.iter().any(|(of, _)| of == **name));
         known.or(names.first()).map(|name| (*name).to_owned()).unwrap_or_default()
     }
 
-    fn change(&self, image: Option<String>, up: Option<Limit>, down: Option<Limit>) -> Both {
+    fn change(&self, image: Option<&str>, up: Option<Limit>, down: Option<Limit>) -> Both {
         let settings = &mut self.state().settings;
         let both = match image {
-            Some(name) => settings.images.entry(name).or_default(),
+            Some(name) => settings.of_image(name),
             None => &mut settings.node,
         };
         both.up = up.unwrap_or_else(|| both.up.clone());

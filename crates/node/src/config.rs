@@ -5,7 +5,6 @@ use crate::limits::Rates;
 use crate::object_origin::publish::ServeObject;
 use crate::origin::kept_tree::KeptTree;
 use crate::sockets::Sockets;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io;
@@ -64,7 +63,7 @@ pub struct NodeConfig {
     /// Limits of its traffic with other nodes, from the start on.
     pub limits: Rates,
     /// Those of single images, by any of their names.
-    pub image_limits: BTreeMap<String, Rates>,
+    pub image_limits: Vec<(String, Rates)>,
     /// How long a read blocks while its chunk has no reachable holder; `None`: for ever.
     pub io_timeout: Option<Duration>,
     /// Threads for hashing at publish.

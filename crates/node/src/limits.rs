@@ -57,7 +57,7 @@ pub struct Limits {
     /// From other nodes.
     pub down: Arc<Pacer>,
     /// Those of single images, by any of an image's names.
-    images: Mutex<BTreeMap<String, Rates>>,
+    images: Mutex<Vec<(String, Rates)>>,
 }
 
 impl Limits {
@@ -73,14 +73,18 @@ impl Limits {
     }
 
     /// Replaces the limits of single images.
-    pub fn set_images(&self, images: BTreeMap<String, Rates>) {
+    pub fn set_images(&self, images: Vec<(String, Rates)>) {
         *self.images.lock().unwrap_or_else(PoisonError::into_inner) = images;
     }
 
     /// The limits of an image with these names: those of the first name that has some.
     pub fn of_image(&self, names: &Names) -> Rates {
         let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        names.iter().find_map(|name| images.get(name).copied()).unwrap_or_default()
+        names
+            .iter()
+            .find_map(|name| images.iter().find(|(of, _)| of == name))
+            .map(|(_, rates)| *rates)
+            .unwrap_or_default()
     }
 }
 

@@ -275,8 +275,18 @@ impl Fetches {
     }
 
     /// The images of which chunks are parked for a peer.
-    pub fn images_parked(&self, peer: NodeId) -> BTreeSet<ImageNumber> {
-        self.parked.get(&peer).into_iter().flatten().flatten().map(|goal| goal.0).collect()
+    pub fn images_parked(&self, peer: NodeId) -> Vec<ImageNumber> {
+        let mut images = Vec::new();
+        for line in self.parked.get(&peer).into_iter().flatten() {
+            let mut next = line.first();
+            while let Some((image, _)) = next {
+                if !images.contains(image) {
+                    images.push(*image);
+                }
+                next = line.range((ImageNumber(image.0 + 1), Chunk(0))..).next();
+            }
+        }
+        images
     }
 
     /// The first chunk of an image that is parked for a peer in this turn; it may be out of date.

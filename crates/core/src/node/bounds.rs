@@ -13,20 +13,20 @@ use crate::image::ImageId;
 use crate::slice::Groups;
 use crate::speed::{LinkBounds, Speed};
 use crate::time::Time;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// The bounds of all images that have some.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    images: BTreeMap<ImageNumber, Bound>,
+    images: Vec<(ImageNumber, Bound)>,
     /// When a closed bucket opens next.
     opens: Option<TimerKey>,
 }
 
 /// The bounds of one image.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Bound {
     link: LinkBounds,
     down: Bucket,
@@ -46,32 +46,40 @@ impl Bound {
 impl Bounds {
     /// The speed that this node says it has with an image.
     pub(super) fn announced(&self, image: ImageNumber, link: Speed) -> Speed {
-        self.images.get(&image).map_or(link, |bound| bound.link.announced(link))
+        self.of(image).map_or(link, |bound| bound.link.announced(link))
+    }
+
+    fn of(&self, image: ImageNumber) -> Option<&Bound> {
+        self.images.iter().find(|(of, _)| *of == image).map(|(_, bound)| bound)
+    }
+
+    fn of_mut(&mut self, image: ImageNumber) -> Option<&mut Bound> {
+        self.images.iter_mut().find(|(of, _)| *of == image).map(|(_, bound)| bound)
     }
 
     /// Bytes were requested.
     pub(super) fn take(&mut self, image: ImageNumber, bytes: u64, now: Time) {
-        if let Some(bound) = self.images.get_mut(&image) {
+        if let Some(bound) = self.of_mut(image) {
             bound.down.take(bytes, now);
         }
     }
 
     /// A request ended without its bytes.
     pub(super) fn give_back(&mut self, request: &Request) {
-        if let Some(bound) = self.images.get_mut(&request.image) {
+        if let Some(bound) = self.of_mut(request.image) {
             bound.down.give_back(request.bytes);
         }
     }
 
     /// Holds a short read back if its image's bucket is closed.
     pub(super) fn hold(&mut self, goal: Goal, token: Token, groups: Groups, now: Time) -> bool {
-        let bound = self.images.get_mut(&goal.0).filter(|bound| bound.is_closed(now));
+        let bound = self.of_mut(goal.0).filter(|bound| bound.is_closed(now));
         bound.map(|bound| bound.slices.push_back((token, goal.1, groups))).is_some()
     }
 
     /// Counts the waits that have ended: those for buckets that are open now.
     fn settle(&mut self, now: Time) {
-        for bound in self.images.values_mut().filter(|bound| !bound.is_closed(now)) {
+        for (_, bound) in self.images.iter_mut().filter(|(_, bound)| !bound.is_closed(now)) {
             bound.held += bound.held_since.take().map_or(Duration::ZERO, |since| now - since);
         }
     }
@@ -81,7 +89,7 @@ impl Bounds {
     }
 
     pub(super) fn drop_image(&mut self, image: ImageNumber) {
-        self.images.remove(&image);
+        self.images.retain(|(of, _)| *of != image);
     }
 }
 
@@ -90,18 +98,12 @@ impl Node {
     pub(super) fn bound_image(&mut self, id: ImageId, link: LinkBounds) {
         let Some(number) = self.images.get(&id).map(|image| image.number) else { return };
         let said = self.bounds.announced(number, self.speed.announced());
-        if link == LinkBounds::default() && !self.bounds.images.contains_key(&number) {
-            return;
-        }
         let now = self.now;
         // An image without bounds keeps its entry: its waits are told until it is dropped.
-        let bound = self.bounds.images.entry(number).or_insert_with(|| Bound {
-            link,
-            down: Bucket::default(),
-            held_since: None,
-            held: Duration::ZERO,
-            slices: VecDeque::new(),
-        });
+        if self.bounds.of(number).is_none() && link != LinkBounds::default() {
+            self.bounds.images.push((number, Bound::default()));
+        }
+        let Some(bound) = self.bounds.of_mut(number) else { return };
         bound.link = link;
         bound.down.set_rate(link.down.and_then(NonZeroU64::new), now);
         if self.bounds.announced(number, self.speed.announced()) != said {
@@ -111,7 +113,7 @@ impl Node {
 
     /// For how long requests of an image waited for its bound, summed up.
     pub fn held_back(&self, id: ImageId) -> Duration {
-        let bound = self.images.get(&id).and_then(|image| self.bounds.images.get(&image.number));
+        let bound = self.images.get(&id).and_then(|image| self.bounds.of(image.number));
         bound.map_or(Duration::ZERO, |bound| {
             bound.held + bound.held_since.map_or(Duration::ZERO, |since| self.now - since)
         })
@@ -124,7 +126,7 @@ impl Node {
         }
         let closed = self.bounds.closed(self.now);
         for image in &closed {
-            if let Some(bound) = self.bounds.images.get_mut(image)
+            if let Some(bound) = self.bounds.of_mut(*image)
                 && bound.held_since.is_none()
                 && (self.fetches.is_queued(*image, turn) || !bound.slices.is_empty())
             {
@@ -138,10 +140,10 @@ impl Node {
     pub(super) fn go_on_with_slices(&mut self) {
         let now = self.now;
         self.bounds.settle(now);
-        let waits = |(_, bound): &(&ImageNumber, &Bound)| !bound.slices.is_empty() && !bound.is_closed(now);
+        let waits = |(_, bound): &&(ImageNumber, Bound)| !bound.slices.is_empty() && !bound.is_closed(now);
         while let Some((image, _)) = self.bounds.images.iter().find(waits) {
             let image = *image;
-            let next = self.bounds.images.get_mut(&image).and_then(|bound| bound.slices.pop_front());
+            let next = self.bounds.of_mut(image).and_then(|bound| bound.slices.pop_front());
             if let Some((token, chunk, groups)) = next
                 && self.reads.remove(&token).is_some()
             {
@@ -154,7 +156,7 @@ impl Node {
     pub(super) fn set_opening(&mut self) {
         let now = self.now;
         let waits = |bound: &&Bound| bound.is_closed(now) && (bound.held_since.is_some() || !bound.slices.is_empty());
-        let held = self.bounds.images.values().filter(waits);
+        let held = self.bounds.images.iter().map(|(_, bound)| bound).filter(waits);
         let Some(wait) = held.map(|bound| bound.down.wait(now)).min() else { return };
         if self.bounds.opens.is_none_or(|(at, _)| self.now + wait < at) {
             self.cancel(self.bounds.opens);

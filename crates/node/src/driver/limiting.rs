@@ -3,7 +3,6 @@
 use super::Driver;
 use crate::image::LocalImage;
 use crate::limits::Rates;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use vfield_core::node::Input;
 use vfield_core::speed::LinkBounds;
@@ -17,7 +16,7 @@ impl Driver {
 
     /// Limits the traffic of single images from now on, by any of their names; others have no
     /// limit of their own.
-    pub fn limit_images(self: &Arc<Self>, rates: BTreeMap<String, Rates>) {
+    pub fn limit_images(self: &Arc<Self>, rates: Vec<(String, Rates)>) {
         self.limits.set_images(rates);
         for image in self.images() {
             self.apply(Input::BoundsOf(image.id(), self.bounds_of(&image)));

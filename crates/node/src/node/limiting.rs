@@ -2,7 +2,6 @@
 
 use super::Node;
 use crate::limits::Rates;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use vfield_core::image::ImageId;
 
@@ -14,7 +13,7 @@ impl Node {
 
     /// Limits the traffic of single images from now on, by any of their names; other images have no
     /// limit of their own. It also counts for images that are added later.
-    pub fn limit_images(&self, rates: BTreeMap<String, Rates>) {
+    pub fn limit_images(&self, rates: Vec<(String, Rates)>) {
         self.driver.limit_images(rates);
     }
 

@@ -31,10 +31,11 @@ impl Serving<'_> {
         let Some(object) = image.object().cloned() else { return };
         let FrameHeader { request, priority, .. } = header;
         let (driver, id, image, since) = (Arc::clone(self.driver), self.id, image.id(), Instant::now());
-        self.waiting.begin(request, async move {
+        let brings = async move {
             let result = object.bring(chunk).await;
             driver.reply(id, Reply::Brought(Brought { request, priority, image, chunk, since, result }));
-        });
+        };
+        self.waiting.begin(request, Box::pin(brings));
     }
 
     /// Queues the answer, unless the request was cancelled meanwhile.

@@ -26,11 +26,13 @@ impl Serving<'_> {
         if !limit.is_limited() || limit.try_whole_turn(bytes) {
             return self.answers.push(answer);
         }
+        let request = answer.request;
         let (driver, id, limit, since) = (Arc::clone(self.driver), self.id, Arc::clone(limit), Instant::now());
-        self.waiting.begin(answer.request, async move {
+        let held = async move {
             limit.whole_turn(answer.priority, bytes).await;
             driver.reply(id, Reply::Freed(Freed { answer, since }));
-        });
+        };
+        self.waiting.begin(request, Box::pin(held));
     }
 
     /// Queues an answer that its limit lets go, unless it was cancelled meanwhile.

@@ -6,6 +6,7 @@
 //! the tasks.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// The waiting requests of one connection.
@@ -17,7 +18,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Begins to wait with a request that was taken in.
-    pub fn begin(&mut self, request: u64, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn begin(&mut self, request: u64, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         // Ended tasks are forgotten here, so that the set stays as small as the table.
         while self.tasks.try_join_next().is_some() {}
         let task = self.tasks.spawn(task);
