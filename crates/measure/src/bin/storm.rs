@@ -72,9 +72,12 @@ struct Options {
     /// vfield-e2e
     #[arg(long, value_name = "PATH")]
     front: Option<PathBuf>,
-    /// One more word for each node's command line; repeatable
+    /// One more word for the command line of each reader's node; repeatable
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     node_word: Vec<String>,
+    /// One more word for the command line of the origin; repeatable
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    origin_word: Vec<String>,
     /// Random: bytes of a read
     #[arg(long, default_value = "64K", value_parser = bytes)]
     block: u64,
@@ -200,6 +203,7 @@ impl Options {
             boost: self.boost.clone(),
             fronted: self.fronted,
             node_words: self.node_word.clone(),
+            origin_words: self.origin_word.clone(),
             block_bytes: u32::try_from(self.block)?,
             count: self.count,
             depth: self.depth,

@@ -92,7 +92,11 @@ impl<'a> Field<'a> {
     fn start_origin(&self) -> Result<Origin, LabError> {
         let host = self.lab.host(0);
         Ok(match self.plan.system {
-            System::Vfield => Origin::Vfield(self.vfield().serve(host, &[&self.image.path]).ready()?),
+            System::Vfield => {
+                let vfield = self.vfield();
+                let serve = vfield.serve(host, &[&self.image.path]).args(&self.plan.origin_words);
+                Origin::Vfield(serve.ready()?)
+            }
             System::Nbdkit => {
                 let (ip, port) = (host.addr().ip().to_string(), host.addr().port().to_string());
                 let mut command = host.command("nbdkit");

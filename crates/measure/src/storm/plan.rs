@@ -81,8 +81,10 @@ pub struct Plan {
     pub boost: String,
     /// The first so many readers' nodes are reached only through a program that stands before them.
     pub fronted: usize,
-    /// More words for the command line of each node.
+    /// More words for the command line of each reader's node.
     pub node_words: Vec<String>,
+    /// More words for the command line of the origin.
+    pub origin_words: Vec<String>,
     /// Random reads: bytes of each.
     pub block_bytes: u32,
     /// Random reads: how many each host makes.
@@ -125,6 +127,7 @@ impl Default for Plan {
             boost: "9".to_owned(),
             fronted: 0,
             node_words: Vec::new(),
+            origin_words: Vec::new(),
             block_bytes: 64 << 10,
             count: 500,
             depth: 8,
