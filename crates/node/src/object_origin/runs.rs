@@ -22,6 +22,8 @@ pub const CACHE_BYTES: u64 = 128 << 20;
 pub const CACHE_BYTES_MIN: u64 = 8 * RUN_BYTES;
 /// Most runs without bytes: those of an object that became shorter.
 const ENTRIES_MAX: usize = 4096;
+/// Most chunks that are looked at before they make room: homes come for fewer in a second.
+const LOOSE_MAX: usize = 4096;
 /// For so long a chunk that differs is not read again.
 const BAD_FOR: Duration = Duration::from_secs(10);
 
@@ -213,13 +215,13 @@ impl Runs {
         self.bytes - self.kept_bytes + RUN_BYTES > self.most_bytes
     }
 
-    /// The chunks that no store keeps, in the order in which they will make room.
+    /// The first [`LOOSE_MAX`] chunks that no store keeps, in the order in which they make room.
     pub fn loose(&self) -> Vec<Chunk> {
         let mut by_use: Vec<&Cached> = self.cached.values().collect();
         by_use.sort_unstable_by_key(|cached| cached.used);
         let numbered = by_use.into_iter().flat_map(|cached| (cached.chunks.first..).zip(&cached.chunks.parts));
         let loose = numbered.filter(|(_, part)| matches!(part, Part::Here(_, whose) if *whose < Whose::Stores));
-        loose.map(|(number, _)| Chunk(number)).collect()
+        loose.map(|(number, _)| Chunk(number)).take(LOOSE_MAX).collect()
     }
 
     /// The chunk with this number, of this run.

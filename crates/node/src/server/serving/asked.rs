@@ -43,14 +43,17 @@ impl Serving<'_> {
 
     /// The peer has chunks. To an object's origin it says which ones it stores; the core of another
     /// node decides whether to ask for them.
-    pub(super) fn here(&mut self, id: ImageId, chunks: Vec<Chunk>) {
+    pub(super) fn here(&mut self, id: ImageId, mut chunks: Vec<Chunk>) {
         let Some(image) = self.image(id) else { return };
         let (peer, now) = (self.peer.node, self.driver.now());
         if image.source().is_none() {
             return self.driver.apply(Input::Here { from: peer, image: id, chunks });
         }
-        let is_home = |chunk: &Chunk| self.driver.look(|core| core.is_home(id, *chunk, peer));
-        chunks.into_iter().filter(is_home).for_each(|chunk| image.stored_by(chunk, peer, now));
+        if image.object().is_some() {
+            // A peer that says it all the time holds the core up once for each frame.
+            self.driver.look(|core| chunks.retain(|chunk| core.is_home(id, *chunk, peer)));
+            chunks.into_iter().for_each(|chunk| image.stored_by(chunk, peer, now));
+        }
     }
 
     /// Answers with a slice of a chunk that is here; an asker waits for no other chunk.
