@@ -20,13 +20,15 @@ pub struct ImageLimit {
 impl FromStr for ImageLimit {
     type Err = BadValue;
 
-    /// A name may have equals signs of its own, and so may a limit: the longest limit counts.
+    /// A name may have equals signs of its own, and so may a limit: the limit begins behind the
+    /// first one that a limit follows, up to a comma.
     fn from_str(text: &str) -> Result<Self, BadValue> {
         let mut refusal = None;
         for (at, _) in text.match_indices('=') {
             let (name, limit) = (&text[..at], &text[at + 1..]);
-            match limit.parse() {
-                Ok(limit) => return Ok(Self { image: name.parse::<ImageName>()?.0, limit }),
+            let first = limit.split(',').next().unwrap_or_default();
+            match first.parse::<Limit>() {
+                Ok(_) => return Ok(Self { image: name.parse::<ImageName>()?.0, limit: limit.parse()? }),
                 Err(bad) => refusal = refusal.or(Some(bad)),
             }
         }
