@@ -1,5 +1,5 @@
-//! A bounded map of what was noted last: what was noted longest ago makes room. A full one costs no
-//! more than any other.
+//! A bounded map: the entry that was noted longest ago makes room for the next one. A full map
+//! costs no more than any other.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl<K: Ord + Copy, V, const MOST: usize> Latest<K, V, MOST> {
         }
     }
 
-    /// Forgets what does not pass; costs as much as there is.
+    /// Forgets the values that do not pass; costs as much as there are.
     pub fn retain(&mut self, mut passes: impl FnMut(&V) -> bool) {
         let order = &mut self.order;
         self.entries.retain(|_, (place, value)| {

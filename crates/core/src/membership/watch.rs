@@ -68,7 +68,7 @@ pub(super) struct Watch {
     number: u32,
     /// Live members at whose address another is said to be, until one of the two has spoken.
     contested: BTreeMap<NodeId, Contest>,
-    /// The one that was probed last, and how many were in this period.
+    /// The member among them that was probed last, and how many were in this period.
     contested_last: NodeId,
     contests: u32,
     /// When each partner was last heard: a partner heard recently needs no probe.
@@ -115,8 +115,8 @@ impl Watch {
         self.wary_until = now + WARY_FOR;
     }
 
-    /// True if one more may be contested because of this teller. In a full table, the one that has
-    /// most loses one, unless this teller would then have as many.
+    /// True if one more may be contested because of this teller. In a full table the teller with
+    /// most entries loses one, unless this teller would then have as many.
     fn has_room_for(&mut self, teller: Option<NodeId>) -> bool {
         if self.contested.len() < CONTESTED_MAX {
             return true;
@@ -231,8 +231,8 @@ impl Membership {
         }
     }
 
-    /// Notes that a member is gone, and greets whoever is at its address now. A statement about
-    /// another one there did not count before.
+    /// Notes that a member is gone, and greets its address: another one may be there by now, and a
+    /// statement about that did not count before.
     pub(super) fn is_gone(&mut self, node: NodeId) {
         self.watch.contested.remove(&node);
         self.doubt(node);

@@ -1,4 +1,4 @@
-//! A node finds out which process is at an address now, however many members others invent meanwhile.
+//! A node finds out which process is at an address now, however many members others invent.
 
 use crate::signed::{keys, said};
 use std::net::SocketAddr;

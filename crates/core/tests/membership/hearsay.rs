@@ -227,8 +227,8 @@ fn snapshots_are_exchanged_with_acquaintances_too() {
     }
 }
 
-/// The more members, the more a snapshot costs, and the more seldom they are exchanged. Members that
-/// others invent all the time are gone before they count.
+/// The more members, the more a snapshot costs, and the more seldom they are exchanged. Members
+/// that others invent all the time are gone before they count.
 #[test]
 fn snapshots_are_exchanged_as_often_beside_members_that_were_made_up() {
     let (here, me) = (zone("here"), identity(0, zone("here")));
