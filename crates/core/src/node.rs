@@ -303,7 +303,7 @@ impl Node {
             Input::Corrupt(request) => self.corrupt(request),
             Input::Unusable(request) => self.unusable(request),
             Input::Spoiled { image, chunks } => self.spoiled(image, &chunks),
-            Input::Full { image, refused } => self.full(image, &refused),
+            Input::Full(image) => self.full(image),
             Input::Refused(request, refusal) => self.refused(request, refusal),
             Input::Redirected(request, node) => self.redirected(request, node),
             Input::Lost(request) => self.lost(request),

@@ -15,7 +15,7 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, dir: PathBuf) {
     let (id, dir) = (image.id(), dir.display().to_string());
     let (mut told_of_wrong, mut told_of_full) = (false, false);
     loop {
-        let Trouble { spoiled, refused, why } = image.store().trouble().await;
+        let Trouble { spoiled, refused } = image.store().trouble().await;
         if !spoiled.is_empty() {
             image.set_complete(false);
             driver.apply(Input::Spoiled { image: id, chunks: spoiled });
@@ -24,8 +24,8 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, dir: PathBuf) {
                 driver.warn(format!("{name}: the disk of {dir} gave back other bytes, which are fetched again"));
             }
         }
-        if let Some(why) = why {
-            driver.apply(Input::Full { image: id, refused });
+        if let Some(why) = refused {
+            driver.apply(Input::Full(id));
             if !std::mem::replace(&mut told_of_full, true) {
                 let name = image.name();
                 driver.warn(format!("{name}: {dir} takes no more chunks ({why}); reads go on without them"));

@@ -170,12 +170,7 @@ pub enum Input {
     },
     /// The shell's store of an image takes no more chunks: its disk is full. From now on its
     /// capacity is the number of chunks in it; room that is made later is used again.
-    Full {
-        /// The image in the store.
-        image: ImageId,
-        /// Chunks that counted as stored, and that the disk did not take: they pass through.
-        refused: Vec<Chunk>,
-    },
+    Full(ImageId),
     /// The answer did not match its hash.
     Corrupt(RequestId),
     /// The answer came, but could not be verified or stored: the page with its hash was dropped

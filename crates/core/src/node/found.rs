@@ -58,17 +58,12 @@ impl Node {
         self.announce_soon(id);
     }
 
-    pub(super) fn spoiled(&mut self, id: ImageId, chunks: &[Chunk]) {
-        let Some(image) = self.images.get_mut(&id) else { return };
-        let lost: Vec<Chunk> = chunks.iter().copied().filter(|chunk| image.inventory.lose(*chunk)).collect();
-        self.fill_again(id, &lost);
-    }
-
     /// The fill goes once more around the image, from behind a lost chunk. So that chunk alone is
     /// missing in the announced progress while it is on its way. Chunks that are here are passed
     /// over before that is announced; in a large image it takes several goes.
-    fn fill_again(&mut self, id: ImageId, lost: &[Chunk]) {
+    pub(super) fn spoiled(&mut self, id: ImageId, chunks: &[Chunk]) {
         let Some(image) = self.images.get_mut(&id) else { return };
+        let lost: Vec<Chunk> = chunks.iter().copied().filter(|chunk| image.inventory.lose(*chunk)).collect();
         let Some(last) = lost.iter().max().filter(|_| image.fill.arc().length > 0) else { return };
         let (arc, size) = (image.fill.arc(), image.map.ring().size());
         self.begin_fill(id, arc, (last.0 + 1) % size);
@@ -78,12 +73,9 @@ impl Node {
     }
 
     /// The fill finds no room from now on, and shortens the arc to what fits.
-    pub(super) fn full(&mut self, id: ImageId, refused: &[Chunk]) {
+    pub(super) fn full(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };
-        refused.iter().for_each(|chunk| image.inventory.demote(*chunk));
         image.inventory.close();
-        self.trim(id);
-        self.fill_again(id, refused);
         self.set_fill(id);
     }
 

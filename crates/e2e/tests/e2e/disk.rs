@@ -146,7 +146,8 @@ fn a_full_disk_and_a_torn_label_cost_no_read() -> Outcome {
     client::compare_all(field.host(0), &node, &field.image)?;
     node.wait_status("the disk is full", AGAIN, |status| {
         let held = number(&image(status)["held_bytes"]);
-        image(status)["filled"] == true && held > MIB && held <= 10 * MIB
+        // Chunks that came while the disk refused the first one may count for a while.
+        image(status)["filled"] == true && held > MIB && held < IMAGE
     })?;
     client::compare_all(field.host(0), &node, &field.image)?;
     let warnings = node.status()?["warnings"].to_string();

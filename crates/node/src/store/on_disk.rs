@@ -49,10 +49,8 @@ pub struct OnDisk {
 pub struct Trouble {
     /// Chunks that were resident, and are not any more.
     pub spoiled: Vec<Chunk>,
-    /// Chunks that the disk did not take.
-    pub refused: Vec<Chunk>,
-    /// Why the disk did not take something.
-    pub why: Option<String>,
+    /// Why the disk took a chunk no more.
+    pub refused: Option<String>,
 }
 
 /// Trouble that nobody has taken yet.
@@ -197,7 +195,7 @@ impl Store {
         loop {
             let came = self.troubles.came.notified();
             let trouble = std::mem::take(&mut *self.troubles.all.lock().unwrap_or_else(PoisonError::into_inner));
-            if !trouble.spoiled.is_empty() || trouble.why.is_some() {
+            if !trouble.spoiled.is_empty() || trouble.refused.is_some() {
                 return trouble;
             }
             came.await;
@@ -249,10 +247,7 @@ impl Store {
         }
         let written = blocking(|| disk.file.write(at, bytes));
         if let Err(error) = &written {
-            self.troubles.tell(|trouble| {
-                trouble.refused.extend(Some(chunk).filter(|chunk| self.geometry().is_data(*chunk)));
-                trouble.why = Some(error.to_string());
-            });
+            self.troubles.tell(|trouble| trouble.refused = Some(error.to_string()));
         }
         // The copy of a page is for the next process only.
         if self.geometry().is_data(chunk) { written } else { Ok(()) }
