@@ -197,13 +197,27 @@ fn mount_image(lab: &Lab, node: &Daemon) -> Result<(), LabError> {
         say("  ", &format!("left out: this machine has no loop devices or no squashfs ({error})"));
         return Ok(());
     }
-    let file = dir.join("usr/bin/env");
+    // On a machine with many programs /usr/bin is too long for the image.
+    let usual = Some(dir.join("usr/bin/env")).filter(|file| file.is_file());
+    let file = usual.or_else(|| first_file(&dir)).unwrap_or_else(|| dir.clone());
+    let here = Path::new("/").join(file.strip_prefix(&dir).unwrap_or(&file));
     let listed = run(Command::new("ls").arg("-l").arg(&file))?;
-    run(Command::new("cmp").arg(&file).arg("/usr/bin/env"))?;
+    run(Command::new("cmp").arg(&file).arg(&here))?;
     done(&mut clock, &format!("mounted {} of {}", NAME, node.addr()));
     say("  ", &listed.replace(&dir.display().to_string(), ""));
-    done(&mut clock, "the same bytes as this machine's /usr/bin/env");
+    done(&mut clock, &format!("the same bytes as this machine's {}", here.display()));
     run(Command::new("umount").arg(&dir)).map(drop)
+}
+
+/// The first regular file below a directory.
+fn first_file(dir: &Path) -> Option<PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let is = |path: &&PathBuf, kind: fn(&std::fs::FileType) -> bool| {
+        path.symlink_metadata().is_ok_and(|meta| kind(&meta.file_type()))
+    };
+    let file = paths.iter().find(|path| is(path, std::fs::FileType::is_file)).cloned();
+    file.or_else(|| paths.iter().filter(|path| is(path, std::fs::FileType::is_dir)).find_map(|path| first_file(path)))
 }
 
 /// For each node, what it took from its own store, from each peer and from the origin.
