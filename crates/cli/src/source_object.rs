@@ -22,7 +22,7 @@ pub fn cache_bytes(asked: Option<Size>) -> Result<u64, Failure> {
     match asked {
         Some(Size(bytes)) if bytes < CACHE_BYTES_MIN => {
             let fact = format!("--object-cache: {bytes} bytes are less than {} MiB", CACHE_BYTES_MIN >> 20);
-            Err(Failure::usage(fact).hint("without it an object gets 128 MiB"))
+            Err(Failure::usage(fact).hint(format!("without it an object gets {} MiB", CACHE_BYTES >> 20)))
         }
         asked => Ok(asked.map_or(CACHE_BYTES, |Size(bytes)| bytes)),
     }

@@ -22,6 +22,7 @@ pub mod identity;
 pub mod image;
 pub mod inquiry;
 pub mod inventory;
+pub mod lately;
 pub mod latest;
 pub mod membership;
 pub mod misdeed;

@@ -14,7 +14,6 @@
 //! and sleeps until [`Membership::next_wake`].
 
 mod admitting;
-mod arrivals;
 mod denial;
 mod digests;
 mod effects;
@@ -33,11 +32,11 @@ mod watch;
 use crate::admission::Admission;
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
 use crate::identity::{Identity, NodeId};
+use crate::lately::Lately;
 use crate::outbid::CLAIM_MAX;
 use crate::record::{Record, RecordKey, Records};
 use crate::signing::Signatures;
 use crate::time::Time;
-use arrivals::Arrivals;
 pub use effects::{Effects, Rival, TagNews};
 pub use member::{Departed, Departure, Member, State};
 pub use message::Level;
@@ -85,7 +84,9 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
-    arrivals: Arrivals,
+    /// How many members came, by spans of [`SYNC_EVERY`]. They may all have been invented: such a
+    /// member is buried before long, and the next ones come.
+    arrivals: Lately<usize>,
     /// The verified statements of members about themselves; all others are hints. A life alone is
     /// not enough: another may claim the same one.
     verified: BTreeMap<NodeId, (Identity, u32)>,
@@ -131,7 +132,7 @@ impl Membership {
             chosen: Time::ZERO,
             chosen_of: 0,
             watch: Watch::new(me.node, now),
-            arrivals: Arrivals::default(),
+            arrivals: Lately::default(),
             verified: BTreeMap::new(),
             verified_records: BTreeMap::new(),
             doubts: BTreeSet::new(),
@@ -426,7 +427,8 @@ impl Membership {
     /// The interval at which this node exchanges snapshots. Members that came lately do not make it
     /// longer: whoever invents members all the time would keep others from hearing of true ones.
     pub fn sync_every(&self) -> Duration {
-        let settled = self.live().len().saturating_sub(self.arrivals.lately(self.now));
+        let newcomers: usize = self.arrivals.spans(SYNC_EVERY, self.now).iter().sum();
+        let settled = self.live().len().saturating_sub(newcomers);
         SYNC_EVERY.max(SYNC_EVERY_MEMBER * settled as u32) * self.level.slowness()
     }
 

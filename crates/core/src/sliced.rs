@@ -82,5 +82,7 @@ mod tests {
             assert!(sliced.may_send(Chunk(chunk), 64 << 10, groups(0, 1), at(0)));
         }
         assert_eq!(sliced.sent.len(), ENTRIES_MAX);
+        let counted = |chunk: u64| sliced.sent.get(&Chunk(chunk)).is_some();
+        assert!(!counted(ENTRIES_MAX as u64 - 1) && counted(ENTRIES_MAX as u64), "what is old has gone");
     }
 }

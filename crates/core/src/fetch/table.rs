@@ -222,11 +222,7 @@ impl Fetches {
 
     /// Takes the next queued fetch out of a line. It stays queued until its caller decides.
     pub fn next(&mut self, turn: Turn) -> Option<Goal> {
-        let (_, goal) = self.lines[turn as usize].pop_first()?;
-        if let Some(fetch) = self.get_mut(goal) {
-            fetch.place = None;
-        }
-        Some(goal)
+        self.next_but(turn, &[])
     }
 
     /// As [`Fetches::next`], but for those of these images.

@@ -13,6 +13,7 @@ use super::news::Topic;
 use super::roster::Occupant;
 use super::telling::{PARTNERS_EVERY, SMALL};
 use super::{Effects, GRACE, GRACE_HEARD, Membership};
+use crate::config::SYNC_EVERY;
 use crate::identity::{Identity, NodeId};
 use crate::record::{Record, RecordKey};
 use crate::time::Time;
@@ -179,7 +180,7 @@ impl Membership {
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
         if change.up.is_some() || !change.down.is_empty() {
             if change.up.is_some() {
-                self.arrivals.came(now);
+                self.arrivals.gather(SYNC_EVERY, now, |came| *came += 1);
                 self.doubts.remove(&identity.node);
             }
             if was_lost && change.up.is_some() {

@@ -212,8 +212,8 @@ impl Membership {
         if self.watch.contested.len() >= CONTESTED_MAX {
             self.watch.contested.retain(|node, contest| !contest.probed || suspects.contains_key(node));
         }
-        if self.watch.has_room_for(teller) {
-            self.watch.contested.entry(node).or_insert(Contest { teller, probed: false });
+        if !self.watch.contested.contains_key(&node) && self.watch.has_room_for(teller) {
+            self.watch.contested.insert(node, Contest { teller, probed: false });
         }
         self.probe_contested();
     }

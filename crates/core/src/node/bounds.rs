@@ -128,9 +128,9 @@ impl Node {
         for image in &closed {
             if let Some(bound) = self.bounds.of_mut(*image)
                 && bound.held_since.is_none()
-                && (self.fetches.is_queued(*image, turn) || !bound.slices.is_empty())
+                && (!bound.slices.is_empty() || self.fetches.is_queued(*image, turn))
             {
-                bound.held_since.get_or_insert(self.now);
+                bound.held_since = Some(self.now);
             }
         }
         self.fetches.next_but(turn, &closed)

@@ -32,11 +32,11 @@ pub(super) struct Repair {
 }
 
 impl Image {
-    /// How much a move would give up: chunks in the store, of how many that it is to hold. It does
+    /// How much a move would give up: bytes in the store, of how many that it is to hold. It does
     /// not matter where they came from: after a move, those from another version would be fetched.
     fn held(&self) -> (u128, u128) {
-        let all = u128::from(self.inventory.capacity().max(1));
-        if self.fill.is_done() { (all, all) } else { (u128::from(self.inventory.stored()).min(all), all) }
+        let all = u128::from(self.capacity_bytes().max(1));
+        if self.fill.is_done() { (all, all) } else { (u128::from(self.held_bytes()).min(all), all) }
     }
 }
 

@@ -121,13 +121,13 @@ pub struct ZonesView {
 
 impl Image {
     /// The capacity of its store.
-    fn capacity_bytes(&self) -> u64 {
+    pub(super) fn capacity_bytes(&self) -> u64 {
         let geometry = self.inventory.geometry();
         self.inventory.capacity().min(geometry.stored_max()) * geometry.chunk_bytes()
     }
 
     /// The bytes in its store.
-    fn held_bytes(&self) -> u64 {
+    pub(super) fn held_bytes(&self) -> u64 {
         self.inventory.stored() * self.inventory.geometry().chunk_bytes()
     }
 }

@@ -1,11 +1,11 @@
 //! Why a chunk is not here: what a node says of its own waits is what happened to it.
 
-use crate::one_origin::{IMAGE, ORIGIN};
+use crate::one_origin::{IMAGE, ORIGIN, joined, three_pages};
 use std::time::Duration;
-use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Asker, ConnectionId, RequestId, Stage, Token, Why};
 use vfield_core::identity::NodeId;
-use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::image::{Geometry, ImageId};
 use vfield_core::node::explain::ChunkView;
 use vfield_core::node::{Input, Node, Output};
 use vfield_core::pursuit::{ACCOUNTS_MAX, Account};
@@ -23,11 +23,6 @@ fn moves_of(node: &mut Node, chunk: u64) -> Vec<Option<Stage>> {
     all.filter(|(image, of, _)| (*image, of.0) == (IMAGE, chunk)).map(|(_, _, stage)| stage).collect()
 }
 
-/// Two pages below the top one.
-fn header() -> Header {
-    Header::new(3000 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 3000).expect("a header")
-}
-
 /// A node without a store, in a field with one origin.
 struct Joined {
     node: Node,
@@ -36,7 +31,7 @@ struct Joined {
 
 impl Joined {
     fn new() -> Self {
-        let (node, now) = crate::one_origin::joined(header());
+        let (node, now) = joined(three_pages());
         let mut joined = Self { node, now };
         joined.requests();
         joined
@@ -83,7 +78,7 @@ impl Joined {
     /// The pages of a chunk are here.
     fn with_pages(chunk: u64) -> Self {
         let mut joined = Self::new();
-        let (geometry, mut page) = (Geometry::new(header()), Chunk(chunk));
+        let (geometry, mut page) = (Geometry::new(three_pages()), Chunk(chunk));
         let mut chunks = vec![geometry.top()];
         while let Some((parent, _)) = geometry.parent(page) {
             chunks.push(parent);

@@ -1,21 +1,16 @@
 //! Short reads ask for slices; a slice that fails becomes a read of the whole chunk.
 
-use crate::one_origin::{IMAGE, ORIGIN};
+use crate::one_origin::{IMAGE, ORIGIN, joined, three_pages};
 use std::time::Duration;
-use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{RequestId, Token};
 use vfield_core::identity::NodeId;
-use vfield_core::image::{Geometry, Header, ImageId};
+use vfield_core::image::{Geometry, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::slice::{Groups, Slice};
 use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 use vfield_core::wire::Refusal;
-
-/// Two pages below the top one.
-fn header() -> Header {
-    Header::new(3000 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 3000).expect("a header")
-}
 
 /// A node without a store, in a field with one origin.
 struct Joined {
@@ -26,9 +21,9 @@ struct Joined {
 impl Joined {
     /// It has the top page.
     fn new() -> Self {
-        let (node, now) = crate::one_origin::joined(header());
+        let (node, now) = joined(three_pages());
         let mut joined = Self { node, now };
-        let top = Geometry::new(header()).top();
+        let top = Geometry::new(three_pages()).top();
         joined.node.handle(joined.now, Input::Found { image: IMAGE, chunks: vec![top], zeros: Vec::new() });
         joined.outputs();
         joined
@@ -103,7 +98,7 @@ fn a_lone_read_asks_for_its_slice_and_for_the_hash_above() {
 #[test]
 fn a_page_that_is_wanted_again_comes_as_a_whole() {
     let mut joined = Joined::new();
-    let page = Geometry::new(header()).parent(Chunk(100)).unwrap().0;
+    let page = Geometry::new(three_pages()).parent(Chunk(100)).unwrap().0;
     joined.read(1, 100, (0, 1));
     assert_eq!(wholes(&joined.read(2, 2500, (0, 1))), Vec::<u64>::new(), "below the other page");
     assert_eq!(wholes(&joined.read(3, 900, (0, 1))), [page.0]);
@@ -116,7 +111,7 @@ fn without_the_top_page_the_whole_chunk_is_read() {
     let mut joined = Joined::new();
     joined.node.handle(joined.now, Input::Drop(IMAGE));
     let (id, names) = (ImageId([8; 32]), "another".into());
-    let config = ImageConfig { id, names, header: header(), origin: false, capacity_bytes: 0, kept: None };
+    let config = ImageConfig { id, names, header: three_pages(), origin: false, capacity_bytes: 0, kept: None };
     joined.node.add_image(joined.now, config);
     let groups = Groups::new(0, 1).unwrap();
     let outputs = joined.give(Input::ReadSlice { token: Token(1), image: id, chunk: Chunk(5), groups });
@@ -143,7 +138,7 @@ fn readers_share_a_slice_and_one_that_stops_ends_only_its_own_wait() {
 /// All ways in which a slice does not come, with the time until the chunk is asked for.
 #[test]
 fn whatever_fails_becomes_a_read_of_the_whole_chunk() {
-    let page = Geometry::new(header()).parent(Chunk(100)).unwrap().0.0;
+    let page = Geometry::new(three_pages()).parent(Chunk(100)).unwrap().0.0;
     type Fails = fn(RequestId) -> Option<Input>;
     let ways: [(&str, Fails); 6] = [
         ("whole chunks are better", |request| Some(Input::Refused(request, Refusal::Whole))),

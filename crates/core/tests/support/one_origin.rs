@@ -4,6 +4,7 @@
 use crate::signed::{alive, keys, signed};
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
@@ -44,6 +45,11 @@ pub fn says(node: NodeId, header: Header, version: u64) -> Input {
     });
     let members = vec![alive(identity(node))];
     Input::Learned { from: node, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
+}
+
+/// An image with two pages below the top one.
+pub fn three_pages() -> Header {
+    Header::new(3000 * ChunkSize::DEFAULT.bytes(), ChunkSize::DEFAULT, 3000).expect("a header")
 }
 
 /// The node, and the time at which it has joined.

@@ -52,10 +52,16 @@ fn limits(view: &View) -> [(&'static str, &LimitStatus); 2] {
     [("up", &limits.up), ("down", &limits.down)]
 }
 
-/// The limits of an image, by direction; none of an image that has none of its own.
-fn image_limits<'a>(view: &'a View, image: &ImageStatus) -> Vec<(&'static str, &'a LimitStatus)> {
-    let limits = view.status.limits.of_image(&image.names);
-    limits.map_or_else(Vec::new, |limits| vec![("up", &limits.up), ("down", &limits.down)])
+/// A sample for each direction of each image that has limits of its own, if there is a value.
+fn image_limits(view: &View, samples: &mut Samples<'_>, value: fn(&LimitStatus) -> Option<f64>) {
+    for image in &view.status.node.images {
+        let Some(limits) = view.status.limits.of_image(&image.names) else { continue };
+        for (direction, limit) in [("up", &limits.up), ("down", &limits.down)] {
+            if let Some(value) = value(limit) {
+                samples.of(&[("image", &label(view, image)), ("direction", direction)], value);
+            }
+        }
+    }
 }
 
 /// All families, in the order of the document.
@@ -310,26 +316,14 @@ pub const FAMILIES: [Family; 51] = [
         Gauge,
         "image,direction",
         "Limit in force of an image's traffic with other nodes, by direction: up or down; absent without one.",
-        |view, out| {
-            for image in &view.status.node.images {
-                for (direction, limit) in image_limits(view, image) {
-                    out.of_known(&[("image", &label(view, image)), ("direction", direction)], limit.bytes_per_s);
-                }
-            }
-        },
+        |view, out| image_limits(view, out, |limit| limit.bytes_per_s.map(|rate| rate as f64)),
     ),
     family(
         "vfield_image_limit_held_seconds_total",
         Counter,
         "image,direction",
         "Time that bytes waited for the limit of their image, by direction: up or down; absent without one.",
-        |view, out| {
-            for image in &view.status.node.images {
-                for (direction, limit) in image_limits(view, image) {
-                    out.of(&[("image", &label(view, image)), ("direction", direction)], limit.held_s);
-                }
-            }
-        },
+        |view, out| image_limits(view, out, |limit| Some(limit.held_s)),
     ),
     family("vfield_image_size_bytes", Gauge, "image", "Exact length of the image.", |view, out| {
         images(view, out, |image| image.size_bytes as f64);
