@@ -9,7 +9,7 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::greet::GreetError;
 use crate::interview::Guest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,11 @@ impl Patience {
 
     /// True once it is over.
     pub fn is_over(self) -> bool {
-        self.0.is_some_and(|end| Instant::now() >= end)
+        self.ended_by(Instant::now())
+    }
+
+    fn ended_by(self, now: Instant) -> bool {
+        self.0.is_some_and(|end| now >= end)
     }
 }
 
@@ -51,27 +55,52 @@ pub async fn enter(
     addrs: &[SocketAddr],
     patience: Option<Duration>,
 ) -> Result<Option<Met>, Tried> {
-    let waits = patience != Some(Duration::ZERO);
-    let patience = Patience::of(patience);
-    let (mut pause, mut said) = (PAUSES.0, Said::default());
+    let (mut waiting, mut said) = (Waiting::of(patience), Said::default());
     loop {
         let tried = match knock(driver, addrs).await {
             Ok(met) => return Ok(met),
             Err(tried) => tried,
         };
-        if tried.iter().any(|(_, error)| matches!(error, GreetError::Twin(_))) {
-            return Err(tried);
-        }
-        let opens = waits && tried.iter().any(|(_, error)| error.is_starting());
-        let may_open = tried.iter().any(|(_, error)| error.may_pass());
-        if !opens && (patience.is_over() || !may_open) {
-            return Err(tried);
-        }
+        let Some(pause) = waiting.pause_after(&tried, Instant::now()) else { return Err(tried) };
         for (addr, error) in &tried {
             said.say(driver, *addr, error);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Whether another try is worth it, and when.
+struct Waiting {
+    patience: Option<Duration>,
+    end: Patience,
+    pause: Duration,
+    /// Addresses of nodes that said that they are starting: whoever hangs up there is still one.
+    starting: BTreeSet<SocketAddr>,
+}
+
+impl Waiting {
+    fn of(patience: Option<Duration>) -> Self {
+        Self { patience, end: Patience::of(patience), pause: PAUSES.0, starting: BTreeSet::new() }
+    }
+
+    /// The pause before the next try; `None` if these errors are the last ones.
+    fn pause_after(&mut self, tried: &[(SocketAddr, GreetError)], now: Instant) -> Option<Duration> {
+        if tried.iter().any(|(_, error)| matches!(error, GreetError::Twin(_))) {
+            return None;
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSES.1);
+        for (addr, _) in tried.iter().filter(|(_, error)| error.is_starting()) {
+            self.starting.insert(*addr);
+            if self.patience != Some(Duration::ZERO) {
+                // Patience begins anew with the next try.
+                self.end = Patience(self.patience.map(|patience| now + pause + patience));
+            }
+        }
+        let may_open = |(addr, error): &(SocketAddr, GreetError)| {
+            error.may_pass() || (matches!(error, GreetError::HungUp { .. }) && self.starting.contains(addr))
+        };
+        (!self.end.ended_by(now) && tried.iter().any(may_open)).then_some(pause)
     }
 }
 
@@ -119,5 +148,55 @@ impl Said {
             self.0.insert(addr, (kind, now));
             driver.event(Event::BootstrapFailed { addr, why: error.to_string() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOOR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+    const PATIENCES: [Option<Duration>; 2] = [None, Some(Duration::from_secs(1))];
+
+    fn starting() -> Tried {
+        vec![(DOOR, GreetError::Starting(0))]
+    }
+
+    fn hung_up(addr: SocketAddr) -> Tried {
+        vec![(addr, GreetError::HungUp { with_key: false })]
+    }
+
+    #[test]
+    fn who_hangs_up_at_once_is_no_node() {
+        for patience in PATIENCES {
+            assert_eq!(Waiting::of(patience).pause_after(&hung_up(DOOR), Instant::now()), None);
+        }
+    }
+
+    #[test]
+    fn who_said_that_it_is_starting_may_hang_up() {
+        let now = Instant::now();
+        for patience in PATIENCES {
+            let mut waiting = Waiting::of(patience);
+            assert_eq!(waiting.pause_after(&starting(), now), Some(PAUSES.0));
+            assert_eq!(waiting.pause_after(&hung_up(DOOR), now), Some(PAUSES.0 * 2));
+            let other = SocketAddr::new(DOOR.ip(), 2);
+            assert_eq!(waiting.pause_after(&hung_up(other), now), None);
+        }
+    }
+
+    #[test]
+    fn patience_begins_anew_after_whoever_is_starting() {
+        let (mut waiting, mut now) = (Waiting::of(Some(Duration::from_secs(1))), Instant::now());
+        for _ in 0..20 {
+            now += waiting.pause_after(&starting(), now).expect("it is waited for");
+        }
+        now += waiting.pause_after(&hung_up(DOOR), now).expect("patience has begun anew");
+        assert_eq!(waiting.pause_after(&hung_up(DOOR), now), None);
+    }
+
+    #[test]
+    fn without_patience_nobody_is_waited_for() {
+        assert_eq!(Waiting::of(Some(Duration::ZERO)).pause_after(&starting(), Instant::now()), None);
     }
 }
