@@ -3,7 +3,7 @@
 //! Each says its unit, how its value was found, and what breaks when it changes. What follows from
 //! another number is computed from it, and relations are asserted. So a principle has one number.
 //! The rules that use them, and the storms that wanted the rules, are in docs/explanation/rules.md.
-//! A test counts the numbers (`e2e/tests/tuning.rs`).
+//! A test counts the numbers (`e2e/tests/house/tuning.rs`).
 //!
 //! All but those of [`field`] are a node's own affair: nodes with other values understand each
 //! other. Numbers of placement, of speeds and of gossip are in their modules.

@@ -17,8 +17,8 @@ const AT_ONCE: usize = 64;
 /// After an error of the listener, most likely for want of descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Tells all visitors that `percent` is done, for as long as it is polled. Whoever came in meanwhile
-/// is answered after that too: the end of hashing is no reason to hang up on anybody.
+/// Tells all visitors that `percent` is done, for as long as it is polled. Visitors of that time
+/// are answered after it too: the end of hashing is no reason to hang up on anybody.
 pub async fn keep(listener: &TcpListener, keys: &FieldKeys, percent: &AtomicU32) -> Infallible {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     loop {

@@ -1,6 +1,6 @@
 //! The kernel's users of image files: loop devices, and file systems on them.
 
-use super::support::{Field, Form, Image, Loop, MountedTree, can_run, noise, run};
+use crate::support::{Field, Form, Image, Loop, MountedTree, can_run, noise, run};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! How mounts begin and end.
 
-use super::support::{Field, Form, Image, PATIENCE, can_run, mount, mounts_at, noise, run, until};
+use crate::support::{Field, Form, Image, PATIENCE, can_run, mount, mounts_at, noise, run, until};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What readers get: bytes, zeros past the end, holes, errors, and no waiting for others.
 
-use super::support::{Field, Form, Image, PATIENCE, can_run, noise, until};
+use crate::support::{Field, Form, Image, PATIENCE, can_run, noise, until};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Files that can be written: overlays of images, through the kernel's page cache, around it, and
 //! under ext4.
 
-use super::support::{Field, Form, Image, Loop, MountedTree, PATIENCE, can_run, noise, run, until};
+use crate::support::{Field, Form, Image, Loop, MountedTree, PATIENCE, can_run, noise, run, until};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
