@@ -22,7 +22,8 @@ pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
 use vfield_bench::args::{self as bench, BenchOptions};
 pub use watch::{
-    EventsOptions, ExplainOptions, LimitCommandOptions, LimitOptions, StatusOptions, TopOptions, TraceOptions,
+    EventsOptions, ExplainOptions, LearnedOptions, LimitCommandOptions, LimitOptions, StatusOptions, TopOptions,
+    TraceOptions,
 };
 
 use crate::values::access::Access;
@@ -129,6 +130,8 @@ pub enum Command {
     /// Say why reads wait or were slow: stage, time, and the node that is the cause
     #[command(after_help = watch::EXPLAIN_EXAMPLES)]
     Explain(ExplainOptions),
+    /// Print what machines read first of an image, which others prefetch: one run a line
+    Learned(LearnedOptions),
     /// Record each step of each chunk, as a file for the trace viewers of Chrome and Perfetto
     #[command(after_help = watch::TRACE_EXAMPLES)]
     Trace(TraceOptions),
@@ -344,6 +347,10 @@ pub struct DaemonOptions {
     /// Never compress chunks for nodes on slow links
     #[arg(long, help_heading = "Network")]
     pub no_compression: bool,
+    /// Neither tell other nodes what this machine reads first of an image, nor prefetch what they
+    /// read
+    #[arg(long, help_heading = "Network")]
+    pub no_learning: bool,
     /// Show this node over HTTP: a page, /metrics, /status.json, /healthz and /readyz. Read-only,
     /// without a login; 9740 alone is a port of 127.0.0.1 [default: none; default port: 9740]
     #[arg(long, value_name = "ADDR|PORT", help_heading = "Dashboard")]

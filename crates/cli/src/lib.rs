@@ -14,6 +14,7 @@ pub mod explain;
 pub mod field_key;
 mod help;
 pub mod images;
+mod learned;
 pub mod leaving;
 mod limit;
 pub mod mount;
@@ -105,6 +106,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Events(options) => events::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Explain(options) => explain::run(&options),
+        Command::Learned(options) => learned::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),

@@ -79,7 +79,7 @@ fn read(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 /// Modern options without a value.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 11] = [
     "--json",
     "--verbose",
     "--quiet",
@@ -90,6 +90,7 @@ const FLAGS: [&str; 10] = [
     "--no-parallel",
     "--no-read-ahead",
     "--no-compression",
+    "--no-learning",
 ];
 
 fn modern(program: &OsStr, typed: Typed) -> Result<Vec<OsString>, Failure> {

@@ -300,6 +300,7 @@ fn node(
             parallel: !daemon.no_parallel,
             read_ahead: !daemon.no_read_ahead,
             compression: !daemon.no_compression,
+            learning: !daemon.no_learning,
         },
     })
 }

@@ -78,6 +78,7 @@ pub struct Settings {
     image_limit_up: OneOrMany<ImageLimit>,
     image_limit_down: OneOrMany<ImageLimit>,
     no_compression: bool,
+    no_learning: bool,
     retry: Option<Retry>,
     http: Option<HttpAddress>,
     http_name: OneOrMany<String>,
@@ -200,6 +201,7 @@ impl Settings {
         fill(&mut options.limits.image_limit_up, &self.image_limit_up);
         fill(&mut options.limits.image_limit_down, &self.image_limit_down);
         options.no_compression |= self.no_compression;
+        options.no_learning |= self.no_learning;
         options.http = options.http.or(self.http);
         fill(&mut options.http_name, &self.http_name);
         options.http_public |= self.http_public;

@@ -145,6 +145,10 @@ impl Daemon for Fake {
         Box::pin(async { Reply::Collected { freed: vec![freed] } })
     }
 
+    fn learned(&self, image: &str) -> Reply {
+        Reply::Learned { image: image.to_owned(), image_bytes: 1, machines: 0, runs: Vec::new() }
+    }
+
     fn explain(&self, image: Option<String>, offset: u64, _: bool) -> Pending<'_, Reply> {
         Box::pin(ready(Reply::refused(format!("{image:?} {offset}"), "")))
     }

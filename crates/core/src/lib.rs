@@ -34,6 +34,7 @@ pub mod pace;
 pub mod peers;
 pub mod placement;
 pub mod plan;
+pub mod prefetch;
 pub mod pursuit;
 pub mod reach;
 pub mod read_ahead;

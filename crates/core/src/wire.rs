@@ -10,6 +10,7 @@ mod accounts;
 mod dialling;
 mod here;
 mod lists;
+mod prefetch;
 mod proofs;
 mod slices;
 
@@ -18,6 +19,9 @@ pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back
 pub use here::{HERE_CHUNKS_MAX, decode_here, here_frame};
 pub use lists::{
     ListQuestion, SIGNERS_MAX, SignedList, decode_list, decode_list_question, list_frame, list_question_frame,
+};
+pub use prefetch::{
+    PREFETCH_SINCE, decode_prefetch_lists, decode_prefetch_question, prefetch_lists_frame, prefetch_question_frame,
 };
 pub use proofs::{
     Proof, decode_header, decode_header_proof, decode_proof, decode_prove, header_frame, header_proof_frame,
@@ -39,7 +43,7 @@ use vfield_block::source::Urgency;
 
 /// The latest version of the protocol that this program speaks. Nodes speak the latest version that
 /// both know.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The first version in which a node takes compressed chunks.
 pub const COMPRESSED_SINCE: u32 = 10;
 /// The first version that it speaks.
@@ -157,6 +161,10 @@ pub enum Kind {
     Account,
     /// Chunks of data that the sender has: see [`crate::node::Input::Here`]. It is not answered.
     Here,
+    /// Asks what machines read first of an image. Its id of 32 bytes.
+    PrefetchQuestion,
+    /// The answer to [`Kind::PrefetchQuestion`]: lists by node, see [`crate::prefetch`].
+    PrefetchLists,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -271,6 +279,8 @@ impl FrameHeader {
             Kind::AccountQuestion => 21,
             Kind::Account => 22,
             Kind::Here => 23,
+            Kind::PrefetchQuestion => 24,
+            Kind::PrefetchLists => 25,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -323,6 +333,8 @@ impl FrameHeader {
             21 => (Kind::AccountQuestion, accounts::QUESTION_PAYLOAD),
             22 => (Kind::Account, accounts::ACCOUNT_MAX),
             23 => (Kind::Here, here::HERE_MAX),
+            24 => (Kind::PrefetchQuestion, prefetch::QUESTION_PAYLOAD),
+            25 => (Kind::PrefetchLists, prefetch::LISTS_PAYLOAD_MAX),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -362,6 +374,7 @@ impl FrameHeader {
                 | Kind::Header
                 | Kind::Speed
                 | Kind::AccountQuestion
+                | Kind::PrefetchQuestion
         );
         if fixed && length != max {
             return Err(WireError::Field("length"));

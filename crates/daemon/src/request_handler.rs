@@ -5,6 +5,7 @@
 
 mod explaining;
 mod keys;
+mod learning;
 
 use super::dashboard;
 use super::events::Events;
@@ -324,6 +325,13 @@ impl Daemon for RequestHandler {
                 Err(reply) => reply,
             }
         })
+    }
+
+    fn learned(&self, image: &str) -> Reply {
+        match self.running() {
+            Ok(running) => learning::learned(&running.node, image),
+            Err(reply) => reply,
+        }
     }
 
     fn explain(&self, image: Option<String>, offset: u64, follow: bool) -> Pending<'_, Reply> {

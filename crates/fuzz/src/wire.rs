@@ -10,6 +10,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::Member;
 use vfield_core::placement::{Arc, Filled};
+use vfield_core::prefetch::PrefetchList;
 use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::{Signature, Simulated};
@@ -124,6 +125,17 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
         Kind::Here => {
             let Ok((image, chunks)) = wire::decode_here(payload) else { return };
             assert_eq!(wire::here_frame(image, &chunks)[HEADER..], *payload);
+        }
+        Kind::PrefetchQuestion => {
+            let image = wire::decode_prefetch_question(payload).expect("its length was checked");
+            assert_eq!(wire::prefetch_question_frame(request, image)[HEADER..], *payload);
+        }
+        Kind::PrefetchLists => {
+            let Ok(lists) = wire::decode_prefetch_lists(payload) else { return };
+            for list in lists.iter().filter_map(|(_, bytes)| PrefetchList::decode(bytes, u64::MAX).ok()) {
+                assert_eq!(PrefetchList::decode(&list.encode(), u64::MAX), Ok(list));
+            }
+            assert_eq!(wire::decode_prefetch_lists(&wire::prefetch_lists_frame(request, &lists)[HEADER..]), Ok(lists));
         }
         Kind::Refuse => assert!(header.refusal.is_some() && payload.is_empty()),
         Kind::Cancel | Kind::Patience => assert!(payload.is_empty()),

@@ -223,10 +223,12 @@ pub struct Tuning {
     pub read_ahead: bool,
     /// Send chunks compressed over slow links.
     pub compression: bool,
+    /// Tell others what this machine reads first, and prefetch what they read.
+    pub learning: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pool: true, parallel: true, read_ahead: true, compression: true }
+        Self { pool: true, parallel: true, read_ahead: true, compression: true, learning: true }
     }
 }

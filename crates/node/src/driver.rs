@@ -114,6 +114,8 @@ pub struct Driver {
     pub links: Links,
     /// True if chunks are compressed for peers on slow links.
     pub compresses: bool,
+    /// True if this node tells others what its machine reads first, and prefetches what they read.
+    pub learns: bool,
     /// Limits of the transfer, by direction.
     pub limits: Limits,
     /// Counters of transferred bytes.
@@ -181,6 +183,7 @@ impl Driver {
             warnings: Mutex::default(),
             links: Links::new(tuning.pool),
             compresses: tuning.compression,
+            learns: tuning.learning,
             limits: Limits::default(),
             counters: Counters::default(),
             keys,

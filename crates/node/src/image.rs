@@ -4,6 +4,7 @@
 //! and receivers share it. It takes no lock.
 
 use crate::compression::Compression;
+use crate::learned::Learned;
 use crate::limits::Pacer;
 use crate::object_origin::{Away, ObjectOrigin, Whose};
 use crate::slices::Slices;
@@ -38,6 +39,7 @@ pub struct LocalImage {
     directory: Mutex<Directory>,
     slices: Slices,
     compression: Compression,
+    learned: Learned,
     /// The limit of bytes to other nodes.
     limit: Arc<Pacer>,
     pages: Notify,
@@ -61,6 +63,7 @@ impl LocalImage {
     /// An image that this node serves from its source. A file has every byte at once; an object has
     /// to be waited for.
     pub fn origin(names: Names, store: Arc<Store>, origin: Source) -> Self {
+        let learned = Learned::new(store.geometry());
         let complete = matches!(origin, Source::File(_));
         Self {
             names,
@@ -72,6 +75,7 @@ impl LocalImage {
             directory: Mutex::default(),
             slices: Slices::default(),
             compression: Compression::default(),
+            learned,
             limit: Arc::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
@@ -80,6 +84,7 @@ impl LocalImage {
 
     /// An image that this node has joined; `proof` is that of its header, if a member has shown it.
     pub fn joined(names: Names, store: Arc<Store>, proof: Option<HeaderProof>) -> Self {
+        let learned = Learned::new(store.geometry());
         Self {
             names,
             store,
@@ -90,6 +95,7 @@ impl LocalImage {
             directory: Mutex::default(),
             slices: Slices::default(),
             compression: Compression::default(),
+            learned,
             limit: Arc::default(),
             pages: Notify::new(),
             change_reported: AtomicBool::new(false),
@@ -104,6 +110,11 @@ impl LocalImage {
     /// All its names on this node.
     pub const fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// What machines read first of it.
+    pub const fn learned(&self) -> &Learned {
+        &self.learned
     }
 
     /// The image's id.

@@ -26,6 +26,7 @@ pub mod image;
 mod incoming;
 mod interview;
 pub mod keeper;
+pub mod learned;
 pub mod limits;
 pub mod links;
 mod lobby;

@@ -49,6 +49,7 @@ use vfield_core::image::ImageId;
 use vfield_core::inquiry::Purpose;
 use vfield_core::node::picture::Picture;
 use vfield_core::node::{ImageView, Input, Node as Core};
+use vfield_core::prefetch::PrefetchList;
 use vfield_core::signing::Signatures as _;
 use vfield_trust::admission::Verified;
 use vfield_trust::signature::TrustedKeys;
@@ -243,6 +244,13 @@ impl Node {
     /// not one of this node's. If told to follow, it asks others for whom they wait.
     pub async fn explain(&self, image: ImageId, offset_bytes: u64, follow: bool) -> Option<Explained> {
         explained::chunk(&self.driver, image, offset_bytes, follow).await
+    }
+
+    /// How many machines have told what they read first of an image, this one among them, and what
+    /// half of them agree on.
+    pub fn learned(&self, image: ImageId) -> (usize, PrefetchList) {
+        let me = self.driver.look(|core| core.me().node);
+        self.driver.image(image).map(|image| image.learned().agreed(me)).unwrap_or_default()
     }
 
     /// Why readers wait at this moment, and the slowest reads of the last hour.

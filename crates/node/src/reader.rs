@@ -60,14 +60,20 @@ impl ImageReader {
         Self { driver, image, ahead: Mutex::new(ahead), slicing: Mutex::default() }
     }
 
-    /// Notes a read and fetches ahead if it looks sequential. Two readers at one moment: one goes
-    /// unnoted.
+    /// Notes a read, and fetches ahead if it looks sequential, or is one that others were seen to go
+    /// on from. Two readers at one moment: one goes unnoted.
     fn note(&self, extent: Extent) {
+        let learned = self.image.learned();
+        learned.note(extent, || self.driver.now());
         if self.image.is_complete() {
             return;
         }
+        let chunks = self.image.geometry().covering(extent);
+        for ahead in learned.ahead(chunks.clone()) {
+            self.hint(ahead, Urgency::Soon);
+        }
         if let Ok(mut ahead) = self.ahead.try_lock() {
-            let chunks = ahead.note(self.image.geometry().covering(extent));
+            let chunks = ahead.note(chunks);
             drop(ahead);
             self.hint(chunks, Urgency::Soon);
         }

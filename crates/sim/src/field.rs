@@ -37,6 +37,7 @@ use vfield_core::fetch::RequestId;
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Output};
+use vfield_core::prefetch::PrefetchList;
 use vfield_core::time::Time;
 use vfield_core::wire::Priority;
 use vfield_weather::{Busy, Thinks};
@@ -133,6 +134,8 @@ pub struct Field {
     pub keeps_times: bool,
     /// Groups that each read takes of the first chunk of a block; `None` for whole blocks.
     pub groups: Option<u16>,
+    /// The list that machines have learned from others, if they have.
+    pub learned: Option<PrefetchList>,
     /// How machines follow the field's tag, if they do.
     pub followers: Option<Followers>,
     /// When a machine died or failed last, or a wall was built or torn down.
@@ -186,6 +189,7 @@ impl Field {
             keeps_notices: true,
             keeps_times: false,
             groups: None,
+            learned: None,
             followers: None,
             troubled: None,
             explain: Explain::default(),

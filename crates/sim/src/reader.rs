@@ -11,6 +11,7 @@ use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Token;
 use vfield_core::image::Geometry;
+use vfield_core::prefetch::Prefetcher;
 use vfield_core::read_ahead::ReadAhead;
 use vfield_core::slice::{GROUP_BYTES, Groups};
 use vfield_core::slicing::Slicing;
@@ -99,6 +100,8 @@ pub struct Reader {
     pub open: Vec<Block>,
     /// Recognises its order.
     pub ahead: ReadAhead,
+    /// Prefetches along a list that was learned from others.
+    pub prefetcher: Option<Prefetcher>,
     /// Groups of each read, if it reads only so many of each first chunk of a block.
     pub groups: Option<u16>,
     /// Recognises reads that are better served with a slice.
@@ -137,6 +140,7 @@ impl Reader {
             depth,
             open: Vec::with_capacity(depth),
             ahead,
+            prefetcher: None,
             groups: None,
             slicing: Slicing::default(),
             read: 0,

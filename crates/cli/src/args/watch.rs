@@ -41,6 +41,17 @@ Examples:
 Open the file in chrome://tracing, or in Perfetto's viewer. Reads that find their chunks in memory
 are not in it.";
 
+/// Options of `vfield learned`.
+#[derive(Debug, Args)]
+pub struct LearnedOptions {
+    /// The image, by name, id, or the beginning of its id
+    #[arg(value_name = "IMAGE")]
+    pub image: String,
+    /// The daemon to control.
+    #[command(flatten)]
+    pub control: ControlOptions,
+}
+
 /// Options of `vfield trace`.
 #[derive(Debug, Args)]
 pub struct TraceOptions {

@@ -11,6 +11,7 @@ mod inventory;
 mod pacing;
 mod peers;
 mod placement;
+mod prefetch;
 mod reach;
 mod read_ahead;
 #[path = "../support/signed.rs"]

@@ -18,7 +18,7 @@ use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
 use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 25] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -42,6 +42,8 @@ const KINDS: [Kind; 23] = [
     Kind::AccountQuestion,
     Kind::Account,
     Kind::Here,
+    Kind::PrefetchQuestion,
+    Kind::PrefetchLists,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -321,7 +323,7 @@ fn header_of(kind: Kind) -> FrameHeader {
         Kind::GetSlice => FrameHeader::new(kind, 1, 45),
         Kind::AccountQuestion => FrameHeader::new(kind, 1, 40),
         Kind::Redirect => FrameHeader::new(kind, 1, 8),
-        Kind::Prove | Kind::Header => FrameHeader::new(kind, 1, 32),
+        Kind::Prove | Kind::Header | Kind::PrefetchQuestion => FrameHeader::new(kind, 1, 32),
         Kind::DialBack | Kind::DialledBack | Kind::Speed => FrameHeader::new(kind, 1, 1),
         _ => FrameHeader::new(kind, 1, 0),
     }
@@ -337,7 +339,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (24..=255).chain([0]) {
+        for later in (26..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {

@@ -19,6 +19,7 @@ mod images;
 mod joining;
 mod kept;
 mod keys;
+mod learned;
 mod leaving;
 mod liars;
 mod limits;

@@ -12,6 +12,7 @@ use crate::entry::Patience;
 use crate::event::Event;
 use crate::image::LocalImage;
 use crate::keeper::KeptStores;
+use crate::learned;
 use crate::mending;
 use crate::naming::{Chosen, Known, Search};
 use crate::object_origin::entrusting;
@@ -204,6 +205,10 @@ impl Node {
         };
         let of_image = ImageConfig { id, names, header, origin: false, capacity_bytes, kept };
         self.hold(Arc::clone(&image), of_image, needed);
+        if self.driver.learns {
+            let learning = self.spawn(learned::run(Arc::clone(&self.driver), Arc::clone(&image)));
+            self.ends_with(id, learning);
+        }
         if let Some(disk) = &self.disk {
             let path = disk.path().to_owned();
             let watching = self.spawn(mending::watch(Arc::clone(&self.driver), Arc::clone(&image), path));

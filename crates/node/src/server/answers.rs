@@ -54,6 +54,8 @@ pub enum Body {
     Proof(ImageId),
     /// The proof of an image's header.
     Header(ImageId),
+    /// What machines read first of an image.
+    PrefetchLists(ImageId),
     /// The admission list, for a node that asked with this question.
     AdmissionList(ListQuestion),
     /// The result of dialling back.

@@ -350,6 +350,11 @@ impl<'a> Serving<'a> {
                 self.answers.opened();
                 self.answers.before(header.request, Body::AdmissionList(question));
             }
+            Kind::PrefetchQuestion => {
+                let image = wire::decode_prefetch_question(payload)?;
+                self.answers.opened();
+                self.answers.before(header.request, Body::PrefetchLists(image));
+            }
             Kind::AccountQuestion => {
                 let (image, chunk) = wire::decode_account_question(payload)?;
                 self.answers.opened();
@@ -379,6 +384,7 @@ impl<'a> Serving<'a> {
             | Kind::DialledBack
             | Kind::HeaderProof
             | Kind::Account
+            | Kind::PrefetchLists
             | Kind::AdmissionList => {
                 return Err(WireError::Field("kind").into());
             }

@@ -11,6 +11,7 @@ use crate::scenario::units;
 use clap::Args;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vfield_core::prefetch::Recorder;
 use vfield_core::slice::GROUP_BYTES;
 
 /// `boot` and its options.
@@ -29,6 +30,9 @@ pub struct Options {
     /// start]
     #[arg(long)]
     pub warm: bool,
+    /// A machine of the day before has booted, and all prefetch along its list
+    #[arg(long)]
+    pub learned: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -51,6 +55,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let groups = options.block.map(|block| u16::try_from(block.div_ceil(GROUP_BYTES)));
     field.groups = groups.transpose().map_err(|_| Failure::Usage("--block: at most 256M".to_owned()))?;
     let list = recorded(room, options.percent, &mut dice);
+    if options.learned {
+        let mut recorder = Recorder::new(room.image.div_ceil(room.chunk), room.chunk);
+        let length = options.block.unwrap_or(room.chunk).min(room.chunk);
+        let bytes = list.iter().map(|read| read.start * room.chunk..read.start * room.chunk + length);
+        bytes.for_each(|bytes| recorder.note(bytes, field.now()));
+        field.learned = Some(recorder.list());
+    }
     let reads = || Reads { image: 0, order: Order::Recorded(Arc::clone(&list), 0), depth: 1 };
     let nodes = if options.warm { room.warm_up(&mut field, &mut dice)? } else { Vec::new() };
     let sent = field.machines[0].traffic.payload_sent;

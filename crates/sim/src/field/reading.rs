@@ -9,6 +9,7 @@ use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Token;
 use vfield_core::node::Input;
+use vfield_core::prefetch::Prefetcher;
 use vfield_core::read_ahead::ReadAhead;
 use vfield_core::wire::Priority;
 
@@ -33,6 +34,8 @@ impl Field {
         let ahead = if self.config.read_ahead { self.config.chunks_ahead(geometry.chunk_bytes()) } else { 0 };
         let ahead = ReadAhead::new(geometry.data_chunks(), ahead);
         let mut reader = Reader::new(machine, image, order, depth, ahead, self.now());
+        let window = self.config.chunks_ahead(geometry.chunk_bytes());
+        reader.prefetcher = self.learned.as_ref().map(|list| Prefetcher::new(list, window));
         reader.groups = self.groups;
         reader.times = self.keeps_times.then(Vec::new);
         reader.think = self.think.of(self.machines[machine].place as usize).unwrap_or_default();
@@ -80,9 +83,10 @@ impl Field {
                 self.queue.push(done, Event::GoOn(at as u32));
             }
             let Some(block) = reader.begin(now) else { break };
-            let ahead = reader.ahead.note(block);
-            if !ahead.is_empty() {
-                let input = Input::Prefetch { image: id, chunks: ahead, priority: Priority::ReadAhead };
+            let mut ahead = vec![reader.ahead.note(block.clone())];
+            ahead.extend(reader.prefetcher.iter_mut().flat_map(|prefetcher| prefetcher.note(block.clone())));
+            for chunks in ahead.into_iter().filter(|ahead| !ahead.is_empty()) {
+                let input = Input::Prefetch { image: id, chunks, priority: Priority::ReadAhead };
                 self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
             }
         }

@@ -6,6 +6,7 @@ use super::super::answers::{Answer, Body};
 use super::super::outgoing::Outgoing;
 use super::{LONG, Serving};
 use crate::image::{Local, LocalImage};
+use crate::learned;
 use crate::slices;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -32,6 +33,10 @@ impl Serving<'_> {
                 frame.unwrap_or_else(|| Outgoing::refusal(request, Refusal::NotHeld))
             }
             Body::Header(image) => self.header(request, image),
+            Body::PrefetchLists(image) => match learned::told(self.driver, image) {
+                Some(lists) => Outgoing::frame(wire::prefetch_lists_frame(request, &lists)),
+                None => Outgoing::refusal(request, Refusal::NotHeld),
+            },
             Body::AdmissionList(question) => self.admission_list(request, &question),
             Body::Slice { image, chunk, slice } => {
                 let found = self.image(image).map(|image| slices::answer(&image, chunk, slice));
