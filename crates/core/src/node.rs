@@ -160,6 +160,8 @@ pub struct Node {
     expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
     reading_until: Time,
+    /// The same of one that came to a chunk that no fetch foresaw.
+    surprised_until: Time,
     timers: BTreeMap<TimerKey, Timer>,
     timers_set: u64,
     retrying: bool,
@@ -224,6 +226,7 @@ impl Node {
             given: Given::default(),
             expire_at: None,
             reading_until: Time::ZERO,
+            surprised_until: Time::ZERO,
             timers: BTreeMap::new(),
             timers_set: 0,
             retrying: false,

@@ -26,10 +26,12 @@ const WAITING_MAX: usize = 4096;
 
 /// Chunks of a fill under way while a reader is active: one, and the next so that it need not wait.
 const FILL_BESIDE_READERS: u64 = 2;
-/// Pauses of a fill while readers of slices are active, in times that its last chunk took. A chunk
-/// of 64 KiB takes as long as sixteen slices, which wait behind it. So beside such readers a fill
-/// has a 32nd of a link. A store of 16 MiB behind 100 Mbit/s is full within a minute.
-pub(super) const FILL_PAUSES_BESIDE_SLICES: u32 = 31;
+/// Pauses of a fill while readers come to chunks that no fetch foresaw, in times that its last chunk
+/// took. Such a reader waits for one answer at a time, behind the fills of all nodes: a room of ten
+/// that boots took twelve times as long beside them. And a chunk of 64 KiB takes as long as sixteen
+/// slices. So beside such readers a fill has a 32nd of a link. A store of 16 MiB behind 100 Mbit/s
+/// is full within a minute.
+pub(super) const FILL_PAUSES_BESIDE_SURPRISES: u32 = 31;
 
 /// Time after this node's start in which other nodes of the same room may still start.
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -273,7 +275,7 @@ impl Node {
         let share = self.window_bytes / 2 * u64::from(self.config.join_boost + 1) / 10;
         let span = share / image.inventory.geometry().chunk_bytes();
         let chunks = u128::from(span) * u128::from(image.fill.arc().length) / u128::from(image.map.ring().size());
-        if self.reads_slices() {
+        if self.is_surprised() {
             return 1;
         }
         let reading = self.now < self.reading_until || !self.reads.is_empty();

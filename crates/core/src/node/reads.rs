@@ -15,7 +15,7 @@ use vfield_block::source::ReadError;
 
 /// Time after a miss in which a reader counts as active. A program that computes between its reads
 /// does not notice a fill; one that reads without a pause would.
-pub(super) const READING: Duration = Duration::from_millis(200);
+const READING: Duration = Duration::from_millis(200);
 
 /// A reader that waits for a chunk.
 #[derive(Debug)]
@@ -29,6 +29,9 @@ pub(super) struct Reader {
 impl Node {
     pub(super) fn read(&mut self, token: Token, id: ImageId, chunks: Range<u64>) {
         self.reads_now();
+        if chunks.clone().any(|number| self.is_surprise(id, Chunk(number))) {
+            self.surprised_now();
+        }
         for number in chunks.clone() {
             self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
@@ -46,6 +49,21 @@ impl Node {
         if matches!(self.stage(id, chunk), Some(Stage::Waiting)) {
             self.no_source(id, chunk);
         }
+    }
+
+    /// True while readers come to chunks that no fetch foresaw. One that reads in order, or along
+    /// what was learned, finds its chunks here or under way.
+    pub(super) fn is_surprised(&self) -> bool {
+        self.now < self.surprised_until
+    }
+
+    pub(super) fn surprised_now(&mut self) {
+        self.surprised_until = self.now + READING;
+    }
+
+    /// True for a chunk that is neither here nor under way.
+    fn is_surprise(&self, id: ImageId, chunk: Chunk) -> bool {
+        self.images.get(&id).is_some_and(|image| !image.inventory.is_here(chunk)) && self.fetch_of(id, chunk).is_none()
     }
 
     /// Notes that a reader is active.

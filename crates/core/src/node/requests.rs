@@ -1,6 +1,6 @@
 //! Requests to peers: when they are sent, when another peer is asked, and how answers are handled.
 
-use super::images::FILL_PAUSES_BESIDE_SLICES;
+use super::images::FILL_PAUSES_BESIDE_SURPRISES;
 use super::{Keep, Node, Output, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Fetch, Request, RequestId, Stage, Turn};
@@ -297,13 +297,13 @@ impl Node {
         }
         self.probes.came(entry.peer, entry.image, chunk);
         self.note_way(id, chunk, entry.peer);
-        let reads_slices = self.reads_slices();
+        let is_surprised = self.is_surprised();
         let Some(image) = self.images.get_mut(&id) else { return };
         if entry.priority == Priority::Fill {
             let parallel = (window / 2 / entry.bytes.max(1)).clamp(1, 64) as u32;
             image.fill.pace(now - entry.sent, parallel.min(image.fill.pending() as u32), boost, now);
-            if reads_slices {
-                image.fill.rest(FILL_PAUSES_BESIDE_SLICES, now);
+            if is_surprised {
+                image.fill.rest(FILL_PAUSES_BESIDE_SURPRISES, now);
             }
         }
         image.inventory.mark_zero(zeros);

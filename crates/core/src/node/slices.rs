@@ -6,7 +6,6 @@
 //! ([`super::bounds`]). The shell verifies slices and gives them to their readers; they are in no
 //! store.
 
-use super::reads::READING;
 use super::requests::Asked;
 use super::{Node, Output};
 use crate::chunk::Chunk;
@@ -16,7 +15,6 @@ use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::slice::{Groups, PAGES_MAX, Slice};
 use crate::small_list::SmallList;
-use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,8 +29,6 @@ pub(super) struct Slices {
     open: BTreeMap<(Goal, Groups), Open>,
     /// Pages that slices were asked for lately, the latest last.
     pages: VecDeque<Goal>,
-    /// Until when readers of slices are taken to go on.
-    active_until: Time,
 }
 
 /// A slice under way.
@@ -102,11 +98,6 @@ impl Node {
         self.note_reader(token, id, chunk);
     }
 
-    /// True while readers of this machine read slices.
-    pub(super) fn reads_slices(&self) -> bool {
-        self.now < self.slices.active_until
-    }
-
     /// True if the whole chunk is here, or is under way anyway.
     fn comes_whole(&self, id: ImageId, chunk: Chunk) -> bool {
         let Some(image) = self.images.get(&id) else { return true };
@@ -133,7 +124,7 @@ impl Node {
         let (priority, reach) = (Priority::Demand, Reach::HOLDER);
         let asked = Asked { peer, chunk, priority, reach, hedge: false, check: false, slice: Some(slice) };
         let request = self.open_request(id, asked)?;
-        self.slices.active_until = self.now + READING;
+        self.surprised_now();
         self.slices.open.insert((goal, groups), Open { request, peer, waiters: SmallList::One(token) });
         self.out(Output::RequestSlice { request, peer: identity, image: id, chunk, slice, origin });
         if slice.pages > 0 {

@@ -3,6 +3,7 @@
 use crate::{field_of, filled_field, secs};
 use std::sync::Arc;
 use std::time::Duration;
+use vfield_core::prefetch::Recorder;
 use vfield_sim::dice::Dice;
 use vfield_sim::field::Field;
 use vfield_sim::reader::Order;
@@ -21,6 +22,8 @@ struct Booted {
     /// Bytes that came to all nodes, and those that the origin sent.
     came: u64,
     origin_sent: u64,
+    /// Until the last reader was done.
+    took: Duration,
 }
 
 /// All nodes read so many chunks, a group of each or all of it.
@@ -29,12 +32,14 @@ fn boot(mut field: Field, nodes: &[usize], groups: Option<u16>) -> Booted {
     let came = |field: &Field| nodes.iter().map(|node| field.machines[*node].traffic.payload_came).sum::<u64>();
     let before = (came(&field), field.machines[0].traffic.payload_sent);
     let readers: Vec<usize> = nodes.iter().map(|node| field.read_blocks(*node, 0, scattered(60), 1)).collect();
+    let start = field.now();
     field.until_read(&readers, secs(30));
+    let took = field.now() - start;
     let mut times: Vec<Duration> =
         readers.iter().flat_map(|reader| field.readers[*reader].times.clone().unwrap_or_default()).collect();
     times.sort_unstable();
     let origin_sent = field.machines[0].traffic.payload_sent - before.1;
-    Booted { median: times[times.len() / 2], came: came(&field) - before.0, origin_sent }
+    Booted { median: times[times.len() / 2], came: came(&field) - before.0, origin_sent, took }
 }
 
 /// Stores hold the image three times: each read has a holder near by, and brings less than a chunk.
@@ -46,6 +51,37 @@ fn a_settled_room_reads_short_blocks_sooner_and_with_fewer_bytes() {
     assert!(sliced.median < whole.median, "{:?} for a slice, {:?} for a chunk", sliced.median, whole.median);
     assert!(sliced.came * 3 < whole.came * 2, "{} bytes with slices, {} without", sliced.came, whole.came);
     assert_eq!(sliced.origin_sent, 0, "the origin is spared");
+}
+
+/// Ten machines boot behind links that a hundred chunks fill for a second, while each has a store
+/// of a sixth to fill.
+#[test]
+fn a_room_that_boots_does_not_wait_behind_its_stores() {
+    let took = |capacity| {
+        let (mut field, nodes) = field_of(4, 10, capacity);
+        field.links.rate = 100 * field.images[0].geometry.chunk_bytes();
+        boot(field, &nodes, None).took
+    };
+    let (beside, alone) = (took(100), took(0));
+    assert!(beside < alone * 2, "{beside:?} beside fills, {alone:?} without stores");
+}
+
+/// The same room on the next day: a machine of the day before has told what it reads first.
+#[test]
+fn a_room_that_boots_again_is_led() {
+    let took = |learned: bool| {
+        let (mut field, nodes) = field_of(4, 10, 100);
+        let chunk_bytes = field.images[0].geometry.chunk_bytes();
+        (field.links.rate, field.links.delay) = (100 * chunk_bytes, Duration::from_millis(10));
+        let mut recorder = Recorder::new(600, chunk_bytes);
+        let Order::Recorded(reads, _) = scattered(60) else { unreachable!("it is one") };
+        let bytes = reads.iter().map(|read| read.start * chunk_bytes..read.end * chunk_bytes);
+        bytes.for_each(|bytes| recorder.note(bytes, field.now()));
+        field.learned = learned.then(|| recorder.list());
+        boot(field, &nodes, None).took
+    };
+    let (led, alone) = (took(true), took(false));
+    assert!(led * 10 < alone * 7, "{led:?} along a list, {alone:?} without one");
 }
 
 /// All read the same while their stores fill: the origin is not asked by each of them.
