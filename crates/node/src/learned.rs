@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use vfield_block::extent::Extent;
+use vfield_core::doubling::Doubling;
 use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::node::Claim;
@@ -26,6 +27,8 @@ use vfield_core::wire::{self, Kind, PREFETCH_SINCE};
 const ASKED: usize = 4;
 /// A boot goes on meanwhile, and a late answer is of less use.
 const MANNER: Manner = Manner { at_once: ASKED, pace: Duration::ZERO, within: Duration::from_secs(5) };
+/// The pauses of an origin between its rounds: a boot takes minutes, and nobody waits for it.
+const COLLECT_AFTER: Doubling = Doubling { first: Duration::from_secs(5), longest: Duration::from_secs(60) };
 
 /// What this machine and others read first of one image.
 pub struct Learned {
@@ -84,20 +87,21 @@ impl Learned {
         ahead
     }
 
-    /// Takes what a member says that machines read, the member itself or others.
-    fn hear(&self, lists: Vec<(NodeId, Vec<u8>)>) {
+    /// Takes what a member says that machines read, the member itself or others. True if that is
+    /// news.
+    fn hear(&self, lists: Vec<(NodeId, Vec<u8>)>) -> bool {
         let mut heard = lock(&self.heard);
+        let mut news = false;
         for (node, bytes) in lists {
-            // The first word about a node counts, and nobody displaces those of others.
-            if heard.len() >= LISTS_MAX || heard.contains_key(&node) {
-                continue;
-            }
-            if let Ok(list) = PrefetchList::decode(&bytes, self.chunks)
-                && !list.is_empty()
-            {
+            let Ok(list) = PrefetchList::decode(&bytes, self.chunks) else { continue };
+            // A list grows while its machine starts. Nobody displaces those of other machines.
+            let known = heard.get(&node).map(PrefetchList::len);
+            if list.len() > known.unwrap_or(0) && (known.is_some() || heard.len() < LISTS_MAX) {
                 heard.insert(node, list);
+                news = true;
             }
         }
+        news
     }
 
     /// Leads the readers along what most others read, at most `window` chunks ahead.
@@ -145,23 +149,41 @@ fn of_relatives(driver: &Driver, image: &LocalImage, me: NodeId) -> Vec<(NodeId,
     versions.map(|other| other.learned().lists(me)).find(|lists| !lists.is_empty()).unwrap_or_default()
 }
 
-/// Asks others what machines read first, once the readers of this one begin.
+/// Asks others what machines read first, once the readers of this one begin, and leads these.
 pub async fn run(driver: Arc<Driver>, image: Arc<LocalImage>) {
     let learned = image.learned();
     learned.began.notified().await;
+    let window = driver.look(|core| core.chunks_ahead(image.id()));
+    ask_some(&driver, &image, || learned.lead(window)).await;
+}
+
+/// Asks others again and again, until nobody has news: an origin remembers what machines read that
+/// are switched off since.
+pub async fn collect(driver: Arc<Driver>, image: Arc<LocalImage>) {
+    for round in 0.. {
+        tokio::time::sleep(COLLECT_AFTER.pause(round)).await;
+        let mut news = false;
+        ask_some(&driver, &image, || news = true).await;
+        if !news && lock(&image.learned().heard).len() == LISTS_MAX {
+            return;
+        }
+    }
+}
+
+/// Asks a few members, and says when one has news.
+async fn ask_some(driver: &Arc<Driver>, image: &Arc<LocalImage>, mut news: impl FnMut()) {
+    let learned = image.learned();
     let claims = driver.look(|core| core.claims());
     let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.subject.image == image.id()).collect();
-    let mut whom = interview::whom(&driver, &claims, &[]);
+    let mut whom = interview::whom(driver, &claims, &[]);
     whom.truncate(ASKED);
     let ask = |addr| {
-        let (driver, id) = (Arc::clone(&driver), image.id());
+        let (driver, id) = (Arc::clone(driver), image.id());
         async move { of_member(&driver, addr, id).await.unwrap_or_default() }
     };
-    let window = driver.look(|core| core.chunks_ahead(image.id()));
     interview::ask_all(whom, MANNER, ask, |_, lists: Vec<(NodeId, Vec<u8>)>| {
-        if !lists.is_empty() {
-            learned.hear(lists);
-            learned.lead(window);
+        if learned.hear(lists) {
+            news();
         }
         false
     })
@@ -216,12 +238,15 @@ mod tests {
     fn lists_are_bounded_and_nobody_displaces_those_of_others() {
         let (teller, hearer) = (learned(), learned());
         read(&teller, 5..6);
-        (1..20).for_each(|node| hearer.hear(told_of(&teller, node)));
+        for node in 1..20 {
+            hearer.hear(told_of(&teller, node));
+        }
+        assert!(!hearer.hear(told_of(&teller, 1)), "it has heard that");
         read(&teller, 9..10);
-        hearer.hear(told_of(&teller, 1));
+        assert!(!hearer.hear(told_of(&teller, 19)), "there is no room for it");
+        assert!(hearer.hear(told_of(&teller, 1)), "a machine goes on");
         let heard = lock(&hearer.heard);
-        assert_eq!(heard.len(), LISTS_MAX);
-        assert!(heard.values().all(|list| list.len() == 1));
+        assert_eq!(heard.values().map(PrefetchList::len).collect::<Vec<_>>(), [2, 1, 1, 1, 1, 1, 1, 1]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ const CHUNK: u64 = 64 << 10;
 const IMAGE_BYTES: u64 = 64 * MIB;
 /// A busy machine takes part of a second for what takes milliseconds.
 const SOON: Duration = Duration::from_secs(20);
+/// An origin asks after some seconds, and then after longer and longer pauses.
+const LATER: Duration = Duration::from_secs(120);
 
 /// The chunk at a place of a machine's start: no two beside each other.
 const fn place(at: u64) -> u64 {
@@ -62,10 +64,15 @@ fn the_next_machine_is_led_along_what_the_first_one_read() -> Outcome {
     wait_until("the rest comes", SOON, || fetched(next).is_ok_and(|chunks| chunks >= 100))?;
     read(next, 50..100)?;
     assert!(fetched(next)? < 110, "{} chunks for 100, and pages", fetched(next)?);
-    // The first one may go: the second one tells of both.
+    // The first one may go: the second one tells of both, and so does the origin later.
     drop(field.nodes.remove(0));
     let third = &field.nodes[1];
     read(third, 0..1)?;
     wait_until("it hears of both", SOON, || learned(third).is_ok_and(|said| said.contains("3 machines read")))?;
+    // So a machine is led on the next day, when all others were switched off.
+    let origin = &field.origin;
+    wait_until("the origin hears of all", LATER, || {
+        learned(origin).is_ok_and(|said| said.contains("3 machines read"))
+    })?;
     Ok(())
 }

@@ -147,6 +147,10 @@ impl Node {
         }
         let image = Arc::new(LocalImage::origin(names.clone(), self.store(id, header)?, origin));
         let watching = self.spawn(changed::watch(Arc::clone(&self.driver), Arc::clone(&image)));
+        if self.driver.learns {
+            let collecting = self.spawn(learned::collect(Arc::clone(&self.driver), Arc::clone(&image)));
+            self.ends_with(id, collecting);
+        }
         let entrusting = self.spawn(entrusting::run(Arc::clone(&self.driver), Arc::clone(&image)));
         self.hold(image, ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None }, 0);
         self.ends_with(id, watching);
