@@ -103,7 +103,7 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     trees::look(&mut plan, &console);
     let sandbox = Sandbox::enter(plan.sandbox, &plan, &vfield_control::place::choose(plan.control.as_deref()))?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
-    let runtime = runtime(plan.threads).map_err(system)?;
+    let runtime = runtime(plan.threads, plan.node.disk.is_some()).map_err(system)?;
     let result = runtime.block_on(async {
         let (plan, ground, publication) = match ground {
             Some(ground) => (plan, ground, None),
@@ -134,11 +134,12 @@ fn take_descriptors() {
     }
 }
 
-/// The runtime of the daemon's tasks.
-fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
-    // A single thread has no other thread to share work with or to wake.
-    let mut builder =
-        if threads == NonZeroUsize::MIN { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+/// The runtime of the daemon's tasks, which may wait for a disk.
+fn runtime(threads: NonZeroUsize, disk: bool) -> std::io::Result<Runtime> {
+    // A single thread has no other thread to share work with or to wake. So it has nobody to leave
+    // its tasks to either, if one of them waits for a disk.
+    let alone = threads == NonZeroUsize::MIN && !disk;
+    let mut builder = if alone { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.worker_threads(threads.into()).enable_all().build()
 }
 

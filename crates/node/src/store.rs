@@ -13,6 +13,7 @@
 //! do exports and senders to peers (pieces). Readers of slots take no lock, and no operation waits.
 //! The protocol core decides what to hold.
 
+mod behind;
 pub mod family;
 pub mod found;
 pub mod label;
@@ -139,8 +140,16 @@ impl Store {
     /// Writes the label at the end of the file: the image, its names, and the committed
     /// share.
     pub fn commit(&self, names: &Names, commitment: Commitment) -> io::Result<()> {
-        let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment };
-        self.found_file().write(self.geometry().chunks() * self.geometry().chunk_bytes(), &label.encode())
+        let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment }.encode();
+        let label = match &self.disk {
+            Some(disk) => disk.behind.labels(label),
+            None => Some(label),
+        };
+        label.map_or(Ok(()), |label| self.write_label(&label))
+    }
+
+    fn write_label(&self, label: &[u8]) -> io::Result<()> {
+        self.found_file().write(self.geometry().chunks() * self.geometry().chunk_bytes(), label)
     }
 
     /// The id of the image.
@@ -283,12 +292,17 @@ impl Store {
     }
 
     /// Moves a transient chunk into its slot, since it is to be kept; all others stay as they are.
+    /// If a worker attends to the disk, it does that later.
     ///
     /// # Errors
     /// If the kernel has no memory for it; the chunk is then still here.
     pub fn settle(&self, chunk: Chunk) -> io::Result<()> {
         let Some(bytes) = self.transients.get(chunk) else { return Ok(()) };
-        if self.mend(chunk, &bytes)? || self.borrow_now(chunk) {
+        if self.borrow_now(chunk) {
+            self.transients.evict(chunk);
+        } else if self.disk_of(chunk).is_some_and(|disk| disk.behind.settles(chunk)) {
+            // A worker writes it.
+        } else if self.mend(chunk, &bytes)? {
             self.transients.evict(chunk);
         } else if self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk)? {
             self.write(chunk, &bytes)?;
@@ -300,7 +314,7 @@ impl Store {
     /// Evicts a chunk: no new reader sees it. Its memory goes back to the kernel with the last pin,
     /// at once without any. False if it was not here.
     pub fn evict(&self, chunk: Chunk) -> bool {
-        self.forget_spoiled(chunk);
+        self.forget_on_disk(chunk);
         let passed = self.transients.evict(chunk) | self.end_loan(chunk);
         match self.slots.change(chunk, Slot::evict) {
             None => passed,
@@ -329,8 +343,15 @@ impl Store {
         }
     }
 
-    /// Frees the pages of a slot. The caller's transition emptied it.
+    /// Frees the pages of a slot, or has its disk's worker do it. The caller's transition emptied
+    /// it.
     fn punch(&self, chunk: Chunk) {
+        if !self.disk_of(chunk).is_some_and(|disk| disk.behind.punches(chunk)) {
+            self.punch_now(chunk);
+        }
+    }
+
+    fn punch_now(&self, chunk: Chunk) {
         let place = self.slot_extent(chunk);
         let file = self.disk_of(chunk).map_or(&self.memory, OnDisk::file);
         if let Err(error) = file.punch(place.start(), self.geometry().chunk_bytes()) {

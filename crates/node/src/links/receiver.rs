@@ -279,14 +279,16 @@ impl<'a> Receiver<'a> {
             }
         }
         let arrived = |zeros| Input::Arrived { request: ask.request, waited, transit, zeros };
-        match ask.keep {
+        let in_a_buffer = match ask.keep {
             Keep::Not => return arrived(Vec::new()),
-            Keep::Passing if image.geometry().is_data(ask.chunk) => {
-                let buffer = unpacked.unwrap_or_else(|| self.inbound.detach(&self.driver.buffers));
-                store.pass(ask.chunk, buffer);
-                return arrived(Vec::new());
-            }
-            Keep::Passing | Keep::Stored => {}
+            Keep::Passing => true,
+            // Once the core counts it as stored, it settles.
+            Keep::Stored => store.writes_behind(),
+        };
+        if in_a_buffer && image.geometry().is_data(ask.chunk) {
+            let buffer = unpacked.unwrap_or_else(|| self.inbound.detach(&self.driver.buffers));
+            store.pass(ask.chunk, buffer);
+            return arrived(Vec::new());
         }
         match store.insert(ask.chunk, bytes) {
             Ok(Inserted::New | Inserted::Already) => {

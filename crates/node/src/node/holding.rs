@@ -217,6 +217,8 @@ impl Node {
             let path = disk.path().to_owned();
             let watching = self.spawn(mending::watch(Arc::clone(&self.driver), Arc::clone(&image), path));
             self.ends_with(id, watching);
+            let working = self.spawn(Arc::clone(image.store()).work_behind());
+            self.ends_with(id, working);
         }
         runs.extend(relatives.iter().flat_map(|relative| self.relate(&image, relative)));
         if let Some(commitment) = kept {

@@ -10,6 +10,7 @@
 //! it is not resident until the right bytes were written over it. Readers get copies of the file's
 //! pages, so a slot may be overwritten.
 
+use super::behind::Behind;
 use super::found::Tally;
 use super::label::Label;
 use super::slot::Slot;
@@ -42,6 +43,7 @@ pub struct OnDisk {
     spoiled_now: AtomicU64,
     /// Bytes of chunks in the file.
     pub(super) bytes: AtomicU64,
+    pub(super) behind: Behind,
 }
 
 /// What happened to a store, and what the protocol core has to know of it.
@@ -76,6 +78,7 @@ impl OnDisk {
             spoiled: Mutex::default(),
             spoiled_now: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            behind: Behind::default(),
         })
     }
 
@@ -222,10 +225,11 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.is_spoiled(chunk))
     }
 
-    /// An evicted chunk has nothing to mend.
-    pub(super) fn forget_spoiled(&self, chunk: Chunk) {
+    /// An evicted chunk has nothing to mend, and does not settle.
+    pub(super) fn forget_on_disk(&self, chunk: Chunk) {
         if let Some(disk) = &self.disk {
             disk.unspoil(chunk);
+            disk.behind.evict(chunk);
         }
     }
 

@@ -5,6 +5,7 @@ mod family;
 mod image;
 mod kept;
 mod on_disk;
+mod slow_disk;
 
 use image::{Image, SIZE, bytes_of, concatenated};
 use proptest::prelude::*;

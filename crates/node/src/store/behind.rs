@@ -1,0 +1,183 @@
+//! Work on a disk for which no caller waits: chunks that settle, punches, and the label.
+//!
+//! These come up while the core is locked, and in tasks that other peers wait for.
+//! A disk that takes a second for a write would hold up the whole node, so a worker does them
+//! later, in their order. As long as there is no worker, the callers do them at once.
+//!
+//! Invariant: a chunk that settles stays in its buffer until its slot is published. If it is
+//! evicted meanwhile, its slot is not published.
+
+use super::Store;
+use super::label::Label;
+use super::on_disk::OnDisk;
+use super::slot::Slot;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use vfield_core::chunk::Chunk;
+
+/// Bytes of chunks that may wait for the disk. Beyond that, tasks that bring more wait. It is 80 ms
+/// of a disk that writes 100 MB/s. The chunks lie in buffers, so a longer queue costs memory.
+const QUEUE_BYTES_MAX: u64 = 8 << 20;
+
+/// The work that waits.
+#[derive(Debug, Default)]
+pub struct Behind {
+    queue: Mutex<Queue>,
+    came: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    is_attended: bool,
+    jobs: VecDeque<Job>,
+    /// Chunks in their buffers that are to be published.
+    settling: BTreeSet<Chunk>,
+}
+
+#[derive(Debug)]
+enum Job {
+    Settle(Chunk),
+    /// Free the slot, which is `Dropping(0)`.
+    Punch(Chunk),
+    /// Write a label.
+    Label([u8; Label::BYTES]),
+}
+
+/// A worker attends for as long as this lives.
+struct Attendance(Arc<Store>);
+
+impl Behind {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a job if a worker attends to it, and gives it back otherwise.
+    fn add(&self, job: Job) -> Result<(), Job> {
+        let mut queue = self.queue();
+        if !queue.is_attended {
+            return Err(job);
+        }
+        queue.jobs.push_back(job);
+        drop(queue);
+        self.came.notify_one();
+        Ok(())
+    }
+
+    /// False if the caller has to free the slot.
+    pub(super) fn punches(&self, chunk: Chunk) -> bool {
+        self.add(Job::Punch(chunk)).is_ok()
+    }
+
+    /// The label, if the caller has to write it.
+    pub(super) fn labels(&self, label: [u8; Label::BYTES]) -> Option<[u8; Label::BYTES]> {
+        match self.add(Job::Label(label)) {
+            Err(Job::Label(label)) => Some(label),
+            _ => None,
+        }
+    }
+
+    /// False if the caller has to write the chunk, which lies in a buffer.
+    pub(super) fn settles(&self, chunk: Chunk) -> bool {
+        let mut queue = self.queue();
+        if !queue.is_attended {
+            return false;
+        }
+        if queue.settling.insert(chunk) {
+            queue.jobs.push_back(Job::Settle(chunk));
+        }
+        drop(queue);
+        self.came.notify_one();
+        true
+    }
+
+    /// An evicted chunk is not published.
+    pub(super) fn evict(&self, chunk: Chunk) {
+        self.queue().settling.remove(&chunk);
+    }
+
+    /// True if a worker attends, and may get one more chunk of at most so many bytes.
+    pub(super) fn has_room(&self, chunk_bytes: u64) -> bool {
+        let queue = self.queue();
+        queue.is_attended && (queue.settling.len() as u64 + 1) * chunk_bytes <= QUEUE_BYTES_MAX
+    }
+}
+
+impl Store {
+    /// Works for the disk for as long as it is polled. A store in memory has no such work.
+    pub async fn work_behind(self: Arc<Self>) {
+        let Some(disk) = &self.disk else { return };
+        disk.behind.queue().is_attended = true;
+        let attendance = Attendance(Arc::clone(&self));
+        loop {
+            disk.behind.came.notified().await;
+            let store = Arc::clone(&attendance.0);
+            if let Err(error) = tokio::task::spawn_blocking(move || store.work_off()).await {
+                tracing::error!(%error, "working for a disk failed");
+            }
+        }
+    }
+
+    /// True if a chunk of data that is to be kept should lie in a buffer at first, because the disk
+    /// has other work.
+    pub fn writes_behind(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.behind.has_room(self.geometry().chunk_bytes()))
+    }
+
+    fn work_off(&self) {
+        let Some(disk) = &self.disk else { return };
+        let next = || disk.behind.queue().jobs.pop_front();
+        while let Some(job) = next() {
+            match job {
+                Job::Settle(chunk) => self.settle_late(disk, chunk),
+                Job::Punch(chunk) => self.punch_now(chunk),
+                Job::Label(label) => {
+                    if let Err(error) = self.write_label(&label) {
+                        tracing::warn!(%error, "writing the label of a store failed");
+                    }
+                }
+            }
+        }
+    }
+
+    fn settle_late(&self, disk: &OnDisk, chunk: Chunk) {
+        let is_wanted = disk.behind.queue().settling.contains(&chunk);
+        let Some(bytes) = is_wanted.then(|| self.transients.get(chunk)).flatten() else {
+            disk.behind.evict(chunk);
+            return;
+        };
+        let mended = self.mend(chunk, &bytes);
+        let is_claimed = match mended {
+            Ok(false) => self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk).unwrap_or(false),
+            Ok(true) | Err(_) => false,
+        };
+        if !is_claimed {
+            if disk.behind.queue().settling.remove(&chunk) && matches!(mended, Ok(true)) {
+                self.transients.evict(chunk);
+            }
+            return;
+        }
+        self.taken(chunk).fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let written = self.write_bytes(chunk, &bytes);
+        let mut queue = disk.behind.queue();
+        if queue.settling.remove(&chunk) && written.is_ok() {
+            // Under the lock, or an eviction could come in between.
+            self.slots.change(chunk, |slot| Some(slot.publish()));
+            self.transients.evict(chunk);
+            return;
+        }
+        drop(queue);
+        self.slots.change(chunk, |slot| Some(slot.abandon()));
+        self.punch_now(chunk);
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        if let Some(disk) = &self.0.disk {
+            disk.behind.queue().is_attended = false;
+        }
+        self.0.work_off();
+    }
+}
