@@ -10,7 +10,8 @@
 //! `session` judges a request, `answer` asks the source and lays the answer out (`collect` waits
 //! for it, `advice` fetches the extents that a client announces), `outbox` sends it with few and
 //! cheap calls; `waits` holds pending reads; `upload` takes in a client's writes; `handed` is a
-//! connection on its way to the next process. `kernel` attaches the kernel's own client.
+//! connection on its way to the next process. `lock_step` keeps the task awake for a client that
+//! asks for one thing at a time. `kernel` attaches the kernel's own client.
 //!
 //! ```no_run
 //! # use std::{error::Error, sync::Arc};
@@ -38,6 +39,7 @@ mod handed;
 mod inbox;
 pub mod kernel;
 mod listener;
+mod lock_step;
 mod outbox;
 mod pause;
 mod refusals;

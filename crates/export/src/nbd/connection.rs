@@ -19,6 +19,7 @@ use super::codec::request::{HEADER_BYTES, Request};
 use super::codec::{Command, Errno, Next, Requests, Violation};
 use super::handed::{Handed, State};
 use super::inbox::Inbox;
+use super::lock_step::{LockStep, Turn};
 use super::pause::Pause;
 use super::refusals::Refusals;
 use super::session::{Change, Kind, Session, Verdict};
@@ -59,6 +60,8 @@ pub(super) struct Shared {
     pub(super) advice: Budget,
     /// What their windows may keep in place while they wait.
     pub(super) held: Budget,
+    /// The right to look for the next request of a client.
+    pub(super) looking: Turn,
     pub(super) requests: AtomicU64,
     pub(super) errors: AtomicU64,
     /// Clients that come are told that the server takes none.
@@ -137,6 +140,7 @@ pub(super) async fn converse(
         source: source.clone(),
         answers: Answers::new(source.clone(), session, advice, shared.held.clone()),
         pause: Pause::new(),
+        lock_step: LockStep::new(&shared.looking),
         session,
         shared,
         input: Input::Open,
@@ -198,6 +202,7 @@ struct Connection<'a> {
     uncounted: u64,
     counted_bytes: u64,
     pause: Pause,
+    lock_step: LockStep<'a>,
 }
 
 impl Connection<'_> {
@@ -230,7 +235,14 @@ impl Connection<'_> {
             if self.input == Input::Closed || self.inbox.is_full() {
                 return Poll::Pending;
             }
-            if ready!(self.poll_receive(cx))? == 0 {
+            let Poll::Ready(received) = self.poll_receive(cx) else {
+                if flushed && self.answers.is_idle() {
+                    self.lock_step.rest(self.answers.outbox.sent_bytes(), cx);
+                }
+                return Poll::Pending;
+            };
+            self.lock_step.came();
+            if received? == 0 {
                 self.close();
             }
         }

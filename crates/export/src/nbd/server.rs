@@ -12,6 +12,7 @@ use super::catalogue::Catalogue;
 use super::connection::{End, Shared};
 use super::handed::Handed;
 use super::listener::{BindError, Listener};
+use super::lock_step::Turn;
 use super::refusals::Refusals;
 use super::tls::Tls;
 use super::visit::{self, Stop};
@@ -245,6 +246,7 @@ pub(super) fn shared(catalogue: Catalogue) -> Shared {
         advice: Budget::new(limits.advice_bytes_of_all),
         held: Budget::new(limits.held_bytes_of_all),
         limits,
+        looking: Turn::default(),
         tls: None,
         access: Vec::new(),
         refusals: Refusals::default(),
