@@ -26,6 +26,8 @@ const QUEUE_BYTES_MAX: u64 = 8 << 20;
 pub struct Behind {
     queue: Mutex<Queue>,
     came: Notify,
+    /// Held by the thread that works: jobs are done in their order.
+    work: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +129,7 @@ impl Store {
 
     fn work_off(&self) {
         let Some(disk) = &self.disk else { return };
+        let _order = disk.behind.work.lock().unwrap_or_else(PoisonError::into_inner);
         let next = || disk.behind.queue().jobs.pop_front();
         while let Some(job) = next() {
             match job {
