@@ -253,6 +253,10 @@ pub struct JoinOptions {
     /// stores take no more than SIZE [default: nearly all of the free room]
     #[arg(long, value_name = "DIR[:SIZE]", value_hint = ValueHint::DirPath)]
     pub disk: Option<Disk>,
+    /// With --store all: keep the chunks in pages of 2 MiB, which takes less processor time. The
+    /// kernel has to give them to memory files that ask
+    #[arg(long, conflicts_with = "disk")]
+    pub huge: bool,
     /// Speed at which the store fills: 0 (slow) to 9 (full speed), or random [default: 7]
     #[arg(long, value_name = "LEVEL", allow_hyphen_values = true)]
     pub join_boost: Option<Boost>,

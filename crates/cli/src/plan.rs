@@ -40,6 +40,7 @@ use vfield_machine::network;
 use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_node::limits::Rates;
 use vfield_node::object_origin::publish::ServeObject;
+use vfield_node::store::large_pages;
 use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
 use vfield_trust::private_file::Unfit;
 use vfield_trust::signature::TrustedKeys;
@@ -92,6 +93,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
     // A disk may be of any size, and is looked at when the daemon starts.
     let memory = memory::total_bytes().filter(|_| options.disk.is_none()).unwrap_or(u64::MAX);
     let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
+    let large_pages = options.huge.then(|| check_large_pages(store)).transpose()?.is_some();
     let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
     let (listen, bootstrap) = match &options.daemon.listen {
         Some(address) => {
@@ -108,6 +110,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         follow: options.follow.into_iter().map(|tag| tag.0).collect(),
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
+        large_pages,
         disk: options.disk.map(|disk| disk.0),
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
         ..node(&options.daemon, listen, any_port, bootstrap)?
@@ -290,6 +293,7 @@ fn node(
         follow: Vec::new(),
         tags: Vec::new(),
         sockets: None,
+        large_pages: false,
         disk: None,
         keeper: None,
         limits: Rates::default(),
@@ -303,6 +307,20 @@ fn node(
             learning: !daemon.no_learning,
         },
     })
+}
+
+/// Refuses large pages for a store that evicts, and on a kernel that gives none.
+fn check_large_pages(store: StoreSize) -> Result<(), Failure> {
+    if store != StoreSize::All {
+        let failure =
+            Failure::usage("--huge: a store of a part evicts chunks, and large pages are given back as a whole");
+        return Err(failure.hint("hold the whole image with --store all, or leave --huge out"));
+    }
+    if !large_pages::are_given() {
+        let failure = Failure::failed("--huge: this kernel gives no large pages to memory files");
+        return Err(failure.hint("as root: echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+    }
+    Ok(())
 }
 
 /// At a terminal a user waits for the answer; elsewhere no user restarts the daemon.

@@ -52,6 +52,7 @@ pub struct Settings {
     open: bool,
     store: Option<Store>,
     disk: Option<Disk>,
+    huge: bool,
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
     nbd_tls: Option<PathBuf>,
@@ -168,6 +169,7 @@ impl Settings {
         options.open |= self.open;
         options.store = options.store.or(self.store);
         options.disk = options.disk.or_else(|| self.disk.clone());
+        options.huge |= self.huge && options.disk.is_none();
         options.join_boost = options.join_boost.or(self.join_boost);
         fill(&mut options.trust, &self.trust);
         options.allow_rollback |= self.allow_rollback;

@@ -174,7 +174,11 @@ fn image_text(image: &ImageStatus) -> String {
         0 => String::new(),
         bytes => format!(", and {} transient", human(bytes)),
     };
-    let place = if image.on_disk && image.capacity_bytes > 0 { ", on the disk" } else { "" };
+    let place = match image.on_disk {
+        true if image.capacity_bytes > 0 => ", on the disk",
+        false if image.large_pages => ", in large pages",
+        _ => "",
+    };
     line(&mut out, &format!("  held here  {fill}{place}{transient}"));
     if image.on_disk && image.spoiled_chunks > 0 {
         line(

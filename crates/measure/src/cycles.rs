@@ -45,6 +45,8 @@ pub enum Row {
 pub enum Way {
     /// An origin, and nodes that join it.
     Vfield,
+    /// The same with stores in large pages, on a kernel that gives them.
+    Huge,
     /// Bare processes whose slots are resident.
     Bare,
     /// Bare processes whose slots are fresh pages.
@@ -60,7 +62,7 @@ impl Row {
     /// The ways in which it is measured, that of vfield first.
     pub const fn ways(self) -> &'static [Way] {
         match self {
-            Self::Fill | Self::Pair => &[Way::Vfield, Way::Bare, Way::Fresh],
+            Self::Fill | Self::Pair => &[Way::Vfield, Way::Huge, Way::Bare, Way::Fresh],
             Self::Read => &[Way::Vfield, Way::Bare, Way::Nbdkit],
         }
     }
@@ -135,8 +137,10 @@ impl Bench {
         let lab = Lab::loopback(3)?;
         let image = bytes::random_file(&lab.dir().join("image"), self.size_bytes, 1)?;
         match (row, way) {
-            (Row::Fill, Way::Vfield) => self.fill(&lab, &image, 1),
-            (Row::Pair, Way::Vfield) => self.fill(&lab, &image, 2),
+            (Row::Fill, Way::Vfield) => self.fill(&lab, &image, 1, &[]),
+            (Row::Pair, Way::Vfield) => self.fill(&lab, &image, 2, &[]),
+            (Row::Fill, Way::Huge) => self.fill(&lab, &image, 1, &["--huge"]),
+            (Row::Pair, Way::Huge) => self.fill(&lab, &image, 2, &["--huge"]),
             (Row::Read, Way::Vfield) => self.read(&lab, &image),
             (Row::Read, Way::Nbdkit) => nbdkit(&lab, &image),
             (row, way) => self.bare(&lab, &image, row, way == Way::Fresh),
@@ -144,10 +148,11 @@ impl Bench {
     }
 
     /// Nodes fill their stores at once.
-    fn fill(&self, lab: &Lab, image: &Path, nodes: usize) -> Result<Taken, LabError> {
+    fn fill(&self, lab: &Lab, image: &Path, nodes: usize, words: &[&str]) -> Result<Taken, LabError> {
         let origin = self.vfield.serve(lab.host(0), &[image]).ready()?;
         let mut meter = Meter::start(&[origin.process().pid()]);
-        let join = |host| self.vfield.join(host, origin.addr()).store("all").args(&["--join-boost", "9"]).spawn();
+        let words = [&["--join-boost", "9"], words].concat();
+        let join = |host| self.vfield.join(host, origin.addr()).store("all").args(&words).spawn();
         let mut joined: Vec<Daemon> = lab.hosts()[1..=nodes].iter().map(join).collect::<Result<_, _>>()?;
         for node in &mut joined {
             meter.joined(node.process().pid());

@@ -84,6 +84,8 @@ pub struct NodeConfig {
     pub tags: Vec<SignedTag>,
     /// The sockets at which an earlier process of this node has listened; else they are bound.
     pub sockets: Option<Sockets>,
+    /// True if the memory of stores that hold a whole image is in large pages.
+    pub large_pages: bool,
     /// The disk on which the stores of joined images lie; without one they are in memory.
     pub disk: Option<DiskConfig>,
     /// The keeper of the stores' memory for the next process of this node.

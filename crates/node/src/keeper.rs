@@ -80,11 +80,16 @@ impl KeptStores {
         self.stores.iter().map(|(_, kept)| known(kept.label())).collect()
     }
 
-    /// The kept store of this image, if there is one, and the chunks found in it.
-    pub fn of(&mut self, id: ImageId, header: &Header) -> Option<(Arc<Store>, Found)> {
+    /// The kept store of this image, if there is one, and the chunks found in it. `is_whole` says
+    /// that the store is to hold all of it.
+    pub fn of(&mut self, id: ImageId, header: &Header, is_whole: bool) -> Option<(Arc<Store>, Found)> {
         let fits = |(_, kept): &(String, Kept)| kept.label().id == id && kept.label().header == *header;
         let at = self.stores.iter().position(fits)?;
         let (name, kept) = self.stores.remove(at);
+        if kept.is_in_large_pages() && !is_whole {
+            self.refuse(&name, "a store that evicts chunks cannot give back parts of its large pages");
+            return None;
+        }
         Store::take_over(kept).inspect_err(|why| self.refuse(&name, &why.to_string())).ok()
     }
 

@@ -217,6 +217,9 @@ pub struct ImageStatus {
     /// True if its store lies on a disk.
     #[serde(default)]
     pub on_disk: bool,
+    /// True if its memory is in pages of 2 MiB, as far as the kernel has them.
+    #[serde(default)]
+    pub large_pages: bool,
     /// Chunks of the store that were other bytes: an earlier process left them so, or the disk gave
     /// them back so.
     #[serde(default)]

@@ -17,6 +17,7 @@ mod behind;
 pub mod family;
 pub mod found;
 pub mod label;
+pub mod large_pages;
 pub mod on_disk;
 mod pin;
 mod read;
@@ -110,8 +111,22 @@ impl Store {
         Ok(Arc::new(Self::of(id, geometry, SparseFile::new(length_bytes)?)))
     }
 
+    /// The same in large pages, for the whole image. Its memory goes back to the kernel with the
+    /// last share of it, and not with an evicted chunk.
+    pub fn in_large_pages(id: ImageId, geometry: &Geometry) -> Result<Arc<Self>, StoreError> {
+        let length_bytes = Self::file_bytes(geometry).ok_or(StoreError::TooLarge(geometry.chunks()))?;
+        Ok(Arc::new(Self::of(id, geometry, SparseFile::in_large_pages(length_bytes)?)))
+    }
+
+    /// True if its memory is in large pages.
+    pub const fn is_in_large_pages(&self) -> bool {
+        self.memory.is_in_large_pages()
+    }
+
     /// A store in which nothing is known of the bytes in `memory`.
     fn of(id: ImageId, geometry: &Geometry, memory: SparseFile) -> Self {
+        // Bytes that are not punched do not change under way.
+        let sends_pages = memory.is_in_large_pages() || sparse_file::pages_are_small();
         Self {
             id,
             zeros: ZeroHashes::new(geometry),
@@ -125,7 +140,7 @@ impl Store {
             lenders: Lenders::default(),
             lends: Lends::default(),
             lent_bytes: AtomicU64::new(0),
-            sends_pages: sparse_file::pages_are_small(),
+            sends_pages,
         }
     }
 

@@ -24,7 +24,7 @@ struct Options {
     /// How many times; in each round every way has its turn
     #[arg(long, short = 'r', default_value_t = 5)]
     rounds: usize,
-    /// One of the ways to move the bytes; repeatable [default: all]
+    /// One of the ways to move the bytes; repeatable [default: all but huge]
     #[arg(long)]
     way: Vec<WayName>,
     /// Append one JSON object for each run
@@ -49,6 +49,8 @@ enum RowName {
 enum WayName {
     /// An origin, and nodes that join it
     Vfield,
+    /// The same with stores in large pages, if the kernel gives them
+    Huge,
     /// Bare processes that receive into resident pages
     Bare,
     /// Bare processes that receive into fresh pages
@@ -127,6 +129,7 @@ impl Options {
     fn ways(&self) -> Vec<Way> {
         let way = |name: &WayName| match name {
             WayName::Vfield => Way::Vfield,
+            WayName::Huge => Way::Huge,
             WayName::Bare => Way::Bare,
             WayName::Fresh => Way::Fresh,
             WayName::Nbdkit => Way::Nbdkit,

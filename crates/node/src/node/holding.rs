@@ -18,8 +18,8 @@ use crate::naming::{Chosen, Known, Search};
 use crate::object_origin::entrusting;
 use crate::proofs;
 use crate::reader::ImageReader;
-use crate::store::Store;
 use crate::store::found::Found;
+use crate::store::{Store, StoreError};
 use crate::survey;
 use std::ops::Range;
 use std::sync::Arc;
@@ -168,7 +168,8 @@ impl Node {
             StoreSize::Percent(share) => (all as f64 * share.clamp(0.0, 100.0) / 100.0).ceil() as u64,
             StoreSize::Bytes(bytes) => bytes.min(all),
         };
-        let found = kept.of(id, &header);
+        let is_whole = wanted == StoreSize::All;
+        let found = kept.of(id, &header, is_whole);
         let asked = capacity_bytes;
         let room = match &self.disk {
             Some(disk) => Some(disk.max_bytes()),
@@ -184,7 +185,7 @@ impl Node {
         let (store, found) = match found {
             Some((store, found)) => (store, Some(found)),
             None => {
-                let store = self.joined_store(id, header)?;
+                let store = self.joined_store(id, header, is_whole)?;
                 kept.keep(&store);
                 (store, None)
             }
@@ -279,19 +280,21 @@ impl Node {
 
     /// An empty store, on the disk if there is one. If that has no room for a file, the image is
     /// read without a store.
-    fn joined_store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {
-        let Some(disk) = &self.disk else { return self.store(id, header) };
-        disk.create(id, &Geometry::new(header)).or_else(|error| {
+    fn joined_store(&self, id: ImageId, header: Header, is_whole: bool) -> Result<Arc<Store>, StartError> {
+        let geometry = Geometry::new(header);
+        let Some(disk) = &self.disk else {
+            let in_large_pages = self.config.large_pages && is_whole;
+            let store = if in_large_pages { Store::in_large_pages } else { Store::new };
+            return store(id, &geometry).map_err(|error| no_store(&error));
+        };
+        disk.create(id, &geometry).or_else(|error| {
             self.driver.warn(format!("no store in {}: {error}; reads go on without it", disk.path().display()));
             self.store(id, header)
         })
     }
 
     fn store(&self, id: ImageId, header: Header) -> Result<Arc<Store>, StartError> {
-        Store::new(id, &Geometry::new(header)).map_err(|error| StartError::System {
-            what: "making a store",
-            source: std::io::Error::other(error.to_string()),
-        })
+        Store::new(id, &Geometry::new(header)).map_err(|error| no_store(&error))
     }
 }
 
@@ -343,4 +346,8 @@ pub(super) async fn report_fills(driver: Arc<Driver>) {
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)))
+}
+
+fn no_store(error: &StoreError) -> StartError {
+    StartError::System { what: "making a store", source: std::io::Error::other(error.to_string()) }
 }

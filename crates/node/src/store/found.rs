@@ -70,6 +70,11 @@ impl Kept {
         Ok(Self { file, is_on_disk, label })
     }
 
+    /// True if its memory is in large pages.
+    pub const fn is_in_large_pages(&self) -> bool {
+        self.file.is_in_large_pages()
+    }
+
     /// The label of the file.
     pub const fn label(&self) -> &Label {
         &self.label
@@ -226,7 +231,10 @@ impl Store {
             }
             Check::Good | Check::Bad => {
                 self.give_back(chunk);
-                self.found.one_spoiled();
+                // A large page has zeros where no chunk was written.
+                if !(file.is_in_large_pages() && bytes.iter().all(|byte| *byte == 0)) {
+                    self.found.one_spoiled();
+                }
             }
         }
     }

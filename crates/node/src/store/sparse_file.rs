@@ -2,17 +2,19 @@
 //!
 //! Invariants of one in memory: bytes of chunks are written only into holes. To replace them a
 //! range is punched first. That gives its pages back to the kernel, and leaves those that a socket
-//! still holds to the socket. The length is sealed, so a mapping by another process stays valid.
+//! still holds to the socket. One in large pages is not punched: a range gets the same bytes again,
+//! or its first ones. The length is sealed, so a mapping by another process stays valid.
 //! Only the store uses it, and orders the operations.
 
+use super::large_pages::LargePages;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, OFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fcntl_get_seals, fcntl_getfl,
-    fstat, ftruncate, memfd_create, seek,
+    fstat, ftruncate, memfd_create, readlink, seek,
 };
 use rustix::io::{Errno, FdFlags, ReadWriteFlags, fcntl_setfd, pread, preadv2, pwrite, retry_on_intr};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 /// Neither shorter nor longer, for good.
@@ -20,19 +22,38 @@ const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// With one of these nothing can be put into it.
 const READ_ONLY: SealFlags = SealFlags::WRITE.union(SealFlags::FUTURE_WRITE);
 
+/// Names of memory files, by which the next process knows the size of their pages.
+const NAME: &str = "vfield-store";
+const LARGE_NAME: &str = "vfield-store-2m";
+
 /// A sparse file.
 #[derive(Debug)]
 pub struct SparseFile {
     fd: Arc<OwnedFd>,
+    large_pages: Option<LargePages>,
 }
 
 impl SparseFile {
     /// `length_bytes` of nothing, in memory and without a name.
     pub fn new(length_bytes: u64) -> io::Result<Self> {
-        let fd = memfd_create("vfield-store", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        Self::named(NAME, length_bytes)
+    }
+
+    /// The same in pages of 2 MiB, as far as the kernel has them.
+    pub fn in_large_pages(length_bytes: u64) -> io::Result<Self> {
+        let file = Self::named(LARGE_NAME, length_bytes)?;
+        Ok(Self { large_pages: Some(LargePages::new(length_bytes)), ..file })
+    }
+
+    fn named(name: &str, length_bytes: u64) -> io::Result<Self> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         retry_on_intr(|| ftruncate(&fd, length_bytes))?;
         fcntl_add_seals(&fd, LENGTH | SealFlags::SEAL)?;
-        Ok(Self { fd: Arc::new(fd) })
+        Ok(Self::of(fd))
+    }
+
+    fn of(fd: OwnedFd) -> Self {
+        Self { fd: Arc::new(fd), large_pages: None }
     }
 
     /// The file that an earlier process made with [`SparseFile::new`], and its length in bytes;
@@ -46,19 +67,27 @@ impl SparseFile {
         }
         fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
         let length_bytes = fstat(&fd)?.st_size.cast_unsigned();
-        Ok(Some((Self { fd: Arc::new(fd) }, length_bytes)))
+        let link = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
+        let is_large = link.to_bytes().starts_with(format!("/memfd:{LARGE_NAME} ").as_bytes());
+        let large_pages = is_large.then(|| LargePages::new(length_bytes));
+        Ok(Some((Self { large_pages, ..Self::of(fd) }, length_bytes)))
+    }
+
+    /// True if it is in large pages, and so is never punched.
+    pub const fn is_in_large_pages(&self) -> bool {
+        self.large_pages.is_some()
     }
 
     /// A file on a disk, of this length from now on; the caller has locked out other processes.
     pub fn on_disk(fd: OwnedFd, length_bytes: u64) -> io::Result<Self> {
         retry_on_intr(|| ftruncate(&fd, length_bytes))?;
-        Ok(Self { fd: Arc::new(fd) })
+        Ok(Self::of(fd))
     }
 
     /// A file on a disk as an earlier process left it, and its length in bytes.
     pub fn left_on_disk(fd: OwnedFd) -> io::Result<(Self, u64)> {
         let length_bytes = fstat(&fd)?.st_size.cast_unsigned();
-        Ok((Self { fd: Arc::new(fd) }, length_bytes))
+        Ok((Self::of(fd), length_bytes))
     }
 
     /// False if a range is a hole.
@@ -113,6 +142,9 @@ impl SparseFile {
 
     /// Writes `bytes` at `offset`, where there are none unless nobody is handed the pages there.
     pub fn write(&self, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        if let Some(pages) = &self.large_pages {
+            pages.take(self.fd.as_fd(), offset..offset + bytes.len() as u64)?;
+        }
         while !bytes.is_empty() {
             let count = retry_on_intr(|| pwrite(&self.fd, bytes, offset))?;
             if count == 0 {
@@ -124,8 +156,11 @@ impl SparseFile {
         Ok(())
     }
 
-    /// Gives the pages of a range back to the kernel.
+    /// Gives the pages of a range back to the kernel, unless they are large.
     pub fn punch(&self, offset: u64, length_bytes: u64) -> Result<(), Errno> {
+        if self.is_in_large_pages() {
+            return Ok(());
+        }
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         retry_on_intr(|| fallocate(&self.fd, mode, offset, length_bytes))
     }

@@ -4,6 +4,7 @@
 mod family;
 mod image;
 mod kept;
+mod large;
 mod on_disk;
 mod slow_disk;
 
