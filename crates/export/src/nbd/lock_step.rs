@@ -4,14 +4,14 @@
 //! Where processors are idle, it takes longer to fall asleep and be woken than to answer.
 //! So its task looks again for a moment, and all other tasks and sockets have their turn in
 //! between. If nothing comes, it sleeps, and lets more and more answers pass before it does so
-//! again.
+//! again. So it does if other clients ask meanwhile, since they keep the server awake.
 //!
 //! Invariant: nothing is spent on a client that does not ask, and one connection of a server looks
 //! at a time. The connection calls it.
 
 use std::future::Future as _;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Context;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ const PASS_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(super) struct Turn {
     is_taken: AtomicBool,
+    /// How often a client of the server asked.
+    came: AtomicU64,
     /// False on a machine with one processor: the client waits for this one.
     is_of_use: bool,
 }
@@ -38,7 +40,7 @@ pub(super) struct Turn {
 impl Default for Turn {
     fn default() -> Self {
         let is_of_use = available_parallelism().is_ok_and(|processors| processors.get() > 1);
-        Self { is_taken: AtomicBool::new(false), is_of_use }
+        Self { is_taken: AtomicBool::new(false), came: AtomicU64::new(0), is_of_use }
     }
 }
 
@@ -47,12 +49,19 @@ impl Default for Turn {
 struct Looking<'a> {
     turn: &'a Turn,
     since: Instant,
+    /// [`Turn::came`] at the beginning.
+    came: u64,
 }
 
 impl<'a> Looking<'a> {
     fn begin(turn: &'a Turn) -> Option<Self> {
         let is_mine = turn.is_of_use && !turn.is_taken.swap(true, Ordering::Relaxed);
-        is_mine.then(|| Self { turn, since: Instant::now() })
+        is_mine.then(|| Self { turn, since: Instant::now(), came: turn.came.load(Ordering::Relaxed) })
+    }
+
+    /// True if there is still hope.
+    fn goes_on(&self) -> bool {
+        self.since.elapsed() < LOOK && self.turn.came.load(Ordering::Relaxed) == self.came
     }
 }
 
@@ -83,9 +92,10 @@ impl<'a> LockStep<'a> {
 
     /// Something came from the client.
     pub(super) fn came(&mut self) {
-        if self.looking.take().is_some() {
+        if self.looking.take().is_some_and(|looking| looking.goes_on()) {
             self.next_pass = 1;
         }
+        self.turn.came.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The task has nothing to do until the client asks; it has sent so many bytes by now. Wakes it
@@ -93,7 +103,7 @@ impl<'a> LockStep<'a> {
     pub(super) fn rest(&mut self, sent_bytes: u64, cx: &mut Context<'_>) {
         let answered = sent_bytes - std::mem::replace(&mut self.sent_bytes, sent_bytes);
         match &self.looking {
-            Some(looking) if looking.since.elapsed() < LOOK => {}
+            Some(looking) if looking.goes_on() => {}
             Some(_) => {
                 self.looking = None;
                 self.pass = self.next_pass;
@@ -164,7 +174,7 @@ mod tests {
     }
 
     fn turn() -> Turn {
-        Turn { is_taken: AtomicBool::new(false), is_of_use: true }
+        Turn { is_taken: AtomicBool::new(false), came: AtomicU64::new(0), is_of_use: true }
     }
 
     #[test]
@@ -202,6 +212,20 @@ mod tests {
         assert!(second.looks(4124) && !first.looks(4124));
         drop(second);
         assert!(first.looks(4124), "the other left while it looked");
+    }
+
+    #[test]
+    fn other_clients_keep_the_server_awake() {
+        let turn = turn();
+        let (mut first, mut second) = (Client::of(&turn), Client::of(&turn));
+        let looks = (0..1024).filter(|_| {
+            let looks = first.looks(4124);
+            second.lock_step.came();
+            assert!(!first.looks(0), "it looks although the other asks");
+            first.lock_step.came();
+            looks
+        });
+        assert_eq!(looks.count(), 10);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Memory files in pages of 2 MiB.
 //!
 //! Such a page takes one look-up where small ones take 512, so bytes are copied out of it in a
-//! third of the time. A part of it cannot be given back while a socket holds the page: the kernel would
-//! zero it in place, and so change bytes under way. So a file of such pages is for a store that
-//! evicts nothing, and never punched. Only the sparse file uses this.
+//! third of the time. A part of it cannot be given back while a socket holds the page: the kernel
+//! would zero it in place, and so change bytes under way. So a file of such pages is for a store
+//! that evicts nothing, and never punched. Only the sparse file uses this.
 //!
 //! Invariant: a mapping lasts for one call, and its bytes are not touched through it.
 
