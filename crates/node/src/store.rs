@@ -156,11 +156,10 @@ impl Store {
     /// share.
     pub fn commit(&self, names: &Names, commitment: Commitment) -> io::Result<()> {
         let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment }.encode();
-        let label = match &self.disk {
-            Some(disk) => disk.behind.labels(label),
-            None => Some(label),
-        };
-        label.map_or(Ok(()), |label| self.write_label(&label))
+        match &self.disk {
+            Some(disk) if disk.behind.labels(&label) => Ok(()),
+            _ => self.write_label(&label),
+        }
     }
 
     fn write_label(&self, label: &[u8]) -> io::Result<()> {

@@ -36,15 +36,17 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Chunks in their buffers that are to be published.
     settling: BTreeSet<Chunk>,
+    /// The label that is to be written.
+    label: Option<[u8; Label::BYTES]>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Job {
     Settle(Chunk),
     /// Free the slot, which is `Dropping(0)`.
     Punch(Chunk),
-    /// Write a label.
-    Label([u8; Label::BYTES]),
+    /// Write the latest label.
+    Label,
 }
 
 /// A worker attends for as long as this lives.
@@ -55,43 +57,36 @@ impl Behind {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job if a worker attends to it, and gives it back otherwise.
-    fn add(&self, job: Job) -> Result<(), Job> {
+    /// Queues what `add` adds, if a worker attends to it.
+    fn add(&self, add: impl FnOnce(&mut Queue)) -> bool {
         let mut queue = self.queue();
-        if !queue.is_attended {
-            return Err(job);
+        if queue.is_attended {
+            add(&mut queue);
+            self.came.notify_one();
         }
-        queue.jobs.push_back(job);
-        drop(queue);
-        self.came.notify_one();
-        Ok(())
+        queue.is_attended
     }
 
     /// False if the caller has to free the slot.
     pub(super) fn punches(&self, chunk: Chunk) -> bool {
-        self.add(Job::Punch(chunk)).is_ok()
+        self.add(|queue| queue.jobs.push_back(Job::Punch(chunk)))
     }
 
-    /// The label, if the caller has to write it.
-    pub(super) fn labels(&self, label: [u8; Label::BYTES]) -> Option<[u8; Label::BYTES]> {
-        match self.add(Job::Label(label)) {
-            Err(Job::Label(label)) => Some(label),
-            _ => None,
-        }
+    /// False if the caller has to write the label.
+    pub(super) fn labels(&self, label: &[u8; Label::BYTES]) -> bool {
+        self.add(|queue| {
+            queue.label = Some(*label);
+            queue.jobs.push_back(Job::Label);
+        })
     }
 
     /// False if the caller has to write the chunk, which lies in a buffer.
     pub(super) fn settles(&self, chunk: Chunk) -> bool {
-        let mut queue = self.queue();
-        if !queue.is_attended {
-            return false;
-        }
-        if queue.settling.insert(chunk) {
-            queue.jobs.push_back(Job::Settle(chunk));
-        }
-        drop(queue);
-        self.came.notify_one();
-        true
+        self.add(|queue| {
+            if queue.settling.insert(chunk) {
+                queue.jobs.push_back(Job::Settle(chunk));
+            }
+        })
     }
 
     /// An evicted chunk is not published.
@@ -135,8 +130,9 @@ impl Store {
             match job {
                 Job::Settle(chunk) => self.settle_late(disk, chunk),
                 Job::Punch(chunk) => self.punch_now(chunk),
-                Job::Label(label) => {
-                    if let Err(error) = self.write_label(&label) {
+                Job::Label => {
+                    let label = disk.behind.queue().label.take();
+                    if let Some(Err(error)) = label.map(|label| self.write_label(&label)) {
                         tracing::warn!(%error, "writing the label of a store failed");
                     }
                 }
