@@ -12,7 +12,7 @@ help:
 	@echo "make install  build vfield as one static program, and put it, its manual, completions and units below PREFIX (/usr/local); make uninstall takes them away"
 	@echo "make dist    the static program with all that belongs to it as an archive, with checksums: target/dist"
 	@echo "make packages  packages for Debian and rpm, and a container image of the static program, with a bill of materials and checksums: target/packages (ARCH=aarch64, ARCH=both: for ARM64 as well)"
-	@echo "make test-packages  install, upgrade and remove those packages on two fresh machines in namespaces (a minute, root)"
+	@echo "make test-packages  install, enable, upgrade and remove those packages on two fresh machines with systemd (a minute, root)"
 	@echo "make static  only the static program: target/static/vfield"
 	@echo "make lint    formatting, lints, words and documentation, with warnings as errors"
 	@echo "make msrv    build with the oldest compiler that is promised (rustup)"
